@@ -7,7 +7,6 @@ from ragstone.settings._arguments import complete as complete
 from ragstone.settings._arguments import takes_settings as takes_settings
 from ragstone.settings._base import public_name as public_name
 from ragstone.settings._resolve import Configuration as Configuration
-from ragstone.settings._resolve import load_toml as load_toml
 from ragstone.settings._resolve import read_file as read_file
 from ragstone.settings._resolve import read_table as read_table
 from ragstone.settings._resolve import resolve as resolve

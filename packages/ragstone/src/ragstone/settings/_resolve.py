@@ -369,7 +369,7 @@ def read_file(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     source = repr(os.fspath(path))
     values: dict[str, Any] = {}
-    for table, content in load_toml(path).items():
+    for table, content in _load_toml(path).items():
         if table not in TABLES:
             keys = [f"{each}.{name}" for each, kind in TABLES.items() for name in kind.model_fields if name == table]
             hint = f" Did you mean [{keys[0].partition('.')[0]}] {table}?" if keys else _neighbor(table, TABLES)
@@ -403,7 +403,7 @@ def _warn_about_secrets(values: Mapping[str, Any], source: str) -> None:
             )
 
 
-def load_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
+def _load_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read a TOML file.
 
     Raises:
