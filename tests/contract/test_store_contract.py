@@ -756,8 +756,8 @@ class TestExplanation:
         store.traces.ingest("a", 1, [captured("t1", started_at=12.5)])
         judged = score("t1").model_copy(update={"judge": "somebody"})
         store.outcomes.complete("t1", [judged, not_applicable("t1")])
-        store.deliveries.mark_sent("otlp", [judged.id])
-        store.deliveries.mark_retry("jsonl", [judged.id], next_try=77.0, error="disk full")
+        store.deliveries.mark("otlp", [judged.id], "sent")
+        store.deliveries.mark("jsonl", [judged.id], "pending", next_try=77.0, error="disk full")
 
         report = store.traces.explain("t1")
 
@@ -915,7 +915,7 @@ class TestRetention:
                 store.outcomes.complete(id_, [self.verbose(id_), not_applicable(id_)])
         for sink in ("jsonl", "otlp"):
             sent = [d for d in store.deliveries.due(sink, limit=99) if (d.trace_id, sink) != ("undelivered", "otlp")]
-            store.deliveries.mark_sent(sink, [d.id for d in sent])
+            store.deliveries.mark(sink, [d.id for d in sent], "sent")
         store.labels.save([StoredLabel("labeled", "Ann", 1.0, 1.0)])
         store.labels.save_draw([DrawnRequest("drawn", 0.5, 0), DrawnRequest("old", 0.5, None)])
 
@@ -1041,8 +1041,8 @@ class TestOutbox:
         ingest(store, "t1")
         store.outcomes.complete("t1", both("t1"))
         first, second = store.deliveries.due("s", limit=9)
-        store.deliveries.mark_failed("s", [second.outcome.id], error="refused")
-        store.deliveries.mark_sent("s", [second.outcome.id])
+        store.deliveries.mark("s", [second.outcome.id], "failed", error="refused")
+        store.deliveries.mark("s", [second.outcome.id], "sent")
         assert [second.outcome.id] == [row.item_id for row in store.deliveries.read(state="sent")]
         assert [first.outcome.id] == [row.item_id for row in store.deliveries.read(state="pending")]
 
@@ -1072,9 +1072,9 @@ class TestOutbox:
         store.outcomes.complete("t1", both("t1"))
         store.outcomes.complete("t2", both("t2"))
         one, two, three, four = (item.outcome.id for item in store.deliveries.due("jsonl", limit=9))
-        store.deliveries.mark_retry("jsonl", [two], next_try=clock.now + 60, error="503")
-        store.deliveries.mark_retry("jsonl", [one], next_try=clock.now + 30, error="503")
-        store.deliveries.mark_sent("jsonl", [three])
+        store.deliveries.mark("jsonl", [two], "pending", next_try=clock.now + 60, error="503")
+        store.deliveries.mark("jsonl", [one], "pending", next_try=clock.now + 30, error="503")
+        store.deliveries.mark("jsonl", [three], "sent")
 
         assert [four] == [item.outcome.id for item in store.deliveries.due("jsonl", limit=9)]
         later = store.deliveries.due("jsonl", limit=2, now=clock.now + 60)
@@ -1088,10 +1088,10 @@ class TestOutbox:
         store.outcomes.complete("t1", both("t1"))
         one, two = (item.outcome.id for item in store.deliveries.due("jsonl", limit=9))
 
-        store.deliveries.mark_failed("jsonl", [one], error="refused")
-        store.deliveries.mark_retry("jsonl", [one], next_try=0.0, error="late news")
-        store.deliveries.mark_sent("jsonl", [two])
-        store.deliveries.mark_failed("jsonl", [two], error="late news")
+        store.deliveries.mark("jsonl", [one], "failed", error="refused")
+        store.deliveries.mark("jsonl", [one], "pending", next_try=0.0, error="late news")
+        store.deliveries.mark("jsonl", [two], "sent")
+        store.deliveries.mark("jsonl", [two], "failed", error="late news")
 
         assert [] == store.deliveries.due("jsonl", limit=9)
         assert DeliveryCounts(sent=1, failed=1) == store.ledger().outbox["jsonl"]
@@ -1101,9 +1101,9 @@ class TestOutbox:
         ingest(store, "t1")
         store.outcomes.complete("t1", both("t1"))
         one, two = (item.outcome.id for item in store.deliveries.due("jsonl", limit=9))
-        store.deliveries.mark_failed("jsonl", [one], error="refused")
-        store.deliveries.mark_sent("jsonl", [two])
-        store.deliveries.mark_failed("otlp", [two], error="refused")
+        store.deliveries.mark("jsonl", [one], "failed", error="refused")
+        store.deliveries.mark("jsonl", [two], "sent")
+        store.deliveries.mark("otlp", [two], "failed", error="refused")
         clock.now += 60
 
         assert 0 == store.deliveries.requeue(sink="nobody")
@@ -1118,8 +1118,8 @@ class TestOutbox:
         ingest(store, "t1")
         store.outcomes.complete("t1", both("t1"))
         one, two = (item.outcome.id for item in store.deliveries.due("jsonl", limit=9))
-        store.deliveries.mark_skipped("jsonl", [one], reason="no span")
-        store.deliveries.mark_skipped("jsonl", [one], reason="late news")
+        store.deliveries.mark("jsonl", [one], "skipped", error="no span")
+        store.deliveries.mark("jsonl", [one], "skipped", error="late news")
 
         assert [two] == [item.outcome.id for item in store.deliveries.due("jsonl", limit=9)]
         assert (1, 1) == (store.ledger().outbox["jsonl"].pending, store.ledger().outbox["jsonl"].skipped)
@@ -1134,8 +1134,8 @@ class TestOutbox:
         store.outcomes.complete("t1", both("t1"))
         one, two = (item.outcome.id for item in store.deliveries.due("jsonl", limit=9))
         clock.now += 30
-        store.deliveries.mark_retry("jsonl", [one], next_try=clock.now + 5, error="503")
-        store.deliveries.mark_retry("jsonl", [two], next_try=clock.now + 9, error="504")
+        store.deliveries.mark("jsonl", [one], "pending", next_try=clock.now + 5, error="503")
+        store.deliveries.mark("jsonl", [two], "pending", next_try=clock.now + 9, error="504")
         store.deliveries.stop_sink("jsonl", reason="401")
 
         assert (
@@ -1149,7 +1149,7 @@ class TestOutbox:
         """Completing a half-finished trace announces only the other half."""
         ingest(store, "t1")
         store.outcomes.complete("t1", [score("t1")])
-        store.deliveries.mark_sent("jsonl", [score("t1").id])
+        store.deliveries.mark("jsonl", [score("t1").id], "sent")
         store.outcomes.complete("t1", both("t1"))
 
         assert [not_applicable("t1")] == [item.outcome for item in store.deliveries.due("jsonl", limit=9)]
@@ -1164,7 +1164,7 @@ class TestOutbox:
             ingest(store, trace_id)
             store.outcomes.complete(trace_id, both(trace_id))
             if trace_id == "with":
-                store.deliveries.mark_sent("otlp", [item.id for item in store.deliveries.due("otlp", limit=9)][-2:])
+                store.deliveries.mark("otlp", [item.id for item in store.deliveries.due("otlp", limit=9)][-2:], "sent")
                 store.plan.set([GROUNDED, RECALL], [])
                 store.plan.set([GROUNDED, RECALL], ["otlp"])
 
@@ -1187,14 +1187,14 @@ class TestOutbox:
             first.outcomes.complete("t2", both("t2"))
             batch = [item.id for item in first.deliveries.due("jsonl", limit=3)]
             # Killed between the results of one batch.
-            first.deliveries.mark_failed("jsonl", batch[:1], error="refused")
+            first.deliveries.mark("jsonl", batch[:1], "failed", error="refused")
         with open_store() as second:
             again = [item.id for item in second.deliveries.due("jsonl", limit=9)]
             assert batch[1:] == again[:2]
             assert 3 == len(again)
-            second.deliveries.mark_sent("jsonl", again[1:])
+            second.deliveries.mark("jsonl", again[1:], "sent")
             assert again[:1] == [item.id for item in second.deliveries.due("jsonl", limit=9)]
-            second.deliveries.mark_sent("jsonl", again[:1])
+            second.deliveries.mark("jsonl", again[:1], "sent")
             assert (0, 3, 1) == (
                 second.ledger().outbox["jsonl"].pending,
                 second.ledger().outbox["jsonl"].sent,
@@ -1207,16 +1207,16 @@ class TestOutbox:
         store.outcomes.complete("t1", both("t1"))
         store.outcomes.complete("t2", both("t2"))
         ids = [item.id for item in store.deliveries.due("jsonl", limit=9)]
-        store.deliveries.mark_retry("jsonl", ids[1:2], next_try=clock.now, error="503")
-        store.deliveries.mark_failed("jsonl", ids[2:3], error="refused")
-        store.deliveries.mark_sent("jsonl", ids[:2] + ids[3:])
+        store.deliveries.mark("jsonl", ids[1:2], "pending", next_try=clock.now, error="503")
+        store.deliveries.mark("jsonl", ids[2:3], "failed", error="refused")
+        store.deliveries.mark("jsonl", ids[:2] + ids[3:], "sent")
         clock.now += 60
 
         assert 3 == store.deliveries.requeue(sink="jsonl", state="sent")
         assert 0 == store.deliveries.requeue(sink="jsonl", state="sent")
         again = store.deliveries.due("jsonl", limit=9)
         assert [(id_, 0, clock.now) for id_ in ids if id_ != ids[2]] == [(i.id, i.attempts, i.since) for i in again]
-        store.deliveries.mark_sent("jsonl", [item.id for item in again])
+        store.deliveries.mark("jsonl", [item.id for item in again], "sent")
         assert DeliveryCounts(sent=3, failed=1) == store.ledger().outbox["jsonl"]
         assert [] == store.upkeep.recount()
 
@@ -1228,7 +1228,7 @@ class TestOutbox:
             store.outcomes.complete(trace_id, both(trace_id))
             if at == 0:
                 ids = [item.id for item in store.deliveries.due("jsonl", limit=9)]
-                store.deliveries.mark_retry("jsonl", ids, next_try=clock.now + 15, error="503")
+                store.deliveries.mark("jsonl", ids, "pending", next_try=clock.now + 15, error="503")
         assert ["t2", "t2", "t1", "t1", "t3"] == [item.trace_id for item in store.deliveries.due("jsonl", limit=5)]
 
 
@@ -1405,9 +1405,9 @@ def test_what_is_far_in_the_future_is_due_when_the_clock_was_put_back(open_store
             score = Score(sample_id=trace_id, metric="recall", metric_version="1", value=1.0, method="exact")
             store.outcomes.complete(trace_id, [score])
         first, second = store.deliveries.due("s", limit=9)
-        store.deliveries.mark_retry("s", [first.outcome.id], next_try=clock.now + 30, error="down")
+        store.deliveries.mark("s", [first.outcome.id], "pending", next_try=clock.now + 30, error="down")
         clock.now -= 30 * 86_400
-        store.deliveries.mark_retry("s", [second.outcome.id], next_try=clock.now + 600, error="down")
+        store.deliveries.mark("s", [second.outcome.id], "pending", next_try=clock.now + 600, error="down")
 
         store.plan.set([RECALL], ["s"])
 

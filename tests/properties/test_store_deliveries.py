@@ -100,17 +100,17 @@ class DeliveryMachine(RuleBasedStateMachine):
         ids = data.draw(st.one_of(st.just(batch), st.permutations(batch), anything))
         rows = [self.rows[id_, sink] for id_ in ids if (id_, sink) in self.rows]
         if result == "sent":
-            self.store.deliveries.mark_sent(sink, ids)
+            self.store.deliveries.mark(sink, ids, "sent")
             for row in rows:
                 row.attempts += row.state != "sent"
                 row.state = "sent"
             return
         if result == "retry":
-            self.store.deliveries.mark_retry(sink, ids, next_try=self.now + 30, error="503")
+            self.store.deliveries.mark(sink, ids, "pending", next_try=self.now + 30, error="503")
         elif result == "skipped":
-            self.store.deliveries.mark_skipped(sink, ids, reason="-")
+            self.store.deliveries.mark(sink, ids, "skipped", error="-")
         else:
-            self.store.deliveries.mark_failed(sink, ids, error="refused")
+            self.store.deliveries.mark(sink, ids, "failed", error="refused")
         for row in rows:
             if row.state == "pending":
                 row.attempts += 1

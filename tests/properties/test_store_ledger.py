@@ -203,8 +203,8 @@ class StoreMachine(RuleBasedStateMachine):
     def deliver(self, sent: int, dead: int) -> None:
         """A sink takes some outcomes and refuses others."""
         ids = [item.outcome.id for item in self.store.deliveries.due("jsonl", limit=sent + dead)]
-        self.store.deliveries.mark_sent("jsonl", ids[:sent])
-        self.store.deliveries.mark_failed("jsonl", ids[sent:], error="refused")
+        self.store.deliveries.mark("jsonl", ids[:sent], "sent")
+        self.store.deliveries.mark("jsonl", ids[sent:], "failed", error="refused")
 
     @precondition(lambda self: self.traces)
     @rule(data=st.data(), dry_run=st.booleans())

@@ -33,7 +33,7 @@ from ragstone.store import (
     DrawnRequest,
     PlannedMetric,
     StoredLabel,
-    _postgres_database,
+    _postgres_connection,
     open_for_labels,
     open_store,
 )
@@ -391,10 +391,10 @@ class TestOpening:
     def test_a_statement_that_takes_too_long_fails(self, database, monkeypatch, limit):
         """A statement is ended after the limit of the server or of this process."""
         if limit == "of the server":
-            settings = [*_postgres_database._SETTINGS, "SET statement_timeout TO '1s'"]
-            monkeypatch.setattr(_postgres_database, "_SETTINGS", settings)
+            settings = [*_postgres_connection._SETTINGS, "SET statement_timeout TO '1s'"]
+            monkeypatch.setattr(_postgres_connection, "_SETTINGS", settings)
         else:
-            monkeypatch.setattr(_postgres_database, "_ANSWER_S", 1.0)
+            monkeypatch.setattr(_postgres_connection, "_ANSWER_S", 1.0)
         with (
             open_store(database, mode="own") as store,
             pytest.raises(StoreError, match="cannot be used now"),
@@ -522,7 +522,7 @@ class TestOpening:
             writing = [pool.submit(finish, place) for place in range(4)]
             while not all(each.done() for each in writing) or worker.deliveries.due("s", limit=1):
                 batch = worker.deliveries.due("s", limit=7)
-                worker.deliveries.mark_sent("s", [item.id for item in batch])
+                worker.deliveries.mark("s", [item.id for item in batch], "sent")
                 delivered += [item.trace_id for item in batch]
             for each in writing:
                 each.result()

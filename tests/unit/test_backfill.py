@@ -92,7 +92,7 @@ def test_scores_what_is_there(path):
 def test_removed_texts_are_counted(path):
     """Requests whose text retention has removed cannot be scored, and are counted."""
     with SqliteStore.open(path, mode="own") as store:
-        store.deliveries.mark_sent("jsonl:old", [o.id for o in store.outcomes.read()])
+        store.deliveries.mark("jsonl:old", [o.id for o in store.outcomes.read()], "sent")
         assert 5 == store.upkeep.remove_texts(before=NOW - 3600 * 15.5)
     done = backfill(path)
     assert "15 requests scored" in done.stdout

@@ -26,9 +26,9 @@ def store(tmp_path: Path) -> str:
             opened.traces.ingest("s", n + 1, [Captured(trace=Trace(trace_id=f"t{n}", started_at=1.0, query="Why?"))])
             opened.outcomes.complete(f"t{n}", [outcome])
         ids = [outcome.id for outcome in outcomes]
-        opened.deliveries.mark_failed("refuses", ids, error="no such project")
-        opened.deliveries.mark_failed("takes", ids[:1], error="too large")
-        opened.deliveries.mark_sent("takes", ids[1:])
+        opened.deliveries.mark("refuses", ids, "failed", error="no such project")
+        opened.deliveries.mark("takes", ids[:1], "failed", error="too large")
+        opened.deliveries.mark("takes", ids[1:], "sent")
     return str(path)
 
 

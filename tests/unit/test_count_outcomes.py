@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragstone.schema import Captured, Failure, NotApplicable, Score, Trace
-from ragstone.store import Completion, PlannedMetric, SqliteStore, _metric_counts
+from ragstone.store import Completion, PlannedMetric, SqliteStore, _checksums, _metric_counts
 
 METRICS = [PlannedMetric(name="grounded", version="1", judge_hash="j"), PlannedMetric(name="recall", version="1")]
 
@@ -77,3 +77,17 @@ def test_counts_by_value_and_by_trace_equal_a_count_of_the_records(requests, is_
             assert counts.n_failed == sum(isinstance(outcome, Failure) for outcome in own)
             assert counts.n_not_applicable == sum(isinstance(outcome, NotApplicable) for outcome in own)
             assert counts.is_sampled == (len({p[outcome.sample_id] for outcome in own}) > 1)
+
+
+@given(
+    scores=st.lists(
+        st.tuples(st.floats(allow_nan=False, allow_infinity=False), st.integers(min_value=1, max_value=10**6)),
+        max_size=99,
+    )
+)
+def test_many_scores_have_the_sum_of_checksums_of_single_ones(scores):
+    """The sum that is computed with arrays is the sum over one score after another, also of negative zeros and tiny numbers."""
+    values, repeats = [value for value, _ in scores], [n for _, n in scores]
+    with mock.patch.object(_checksums, "_FEW", -1):
+        found = _checksums.sum_checksums(values, repeats)
+    assert found == sum(n * _checksums.sum_checksums([value], [1]) for value, n in scores)

@@ -277,7 +277,7 @@ def test_a_store_whose_requests_expire_keeps_its_size(tmp_path):
                 opened.traces.ingest("test", k + 1, [Captured(trace=make_trace(k))])
                 add_requests(opened, k, 1)  # the trace is known, so this adds its scores
             for sink in ("one", "two"):
-                opened.deliveries.mark_sent(sink, [due.id for due in opened.deliveries.due(sink, limit=999)])
+                opened.deliveries.mark(sink, [due.id for due in opened.deliveries.due(sink, limit=999)], "sent")
             while opened.upkeep.remove_requests(before=make_trace(30 * (day - 2)).started_at):
                 pass
             opened.checkpoint()

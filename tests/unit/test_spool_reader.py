@@ -280,7 +280,7 @@ def test_what_a_cut_segment_lost_is_counted_once(tmp_path):
     assert 3 == batch.corrupt
     again = SpoolReader(tmp_path).read(path.name, batch.next_offset)
     assert ((), True, batch.next_offset) == (again.entries, again.at_end, again.next_offset)
-    assert 2 == len(SpoolReader(tmp_path).read_lines(path.name).lines)
+    assert 2 == len(SpoolReader(tmp_path).read_lines(path.name).entries)
 
 
 @pytest.mark.parametrize(
@@ -293,7 +293,7 @@ def test_a_segment_that_was_cut_within_its_header_is_counted(tmp_path, rest):
     assert [path.name] == [state.name for state in SpoolReader(tmp_path).segments()]
     # The name has the time.
     assert [("corrupt_segment", 1, 1e9)] == [(each.reason, each.n, each.at) for each in drain_all(tmp_path, path.name)]
-    assert 1 == len(SpoolReader(tmp_path).read_lines(path.name).lines)
+    assert 1 == len(SpoolReader(tmp_path).read_lines(path.name).entries)
     SpoolReader(tmp_path).remove(path.name)
     assert [] == list(tmp_path.iterdir())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -261,6 +262,27 @@ class TestReading:
 
         with pytest.raises(StoreNotReadyError, match="has not initialized it yet"):
             read(path)
+
+    def test_a_change_whose_process_was_killed_is_undone(self, path: Path):
+        """A new or restored file gets its log in a change of the whole file. A kill then leaves a journal to be played back."""
+        alter(filled(path, 3), "PRAGMA journal_mode = DELETE")
+        killed = path.with_name("killed.db")
+        db = sqlite3.connect(path, isolation_level=None)
+        for statement in (
+            "PRAGMA cache_size = 1",
+            "BEGIN IMMEDIATE",
+            (
+                "WITH RECURSIVE i(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM i WHERE n < 2000) "
+                "INSERT INTO meta SELECT 'lost' || n, n FROM i"
+            ),
+        ):
+            db.execute(statement)
+        for end in ("", "-journal"):
+            shutil.copy(f"{path}{end}", f"{killed}{end}")
+        db.close()
+        with read(killed) as store:
+            assert 3 == store.ledger().total.pending
+        assert (False, 3) == (Path(f"{killed}-journal").exists(), own(killed).ledger().total.captured)
 
     def test_a_reader_cannot_write(self, path: Path):
         """Neither by a method nor by a checkpoint."""

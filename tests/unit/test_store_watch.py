@@ -122,9 +122,9 @@ def test_an_alarm_is_queued_once_for_each_destination(tmp_path):
         assert 1 == due[0].alarm["number"]
         assert [d.id for d in due] == [d.id for d in store.deliveries.due_alarms("webhook:y", limit=9)]
         assert [] == store.deliveries.due("slack:x", limit=9)
-        store.deliveries.mark_sent("slack:x", ["1:alarm"], kind="alarm")
+        store.deliveries.mark("slack:x", ["1:alarm"], "sent", kind="alarm")
         assert "1:alarm" not in [d.id for d in store.deliveries.due_alarms("slack:x", limit=9)]
-        store.deliveries.mark_failed("slack:x", ["1:follow_up"], error="gone", kind="alarm")
+        store.deliveries.mark("slack:x", ["1:follow_up"], "failed", error="gone", kind="alarm")
         with store.watch.change(notify=["slack:x"]) as tables:
             tables.save_alarm(tables.alarms()[0], event="alarm")
         counts = store.ledger().outbox["slack:x"]

@@ -107,16 +107,16 @@ class BrokerRelay:
         if offset is None:
             offset = self._positions[name] = broker.position(name)
         batch = self._reader.read_lines(name, offset, max_entries=_BATCH)
-        if batch.lines:
+        if batch.entries:
             lines = [
                 line if len(line) <= broker.max_line_bytes else self._keep_long(line, name, broker)
-                for line in batch.lines
+                for line in batch.entries
             ]
             self._positions[name] = broker.publish(name, offset, batch.next_offset, lines)
             self._ended_at.pop(name, None)
         elif batch.at_end:
             self._remove(name, offset, broker)
-        return len(batch.lines)
+        return len(batch.entries)
 
     def _remove(self, name: str, offset: int, broker: Broker) -> None:
         """Remove a segment that is published completely, when the broker has not forgotten it in a crash."""
@@ -173,7 +173,7 @@ class BrokerRelay:
 
     def _count_after(self, name: str, offset: int) -> int:
         n = 0
-        while (batch := self._reader.read_lines(name, offset)).lines:
-            n += len(batch.lines)
+        while (batch := self._reader.read_lines(name, offset)).entries:
+            n += len(batch.entries)
             offset = batch.next_offset
         return n

@@ -172,17 +172,10 @@ def restore(file: Path, store: str, *, replace: bool = False) -> None:
 
 def _verify_spool(store: str) -> tuple[int, int]:
     """Return the number of entries that wait in the spool of a store, and how many of them are damaged."""
-    reader = SpoolReader(spool_directory(store))
     n_entries = n_corrupt = 0
-    for segment in reader.segments():
-        offset = 0
-        while True:
-            batch = reader.read(segment.name, offset)
-            n_entries += len(batch.entries)
-            n_corrupt += batch.corrupt
-            if batch.at_end or not batch.entries:
-                break
-            offset = batch.next_offset
+    for batch in SpoolReader(spool_directory(store)).batches({}):
+        n_entries += len(batch.entries)
+        n_corrupt += batch.corrupt
     return n_entries, n_corrupt
 
 

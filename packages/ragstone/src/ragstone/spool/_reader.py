@@ -7,7 +7,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -51,29 +51,16 @@ class SegmentState:
     """Whether a running process may still append to it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Batch:
+class Batch(NamedTuple, Generic[T]):
     """Consecutive entries of one segment."""
 
-    entries: tuple[SpoolEntry, ...]
+    entries: tuple[T, ...]
     next_offset: int
     """Byte offset at which the next `read` continues. It stays valid as the segment grows."""
     at_end: bool
     """Whether the segment is complete and read to its end. It can be removed after its entries are stored."""
     corrupt: int
     """Number of entries that represent a damaged line."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LineBatch:
-    """Consecutive lines of one segment, as they are in the file."""
-
-    lines: tuple[bytes, ...]
-    """Framed lines with their checksums. A damaged line is replaced by one that counts it as dropped."""
-    next_offset: int
-    """As in `Batch`."""
-    at_end: bool
-    """As in `Batch`."""
 
 
 class SpoolReader:
@@ -102,7 +89,7 @@ class SpoolReader:
         states = (self._state(name) for name in names)
         return [state for state in states if state is not None]
 
-    def read(self, name: str, offset: int = 0, max_entries: int = 500) -> Batch:
+    def read(self, name: str, offset: int = 0, max_entries: int = 500) -> Batch[SpoolEntry]:
         """Read entries of a segment.
 
         If the last append is incomplete and its writer is running, a later call returns it. If the writer has ended,
@@ -118,33 +105,13 @@ class SpoolReader:
         Raises:
             SpoolError: If the file is not a segment, is not readable, or was written by another version of Ragstone.
         """
-        with self._open(name, offset) as opened:
-            if opened is None:
-                return Batch(entries=(), next_offset=offset, at_end=True, corrupt=0)
-            file, final, header = opened
-            found: _Found[SpoolEntry] = _read(
-                file,
-                parse=partial(_entry, name=file.name),
-                final=final,
-                limit=max_entries,
-                max_bytes=None,
-            )
-            damaged: SpoolEntry = Dropped(reason=_UNREADABLE, n=1, at=header.created_at)
-            entries = [damaged if entry is None else entry for entry, _ in found.items]
-            next_offset, n_missing = _find_missing(file, header, found)
-            if n_missing:
-                entries.append(Dropped(reason=_UNREADABLE, n=n_missing, at=header.created_at))
-            return Batch(
-                entries=tuple(entries),
-                next_offset=next_offset,
-                at_end=found.at_end,
-                corrupt=sum(entry is None for entry, _ in found.items) + n_missing,
-            )
+        parse = partial(_entry, name=str(self._directory / name))
+        return self._read(name, offset, parse, lambda dropped: dropped, limit=max_entries)
 
     def read_lines(
         self, name: str, offset: int = 0, *, max_entries: int = 500, max_bytes: int = 4 * 2**20
-    ) -> LineBatch:
-        """Read entries of a segment without parsing them, to copy them. Otherwise as `read`.
+    ) -> Batch[bytes]:
+        """Read entries of a segment as framed lines with their checksums, to copy them. Otherwise as `read`.
 
         Args:
             name: Name of a segment from `segments`.
@@ -155,21 +122,45 @@ class SpoolReader:
         Raises:
             SpoolError: If the file is not a segment, or is not readable.
         """
+        damaged = spool_entry_adapter.dump_json
+        batch = self._read(name, offset, lambda payload: payload, damaged, limit=max_entries, max_bytes=max_bytes)
+        return batch._replace(entries=tuple(frame(payload, LAST) for payload in batch.entries))
+
+    def batches(self, offsets: Mapping[str, int]) -> Iterator[Batch[SpoolEntry]]:
+        """Yield all entries of all segments in batches, each segment from its offset, or from its beginning.
+
+        Raises:
+            SpoolError: As `segments` and `read`.
+        """
+        for segment in self.segments():
+            offset = offsets.get(segment.name, 0)
+            while (batch := self.read(segment.name, offset)).entries:
+                yield batch
+                offset = batch.next_offset
+
+    def _read(
+        self,
+        name: str,
+        offset: int,
+        parse: Callable[[bytes], T | None],
+        damaged: Callable[[Dropped], T],
+        *,
+        limit: int,
+        max_bytes: int | None = None,
+    ) -> Batch[T]:
+        """Read a batch. `damaged` makes an entry of what is damaged or missing."""
         with self._open(name, offset) as opened:
             if opened is None:
-                return LineBatch(lines=(), next_offset=offset, at_end=True)
+                return Batch((), offset, at_end=True, corrupt=0)
             file, final, header = opened
-            found = _read(file, parse=lambda payload: payload, final=final, limit=max_entries, max_bytes=max_bytes)
+            found = _read(file, parse=parse, final=final, limit=limit, max_bytes=max_bytes)
             next_offset, n_missing = _find_missing(file, header, found)
-        damaged = spool_entry_adapter.dump_json(Dropped(reason=_UNREADABLE, n=1, at=header.created_at))
-        payloads = [damaged if payload is None else payload for payload, _ in found.items]
+        one = Dropped(reason=_UNREADABLE, n=1, at=header.created_at)
+        entries = [damaged(one) if entry is None else entry for entry, _ in found.items]
         if n_missing:
-            payloads.append(
-                spool_entry_adapter.dump_json(Dropped(reason=_UNREADABLE, n=n_missing, at=header.created_at))
-            )
-        return LineBatch(
-            lines=tuple(frame(payload, LAST) for payload in payloads), next_offset=next_offset, at_end=found.at_end
-        )
+            entries.append(damaged(one.model_copy(update={"n": n_missing})))
+        n_damaged = sum(entry is None for entry, _ in found.items)
+        return Batch(tuple(entries), next_offset, found.at_end, n_damaged + n_missing)
 
     @contextlib.contextmanager
     def _open(self, name: str, offset: int) -> Iterator[tuple[BinaryIO, bool, Header] | None]:

@@ -83,12 +83,8 @@ class Backfills(Part):
             for _, _, trace_id, session, body in rows:
                 if not _is_drawn(session, sample):
                     continue
-                found = {
-                    PlannedMetric(name=name, version=version, judge_hash=judge_hash)
-                    for name, version, judge_hash in db.execute(
-                        "SELECT metric, metric_version, judge_hash FROM outcomes WHERE sample_id = ?", (trace_id,)
-                    )
-                }
+                of_trace = "SELECT metric, metric_version, judge_hash FROM outcomes WHERE sample_id = ?"
+                found = set(map(tuple, db.execute(of_trace, (trace_id,))))
                 missing = tuple(metric.name for metric in metrics if metric not in found)
                 traces.append(UnscoredTrace(to_trace(body, trace_id), missing))
         last = (rows[-1][1], rows[-1][0]) if len(rows) == limit else None
@@ -148,7 +144,7 @@ class Backfills(Part):
 def _known(metrics: Sequence[PlannedMetric]) -> tuple[str, list[str]]:
     """Return an expression for the number of these metrics that a trace has outcomes of, and its parameters."""
     keys = " OR ".join([_KEY] * len(metrics))
-    parameters = [value for metric in metrics for value in metric.key]
+    parameters = [value for metric in metrics for value in metric]
     return f"(SELECT COUNT(*) FROM outcomes AS o WHERE o.sample_id = t.trace_id AND ({keys}))", parameters  # noqa: S608
 
 

@@ -11,7 +11,7 @@ import sqlite3
 import zlib
 from array import array
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from math import isfinite
 from typing import Any, Final, TypeVar
@@ -21,8 +21,6 @@ from pydantic_core import PydanticSerializationError
 
 from ragstone.errors import DataError, StoreCorruptError
 from ragstone.schema import Failure, NotApplicable, Score, Trace, TraceOutline, outcome_adapter
-from ragstone.store._sql import Sql
-from ragstone.store._tables import CHECKED_COLUMNS
 
 R = TypeVar("R")
 T = TypeVar("T", Trace, TraceOutline)
@@ -35,6 +33,8 @@ _IN_HAND_LONGEST: Final = 8192
 _in_hand: Final = OrderedDict[bytes, Any]()
 """The latest records of this process by their JSON, so that a worker delivers what it has scored without parsing it."""
 
+_FEW: Final = 1_000
+"""Scores whose checksums are computed one by one, without arrays."""
 _END: Final = b',"checksum":"%08x"}'
 _LENGTH: Final = len(_END % 0)
 _FORMAT: Final = b"\x01"
@@ -206,20 +206,24 @@ def check_row(table: str, checksum: object, columns: Sequence[object]) -> None:
         raise damaged(table, columns[0], "its columns differ from their checksum")
 
 
-def reseal_traces(db: Sql, seqs: Sequence[int]) -> None:
-    """Store the checksums of requests whose columns have changed."""
-    columns = ", ".join(CHECKED_COLUMNS["traces"])
-    rows = [db.execute(f"SELECT {columns} FROM traces WHERE seq = ?", (seq,)).fetchone() for seq in seqs]  # noqa: S608
-    db.executemany(
-        "UPDATE traces SET checksum = ? WHERE seq = ?",
-        [(checksum_of(row), seq) for row, seq in zip(rows, seqs, strict=True)],
-    )
-
-
-def sum_checksums(values: Iterable[float], repeats: Iterable[int]) -> int:
+def sum_checksums(values: Sequence[float], repeats: Sequence[int]) -> int:
     """Return the sum of the checksums of scores, each of which occurs `repeats` times. Negative zero counts as zero."""
+    if len(values) > _FEW:
+        return _sum_many(values, repeats)
     data = array("d", [value + 0.0 for value in values]).tobytes()
     return sum(n * zlib.crc32(data[8 * k : 8 * k + 8]) for k, n in enumerate(repeats))
+
+
+def _sum_many(values: Sequence[float], repeats: Sequence[int]) -> int:
+    """Return what `sum_checksums` does. The CRC of eight bytes is the XOR of a number for each byte and its place."""
+    import numpy as np
+
+    zeros = zlib.crc32(bytes(8))
+    found = np.full(len(values), zeros, np.uint64)
+    for place, column in enumerate((np.asarray(values, float) + 0.0).view(np.uint8).reshape(-1, 8).T):
+        numbers = [zlib.crc32(bytes(place) + bytes([byte]) + bytes(7 - place)) ^ zeros for byte in range(256)]
+        found ^= np.array(numbers, np.uint64)[column]
+    return int(found @ np.asarray(repeats, np.uint64))
 
 
 def _plain(column: object) -> object:

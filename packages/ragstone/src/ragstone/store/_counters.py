@@ -1,22 +1,18 @@
-"""Counters of traces and outcomes, which change in the transaction that changes the rows, and their verification."""
+"""Counters of traces and outcomes, which change in the transaction that changes the rows."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from ragstone.schema import Evidence
 from ragstone.store._checksums import damaged, sum_checksums, to_outcome
-from ragstone.store._database import Part
-from ragstone.store._deliveries import count_sent
 from ragstone.store._sql import Sql, starting_with
-from ragstone.store._types import CountDifference
 
 OutcomeKind = tuple[str, str, str, str]
 """Metric, version, judge hash and kind of outcomes that are counted together."""
 
-_VALUES: Final = ", sum of the checksums of its values"
 _STATE: Final = "state:"
 """Beginning of the names of the counters of traces by state."""
 DROPPED: Final = "dropped:"
@@ -25,26 +21,6 @@ IGNORED: Final = "ignored:"
 """Beginning of the names of the counters of ignored traces. The same key in `meta` has one example."""
 SAMPLED_OUT_FORGOTTEN: Final = "forgotten:sampled_out"
 """Counter of requests that were sampled out, of which no row is left. They stay counted in their state."""
-
-
-class Recount(Part):
-    """Method of `Upkeep` that verifies counters."""
-
-    def recount(self) -> list[CountDifference]:
-        """Compare the counters of the ledger with the rows that they count, and return the differences."""
-        with self._database.read() as db:
-            stored, counted = _read(db), _count(db)
-            for queue, n in count_sent(db):
-                name = f"sent to {queue.sink!r} after outcome {queue.start}"
-                # A damaged row may lack the number, which is counted here anyway.
-                sent: object = queue.sent
-                stored[name], counted[name] = sent if isinstance(sent, int) else 0, n
-        differ = {name for name in stored.keys() | counted.keys() if stored[name] != counted[name]}
-        return [
-            CountDifference(name, stored[name], counted[name])
-            for name in sorted(differ)
-            if name.removesuffix(_VALUES) not in differ - {name}
-        ]
 
 
 def state_counter(state: str) -> str:
@@ -157,45 +133,6 @@ def judge_of(db: Sql, metric: tuple[str, str, str]) -> str | None:
         metric,
     ).fetchone()
     return to_outcome(*body).judge if body else None
-
-
-def _totals(db: Sql) -> OutcomeTotals:
-    totals = OutcomeTotals()
-    for metric, version, judge, kind, value, n in db.execute(
-        """
-        SELECT metric, metric_version, judge_hash, kind, value, count(*) FROM outcomes
-        GROUP BY metric, metric_version, judge_hash, kind, value
-        """
-    ):
-        totals.add((metric, version, judge, kind), None if value is None else [value], [n])
-    return totals
-
-
-def _count_states(db: Sql) -> Counter[str]:
-    states = Counter[str](dict(db.execute("SELECT state, count(*) FROM traces GROUP BY state").fetchall()))
-    for (n,) in db.execute("SELECT n FROM counters WHERE name = ?", (SAMPLED_OUT_FORGOTTEN,)):
-        states["sampled_out"] += int(n)
-    return states
-
-
-def _read(db: Sql) -> Counter[str]:
-    return _named(
-        db.execute("SELECT metric, metric_version, judge_hash, kind, n, checksum FROM outcome_counts").fetchall(),
-        read_states(db),
-    )
-
-
-def _count(db: Sql) -> Counter[str]:
-    return _named(_totals(db).rows(), _count_states(db))
-
-
-def _named(outcomes: list[Any], states: Mapping[str, int]) -> Counter[str]:
-    counts = Counter({f"traces {state}": int(n) for state, n in states.items()})
-    for metric, version, judge, kind, n, checksum in outcomes:
-        name = f"{metric} {kind} (version {version!r}, judge {judge!r})"
-        counts[name] = int(n)
-        counts[f"{name}{_VALUES}"] = int(checksum)
-    return counts
 
 
 def evidence_counters(evidence: Evidence | None) -> list[str]:

@@ -129,7 +129,23 @@ class Database(ABC):
     def _disconnect(self) -> None: ...
 
     @abstractmethod
-    def _transaction(self, *, writes: bool) -> AbstractContextManager[Sql]: ...
+    def _begin(self, *, writes: bool) -> Sql:
+        """Begin a transaction."""
+
+    @abstractmethod
+    def _roll_back(self) -> None:
+        """End the transaction, and store nothing of it."""
+
+    @contextmanager
+    def _transaction(self, *, writes: bool) -> Iterator[Sql]:
+        with self._usable():
+            db = self._begin(writes=writes)
+            try:
+                yield db
+                db.execute("COMMIT")
+            except BaseException:
+                self._roll_back()
+                raise
 
     @abstractmethod
     def _errors(self) -> AbstractContextManager[None]:

@@ -250,26 +250,29 @@ class Deliveries(Part):
                 )
             return found
 
-    def mark_sent(self, sink: str, ids: Sequence[str], *, kind: DeliveryKind = "outcome") -> None:
-        """Mark these deliveries as sent."""
-        self._mark(sink, ids, _Result("sent"), kind)
-
-    def mark_retry(
-        self, sink: str, ids: Sequence[str], *, next_try: float, error: str, kind: DeliveryKind = "outcome"
+    def mark(
+        self,
+        sink: str,
+        ids: Sequence[str],
+        state: DeliveryState,
+        *,
+        error: str | None = None,
+        next_try: float | None = None,
+        kind: DeliveryKind = "outcome",
     ) -> None:
-        """Record that these deliveries failed, and are due again at `next_try` (Unix seconds)."""
-        self._mark(sink, ids, _Result("pending", error, next_try), kind)
+        """Store what became of deliveries.
 
-    def mark_skipped(self, sink: str, ids: Sequence[str], *, reason: str, kind: DeliveryKind = "outcome") -> None:
-        """Mark these deliveries as skipped, because the sink does not store such outcomes."""
-        self._mark(sink, ids, _Result("skipped", reason), kind)
-
-    def mark_failed(self, sink: str, ids: Sequence[str], *, error: str, kind: DeliveryKind = "outcome") -> None:
-        """Mark these deliveries as failed. They are not retried, except after `requeue`."""
-        self._mark(sink, ids, _Result("failed", error), kind)
-
-    def _mark(self, sink: str, ids: Sequence[str], result: _Result, kind: DeliveryKind) -> None:
-        changes = "state <> 'sent'" if result.state == "sent" else "state = 'pending'"
+        Args:
+            sink: Name of the sink.
+            ids: The deliveries.
+            state: "sent", "skipped" (the sink does not store such outcomes), "failed" (retried only after `requeue`), or
+                "pending" (due again at `next_try`).
+            error: Why they were not sent.
+            next_try: Unix seconds.
+            kind: What is delivered.
+        """
+        result = _Result(state, error, next_try)
+        changes = "state <> 'sent'" if state == "sent" else "state = 'pending'"
         with self._database.write() as db:
             if kind == "outcome":
                 ids = _mark_outcomes(db, sink, ids, result, lock=self._database.lock_completed)
@@ -278,7 +281,7 @@ class Deliveries(Part):
                 UPDATE outbox SET state = ?, attempts = attempts + 1, next_try = COALESCE(?, next_try), last_error = ?
                 WHERE kind = ? AND item_id = ? AND sink = ? AND {changes}
                 """,  # noqa: S608 - one of two constant conditions
-                [(result.state, result.next_try, result.error, kind, id_, sink) for id_ in ids],
+                [(state, next_try, error, kind, id_, sink) for id_ in ids],
             )
 
     def requeue(self, *, sink: str | None = None, state: DeliveryState = "failed") -> int:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import secrets
+import uuid
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from ragstone.store._counters import DROPPED, add_to_counters, add_to_outcome_counts, state_counter
 from ragstone.store._database import Part
 from ragstone.store._deliveries import read_ranges, save_range, shorten_ranges
-from ragstone.store._erased_ids import remember_erased
 from ragstone.store._plan import read_plan
-from ragstone.store._sql import Sql, marks, pages
+from ragstone.store._sql import Sql, marks, pages, read_meta, starting_with
 from ragstone.store._types import ErasedRequests
 
 ERASED: Final = "erased:"
@@ -25,6 +26,10 @@ _REASON: Final = "erased"
 """Why the ledger counts them as dropped."""
 _GROUP: Final = 100
 """Requests of one transaction, so that others do not wait long."""
+_IDENTITY: Final = "store_id"
+_ERASED_ID: Final = "erased:"
+"""Beginning of keys of the table `meta`. The hash of an id follows. The value is the time of the erasure, in Unix seconds."""
+_ANY_ERASED: Final = starting_with(_ERASED_ID)
 
 
 class Erasure(Part):
@@ -177,13 +182,13 @@ def _correct_plan(db: Sql, traces: Sequence[Any], outcomes: Sequence[_Outcome]) 
     """Count requests that were finished before a metric was planned in its row too, where they are now dropped."""
     finished = {trace_id for _, trace_id, state, *_ in traces if state not in ("pending", "sampled_out")}
     for metric in read_plan(db):
-        scored = {o.sample_id for o in outcomes if (o.metric, o.metric_version, o.judge_hash) == metric.key}
+        scored = {o.sample_id for o in outcomes if (o.metric, o.metric_version, o.judge_hash) == metric}
         db.execute(
             """
             UPDATE plan SET finished_before = CASE WHEN finished_before > ?1 THEN finished_before - ?1 ELSE 0 END
             WHERE name = ?2 AND version = ?3 AND judge_hash = ?4
             """,
-            (len(finished - scored), *metric.key),
+            (len(finished - scored), *metric),
         )
 
 
@@ -210,3 +215,40 @@ def _forget_damaged_labels(db: Sql, ids: Sequence[str]) -> None:
     for seq, line in db.execute("SELECT seq, line FROM damaged_labels").fetchall():
         if any(id_ in line for id_ in ids):
             db.execute("DELETE FROM damaged_labels WHERE seq = ?", (seq,))
+
+
+def store_id(db: Sql) -> str:
+    """Return the id of the store, which its first use creates. It is the salt of the hashes."""
+    db.execute("INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO NOTHING", (_IDENTITY, uuid.uuid4().hex))
+    return str(read_meta(db, _IDENTITY))
+
+
+def remember_erased(db: Sql, trace_ids: Sequence[str], *, now: float) -> None:
+    """Store the hashes of erased requests. `db` is the transaction that erases them."""
+    salt = store_id(db)
+    db.executemany(
+        "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO NOTHING",
+        [(_key(salt, trace_id), f"{now:.0f}") for trace_id in sorted(trace_ids)],
+    )
+
+
+def find_erased(db: Sql, trace_ids: Collection[str]) -> set[str]:
+    """Return those of some ids whose requests were erased."""
+    # Most stores have none, and this is asked for each batch of new requests.
+    any_key = "SELECT 1 FROM meta WHERE key >= ? AND key < ? LIMIT 1"
+    if not trace_ids or db.execute(any_key, _ANY_ERASED).fetchone() is None:
+        return set()
+    salt = store_id(db)
+    by_key = {_key(salt, trace_id): trace_id for trace_id in trace_ids}
+    found = set()
+    for page in pages(list(by_key)):
+        found |= {
+            by_key[key]
+            for (key,) in db.execute(f"SELECT key FROM meta WHERE key IN ({marks(page)})", page)  # noqa: S608 - placeholders
+        }
+    return found
+
+
+def _key(salt: str, trace_id: str) -> str:
+    digest = hashlib.sha256(f"{salt} {trace_id}".encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{_ERASED_ID}{digest[:32]}"

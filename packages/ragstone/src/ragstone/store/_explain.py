@@ -24,7 +24,7 @@ def explain_state(
     if report.backfilled:
         yield f"Backfilled, so not evidence for an alarm: {', '.join(report.backfilled)}."
     keys = {outcome.key[1:] for outcome in report.outcomes}
-    missing = [m.name for m in plan if m.key not in keys]
+    missing = [m.name for m in plan if m not in keys]
     if missing:
         why = "No outcome yet" if report.state == "pending" else "Finished before these metrics were planned"
         yield f"{why}: {', '.join(missing)}."

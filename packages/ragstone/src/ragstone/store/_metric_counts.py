@@ -40,41 +40,39 @@ def _count_by_value(db: Sql, metric: PlannedMetric, *, sampled: bool) -> MetricC
     """
     if sampled:
         pair = "o.value, t.inclusion_probability"
-        for page in _pages(db, f"SELECT {pair}, count(*) {scores} GROUP BY {pair}", metric.key):
+        for page in _pages(db, f"SELECT {pair}, count(*) {scores} GROUP BY {pair}", metric):
             found.add_scores(*zip(*page, strict=True))
         return found.checked(db)
     # Most judges give few distinct values, which the database counts fastest. Nearly every value of a continuous metric is
     # distinct. These are read twice as fast without being counted.
     values = f"SELECT o.value, count(*) {scores} GROUP BY o.value ORDER BY o.value LIMIT {_ROWS}"
-    counted = db.execute(values, metric.key).fetchall()
+    counted = db.execute(values, metric).fetchall()
     for value, n in counted:
         found.add_scores([value], [1.0], [n])
     if len(counted) == _ROWS:
-        others = array("d")
-        for page in _pages(db, f"SELECT o.value {scores} AND o.value > ?", (*metric.key, counted[-1][0])):
-            others.extend(itertools.chain.from_iterable(page))
-        found.add_values(others)
+        others = db.execute(f"SELECT o.value {scores} AND o.value > ?", (*metric, counted[-1][0]))
+        found.add_values(itertools.chain.from_iterable(others))
     return found.checked(db)
 
 
 def _count_by_trace(db: Sql, plan: Sequence[PlannedMetric], *, sampled: bool) -> list[MetricCounts]:
     """Count the outcomes of all planned metrics with one read of the table, because its index does not have the traces."""
-    counted = {metric.name: _count_others(db, metric, sampled=sampled) for metric in plan}
-    for name, trace_id, value, probability in db.execute(
+    counted = [_count_others(db, metric, sampled=sampled) for metric in plan]
+    for position, trace_id, value, probability in db.execute(
         f"""
-        SELECT p.name, o.sample_id, o.value, {"t.inclusion_probability" if sampled else "1.0"}
+        SELECT p.position, o.sample_id, o.value, {"t.inclusion_probability" if sampled else "1.0"}
         FROM outcomes AS o CROSS JOIN plan AS p {_SAMPLED if sampled else ""}
         WHERE o.metric = p.name AND o.metric_version = p.version AND o.judge_hash = p.judge_hash AND o.kind = 'score'
         ORDER BY o.seq
         """  # noqa: S608 - its parts are written above
     ):
-        found = counted[name]
+        found = counted[position]
         found.trace_ids.append(trace_id)
         found.values.append(value)
         found.probabilities.append(probability)
-    for found in counted.values():
+    for found in counted:
         found.repeats.extend(itertools.repeat(1, len(found.values)))
-    return [found.checked(db) for found in counted.values()]
+    return [found.checked(db) for found in counted]
 
 
 def _count_others(db: Sql, metric: PlannedMetric, *, sampled: bool) -> _Counted:
@@ -87,7 +85,7 @@ def _count_others(db: Sql, metric: PlannedMetric, *, sampled: bool) -> _Counted:
         WHERE o.metric = ? AND o.metric_version = ? AND o.judge_hash = ? AND o.kind <> 'score'
         GROUP BY {columns}
         """,  # noqa: S608 - its parts are written above
-        metric.key,
+        metric,
     ):
         found.add(kind, p[0] if p else 1.0, n)
     return found
@@ -104,7 +102,7 @@ class _Counted:
     """Collects the outcomes of a metric."""
 
     def __init__(self, metric: PlannedMetric) -> None:
-        self._key = metric.key
+        self._key = metric
         self._others: Counter[str] = Counter()
         self._others_p: set[float] = set()
         self._totals = OutcomeTotals()
@@ -123,13 +121,11 @@ class _Counted:
         self.probabilities.extend(probabilities)
         self.repeats.extend(repeats)
 
-    def add_values(self, values: array[float]) -> None:
+    def add_values(self, values: Iterable[float]) -> None:
         """Add scores of requests that were all kept."""
         import numpy as np
 
-        if not values:
-            return
-        distinct, repeats = np.unique(np.frombuffer(values), return_counts=True)
+        distinct, repeats = np.unique(np.fromiter(values, float), return_counts=True)
         self.values.frombytes(distinct.tobytes())
         self.repeats.frombytes(repeats.astype("q").tobytes())
         self.probabilities.extend(itertools.repeat(1.0, distinct.size))

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from ragstone.errors import DataError
 from ragstone.schema import Failure, NotApplicable, Score, Trace
 from ragstone.store._backfill import Backfills
-from ragstone.store._checksums import DamagedRowError, to_outcome
-from ragstone.store._export_rows import EXPORTED_ROWS, exported_outcome
+from ragstone.store._checksums import DamagedRowError, check_row, to_outcome, to_trace
+from ragstone.store._deliveries import DELIVERY_FIELDS, to_delivery
 from ragstone.store._metric_counts import count_outcomes
 from ragstone.store._save_outcomes import prepare, store_completions
 from ragstone.store._sql import LAST_SEQ, Sql
+from ragstone.store._tables import CHECKED_COLUMNS
 from ragstone.store._types import Completion, ExportedOutcome, MetricCounts, StorePosition
+
+_REQUEST: Final = CHECKED_COLUMNS["traces"]
+_EXPORTED_ROWS: Final = f"""
+    SELECT o.seq, t.seq, t.checksum, {", ".join(f"t.{column}" for column in _REQUEST)}, {DELIVERY_FIELDS}
+    FROM outcomes AS o LEFT JOIN outcome_bodies AS b USING (seq) JOIN traces AS t ON t.trace_id = o.sample_id
+    WHERE o.seq > ?1 AND (t.started_at >= ?3 OR ?3 IS NULL) AND (t.started_at < ?4 OR ?4 IS NULL)
+    ORDER BY o.seq LIMIT ?2
+"""  # noqa: S608 - constant columns
+"""Query for the rows of a page of an export."""
 
 
 class Outcomes(Backfills):
@@ -122,10 +133,22 @@ class Outcomes(Backfills):
             texts: dict[int, Trace | None] | None = {} if include_text else None
             for row in page:
                 try:
-                    yield exported_outcome(db, row, texts)
+                    yield _exported(db, row, texts)
                 except DamagedRowError as error:
                     if damaged is None:
                         raise
                     damaged.append(str(error))
 
-        return self._read_pages("outcomes", EXPORTED_ROWS, (since, until), read)
+        return self._read_pages("outcomes", _EXPORTED_ROWS, (since, until), read)
+
+
+def _exported(db: Sql, row: Sequence[Any], texts: dict[int, Trace | None] | None) -> ExportedOutcome:
+    """Verify a row of an export, and return its outcome. `texts` are the requests of the page so far, if they are wanted."""
+    _, seq, checksum, *columns = row
+    request, fields = columns[: len(_REQUEST)], columns[len(_REQUEST) :]
+    check_row("traces", checksum, request)
+    if texts is not None and seq not in texts:
+        text = db.execute("SELECT body FROM trace_bodies WHERE seq = ?", (seq,)).fetchone()
+        texts[seq] = None if text is None else to_trace(text[0], request[0])
+    slices = request[_REQUEST.index("slices")]
+    return ExportedOutcome(to_delivery(fields), {} if slices is None else json.loads(slices), (texts or {}).get(seq))

@@ -1,11 +1,10 @@
-"""The part `plan` of a store: metrics and sinks, settings of workers, and what model calls cost on each day of UTC."""
+"""The part `plan` of a store: metrics and sinks, and settings of workers."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final, Literal
@@ -14,6 +13,7 @@ from ragstone.errors import ConfigurationError
 from ragstone.schema import Captured, SampledOut, ScoringPlan, Usage
 from ragstone.store._database import Part
 from ragstone.store._deliveries import set_sinks
+from ragstone.store._spend import add_spend, read_spend
 from ragstone.store._sql import Sql, read_meta, save_meta
 from ragstone.store._types import PlannedMetric
 
@@ -173,23 +173,7 @@ class Plan(Part):
     def add_spend(self, usage: Usage) -> None:
         """Add to what model calls have cost on the current day of UTC."""
         with self._database.write() as db:
-            db.execute(
-                """
-                INSERT INTO spend (day, calls, input_tokens, output_tokens, usd) VALUES (?, ?, ?, ?, ?)
-                ON CONFLICT (day) DO UPDATE SET
-                    calls = spend.calls + excluded.calls,
-                    input_tokens = spend.input_tokens + excluded.input_tokens,
-                    output_tokens = spend.output_tokens + excluded.output_tokens,
-                    usd = spend.usd + excluded.usd
-                """,
-                (
-                    _day(self._database.now()),
-                    usage.calls,
-                    usage.input_tokens,
-                    usage.output_tokens,
-                    usage.cost_usd or 0.0,
-                ),
-            )
+            add_spend(db, usage, now=self._database.now())
 
     def spent_today(self) -> Usage:
         """Return what model calls have cost on the current day of UTC, over all workers."""
@@ -205,7 +189,7 @@ class Plan(Part):
 def read_plan(db: Sql) -> list[PlannedMetric]:
     """Return the planned metrics, in their order."""
     rows = db.execute("SELECT name, version, judge_hash FROM plan ORDER BY position")
-    return [PlannedMetric(name=name, version=version, judge_hash=judge_hash) for name, version, judge_hash in rows]
+    return [PlannedMetric(*row) for row in rows]
 
 
 def _write_plan(db: Sql, metrics: Sequence[PlannedMetric], sinks: Sequence[str], *, now: float) -> None:
@@ -213,10 +197,8 @@ def _write_plan(db: Sql, metrics: Sequence[PlannedMetric], sinks: Sequence[str],
     twice = sorted(name for name, n in Counter(metric.name for metric in metrics).items() if n > 1)
     if twice:
         raise ConfigurationError(f"metrics {twice!r} are planned twice. Name each metric once.")
-    finished_before = {
-        PlannedMetric(name=name, version=version, judge_hash=judge_hash): n
-        for name, version, judge_hash, n in db.execute("SELECT name, version, judge_hash, finished_before FROM plan")
-    }
+    rows = db.execute("SELECT name, version, judge_hash, finished_before FROM plan")
+    finished_before = {PlannedMetric(*metric): n for *metric, n in rows}
     for metric in metrics:
         if metric not in finished_before:
             (n,) = db.execute(
@@ -227,13 +209,13 @@ def _write_plan(db: Sql, metrics: Sequence[PlannedMetric], sinks: Sequence[str],
                     WHERE o.sample_id = t.trace_id AND o.metric = ? AND o.metric_version = ? AND o.judge_hash = ?
                 )
                 """,
-                metric.key,
+                metric,
             ).fetchone()
             finished_before[metric] = n
     db.execute("DELETE FROM plan")
     db.executemany(
         "INSERT INTO plan (name, version, judge_hash, position, finished_before) VALUES (?, ?, ?, ?, ?)",
-        [(*metric.key, position, finished_before[metric]) for position, metric in enumerate(metrics)],
+        [(*metric, position, finished_before[metric]) for position, metric in enumerate(metrics)],
     )
     set_sinks(db, sinks, now=now)
     _settle_times(db, now=now)
@@ -246,20 +228,7 @@ def _settle_times(db: Sql, *, now: float) -> None:
     db.execute("UPDATE traces SET lease_until = ? WHERE state = 'pending' AND lease_until > ?", (now, latest))
 
 
-def read_spend(db: Sql, *, now: float) -> Usage:
-    """Return the usage of the current day of UTC."""
-    row = db.execute("SELECT calls, input_tokens, output_tokens, usd FROM spend WHERE day = ?", (_day(now),)).fetchone()
-    if row is None:
-        return Usage()
-    calls, input_tokens, output_tokens, usd = row
-    return Usage(calls=calls, input_tokens=input_tokens, output_tokens=output_tokens, cost_usd=usd or None)
-
-
 def read_record(db: Sql, name: str) -> dict[str, Any]:
     """Return what `set_record` has stored under this name."""
     text = read_meta(db, name)
     return {} if text is None else dict(json.loads(text))
-
-
-def _day(now: float) -> str:
-    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%d")

@@ -206,21 +206,19 @@ class PostgresDatabase(Database):
                 connection.close()
 
     @override
-    @contextmanager
-    def _transaction(self, *, writes: bool) -> Iterator[PostgresConnection]:
+    def _begin(self, *, writes: bool) -> PostgresConnection:
         level = "READ COMMITTED READ WRITE" if writes else "REPEATABLE READ READ ONLY"
-        with self._usable():
-            connection = self._connected()
-            connection.execute(f"BEGIN ISOLATION LEVEL {level}".encode())
+        connection = self._connected()
+        connection.execute(f"BEGIN ISOLATION LEVEL {level}".encode())
+        return PostgresConnection(connection)
+
+    @override
+    def _roll_back(self) -> None:
+        if self._connection is not None:
             try:
-                yield PostgresConnection(connection)
-                connection.execute("COMMIT")
-            except BaseException:
-                try:
-                    connection.execute("ROLLBACK")
-                except psycopg.Error:
-                    connection.close()  # this also ends the transaction
-                raise
+                self._connection.execute("ROLLBACK")
+            except psycopg.Error:
+                self._connection.close()  # this also ends the transaction
 
     @override
     @contextmanager

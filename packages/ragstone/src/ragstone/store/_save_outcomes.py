@@ -14,7 +14,7 @@ from ragstone.store._counters import add_to_counters, add_to_outcome_counts, sta
 from ragstone.store._database import Database, Lock
 from ragstone.store._plan import read_plan
 from ragstone.store._sql import Sql, marks, pages
-from ragstone.store._types import Completion, TraceState
+from ragstone.store._types import Completion, PlannedMetric, TraceState
 from ragstone.store._watch_queue import queue_outcomes
 
 AnyOutcome = Score | NotApplicable | Failure
@@ -54,7 +54,7 @@ def prepare(completion: Completion) -> PreparedCompletion | DataError:
 
 def store_completions(db: Sql, database: Database, completions: Sequence[PreparedCompletion]) -> list[bool | DataError]:
     """Store a group of completions, one statement per table. Several of one trace count in their order."""
-    plan = [metric.key for metric in read_plan(db)]
+    plan = read_plan(db)
     traces = {
         trace.trace_id: trace
         for trace in read_completed(db, {each.trace_id for each in completions}, lock=database.lock_completed)
@@ -96,7 +96,7 @@ class CompletedTrace:
     """Metric, version and judge hash, and the kind of each stored outcome, by id."""
     is_changed: bool = False
 
-    def complete(self, plan: Sequence[tuple[str, str, str]], *, owner: str | None) -> None:
+    def complete(self, plan: Sequence[PlannedMetric], *, owner: str | None) -> None:
         """Set the state by the rule of `ragstone.schema.Ledger`, and end the lease."""
         kinds = dict(self.known.values())
         planned = {kinds.get(metric) for metric in plan}

@@ -104,18 +104,15 @@ class SqliteDatabase(Database):
             self._owner_lock.release()
 
     @override
-    @contextmanager
-    def _transaction(self, *, writes: bool) -> Iterator[sqlite3.Connection]:
-        with self._usable():
-            try:
-                self._connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
-                yield self._connection
-                self._connection.execute("COMMIT")
-            except BaseException:
-                # SQLite rolls back on its own after some errors, for example if the disk is full.
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-                raise
+    def _begin(self, *, writes: bool) -> sqlite3.Connection:
+        self._connection.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+        return self._connection
+
+    @override
+    def _roll_back(self) -> None:
+        # SQLite rolls back on its own after some errors, for example if the disk is full.
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
 
     @override
     @contextmanager

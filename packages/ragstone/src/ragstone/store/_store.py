@@ -9,16 +9,28 @@ from ragstone.errors import ConfigurationError
 from ragstone.schema import Ledger
 from ragstone.store._database import Database
 from ragstone.store._deliveries import Deliveries
-from ragstone.store._erased_ids import store_id
+from ragstone.store._erasure import Erasure, store_id
 from ragstone.store._labels import Labels
 from ragstone.store._leases import Leases
 from ragstone.store._ledger import read_ledger
 from ragstone.store._outcomes import Outcomes
 from ragstone.store._plan import Plan
+from ragstone.store._retention import Retention
 from ragstone.store._traces import Traces
 from ragstone.store._types import StorePosition
-from ragstone.store._upkeep import Upkeep
+from ragstone.store._verify import Verification
 from ragstone.store._watch import Watch
+
+
+class Upkeep(Verification, Retention, Erasure):
+    """Verifies a store, and removes what must not or need not be kept."""
+
+    def shrink(self) -> None:
+        """Give the space of removed texts back to the disk. A server does this on its own.
+
+        A file is written again, which needs as much free disk space. Without it, later requests use the space.
+        """
+        self._database.shrink()
 
 
 class Store:

@@ -21,7 +21,7 @@ from ragstone.store._checksums import checksum_of, to_body, to_outcome, to_outli
 from ragstone.store._counters import DROPPED, IGNORED, add_to_counters, evidence_counters, state_counter
 from ragstone.store._database import Database, Lock, Part
 from ragstone.store._deliveries import deliveries
-from ragstone.store._erased_ids import find_erased
+from ragstone.store._erasure import find_erased
 from ragstone.store._explain import explain_state
 from ragstone.store._feedback import add_feedback, feedback_of, match_feedback
 from ragstone.store._plan import plans_of_entries, read_plan
@@ -95,11 +95,7 @@ class Traces(Part):
 
     def get(self, trace_id: str) -> Trace | None:
         """Return one trace, or None if it is not found, was sampled out or its text was removed."""
-        with self._database.read() as db:
-            row = db.execute(
-                "SELECT b.body FROM traces AS t JOIN trace_bodies AS b USING (seq) WHERE t.trace_id = ?", (trace_id,)
-            ).fetchone()
-            return None if row is None else to_trace(row[0], trace_id)
+        return self.get_many([trace_id]).get(trace_id)
 
     def get_many(self, trace_ids: Sequence[str]) -> dict[str, Trace]:
         """Return what `get` returns for each of these ids, without those for which it returns None."""

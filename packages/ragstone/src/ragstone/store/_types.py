@@ -160,19 +160,13 @@ class UnscoredPage(NamedTuple):
     """Where the next page begins, or None after the last one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedMetric:
+class PlannedMetric(NamedTuple):
     """A metric that must have an outcome for every trace before the trace is finished."""
 
     name: str
     version: str
     judge_hash: str = ""
     """Hash of the judge configuration, or an empty string if no judge is used."""
-
-    @property
-    def key(self) -> tuple[str, str, str]:
-        """Name, version and judge hash."""
-        return self.name, self.version, self.judge_hash
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import inf, isfinite
 from typing import Any, Final, NamedTuple, get_args
 
 from ragstone.errors import StoreCorruptError
 from ragstone.store._checksums import DamagedRowError, check_row, damaged, last_key, to_outcome, to_trace
-from ragstone.store._counters import Recount
-from ragstone.store._sql import PAGE
+from ragstone.store._counters import SAMPLED_OUT_FORGOTTEN, OutcomeTotals, read_states
+from ragstone.store._database import Part
+from ragstone.store._deliveries import count_sent
+from ragstone.store._sql import PAGE, Sql
 from ragstone.store._tables import CHECKED_COLUMNS
-from ragstone.store._types import DamagedRow, DeliveryState, StoreVerification
+from ragstone.store._types import CountDifference, DamagedRow, DeliveryState, StoreVerification
 
 _LISTED: Final = 1_000
 """Damaged rows that a verification lists. All are counted."""
 _STATES: Final = ("pending", "scored", "not_applicable", "failed", "sampled_out")
 _DELIVERY_STATES: Final = get_args(DeliveryState)
+_VALUES: Final = ", sum of the checksums of its values"
 
 
 class _Table(NamedTuple):
@@ -33,7 +36,7 @@ class _Table(NamedTuple):
     """A key before all others."""
 
 
-class Verification(Recount):
+class Verification(Part):
     """Methods of `Upkeep` that verify rows and counters."""
 
     def verify(self) -> StoreVerification:
@@ -61,6 +64,25 @@ class Verification(Recount):
             file=self._database.file_problems(),
         )
 
+    def recount(self) -> list[CountDifference]:
+        """Compare the counters of the ledger with the rows that they count, and return the differences."""
+        with self._database.read() as db:
+            rows = db.execute(
+                "SELECT metric, metric_version, judge_hash, kind, n, checksum FROM outcome_counts"
+            ).fetchall()
+            stored, counted = _named(rows, read_states(db)), _named(_totals(db).rows(), _count_states(db))
+            for queue, n in count_sent(db):
+                name = f"sent to {queue.sink!r} after outcome {queue.start}"
+                # A damaged row may lack the number, which is counted here anyway.
+                sent: object = queue.sent
+                stored[name], counted[name] = sent if isinstance(sent, int) else 0, n
+        differ = {name for name in stored.keys() | counted.keys() if stored[name] != counted[name]}
+        return [
+            CountDifference(name, stored[name], counted[name])
+            for name in sorted(differ)
+            if name.removesuffix(_VALUES) not in differ - {name}
+        ]
+
     def _verify_rows(self, table: _Table, checked: Counter[str]) -> Iterator[str]:
         """Yield the problem of each damaged row. Reads pages, so that a worker can write in between."""
         last = table.key
@@ -78,6 +100,34 @@ class Verification(Recount):
                     yield problem
             if len(page) < PAGE:
                 return
+
+
+def _totals(db: Sql) -> OutcomeTotals:
+    totals = OutcomeTotals()
+    for metric, version, judge, kind, value, n in db.execute(
+        """
+        SELECT metric, metric_version, judge_hash, kind, value, count(*) FROM outcomes
+        GROUP BY metric, metric_version, judge_hash, kind, value
+        """
+    ):
+        totals.add((metric, version, judge, kind), None if value is None else [value], [n])
+    return totals
+
+
+def _count_states(db: Sql) -> Counter[str]:
+    states = Counter[str](dict(db.execute("SELECT state, count(*) FROM traces GROUP BY state").fetchall()))
+    for (n,) in db.execute("SELECT n FROM counters WHERE name = ?", (SAMPLED_OUT_FORGOTTEN,)):
+        states["sampled_out"] += int(n)
+    return states
+
+
+def _named(outcomes: list[Any], states: Mapping[str, int]) -> Counter[str]:
+    counts = Counter({f"traces {state}": int(n) for state, n in states.items()})
+    for metric, version, judge, kind, n, checksum in outcomes:
+        name = f"{metric} {kind} (version {version!r}, judge {judge!r})"
+        counts[name] = int(n)
+        counts[f"{name}{_VALUES}"] = int(checksum)
+    return counts
 
 
 def _problem(table: _Table, row: Sequence[Any]) -> str | None:

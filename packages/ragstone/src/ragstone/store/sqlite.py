@@ -9,7 +9,7 @@ import shlex
 import sqlite3
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Final, Literal, Self
 
@@ -185,11 +185,14 @@ def _open_for_reader(path: Path, clock: Callable[[], float]) -> SqliteDatabase:
         try:
             is_empty = _is_empty(db)
         except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_CANTOPEN or not _is_complete_and_fixed(path):
+            if error.sqlite_errorcode == sqlite3.SQLITE_READONLY_ROLLBACK:
+                _undo_killed_change(path)
+            elif error.sqlite_errorcode == sqlite3.SQLITE_CANTOPEN and _is_complete_and_fixed(path):
+                # Without a log, which SQLite would have to open for writing.
+                db = connect(path, access="ro&immutable=1")
+                undo.callback(db.close)
+            else:
                 raise
-            # Without a log, which SQLite would have to open for writing.
-            db = connect(path, access="ro&immutable=1")
-            undo.callback(db.close)
             is_empty = _is_empty(db)
         if is_empty:
             raise StoreNotReadyError(
@@ -200,6 +203,16 @@ def _open_for_reader(path: Path, clock: Callable[[], float]) -> SqliteDatabase:
         _check_tables(db, path)
         undo.pop_all()
         return SqliteDatabase(db, path=path, lock=None, clock=clock)
+
+
+def _undo_killed_change(path: Path) -> None:
+    """Undo a change of the whole file whose process was killed, as an owner does: a new or restored file gets a log so."""
+    lock = take_lock(path)
+    try:
+        with closing(connect(path, access="rw")) as db:
+            _is_empty(db)  # SQLite undoes it before the first read
+    finally:
+        lock.release()
 
 
 def _is_complete_and_fixed(path: Path) -> bool:

@@ -126,14 +126,14 @@ class Dispatcher(Generic[Item]):
         for error, group in by_error.values():
             yield from self._failures(group, error, store, some_sent=bool(sent))
         if sent:
-            yield lambda: store.deliveries.mark_sent(self.name, sent, kind=self.kind)
+            yield lambda: store.deliveries.mark(self.name, sent, "sent", kind=self.kind)
 
     def _failures(
         self, items: Sequence[Item], error: SinkError, store: Store, *, some_sent: bool
     ) -> Iterator[Callable[[], None]]:
         name, ids, message = self.name, [item.id for item in items], str(error)
         if isinstance(error, SinkNoTargetError):
-            yield lambda: store.deliveries.mark_skipped(name, ids, reason=message, kind=self.kind)
+            yield lambda: store.deliveries.mark(name, ids, "skipped", error=message, kind=self.kind)
             return
         if isinstance(error, SinkTargetMissingError):
             too_old = self._clock() - _times.MISSING_PATIENCE_S
@@ -161,15 +161,15 @@ class Dispatcher(Generic[Item]):
         elif not (attempts or some_sent) and not isinstance(error, SinkTargetMissingError):
             logger.warning("ragstone sink %s: %s (next attempt in %.0f s)", name, message, wait_s, extra={"sink": name})
         again = [item.id for item in items]
-        yield lambda: store.deliveries.mark_retry(
-            name, again, next_try=self._clock() + wait_s, error=message, kind=self.kind
+        yield lambda: store.deliveries.mark(
+            name, again, "pending", next_try=self._clock() + wait_s, error=message, kind=self.kind
         )
 
     def _mark_failed(self, ids: Sequence[str], message: str, store: Store) -> Callable[[], None]:
         logger.error(
             "ragstone sink %s: %d deliveries failed: %s", self.name, len(ids), message, extra={"sink": self.name}
         )
-        return lambda: store.deliveries.mark_failed(self.name, ids, error=message, kind=self.kind)
+        return lambda: store.deliveries.mark(self.name, ids, "failed", error=message, kind=self.kind)
 
     def _wait_s(self, attempts: int, error: SinkError) -> float:
         min_s = _times.MISSING_MIN_S if isinstance(error, SinkTargetMissingError) else _times.DELIVERY_MIN_S

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from ragstone.schema import Captured, Trace
@@ -50,8 +50,11 @@ def erase_requests(
     reader = SpoolReader(spool_directory(store))
     waiting = 0
     if dry_run:
-        offsets = opened.traces.segment_offsets()
-        waiting = sum(_is_of(entry, users, sessions, ids) for entry in _entries(reader, offsets))
+        waiting = sum(
+            isinstance(entry, Captured) and _is_of(entry.trace, users, sessions, ids)
+            for batch in reader.batches(opened.traces.segment_offsets())
+            for entry in batch.entries
+        )
     else:
         source, errors = SpoolTraceSource(spool_directory(store)), StepErrors()
         while source.transfer_batch(opened, errors):
@@ -64,16 +67,6 @@ def erase_requests(
         waiting=waiting,
         live_segments=sum(segment.live for segment in reader.segments()),
     )
-
-
-def _entries(reader: SpoolReader, offsets: dict[str, int]) -> Iterator[Trace]:
-    for segment in reader.segments():
-        offset = offsets.get(segment.name, 0)
-        while (batch := reader.read(segment.name, offset)).entries:
-            for entry in batch.entries:
-                if isinstance(entry, Captured):
-                    yield entry.trace
-            offset = batch.next_offset
 
 
 def _is_of(trace: Trace, users: Collection[str], sessions: Collection[str], ids: Collection[str]) -> bool:

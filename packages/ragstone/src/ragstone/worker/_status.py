@@ -15,7 +15,6 @@ from ragstone.store import Store, applies_since, is_database_url, open_store
 from ragstone.worker._intake import spool_directory
 
 _TRIES = 20
-_BATCH = 1000
 
 
 def read_ledger(store: str | os.PathLike[str]) -> Ledger:
@@ -66,7 +65,7 @@ def _offsets(store: str | os.PathLike[str], spool: Path) -> dict[str, int]:
 
 def _offsets_in(opened: Store, spool: Path) -> dict[str, int]:
     """Return the read positions of this host's segments. Those of other hosts change independently."""
-    local = {segment.name for segment in SpoolReader(spool).segments()} if spool.is_dir() else set[str]()
+    local = {segment.name for segment in SpoolReader(spool).segments()}
     return {name: offset for name, offset in opened.traces.segment_offsets().items() if name in local}
 
 
@@ -85,22 +84,14 @@ def _spooled(spool: Path, offsets: dict[str, int]) -> tuple[LedgerRow, dict[str,
     """Count the requests of a spool. Also returns the times of the captured ones, by the text of their plan."""
     pending = sampled_out = dropped = 0
     plans: dict[str, list[float]] = {}
-    reader = SpoolReader(spool)
-    for segment in reader.segments() if spool.is_dir() else ():
-        offset = offsets.get(segment.name, 0)
-        while True:
-            batch = reader.read(segment.name, offset, max_entries=_BATCH)
-            for entry in batch.entries:
-                if isinstance(entry, Captured):
-                    pending += 1
-                    plans.setdefault(json.dumps(entry.plan, sort_keys=True), []).append(entry.trace.started_at)
-                elif isinstance(entry, SampledOut):
-                    sampled_out += 1
-                elif isinstance(entry, Dropped):
-                    dropped += entry.n
-            if batch.next_offset == offset:
-                break
-            offset = batch.next_offset
+    for entry in (entry for batch in SpoolReader(spool).batches(offsets) for entry in batch.entries):
+        if isinstance(entry, Captured):
+            pending += 1
+            plans.setdefault(json.dumps(entry.plan, sort_keys=True), []).append(entry.trace.started_at)
+        elif isinstance(entry, SampledOut):
+            sampled_out += 1
+        elif isinstance(entry, Dropped):
+            dropped += entry.n
     captured = pending + sampled_out + dropped
     return LedgerRow(captured=captured, pending=pending, sampled_out=sampled_out, dropped=dropped), plans
 
