@@ -12,16 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_contract import captured, line, payload
+from command_line import run_command
 from memory_broker import MemoryBroker, MemoryQueue
 from ragstone.brokers._address import describe_broker, parse_broker_url
 from ragstone.brokers._relay import BrokerRelay
 from ragstone.brokers._source import BrokerTraceSource
+from ragstone.cli._exit_codes import ExitCode
 from ragstone.errors import ConfigurationError, RagstoneError, StoreError, StoreUnavailableError
 from ragstone.monitor import Monitor
 from ragstone.schema import Dropped
 from ragstone.spool import SpoolWriter, frame_line, parse_line
 from ragstone.store import open_store, resolve_store
-from ragstone.worker import StepErrors
+from ragstone.worker import ScoringSetup, StepErrors
 from waiting import wait_until
 
 
@@ -231,6 +233,31 @@ def test_a_store_that_is_away_rejects_no_entry(queue, tmp_path, monkeypatch, cap
         source._retry_at = 0.0
         assert source.transfer_batch(store, errors) == 1
         assert store.ledger().total.pending == 1
+    caplog.clear()
+
+
+@pytest.mark.parametrize("planned", [["text"], ["ranking"]])
+def test_a_worker_with_an_empty_store_scores_the_plan_of_the_waiting_requests(queue, tmp_path, monkeypatch, planned):
+    """A command without metrics does not assume some, and the requests do not stay pending."""
+    queue.add(line(captured("a").model_copy(update={"plan": ScoringSetup(planned).plan})))
+    monkeypatch.setattr("ragstone.cli._worker.make_trace_source", lambda _: BrokerTraceSource(MemoryBroker(queue)))
+    done = run_command("worker", tmp_path / "s.db", "--until-idle", "--from", "redis://host/app")
+    assert 0 == done.returncode, done.stderr
+    with open_store(tmp_path / "s.db", mode="read") as store:
+        ledger = store.ledger()
+    assert (0, [planned]) == (ledger.total.pending, [plan.settings["scoring.metrics"] for plan in ledger.plans])
+    assert "no metrics are named" not in done.stderr
+
+
+def test_a_worker_that_cannot_read_the_plan_of_the_waiting_requests_ends(queue, tmp_path, monkeypatch, caplog):
+    """It says why, and no plan is stored."""
+    queue.is_away = True
+    monkeypatch.setattr("ragstone.cli._worker.make_trace_source", lambda _: BrokerTraceSource(MemoryBroker(queue)))
+    done = run_command("worker", tmp_path / "s.db", "--judge", "lexical", "--from", "redis://host/app")
+    assert ExitCode.INFRASTRUCTURE == done.returncode
+    assert "memory://queue cannot be used: it is away" in done.stderr
+    with open_store(tmp_path / "s.db", mode="read") as store:
+        assert not store.ledger().plans
     caplog.clear()
 
 

@@ -18,11 +18,12 @@ from ragstone.cli._logs import announce
 from ragstone.cli._models import models_for_store, worker_options
 from ragstone.cli._options import parse_address
 from ragstone.cli._output import describe_excess, leave, print_text
+from ragstone.cli._settings import settings_of
 from ragstone.errors import StoreNotFoundError
 from ragstone.schema import Failure, NotApplicable, Score, Trace
 from ragstone.scoring import JudgedCounts
-from ragstone.store import describe_store, is_database_url, resolve_store
-from ragstone.worker import ScoringSetup, StorePlan, Worker, open_setup
+from ragstone.store import describe_store, is_database_url, open_store, resolve_store
+from ragstone.worker import ScoringSetup, StepErrors, StorePlan, Worker, open_setup
 
 
 def worker_command(
@@ -52,7 +53,15 @@ def worker_command(
             f"the directory of the store {store!r} does not exist. Create it, or give another path."
         )
     health = None if listen is None else HealthPage(*parse_address(listen))
+    source = None if from_url is None else make_trace_source(from_url)
     plan = StorePlan.read(store, plan_id=plan_id, replan=replan)
+    if source is not None and plan.plan is None and "scoring.metrics" not in settings_of(context).sources:
+        # The requests that wait in the broker may have a plan.
+        errors = StepErrors()
+        with open_store(resolved, mode="own") as opened:
+            source.transfer_batch(opened, errors)
+        errors.raise_first()
+        plan = StorePlan.read(store, plan_id=plan_id, replan=replan)
     names, models = models_for_store(context, plan, criterion)
     settings = models.settings
     setup = open_setup(
@@ -67,7 +76,7 @@ def worker_command(
     worker = Worker(
         resolved,
         setup,
-        intakes=() if from_url is None else [make_trace_source(from_url)],
+        intakes=() if source is None else [source],
         **worker_options(settings),
         replan=replan,
     )
