@@ -23,7 +23,7 @@ from ragstone.stats import (
     randomized_tukey,
 )
 
-__all__ = ["ESTIMATORS", "KINDS", "Setting", "miss_rates"]
+__all__ = ["ESTIMATORS", "KINDS", "QUANTILES", "Setting", "miss_rates"]
 
 SIZE = 5
 """Mean number of items of a cluster."""
@@ -31,14 +31,14 @@ N_REPEATS = 3
 """Judge scores of an item whose flips are counted."""
 N_GRID = 20_001
 
-_QUANTILES: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
+QUANTILES: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
     "smooth": beta(4, 2).ppf,
     "even": lambda u: (u < 0.5).astype(float),
     "high": lambda u: (u < 0.85).astype(float),
     "rare": lambda u: (u < 0.95).astype(float),
     "ceiling": lambda u: np.where(u > 0.15, 1.0, u / 0.15),
 }
-KINDS = tuple(_QUANTILES)
+KINDS = tuple(QUANTILES)
 """Kinds of scores, as in docs/explanation/intervals.md. "rare": 0 or 1, with 0.95."""
 
 
@@ -67,12 +67,12 @@ def _latent(codes: np.ndarray, icc: float, rng: np.random.Generator) -> np.ndarr
 
 def _scores(setting: Setting, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     codes = _codes(setting, rng)
-    return _QUANTILES[setting.kind](ndtr(_latent(codes, setting.icc, rng))), codes
+    return QUANTILES[setting.kind](ndtr(_latent(codes, setting.icc, rng))), codes
 
 
 @functools.cache
 def _mean_of(kind: str) -> float:
-    return float(_QUANTILES[kind]((np.arange(N_GRID) + 0.5) / N_GRID).mean())
+    return float(QUANTILES[kind]((np.arange(N_GRID) + 0.5) / N_GRID).mean())
 
 
 def _misses(estimate, truth: float) -> bool:
@@ -143,7 +143,7 @@ def _groups(setting: Setting, rng: np.random.Generator) -> dict[str, bool]:
 def _pairs(setting: Setting, rng: np.random.Generator) -> dict[str, bool]:
     """Two equal systems on the same items: false claims of both paired tests."""
     codes = _codes(setting, rng)
-    x, y = (_QUANTILES[setting.kind](ndtr(_latent(codes, setting.icc, rng))) for _ in range(2))
+    x, y = (QUANTILES[setting.kind](ndtr(_latent(codes, setting.icc, rng))) for _ in range(2))
     seed = int(rng.integers(1 << 30))
     (flipped,) = randomized_tukey(np.stack([x, y], axis=1), clusters=codes.tolist(), n_resamples=399, seed=seed).pairs
     drawn = paired_bootstrap(x, y, clusters=codes.tolist(), n_resamples=1000, seed=seed)

@@ -165,7 +165,7 @@ def test_learned_weights(labeled, tmp_path):
         assert weight.low - 0.02 <= truth <= weight.high + 0.02
         assert 0 <= weight.low <= weight.value <= weight.high <= 0.9
     assert (60, 120) == (fit.n_samples, fit.n_labels)
-    assert fit.equal_weights < 0.9 < fit.rank_correlation
+    assert fit.equal_weights < 0.9 < fit.rank_correlation.value
     (metric,) = resolve_metrics(f"ccrs.composite@{file}")
     assert {
         n: pytest.approx(w.value) for n, w in zip(fit.metrics, fit.weights, strict=True) if w.value

@@ -12,7 +12,15 @@ import ragstone
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.research import topicality, validate_metrics
 from ragstone.schema import Failure, NotApplicable, Score
-from ragstone.stats import cohen_kappa, describe, fisher_mean, krippendorff_alpha, prediction_powered_mean, spearman
+from ragstone.stats import (
+    cohen_kappa,
+    correlate,
+    describe,
+    fisher_mean,
+    krippendorff_alpha,
+    prediction_powered_mean,
+    spearman,
+)
 
 FAST = {"n_resamples": 200, "n_permutations": 300}
 
@@ -83,7 +91,8 @@ def test_correlations_are_within_systems(written):
     assert spearman(x, y) == pytest.approx(values["a"])
     assert values["b"] is None
     assert {"a": 60, "b": 60, "c": 60} == found["pearson"].n_pairs
-    expected = fisher_mean([values["a"], values["c"]], [60, 60], kind="spearman")
+    intervals = [correlate(x, other, "spearman", x_range=(0, 1), y_range=(0, 1)) for other in (y, x[30:] + y[:30])]
+    expected = fisher_mean([values["a"], values["c"]], intervals)
     actual = found["spearman"].mean
     assert (expected.value, expected.low, expected.high, 2, 1) == pytest.approx(
         (actual.value, actual.low, actual.high, actual.n, actual.n_undefined)

@@ -84,10 +84,10 @@ def test_theta_is_never_tested_on_what_it_learned():
     rows = []
     for question in range(8):
         rows += rows_of(((R, W), 2), ((W, W), 1), ((W, H), 0), ((H, H), 0), question=str(question))
-    learned = correlate_udcg(rows, n_resamples=100)
+    learned = correlate_udcg(rows)
     assert by_name(learned)["udcg_theta"].all.value > 0.9
     assert any("fitted to the other questions" in note for note in learned.notes)
-    backwards = correlate_udcg(rows, theta=UdcgTheta([-1, -1], [-1, -1]), n_resamples=100)
+    backwards = correlate_udcg(rows, theta=UdcgTheta([-1, -1], [-1, -1]))
     assert by_name(backwards)["udcg_theta"].all.value < -0.9
     assert any("with the given weights" in note for note in backwards.notes)
 

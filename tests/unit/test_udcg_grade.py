@@ -27,7 +27,7 @@ def rows_of(*responses, contexts=(GOOD, DULL), reference=("31 meters", "31 m")):
 
 def grades_of(rows, judge):
     """How often each grade was given."""
-    return correlate_udcg(rows, reader=FakeReader(), judge=judge, n_resamples=20).grades
+    return correlate_udcg(rows, reader=FakeReader(), judge=judge).grades
 
 
 def test_refusals_in_other_words_are_abstentions():
@@ -68,23 +68,21 @@ def test_only_a_context_with_a_relevant_passage_makes_an_answer_fully_correct():
     judge = FakeJudge(json={"answer_grade": {"grade": "wrong"}})
     rows = [*rows_of("31 meters", "7"), *rows_of("31 m", "No response.", contexts=(DULL, DULL))]
     rows = [row | {"id": str(n)} for n, row in enumerate(rows)]
-    found = correlate_udcg(rows, reader=FakeReader(), judge=judge, n_resamples=20)
+    found = correlate_udcg(rows, reader=FakeReader(), judge=judge)
     assert {"correct": 1, "partial": 1, "abstained": 1, "wrong": 1} == found.grades
     assert "answers: 1 correct, 1 partial, 1 abstained, 1 wrong" in str(found)
     # Rank 1 for both: with the grades of the data the result is the same.
     for row, grade in zip(rows, (2, 0, "partial", "abstain"), strict=True):
         row["grade"] = grade
-    again = correlate_udcg(rows, n_resamples=20)
+    again = correlate_udcg(rows)
     assert found.grades == again.grades
     rows[2]["grade"] = "abstain"
-    assert found.metrics[0].all == again.metrics[0].all == correlate_udcg(rows, n_resamples=20).metrics[0].all
+    assert found.metrics[0].all == again.metrics[0].all == correlate_udcg(rows).metrics[0].all
 
 
 def test_without_a_reference_only_a_refusal_can_be_graded():
     """The other row is counted with the way out."""
-    found = correlate_udcg(
-        rows_of("I don't know.", "31 meters", reference=()), reader=FakeReader(), judge=FakeJudge(), n_resamples=20
-    )
+    found = correlate_udcg(rows_of("I don't know.", "31 meters", reference=()), reader=FakeReader(), judge=FakeJudge())
     assert COUNTED | {"abstained": 1} == found.grades
     assert {"no grade": 1} == found.left_out
     assert "Set `reference` or `grade`" in found.errors[0]
@@ -106,7 +104,7 @@ def test_grades_as_numbers_and_words(grade):
 def test_an_unusable_judge_leaves_the_row_out():
     """It is not wrong because the judge failed."""
     judge = FakeJudge(fail=lambda prompt: JudgeError("gone", kind="unavailable"))
-    found = correlate_udcg(rows_of("31 meters", "40 meters"), reader=FakeReader(), judge=judge, n_resamples=20)
+    found = correlate_udcg(rows_of("31 meters", "40 meters"), reader=FakeReader(), judge=judge)
     assert COUNTED | {"correct": 1} == found.grades
     assert {"no grade": 1} == found.left_out
 

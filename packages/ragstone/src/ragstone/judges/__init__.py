@@ -72,11 +72,14 @@ if TYPE_CHECKING:
     )
     from ragstone.judges._protocol import ExactReader as ExactReader
     from ragstone.judges._protocol import Preparable as Preparable
+    from ragstone.judges._protocol import ask_number as ask_number
+    from ragstone.judges._protocol import bounded_number as bounded_number
     from ragstone.judges._render import Message
     from ragstone.judges.dry_run import DryRunEmbedder as DryRunEmbedder
     from ragstone.judges.dry_run import DryRunJudge as DryRunJudge
     from ragstone.judges.dry_run import DryRunReader as DryRunReader
     from ragstone.judges.embedder import EndpointEmbedder, LocalEmbedder
+    from ragstone.judges.embedder import embed_texts as embed_texts
     from ragstone.judges.function_model import FunctionModel
     from ragstone.judges.lexical import LexicalJudge
     from ragstone.judges.openai_model import ConnectionOptions as ConnectionOptions
@@ -149,11 +152,11 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_parse": "parse_number",
             "_protocol": (
                 "AbstentionEstimate Embedder JsonReply Judge JudgeIdentity NumberReply Prompt Reader TextReply "
-                "is_baseline ExactReader Preparable BASELINE_NOTE"
+                "is_baseline ExactReader Preparable BASELINE_NOTE ask_number bounded_number"
             ),
             "_render": "Message",
             "dry_run": "DryRunEmbedder DryRunJudge DryRunReader",
-            "embedder": "EndpointEmbedder LocalEmbedder",
+            "embedder": "EndpointEmbedder LocalEmbedder embed_texts",
             "function_model": "FunctionModel",
             "lexical": "LexicalJudge",
             "openai_model": "ConnectionOptions OpenAICompatibleModel",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Generic, Literal, Protocol, TypeVar, ru
 
 from pydantic import TypeAdapter
 
+from ragstone.errors import JudgeReplyError
 from ragstone.schema import Interval, Usage
 
 if TYPE_CHECKING:
@@ -21,6 +23,8 @@ BASELINE_NOTE: Final = (
     "scored by a baseline (such as word overlap), which is not a judge: use it only to test your setup"
 )
 """Text for scores for which `is_baseline` is true, in every table and report. JSON has `"judge_is_baseline": true`."""
+ROUNDING: Final = 1e-6
+"""Largest rounding error of a number of a model, which may be in single precision."""
 _BASELINE: Final = re.compile(r"\blexical baseline\b|\(baseline\)")
 
 
@@ -74,6 +78,17 @@ class TextReply:
     usage: Usage = field(default_factory=Usage)
 
 
+def bounded_number(value: float, low: float, high: float, *, what: str) -> float:
+    """Return a number that a model returned, without rounding errors at the ends of its range.
+
+    Raises:
+        JudgeReplyError: If it is not a number, or outside of [low, high] by more than rounding errors.
+    """
+    if not low - ROUNDING <= value <= high + ROUNDING or math.isinf(value):
+        raise JudgeReplyError(f"{what} must be from {low:g} to {high:g}, got {value!r}")
+    return float(min(max(value, low), high))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NumberReply:
     """A number from a judge, on the requested scale."""
@@ -120,6 +135,24 @@ class AbstentionEstimate:
     n_missing: int = 0
     """Number of unusable draws (for example declined by a content filter). Not included in the other numbers."""
     usage: Usage = field(default_factory=Usage)
+
+    def __post_init__(self) -> None:
+        numbers = (self.value, self.interval.low, self.interval.high, 0.0 if self.complete is None else self.complete)
+        value, *_ = (bounded_number(number, 0, 1, what="the probability of an abstention") for number in numbers)
+        object.__setattr__(self, "value", value)
+
+
+async def ask_number(judge: Judge, prompt: Prompt, *, low: float = 0, high: float = 100) -> NumberReply:
+    """Request one number in [low, high] from any judge, and check its reply.
+
+    Raises:
+        JudgeError: If no usable reply is received, or the number or its interval is out of range.
+    """
+    reply = await judge.ask_number(prompt, low=low, high=high)
+    ends = () if reply.interval is None else (reply.interval.low, reply.interval.high)
+    for number in (reply.value, *ends):
+        bounded_number(number, low, high, what=f"the number for {prompt.construct!r}")
+    return reply
 
 
 @runtime_checkable

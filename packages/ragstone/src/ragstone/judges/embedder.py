@@ -11,7 +11,7 @@ from ragstone import settings
 from ragstone._util.local_model import LocalModel
 from ragstone.errors import JudgeRejectedError, JudgeReplyError
 from ragstone.judges._model import AsyncOnce
-from ragstone.judges._protocol import JudgeIdentity
+from ragstone.judges._protocol import Embedder, JudgeIdentity
 from ragstone.judges.openai_model import ConnectionOptions, OpenAICompatibleModel
 
 if TYPE_CHECKING:
@@ -199,6 +199,23 @@ class LocalEmbedder:
 
     async def aclose(self) -> None:
         """Do nothing. The model stays loaded."""
+
+
+async def embed_texts(embedder: Embedder, texts: Sequence[str]) -> NDArray[np.float64]:
+    """Return one vector of length 1 per text from any embedder, of which only the directions count.
+
+    Raises:
+        JudgeError: If no usable reply is received, or a text does not have a vector with a direction.
+    """
+    try:
+        rows = _unit_rows(await embedder.embed(texts))
+    except (TypeError, ValueError) as error:
+        raise JudgeReplyError(f"the embedder {embedder.identity.name}: {error}") from None
+    if len(rows) != len(texts):
+        raise JudgeReplyError(
+            f"the embedder {embedder.identity.name} returned {len(rows)} vectors for {len(texts)} texts"
+        )
+    return rows
 
 
 def _identity(name: str, settings: Mapping[str, object]) -> JudgeIdentity:

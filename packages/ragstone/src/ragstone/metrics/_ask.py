@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
-from pydantic import Field, StringConstraints, TypeAdapter
+from pydantic import Field, StringConstraints, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
-from ragstone.judges import Judge, Prompt
+from ragstone.errors import JudgeReplyError
+from ragstone.judges import JsonReply, Judge, Prompt
+
+T = TypeVar("T")
 
 _MAX_CHARS: Final = 1000
 """Maximum length of one text. A longer text is not a claim or a question but a copy of the material."""
@@ -53,8 +56,9 @@ async def ask_text_list(judge: Judge, prompt: Prompt, *, most: int, max_tokens: 
         JudgeError: If the judge does not return a usable reply, for example a list that is too long.
     """
     limit = _TOKENS_AROUND + _TOKENS_A_TEXT * most if max_tokens is None else max_tokens
-    reply = await judge.ask_json(prompt, _texts_shape(most), max_tokens=limit)
-    texts = dict.fromkeys(text for item in reply.value["items"] if (text := item.strip()))
+    reply = await judge.ask_json(prompt, shape := _texts_shape(most), max_tokens=limit)
+    items = _checked(reply, shape)["items"]
+    texts = dict.fromkeys(text for item in items if (text := item.strip()))
     return TextListReply(texts=tuple(texts), raw=reply.raw, method=reply.method)
 
 
@@ -69,11 +73,19 @@ async def ask_ratings(judge: Judge, prompt: Prompt, count: int, *, low: int = 0,
     """
     if count < 1:
         raise ValueError(f"count must be at least 1, got {count!r}")
-    reply = await judge.ask_json(
-        prompt, _marks_shape(count, low, high), max_tokens=_TOKENS_AROUND + _TOKENS_A_MARK * count
-    )
-    marks = tuple(reply.value[str(number)] for number in range(1, count + 1))
+    shape = _marks_shape(count, low, high)
+    reply = await judge.ask_json(prompt, shape, max_tokens=_TOKENS_AROUND + _TOKENS_A_MARK * count)
+    by_number = _checked(reply, shape)
+    marks = tuple(by_number[str(number)] for number in range(1, count + 1))
     return RatingsReply(marks=marks, raw=reply.raw, method=reply.method)
+
+
+def _checked(reply: JsonReply[T], shape: TypeAdapter[T]) -> T:
+    """Return the value of a reply. A judge of another package may return one of another shape."""
+    try:
+        return shape.validate_python(reply.value, strict=True)
+    except ValidationError as error:
+        raise JudgeReplyError(f"the reply does not have the requested shape: {error}", raw=reply.raw) from None
 
 
 @lru_cache(maxsize=64)

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 from ragstone._util.words import split_sentences
 from ragstone.errors import JudgeError, JudgeReplyError
-from ragstone.judges import Judge, Prompt
+from ragstone.judges import Judge, Prompt, ask_number
 from ragstone.metrics._ask import RatingsReply, TextListReply, ask_ratings, ask_text_list
 from ragstone.metrics._history import question_fields
 from ragstone.metrics._shared import compute_once
@@ -207,7 +207,7 @@ class ClaimCheck:
         Raises:
             JudgeError: If the judge does not return a usable reply.
         """
-        reply = await compute_once(self._key(prompt, 1), lambda: self.judge.ask_number(prompt, low=0, high=1))
+        reply = await compute_once(self._key(prompt, 1), lambda: ask_number(self.judge, prompt, low=0, high=1))
         self._note(reply.method, reply.n)
         return reply.value
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from ragstone.errors import JudgeError
-from ragstone.judges import Judge, Prompt
+from ragstone.judges import Judge, Prompt, ask_number
 from ragstone.schema import Passage
 
 LabelMode = Literal["auto", "data", "judge"]
@@ -112,7 +112,7 @@ async def label_of(
     task = _WITH_REFERENCE if answers else _WITHOUT_REFERENCE
     examples = _EXAMPLES_WITH_REFERENCE if answers else _EXAMPLES_WITHOUT_REFERENCE
     prompt = Prompt(construct="passage_relevance", task=task, fields=fields, examples=examples)
-    reply = await judge.ask_number(prompt, low=0, high=1)
+    reply = await ask_number(judge, prompt, low=0, high=1)
     return Label(
         relevant=reply.value >= _JUDGED_FROM,
         source="judge_with_reference" if answers else "judge",

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import ClassVar, Final
 
-from ragstone.judges import Judge, NumberReply, Prompt
+from ragstone.judges import Judge, NumberReply, Prompt, ask_number
 from ragstone.metrics._arguments import Share
 from ragstone.metrics._base import MetricBase
 from ragstone.metrics._card import WorkedExample
@@ -64,7 +64,7 @@ class CcrsMetric(MetricBase):
         prompt = Prompt(construct=self.construct, task=self.task, fields=shown)
         # The composite of these metrics uses the same ratings.
         key = ("ccrs", judge.identity.hash, self.task, tuple(shown.items()))
-        return await compute_once(key, partial(judge.ask_number, prompt))
+        return await compute_once(key, partial(ask_number, judge, prompt))
 
     def _find_not_applicable_reason(self, fields: dict[str, str | tuple[str, ...]]) -> str | None:  # noqa: ARG002
         """Return the reason why the metric is not applicable although no field is missing, or None."""

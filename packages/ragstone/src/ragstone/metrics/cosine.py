@@ -17,7 +17,7 @@ from typing import Annotated, Final, Self
 from pydantic import Field
 
 from ragstone.errors import ConfigurationError
-from ragstone.judges import Embedder, Judge, Prompt
+from ragstone.judges import Embedder, Judge, Prompt, bounded_number
 from ragstone.metrics._base import MetricBase, hash_tasks
 from ragstone.metrics._card import Metric, WorkedExample
 from ragstone.metrics._claim_reason import EMPTY_RESPONSE
@@ -73,9 +73,10 @@ class _QuestionCosine(MetricBase):
         reply = await ClaimCheck(sample, judge).ask_texts_once(prompt, most=self.n_questions)
         if not reply.texts:
             return self.make_score(sample, 0.0, method=reply.method, details={"questions": [], "noncommittal": True})
-        query, *questions = await self._embedder.embed([sample.query or "", *reply.texts])
-        # A cosine may exceed 1 by a rounding error.
-        cosines = [min(1.0, max(-1.0, float(query @ question))) for question in questions]
+        from ragstone.judges import embed_texts
+
+        query, *questions = await embed_texts(self._embedder, [sample.query or "", *reply.texts])
+        cosines = [bounded_number(float(query @ question), -1, 1, what="a cosine") for question in questions]
         mean = mean_interval(cosines, low=-1, high=1)
         several = Interval(low=mean.low, high=mean.high, confidence_level=mean.confidence_level, method=mean.method)
         listed = [{"question": text, "cosine": cosine} for text, cosine in zip(reply.texts, cosines, strict=True)]

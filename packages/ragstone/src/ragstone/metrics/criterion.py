@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from ragstone.errors import ConfigurationError
-from ragstone.judges import Judge, Prompt
+from ragstone.judges import Judge, Prompt, ask_number
 from ragstone.metrics._base import MetricBase, hash_tasks
 from ragstone.metrics._card import WorkedExample
 from ragstone.metrics._history import question_fields
@@ -120,12 +120,12 @@ class Criterion(MetricBase):
         fields: dict[str, str | tuple[str, ...]] = {}
         for name in self.needs:
             fields |= question_fields(sample) if name == "query" else {name: _shown(sample, name)}
-        reply = await judge.ask_number(
-            Prompt(construct=_CONSTRUCT, task=self.task, fields=fields), low=self._low, high=self._high
+        reply = await ask_number(
+            judge, Prompt(construct=_CONSTRUCT, task=self.task, fields=fields), low=self._low, high=self._high
         )
         above, span = reply.value - self._low, self._high - self._low
         labels = _labels_of(self.scale)
-        details = {} if labels is None else {"label": labels[min(span, max(0, int(above + 0.5)))]}
+        details = {} if labels is None else {"label": labels[int(above + 0.5)]}
         return make_rated_score(
             self, sample, above / span, reply, offset=-self._low / span, factor=1 / span, details=details
         )

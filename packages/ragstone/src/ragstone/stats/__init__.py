@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from ragstone.stats._contrast import compare_groups as compare_groups
     from ragstone.stats._correlation import CorrelationKind as CorrelationKind
     from ragstone.stats._correlation import CorrelationMean as CorrelationMean
-    from ragstone.stats._correlation import fisher_interval as fisher_interval
+    from ragstone.stats._correlation import correlate as correlate
     from ragstone.stats._correlation import fisher_mean as fisher_mean
-    from ragstone.stats._correlation import kendall, pearson
+    from ragstone.stats._correlation import kendall, pearson, spearman
     from ragstone.stats._flips import FlipRate as FlipRate
     from ragstone.stats._flips import flip_rate
     from ragstone.stats._independent import independent_tukey
@@ -49,9 +49,6 @@ if TYPE_CHECKING:
     from ragstone.stats._population import pass_at_k
     from ragstone.stats._ppi import PredictionPoweredMean as PredictionPoweredMean
     from ragstone.stats._ppi import prediction_powered_mean
-    from ragstone.stats._rank import bootstrap_mean as bootstrap_mean
-    from ragstone.stats._rank import bootstrap_spearman as bootstrap_spearman
-    from ragstone.stats._rank import spearman
     from ragstone.stats._sequential import beta_mixture_interval as beta_mixture_interval
     from ragstone.stats._stopped import stopped_proportion as stopped_proportion
     from ragstone.stats._stopped import stopping_paths as stopping_paths
@@ -102,7 +99,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_cluster": "DesignEffect cluster_codes design_effect",
             "_combine": "WeightedTerm weighted_sum_interval",
             "_contrast": "GroupDifference compare_groups",
-            "_correlation": "CorrelationKind CorrelationMean fisher_interval fisher_mean kendall pearson",
+            "_correlation": "CorrelationKind CorrelationMean correlate fisher_mean kendall pearson spearman",
             "_flips": "FlipRate flip_rate",
             "_independent": "independent_tukey simultaneous_independent_tukey",
             "_labeled": "drawn_kappa drawn_prediction_powered_mean",
@@ -112,7 +109,6 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_paired": "PairedTest expanded_tail paired_bootstrap sign_flip_test paired_effect",
             "_population": "Description describe pass_at_k",
             "_ppi": "PredictionPoweredMean prediction_powered_mean",
-            "_rank": "bootstrap_mean bootstrap_spearman spearman",
             "_sequential": "beta_mixture_interval",
             "_stopped": "stopped_proportion stopping_paths",
             "_system_rank": "kendall_of_means",

@@ -1,14 +1,15 @@
-"""Correlation: Pearson, Kendall's tau-b, and Fisher's z for intervals and means of correlations."""
+"""Correlation: Pearson, Spearman and Kendall's tau-b, with intervals that know ties, clusters and ranges."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Literal
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, get_args
 
-from ragstone._util.distributions import normal_quantile
-from ragstone.stats._mean import Estimate, wilson_interval
+from ragstone._util.distributions import student_quantile
+from ragstone.stats._cluster import cluster_codes, effective_number
+from ragstone.stats._mean import Bounds, Estimate, mean_interval
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,6 +19,19 @@ CorrelationKind = Literal["pearson", "spearman", "kendall"]
 
 _CONSTANT: Final = 1e-13
 """Relative tolerance of the range of a column, below which it counts as constant."""
+_PERFECT: Final = 1e-12
+"""Distance from 1 or -1 below which a correlation is perfect."""
+_COCHRAN: Final = 25
+"""Student's t requires n >= 25 times the squared skewness of the influences (Cochran's rule)."""
+_MOVES: Final = 0.5
+"""Student's t requires that one more pair, at any corner of the range, moves the correlation by less than this share of
+half the interval's width."""
+_LEVELS: Final = 1000
+"""Maximum number of levels of a column in Kendall's influences. Of more, neighbors are merged, which changes a standard
+error by less than 1 in 1,000 and bounds the cost."""
+_CHUNKS: Final = 2000
+"""Maximum number of different influences in Gaffke's interval. Of more, neighbors are averaged."""
+_WHOLE: Final = Bounds(-math.inf, math.inf)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +42,7 @@ class CorrelationMean:
     """Mean correlation. None if no correlation is defined, or both 1 and -1 occur."""
     low: float | None
     high: float | None
-    """Limits of an interval that is valid for any dependence of the correlations. None without the numbers of pairs."""
+    """Limits of an interval that is valid for any dependence of the correlations. None without a mean."""
     n: int
     """Number of correlations in the mean."""
     n_undefined: int
@@ -79,64 +93,148 @@ def kendall(x: Sequence[float] | NDArray[np.float64], y: Sequence[float] | NDArr
     return max(-1.0, min(1.0, float(kendalltau(a, b).statistic)))
 
 
-def fisher_interval(
-    r: float, n: int, *, kind: CorrelationKind = "pearson", confidence_level: float = 0.95
-) -> Estimate | None:
-    """Add the interval of Fisher's z to a correlation of `n` independent pairs. None if n is too small.
-
-    The standard error of z is 1 / sqrt(n - 3) for Pearson, sqrt((1 + r**2 / 2) / (n - 3)) for Spearman and
-    sqrt(0.437 / (n - 4)) for Kendall. It assumes approximately normal columns. With many ties at a bound it is a rough
-    guide. A correlation of exactly 1 or -1 has an infinite z. In that case the interval is Wilson's interval of a
-    proportion of n out of n: in a model in which each pair is either in order or random, the correlation is the share of
-    pairs in order.
+def average_ranks(values: Sequence[float] | NDArray[np.float64]) -> NDArray[np.float64]:
+    """Compute ranks from 1. Equal values have the mean of their ranks.
 
     Raises:
-        ValueError: If `r` is outside [-1, 1], or `confidence_level` is outside (0, 1).
-
-    Source:
-        Fisher 1921. Spearman: Bonett and Wright 2000. Kendall: Fieller, Hartley and Pearson 1957.
+        ValueError: If a value is NaN.
 
     Examples:
-        >>> estimate = fisher_interval(0.5, 30)
-        >>> round(estimate.low, 3), round(estimate.high, 3), estimate.method
-        (0.17, 0.729, 'fisher_z')
+        >>> average_ranks([0.5, 0.1, 0.5]).tolist()
+        [2.5, 1.0, 2.5]
     """
-    error = _z_error(r, n, kind, confidence_level)
-    if error is None:
+    import numpy as np
+
+    x = np.asarray(values, dtype=float)
+    if np.isnan(x).any():
+        raise ValueError("values must not contain NaN. Omit NaN values, and report their number")
+    _, inverse, counts = np.unique(x, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    ranks: NDArray[np.float64] = (last - (counts - 1) / 2)[inverse.reshape(-1)]
+    return ranks
+
+
+def spearman(x: Sequence[float] | NDArray[np.float64], y: Sequence[float] | NDArray[np.float64]) -> float | None:
+    """Compute Spearman's rank correlation with average ranks, in [-1, 1], or None if either side is constant.
+
+    Raises:
+        ValueError: If the lengths differ, or a value is NaN.
+
+    Source:
+        Spearman 1904. With ties, it is the Pearson correlation of the average ranks.
+
+    Examples:
+        >>> spearman([1, 2, 3], [10, 30, 20])
+        0.5
+    """
+    import numpy as np
+
+    if len(x) != len(y):
+        raise ValueError(f"x and y must have the same length, got {len(x)} and {len(y)} values")
+    if len(x) < 2:
         return None
-    if abs(r) == 1:
-        return perfect_interval(r, n, confidence_level=confidence_level)
-    half = _quantile(confidence_level) * error
+    a, b = average_ranks(x), average_ranks(y)
+    a, b = a - a.mean(), b - b.mean()
+    size = float(np.sqrt((a @ a) * (b @ b)))
+    # Ranks are multiples of 1/2, so `size` is 0 only for constant values.
+    if size == 0:
+        return None
+    return float(np.clip((a @ b) / size, -1.0, 1.0))
+
+
+def correlate(
+    x: Sequence[float] | NDArray[np.float64],
+    y: Sequence[float] | NDArray[np.float64],
+    kind: CorrelationKind = "pearson",
+    *,
+    clusters: Sequence[Hashable] | None = None,
+    x_range: tuple[float, float] = _WHOLE,
+    y_range: tuple[float, float] = _WHOLE,
+    confidence_level: float = 0.95,
+) -> Estimate | None:
+    """Correlate pairs, with an interval that also holds for ties, for values at a bound and for a few rare pairs.
+
+    The influence of a pair is the change of the correlation if the pair had a little more weight. The interval is
+
+    - Student's t on the scale of Fisher's z, with the variance of the influences and Satterthwaite's degrees of freedom
+      ("student_t"), if the influences are not skewed and no single further pair could move the correlation far,
+    - otherwise the interval of a mean in a known range (`mean_interval`) of correlation plus influence. The range goes
+      from the lowest to the highest influence that a pair of extreme values could have ("gaffke", "wilson").
+
+    A further pair may lie at any corner of `x_range` and `y_range`. Pearson's correlation depends on such pairs most: of
+    scores between 0.9 and 1, one shared 0 makes it about 1. Without a range, the corners for Pearson are the extremes of
+    the data, and no method guarantees coverage.
+
+    Args:
+        x: Finite numbers.
+        y: As many finite numbers.
+        kind: "pearson", "spearman" (average ranks) or "kendall" (tau-b).
+        clusters: Label of the cluster of each pair. Whole clusters are independent. Each None is a cluster of its own.
+        x_range: Smallest and largest possible x.
+        y_range: Smallest and largest possible y.
+        confidence_level: Nominal coverage, in (0, 1).
+
+    Returns:
+        The estimate, or None if the correlation is undefined: a side is constant, or there are fewer than two pairs. If
+        the data do not restrict it (fewer than 4 pairs or clusters), the interval is [-1, 1] with the method "range".
+
+    Raises:
+        ValueError: If the lengths differ, a value is not finite or out of its range, or an option is invalid.
+
+    Source:
+        Influences of correlations: Devlin, Gnanadesikan and Kettenring 1975, Croux and Dehon 2010. Infinitesimal
+        jackknife: Efron 1982, chapter 6. Degrees of freedom: Satterthwaite 1946.
+
+    Examples:
+        >>> estimate = correlate([1, 2, 3, 4, 5, 6], [1, 3, 2, 4, 6, 5], "spearman")
+        >>> round(estimate.value, 3), estimate.low < 0.886 < estimate.high
+        (0.886, True)
+    """
+    import numpy as np
+
+    if kind not in get_args(CorrelationKind) or not 0 < confidence_level < 1:
+        raise ValueError(
+            f"kind must be 'pearson', 'spearman' or 'kendall', and confidence_level in (0, 1), got {kind!r} and "
+            f"{confidence_level}"
+        )
+    a, b = _pairs(x, y)
+    for values, (low, high) in ((a, x_range), (b, y_range)):
+        if values.size and not low <= values.min() <= values.max() <= high:
+            raise ValueError(f"values must be in [{low:g}, {high:g}], got {values.min()} to {values.max()}")
+    if clusters is not None and len(clusters) != a.size:
+        raise ValueError(f"each pair needs a cluster, got {a.size} pairs and {len(clusters)} clusters")
+    r = MEASURES[kind](a, b)
+    if r is None:
+        return None
+    codes = np.arange(a.size) if clusters is None else cluster_codes(clusters)
+    low, high, method = -1.0, 1.0, "range"
+    if int(codes.max()) > 2:
+        corners = [(first, second) for first in x_range for second in y_range]
+        pairs, extremes = _influences(a, b, kind, np.array(corners).T)
+        low, high, method = _interval(r, pairs, extremes, codes, confidence_level)
     return Estimate(
         value=r,
-        low=math.tanh(math.atanh(r) - half),
-        high=math.tanh(math.atanh(r) + half),
+        low=max(-1.0, min(low, r)),
+        high=min(1.0, max(high, r)),
         confidence_level=confidence_level,
-        method="fisher_z",
-        n=n,
+        method=method,
+        n=a.size,
     )
 
 
-def fisher_mean(
-    correlations: Sequence[float | None],
-    ns: Sequence[int] | None = None,
-    *,
-    kind: CorrelationKind = "pearson",
-    confidence_level: float = 0.95,
-) -> CorrelationMean:
+def fisher_mean(correlations: Sequence[float | None], intervals: Sequence[Estimate | None] = ()) -> CorrelationMean:
     """Average correlations by Fisher's z, with equal weights.
 
     Undefined correlations (None, NaN) are omitted and counted. A correlation of exactly 1 or -1 has an infinite z, so the
     mean is also 1 or -1. If both occur, the mean is undefined.
 
-    Correlations of the same metrics for several systems on the same queries are not independent. The interval is valid
-    for any dependence, because the standard error of a mean is at most the mean of the standard errors.
+    Correlations of the same metrics for several systems on the same queries are not independent. The limits are the
+    means of the limits, which are valid for any dependence, because the standard error of a mean is at most the mean of the
+    standard errors.
 
     Args:
         correlations: Correlations in [-1, 1], or None.
-        ns: Number of pairs of each correlation. Without these, the interval is None.
-        kind: Kind of the correlations, which determines their standard errors.
-        confidence_level: Nominal coverage, in (0, 1).
+        intervals: The interval of each correlation. Without these, the mean does not have one.
 
     Raises:
         ValueError: If a correlation is outside [-1, 1], or the lengths differ.
@@ -149,50 +247,154 @@ def fisher_mean(
         >>> round(mean.value, 3), mean.n
         (0.756, 6)
     """
-    if ns is not None and len(ns) != len(correlations):
+    if intervals and len(intervals) != len(correlations):
         raise ValueError(
-            f"each correlation needs a number of pairs, got {len(correlations)} correlations and {len(ns)} numbers"
+            f"each correlation needs an interval, got {len(correlations)} correlations and {len(intervals)} intervals"
         )
-    known = [(i, r) for i, r in enumerate(correlations) if r is not None and not math.isnan(r)]
-    if bad := [r for _, r in known if not -1 <= r <= 1]:
+    known = [r for r in correlations if r is not None and not math.isnan(r)]
+    if bad := [r for r in known if not -1 <= r <= 1]:
         raise ValueError(f"a correlation must be in [-1, 1], got {bad[0]}")
-    perfect = {r for _, r in known if abs(r) == 1}
-    n_perfect = sum(abs(r) == 1 for _, r in known)
-    value = low = high = None
-    if perfect:
-        value = perfect.pop() if len(perfect) == 1 else None
-    elif known:
-        z = math.fsum(math.atanh(r) for _, r in known) / len(known)
-        value = math.tanh(z)
-        errors = [] if ns is None else [_z_error(r, ns[i], kind, confidence_level) for i, r in known]
-        if errors and None not in errors:
-            half = _quantile(confidence_level) * math.fsum(e for e in errors if e is not None) / len(errors)
-            low, high = math.tanh(z - half), math.tanh(z + half)
+    value = _mean_of(known)
+    found = [interval for interval in intervals if interval is not None]
+    low = high = None
+    if value is not None and len(found) == len(known):
+        low, high = _mean_of([i.low for i in found]), _mean_of([i.high for i in found])
+        low, high = (-1.0, 1.0) if low is None or high is None else (min(low, value), max(high, value))
     return CorrelationMean(
-        value=value, low=low, high=high, n=len(known), n_undefined=len(correlations) - len(known), n_perfect=n_perfect
+        value=value,
+        low=low,
+        high=high,
+        n=len(known),
+        n_undefined=len(correlations) - len(known),
+        n_perfect=sum(abs(r) == 1 for r in known),
     )
 
 
-def perfect_interval(r: float, n: int, *, confidence_level: float) -> Estimate:
-    """Add an interval to a correlation of 1 or -1 of `n` pairs."""
-    share = wilson_interval(n, n, confidence_level=confidence_level)
-    return share if r > 0 else replace(share, value=-1.0, low=-1.0, high=-share.low)
+def _mean_of(correlations: Sequence[float]) -> float | None:
+    """Average by Fisher's z. None without correlations, and of 1 and -1."""
+    if perfect := {r for r in correlations if abs(r) == 1}:
+        return perfect.pop() if len(perfect) == 1 else None
+    return math.tanh(math.fsum(map(math.atanh, correlations)) / len(correlations)) if correlations else None
 
 
-def _z_error(r: float, n: int, kind: CorrelationKind, confidence_level: float) -> float | None:
-    if not (-1 <= r <= 1 and 0 < confidence_level < 1):
-        raise ValueError(f"r must be in [-1, 1] and confidence_level in (0, 1), got {r} and {confidence_level}")
-    if kind not in ("pearson", "spearman", "kendall"):
-        raise ValueError(f"kind must be 'pearson', 'spearman' or 'kendall', got {kind!r}")
-    if n < (5 if kind == "kendall" else 4):
-        return None
-    if kind == "kendall":
-        return math.sqrt(0.437 / (n - 4))
-    return math.sqrt((1 + r * r / 2 if kind == "spearman" else 1.0) / (n - 3))
+def _influences(
+    x: NDArray[np.float64], y: NDArray[np.float64], kind: CorrelationKind, corners: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Compute the influence of each pair, and of one further pair at each corner (columns).
+
+    A correlation is the mean of a product, divided by the root of the means of two squares. Products of ranks are means
+    over three pairs, those of the signs of differences over two, so that a pair counts three times or twice.
+    """
+    import numpy as np
+
+    n = x.size
+    if kind == "pearson":
+        a, b = (_with_corners(v, ends) for v, ends in zip((x, y), corners, strict=True))
+        times, products = 1, (a * b, a * a, b * b)
+    elif kind == "spearman":
+        by_x, by_y = _signs_of(x, corners[0]), _signs_of(y, corners[1])
+        a, b = by_x(np.ones(n)), by_y(np.ones(n))
+        both = a * b - by_x(b[:n]) - by_y(a[:n])
+        times, products = 3, (both, a * a - 2 * by_x(a[:n]), b * b - 2 * by_y(b[:n]))
+    else:
+        times, products = 2, _concordances(x, y, corners)
+    mean, first, second = (float(values[:n].mean()) for values in products)
+    scale = math.sqrt(first * second)
+    relative = (products[1] / first + products[2] / second) / 2 - 1
+    influences = times * ((products[0] - mean) / scale - mean / scale * relative)
+    return influences[:n], influences[n:]
 
 
-def _quantile(confidence_level: float) -> float:
-    return normal_quantile((1 + confidence_level) / 2)
+def _with_corners(v: NDArray[np.float64], ends: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Append the ends of the range, or without a range those of the data. Centered and scaled as in `pearson`."""
+    import numpy as np
+
+    at = np.append(v, np.where(np.isinf(ends), np.where(ends > 0, v.max(), v.min()), ends)) - v.mean()
+    return np.asarray(at / np.abs(at[: v.size]).max(), dtype=float)
+
+
+def _signs_of(
+    v: NDArray[np.float64], ends: NDArray[np.float64]
+) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
+    """Return what sums, for each value and end, the weights of the smaller values minus those of the larger, over n."""
+    import numpy as np
+
+    levels, code = np.unique(v, return_inverse=True)
+    below = np.append(code, np.searchsorted(levels, ends, "left"))
+    upto = np.append(code + 1, np.searchsorted(levels, ends, "right"))
+
+    def signs(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+        sums = np.append(0.0, np.cumsum(np.bincount(code, weights=weights)))
+        return np.asarray((sums[below] + sums[upto] - sums[-1]) / v.size, dtype=float)
+
+    return signs
+
+
+def _concordances(
+    x: NDArray[np.float64], y: NDArray[np.float64], corners: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Compute for each pair and corner the mean sign with the other pairs, and the shares without a tie in x and y."""
+    import numpy as np
+
+    codes = []
+    for values in (x, y):
+        levels, code = np.unique(values, return_inverse=True)
+        codes.append(code if levels.size <= _LEVELS else code * _LEVELS // levels.size)
+    table = np.zeros([int(code.max()) + 1 for code in codes])
+    np.add.at(table, tuple(codes), 1.0)
+    signs = table
+    for axis in (0, 1):
+        signs = 2 * np.cumsum(signs, axis=axis) - signs - signs.sum(axis=axis, keepdims=True)
+    ends_x, ends_y = (np.sign(ends[:, None] - values) for ends, values in zip(corners, (x, y), strict=True))
+    others = np.append(np.full(x.size, x.size - 1), np.full(corners.shape[1], x.size))
+    found = (
+        np.append(signs[tuple(codes)], (ends_x * ends_y).sum(axis=1)),
+        np.append(x.size - table.sum(axis=1)[codes[0]], np.abs(ends_x).sum(axis=1)),
+        np.append(x.size - table.sum(axis=0)[codes[1]], np.abs(ends_y).sum(axis=1)),
+    )
+    return found[0] / others, found[1] / others, found[2] / others
+
+
+def _interval(
+    r: float,
+    pairs: NDArray[np.float64],
+    corners: NDArray[np.float64],
+    codes: NDArray[np.intp],
+    confidence_level: float,
+) -> tuple[float, float, str]:
+    """Compute the limits and the method from the influences of pairs and corners, and the cluster of each pair."""
+    import numpy as np
+
+    sizes = np.bincount(codes).astype(float)
+    k = sizes.size
+    # Influence of each cluster, for clusters of mean size, corrected for the parameters that the influences depend on.
+    moved = np.bincount(codes, weights=pairs) * (k / pairs.size) * math.sqrt(k / (k - 2))
+    variance = float((moved**2).mean())
+    if abs(r) < 1 - _PERFECT and variance > _PERFECT:
+        skewness = float((moved**3).mean()) / variance**1.5
+        kurtosis = float((moved**4).mean()) / variance**2
+        freedom = max(min(effective_number(sizes), 2 * k / max(kurtosis - 1, _PERFECT)) - 1, 1.0)
+        half = student_quantile(freedom, (1 + confidence_level) / 2) * math.sqrt(variance / k) / (1 - r * r)
+        low, high = (math.tanh(math.atanh(r) + side * half) for side in (-1, 1))
+        if k >= _COCHRAN * skewness**2 and float(np.abs(corners).max()) / k <= _MOVES * (high - low) / 2:
+            return low, high, "student_t"
+    largest = float(sizes.max()) * k / pairs.size
+    low, high = (
+        r + end for end in (min(largest * corners.min(), moved.min()), max(largest * corners.max(), moved.max()))
+    )
+    if high - low <= _PERFECT:
+        return -1.0, 1.0, "range"
+    if variance <= _PERFECT:
+        moved = moved[: max(1, round(effective_number(sizes)))]
+    if k > _CHUNKS:
+        parts = np.array_split(np.sort(moved), _CHUNKS)
+        moved = np.concatenate([np.full(part.size, part.mean()) for part in parts])
+    found = mean_interval(np.clip(r + moved, low, high), low=low, high=high, confidence_level=confidence_level)
+    return found.low, found.high, found.method if found.low > -1 or found.high < 1 else "range"
+
+
+MEASURES: Final = {"pearson": pearson, "spearman": spearman, "kendall": kendall}
+"""Functions of the correlations by kind."""
 
 
 def _pairs(

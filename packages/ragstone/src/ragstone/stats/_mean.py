@@ -40,6 +40,11 @@ class Estimate:
     possible values."""
     n: int
 
+    def __post_init__(self) -> None:
+        for name in ("value", "low", "high"):
+            # A number of numpy would be shown as one.
+            object.__setattr__(self, name, float(getattr(self, name)))
+
 
 class Bounds(NamedTuple):
     """Lower and upper limit of an unknown number without an estimate: worst-case bounds, or a confidence sequence."""

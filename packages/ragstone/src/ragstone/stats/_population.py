@@ -76,7 +76,10 @@ def describe(
     if not np.isfinite(x).all():
         raise ValueError("values must be finite. Omit NaN values, and report their number")
     q1, median, q3 = (float(q) for q in np.quantile(x, [0.25, 0.5, 0.75]))
-    skewness, kurtosis = _shape(x)
+    # Squares and sums of very large numbers overflow, squares of very small ones underflow.
+    scale = float(np.abs(x).max()) or 1.0
+    unit = x / scale
+    skewness, kurtosis = _shape(unit)
 
     def share(bound: float | None) -> Estimate | None:
         if bound is None or not np.isfinite(bound):
@@ -85,9 +88,9 @@ def describe(
 
     return Description(
         n=int(x.size),
-        mean=float(x.mean()),
+        mean=float(unit.mean()) * scale,
         geometric_mean=_geometric_mean(x),
-        sd=float(x.std(ddof=1)) if x.size > 1 else None,
+        sd=float(unit.std(ddof=1)) * scale if x.size > 1 else None,
         minimum=float(x[0]),
         q1=q1,
         median=median,
@@ -120,7 +123,9 @@ def _tie_probability(values: Sequence[float | None], *, decimals: int = _DECIMAL
     x = x[~np.isnan(x)]
     if x.size < 2:
         return None
-    _, counts = np.unique(np.round(x, decimals), return_counts=True)
+    # Floats above 1e6 do not have nine exact decimals, and the product of very large ones overflows.
+    rounded = np.where(np.abs(x) < 1e6, np.round(np.clip(x, -1e6, 1e6), decimals), x)
+    _, counts = np.unique(rounded, return_counts=True)
     counts = counts.astype(float)
     return float((counts * (counts - 1)).sum() / (x.size * (x.size - 1)))
 

@@ -6,8 +6,7 @@ from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ragstone.stats._cluster import cluster_codes
-from ragstone.stats._correlation import perfect_interval
-from ragstone.stats._mean import Estimate
+from ragstone.stats._mean import Estimate, wilson_interval
 
 if TYPE_CHECKING:
     import numpy as np
@@ -93,8 +92,8 @@ def kendall_of_means(
     taus = taus[~np.isnan(taus)]
     spread = float(taus.std(ddof=1)) if taus.size > 1 else 0.0
     if spread == 0 and abs(point) == 1:
-        found = perfect_interval(point, n, confidence_level=confidence_level)
-        low, high, method = found.low, found.high, found.method
+        share = wilson_interval(n, n, confidence_level=confidence_level).low
+        low, high, method = (share, 1.0, "wilson") if point > 0 else (-1.0, -share, "wilson")
     else:
         tail = (1 - confidence_level) / 2
         half = float(student.isf(tail, n - 1)) * spread

@@ -14,7 +14,7 @@ from typing import Any, Final
 from ragstone.errors import JudgeReplyError
 from ragstone.judges._abstention.recognize import AbstentionMatcher
 from ragstone.judges._model import TEMPERATURE_ONE, ChatModel, ChatRequest, Completion
-from ragstone.judges._protocol import Judge, Prompt
+from ragstone.judges._protocol import Judge, Prompt, ask_number
 from ragstone.judges._render import Message
 from ragstone.schema import Interval
 from ragstone.stats import Estimate, beta_mixture_interval, stopped_proportion, stopping_paths, wilson_interval
@@ -168,7 +168,7 @@ class MonteCarloSampler:
 
     async def _is_refusal(self, judge: Judge, query: str, reply: str) -> bool:
         prompt = Prompt(construct="abstention", task=REFUSAL_TASK, fields={"query": query, "response": reply})
-        return (await judge.ask_number(prompt, low=0, high=1)).value > 0.5
+        return (await ask_number(judge, prompt, low=0, high=1)).value > 0.5
 
 
 def _least_draws(max_draws: int, target_width: float, confidence_level: float) -> int:

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from ragstone.judges import Judge
+from ragstone.judges import Judge, bounded_number
 from ragstone.metrics._local import LocalModelMetric
 from ragstone.schema import NotApplicable, Sample, Score
 
@@ -36,8 +36,7 @@ class SemanticMetric(LocalModelMetric[T]):
                 sample, "the model's tokenizer returns no tokens for the response or for every reference"
             )
         value, best, details = compared
-        # A cosine may exceed 1 by a rounding error.
-        value = min(1.0, max(-1.0, value))
+        value = bounded_number(value, -1, 1, what=f"the similarity by {self.model}")
         details = {"model": self.model, **details, "reference": places[best]}
         return self.make_score(sample, value, method="exact", details=details)
 

@@ -17,7 +17,7 @@ from ragstone.research._card.wordings import WORDINGS_HASH
 from ragstone.research._validation.agreement import LabelAgreement, LabelOptions, agreements, estimate_difference
 from ragstone.research._validation.labels import Label
 from ragstone.schema import Failure, Usage
-from ragstone.stats import VarianceSplit, bootstrap_spearman, flip_rate, mean_interval, split_variance
+from ragstone.stats import VarianceSplit, correlate, flip_rate, mean_interval, split_variance
 
 Scored = Sequence[tuple[Judge, Mapping[Run, Experiment]]]
 
@@ -144,12 +144,9 @@ class _Table:
             condition=run.name,
             difference=estimate_difference(differences, bound=_POINTS, confidence_level=level),
             changed=mean_interval(flips, confidence_level=level),
-            correlation=bootstrap_spearman(
-                [[value] for value in before],
-                after,
-                range(len(both)),
-                **self._options.bootstrap,
-            )[0],
+            correlation=correlate(
+                before, after, "spearman", x_range=(0, _POINTS), y_range=(0, _POINTS), confidence_level=level
+            ),
             n=len(both),
             n_unscored=len(ids) - len(both),
             people=self._agreement(run, name, _as_labels_of(labels, card.name, name), like=card.name),

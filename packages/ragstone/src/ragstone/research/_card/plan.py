@@ -18,7 +18,6 @@ from ragstone.research._card.wordings import N_WORDINGS
 from ragstone.research._validation.labels import Label, compared_notes, labels_of, read_labels
 from ragstone.schema import Sample, Usage
 from ragstone.scoring import estimate_run
-from ragstone.stats import fisher_interval
 
 FUSED: Final[Mapping[str, str]] = {f"ccrs.{name}": f"ccrs_fused.{name}" for name in ("cc", "qr", "id", "ac", "ir")}
 """The metric in one call with the others, by metric in a call of its own."""
@@ -271,11 +270,12 @@ def _describe_width(n: int) -> str:
     """Describe the interval to expect from a number of labels."""
     # With balanced categories and a chance agreement of 0.5, kappa 0.6 has the standard error 0.8 / sqrt(n).
     half = min(1.0, 1.96 * 0.8 / math.sqrt(n))
-    found = fisher_interval(_EXAMPLE, n, kind="spearman")
-    correlation = "any value" if found is None else f"{found.low:.2f} to {found.high:.2f}"
+    # Spearman's correlation of scores without ties (Bonett and Wright 2000). Ties make it wider.
+    error = 1.96 * math.sqrt((1 + _EXAMPLE**2 / 2) / max(n - 3, 1))
+    low, high = (math.tanh(math.atanh(_EXAMPLE) + side * error) for side in (-1, 1))
     return (
         f"with {n} labels, the 95% interval of a kappa of {_EXAMPLE:g} is about {max(-1.0, _EXAMPLE - half):.2f} to "
-        f"{min(1.0, _EXAMPLE + half):.2f}, and that of a correlation of {_EXAMPLE:g} {correlation}"
+        f"{min(1.0, _EXAMPLE + half):.2f}, and that of a correlation of {_EXAMPLE:g} at best {low:.2f} to {high:.2f}"
     )
 
 

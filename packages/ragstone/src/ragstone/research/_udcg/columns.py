@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from ragstone.errors import MissingExtraError
@@ -13,7 +12,8 @@ from ragstone.metrics.ranking import average_precision, hit_rate, ndcg, precisio
 from ragstone.research._udcg.complete import RatedContext
 from ragstone.research._udcg.rows import PassageRating
 from ragstone.research._udcg.svm import common_length, cross_validated, design_of, need_sklearn
-from ragstone.stats import Estimate, bootstrap_mean, spearman
+from ragstone.research._validation.agreement import estimate_difference
+from ragstone.stats import Estimate, mean_interval, spearman
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,22 +39,22 @@ class QuestionTable:
     """Number of questions whose answers have one grade. They are not in the table."""
 
 
-CORRELATIONS: Final = (-1.0, 1.0)
-"""Range of a correlation."""
-DIFFERENCES: Final = (-2.0, 2.0)
-"""Range of a difference of correlations."""
+def estimate_columns(table: NDArray[np.float64], *, differences: bool = False) -> list[Estimate | None]:
+    """Estimate the mean of each column of correlations, or of their differences, over the questions (rows)."""
+    return [estimate_column(column, differences=differences) for column in table.T]
 
 
-def estimate_groups(
-    *groups: tuple[NDArray[np.float64], tuple[float, float]], n_resamples: int, seed: int
-) -> list[list[Estimate | None]]:
-    """Estimate the mean of each column of several tables of the same questions (rows), each with the range of its values."""
+def estimate_column(column: Sequence[float] | NDArray[np.float64], *, differences: bool = False) -> Estimate | None:
+    """Estimate the mean of correlations, or of their differences. NaN counts as missing. None without values."""
     import numpy as np
 
-    bounds = [ends for table, ends in groups for _ in range(table.shape[1])]
-    cells = np.concatenate([table for table, _ in groups], axis=1)
-    estimates = iter(bootstrap_mean(cells, bounds=bounds, n_resamples=n_resamples, seed=seed))
-    return [list(islice(estimates, table.shape[1])) for table, _ in groups]
+    x = np.asarray(column, dtype=float)
+    known = x[~np.isnan(x)]
+    if not known.size:
+        return None
+    if differences:
+        return estimate_difference(known.tolist(), bound=2.0, confidence_level=0.95)
+    return mean_interval(known, low=-1, high=1)
 
 
 def correlate_by_question(

@@ -15,17 +15,15 @@ from ragstone.reading import SampleSource
 from ragstone.research._report import shown
 from ragstone.research._run import RunResult
 from ragstone.research._udcg.columns import (
-    CORRELATIONS,
-    DIFFERENCES,
     SAME,
     correlate_by_question,
-    estimate_groups,
+    estimate_columns,
     metric_columns,
     theta_column,
 )
 from ragstone.research._udcg.complete import RatedContext, complete, warn_small_sample
 from ragstone.research._udcg.rows import Grade
-from ragstone.stats import Estimate, bootstrap_spearman
+from ragstone.stats import Estimate, correlate
 
 if TYPE_CHECKING:
     import numpy as np
@@ -88,7 +86,6 @@ def correlate_udcg(
     gamma: float = 1 / 3,
     labels: LabelMode = "auto",
     threshold: float = 0.5,
-    n_resamples: int = 2000,
     seed: int = 0,
     concurrency: int = 16,
     stop_early: bool = True,
@@ -97,8 +94,7 @@ def correlate_udcg(
     """Correlate retrieval metrics with graded answers, question by question.
 
     For each question, the Spearman correlation (average ranks) of each metric with the grades of the answers (correct 2,
-    abstained 1, wrong 0) over the question's contexts. Then the mean over questions, with a bootstrap interval over
-    questions.
+    abstained 1, wrong 0) over the question's contexts. Then the mean over questions, with an interval over questions.
 
     Args:
         data: Rows as for `fit_udcg`.
@@ -109,8 +105,7 @@ def correlate_udcg(
         gamma: Weight of distraction in UDCG.
         labels: As for `fit_udcg`.
         threshold: As for `fit_udcg`.
-        n_resamples: Number of bootstrap resamples of the questions.
-        seed: Seed of folds and bootstrap. It is stored in the result.
+        seed: Seed of the folds. It is stored in the result.
         concurrency: Number of rows processed concurrently.
         stop_early: Stop if a model fails systematically.
         progress: Called with (finished rows, all rows).
@@ -142,9 +137,7 @@ def correlate_udcg(
             progress=progress,
         )
     )
-    found = correlate_contexts(
-        rated.contexts, theta=weights, gamma=gamma, n_resamples=n_resamples, seed=seed, notes=rated.notes
-    )
+    found = correlate_contexts(rated.contexts, theta=weights, gamma=gamma, seed=seed, notes=rated.notes)
     return replace(found, **rated.values() | {"notes": found.notes})
 
 
@@ -153,7 +146,6 @@ def correlate_contexts(
     *,
     theta: UdcgTheta | None = None,
     gamma: float = 1 / 3,
-    n_resamples: int = 2000,
     seed: int = 0,
     notes: Sequence[str] = (),
 ) -> UdcgCorrelation:
@@ -164,14 +156,10 @@ def correlate_contexts(
     columns = {"udcg": columns["udcg"]} | learned | columns
     table = correlate_by_question(columns, contexts)
     all_notes += warn_small_sample(len(table.questions))
-    defined, constant_as_zero, differences = estimate_groups(
-        (table.defined, CORRELATIONS),
-        (table.all, CORRELATIONS),
-        (table.all[:, [0]] - table.all, DIFFERENCES),
-        n_resamples=n_resamples,
-        seed=seed,
-    )
-    pooled = _pooled(columns, contexts, n_resamples=n_resamples, seed=seed)
+    defined = estimate_columns(table.defined)
+    constant_as_zero = estimate_columns(table.all)
+    differences = estimate_columns(table.all[:, [0]] - table.all, differences=True)
+    pooled = _pooled(columns, contexts)
     return UdcgCorrelation(
         metrics=tuple(
             MetricCorrelation(
@@ -198,15 +186,13 @@ def count_grades(contexts: Sequence[RatedContext]) -> dict[str, int]:
     return {name: sum(context.grade == grade for context in contexts) for name, grade in names.items()}
 
 
-def _pooled(
-    columns: Mapping[str, NDArray[np.float64]], contexts: Sequence[RatedContext], *, n_resamples: int, seed: int
-) -> dict[str, Estimate | None]:
+def _pooled(columns: Mapping[str, NDArray[np.float64]], contexts: Sequence[RatedContext]) -> dict[str, Estimate | None]:
     import numpy as np
 
     ranks = np.array([float(context.rank) for context in contexts])
     numbers = {question: i for i, question in enumerate(dict.fromkeys(context.question for context in contexts))}
-    clusters = np.array([numbers[context.question] for context in contexts])
-    complete = [name for name, values in columns.items() if not np.isnan(values).any()]
-    table = np.stack([columns[name].round(SAME) for name in complete], axis=1)
-    estimates = bootstrap_spearman(table, ranks, clusters, n_resamples=n_resamples, seed=seed)
-    return dict.fromkeys(columns) | dict(zip(complete, estimates, strict=True))
+    clusters = [numbers[context.question] for context in contexts]
+    return {
+        name: None if np.isnan(values).any() else correlate(values.round(SAME), ranks, "spearman", clusters=clusters)
+        for name, values in columns.items()
+    }

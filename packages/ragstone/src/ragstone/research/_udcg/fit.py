@@ -15,7 +15,7 @@ from ragstone.metrics import LabelMode, UdcgTheta
 from ragstone.reading import SampleSource
 from ragstone.research._report import number, shown
 from ragstone.research._run import RunResult
-from ragstone.research._udcg.columns import CORRELATIONS, DIFFERENCES
+from ragstone.research._udcg.columns import estimate_column
 from ragstone.research._udcg.complete import complete, warn_small_sample
 from ragstone.research._udcg.svm import (
     C_GRID,
@@ -27,7 +27,7 @@ from ragstone.research._udcg.svm import (
     need_sklearn,
     solve,
 )
-from ragstone.stats import Estimate, bootstrap_mean
+from ragstone.stats import Estimate
 
 if TYPE_CHECKING:
     import numpy as np
@@ -136,7 +136,7 @@ def fit_udcg(
         labels: Source of relevance labels, as for `Udcg`.
         threshold: Label from which a passage of the data is relevant.
         svm_c: Candidates for C.
-        n_resamples: Number of bootstrap resamples of the questions. The weights are fitted to at most 200 of them.
+        n_resamples: Number of resamples of the questions to which the weights are fitted again, at most 200.
         seed: Seed of folds, solver and bootstrap. It is stored in the result.
         concurrency: Number of rows processed concurrently.
         stop_early: Stop if a model fails systematically.
@@ -190,14 +190,12 @@ def fit_udcg(
     estimated = _bootstrap_weights(design, informative, weights, c, n_refits=min(n_resamples, _REFITS), seed=seed)
     held_out = cross_validated(design, svm_c=svm_c, seed=seed)
     plain = design.x[:, :k].sum(axis=1) + design.x[:, k:].sum(axis=1) / 3
-    table = []
-    for question in informative:
-        own, base = design.correlation(question, held_out), design.correlation(question, plain)
-        table.append([own, base, own - base])
-    estimates = bootstrap_mean(
-        table, bounds=[CORRELATIONS, CORRELATIONS, DIFFERENCES], n_resamples=n_resamples, seed=seed
-    )
-    correlation, untrained, gain = (estimate for estimate in estimates if estimate is not None)
+    learned = [design.correlation(question, held_out) for question in informative]
+    usual = [design.correlation(question, plain) for question in informative]
+    gains = [own - base for own, base in zip(learned, usual, strict=True)]
+    correlation, untrained = estimate_column(learned), estimate_column(usual)
+    gain = estimate_column(gains, differences=True)
+    assert correlation and untrained and gain  # noqa: S101, PT018  there are at least two questions
     n_pairs = sum(design.differences[question].shape[0] for question in informative)
     fit = {
         "c": c,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments import WRONG_BELOW, SystemOutcomes, takes_labels
+from ragstone.research._validation.describe import UNRESTRICTED
 from ragstone.research._validation.labels import Label, with_pairs
 from ragstone.research._validation.sources import Options, is_unevenly_sampled, probabilities_of, scores_of
 from ragstone.stats import (
@@ -16,19 +17,15 @@ from ragstone.stats import (
     CorrelationKind,
     Estimate,
     PredictionPoweredMean,
-    bootstrap_spearman,
-    cluster_codes,
     cohen_kappa,
     compare_groups,
+    correlate,
     drawn_kappa,
     drawn_prediction_powered_mean,
     estimate_mean,
-    fisher_interval,
     fleiss_kappa,
     hajek_mean,
-    kendall,
     krippendorff_alpha,
-    pearson,
     percent_agreement,
     prediction_powered_mean,
 )
@@ -164,17 +161,21 @@ def _one(
     else:
         human_mean, notes = _human_mean(dict(zip(ids, people, strict=True)), scores, rest, scale, options)
     clusters = options.clusters_of(ids)
-    n_units = len(ids) if clusters is None else len({*clusters} - {None}) + clusters.count(None)
-    rank = (
-        bootstrap_spearman(
-            [[value] for value in people],
+
+    def correlation(kind: CorrelationKind) -> Estimate | None:
+        return correlate(
+            people,
             judge,
-            cluster_codes([None] * len(ids) if clusters is None else clusters).tolist(),
-            **options.bootstrap,
-        )[0]
-        if len(ids) > 1
-        else None
-    )
+            kind,
+            clusters=clusters,
+            x_range=scale.scores,
+            y_range=system.range_of(metric),
+            confidence_level=options.confidence_level,
+        )
+
+    by_kind = {kind: correlation(kind) for kind in get_args(CorrelationKind)}
+    if unknown := [kind.capitalize() for kind, found in by_kind.items() if found and found.method == "range"]:
+        notes.append(f"{', '.join(unknown)}: {UNRESTRICTED}")
     return LabelAgreement(
         metric=metric,
         system=system.name,
@@ -187,9 +188,7 @@ def _one(
         exact=exact,
         cohen=cohen,
         krippendorff=alpha,
-        spearman=rank,
-        kendall=_correlation(kendall(people, judge), n_units, "kendall", options),
-        pearson=_correlation(pearson(people, judge), n_units, "pearson", options),
+        **by_kind,
         bias=_bias(people, judge, clusters, scale, options),
         people=among_people,
         people_fleiss=fleiss,
@@ -262,11 +261,6 @@ def _agree_drawn(
     if len(ids) < _FEW_LABELS:
         notes.append(f"with {len(ids)} labels (fewer than {_FEW_LABELS}) the intervals are only a rough guide")
     return exact, kappa, mean, notes
-
-
-def _correlation(r: float | None, n: int, kind: CorrelationKind, options: LabelOptions) -> Estimate | None:
-    """Add the interval of Fisher's z to a correlation."""
-    return None if r is None else fisher_interval(r, n, kind=kind, confidence_level=options.confidence_level)
 
 
 def _bias(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, get_args
 
-from ragstone.experiments import SystemOutcomes, count_units
+from ragstone.experiments import SystemOutcomes
 from ragstone.research._validation.sources import Options, probabilities_of, scores_of
 from ragstone.schema import Failure, Score
 from ragstone.stats import (
@@ -17,17 +17,21 @@ from ragstone.stats import (
     Description,
     DiscriminativePower,
     Estimate,
+    correlate,
     describe,
     discriminative_power,
     fisher_mean,
-    kendall,
-    pearson,
     randomized_tukey,
-    spearman,
 )
 
 _SAME: Final = 0.5e-9
 """Distance from a bound below which a score is at the bound."""
+
+
+UNRESTRICTED: Final = (
+    "no interval, because a few pairs of extreme scores, which the samples may lack, could move it anywhere"
+)
+"""Why a correlation has the whole range as its interval."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,37 +141,36 @@ def correlations(
 ) -> list[MetricPairCorrelation]:
     """Correlate metrics with each other in each system, over the samples that both scored.
 
-    With clusters, the standard errors use the number of clusters instead of samples, which is too wide rather than too
-    narrow.
+    The intervals treat whole clusters as independent, and know the ranges of the metrics.
     """
-    measures: dict[CorrelationKind, Callable[[list[float], list[float]], float | None]] = {
-        "pearson": pearson,
-        "spearman": spearman,
-        "kendall": kendall,
-    }
     results = []
-    for kind, measure in measures.items():
+    for kind in get_args(CorrelationKind):
         for first, second in itertools.combinations(metrics, 2):
-            values: dict[str, float | None] = {}
+            values: dict[str, Estimate | None] = {}
             sizes: dict[str, int] = {}
-            units: list[int] = []
             for system in systems:
                 one, two = scores_of(system, first), scores_of(system, second)
                 both = [id_ for id_ in one if id_ in two]
                 if not both:
                     continue
-                values[system.name] = measure([one[id_] for id_ in both], [two[id_] for id_ in both])
+                values[system.name] = correlate(
+                    [one[id_] for id_ in both],
+                    [two[id_] for id_ in both],
+                    kind,
+                    clusters=options.clusters_of(both),
+                    x_range=system.range_of(first),
+                    y_range=system.range_of(second),
+                    confidence_level=options.confidence_level,
+                )
                 sizes[system.name] = len(both)
-                units.append(count_units(both, options.clusters))
+            points = {name: None if found is None else found.value for name, found in values.items()}
             results.append(
                 MetricPairCorrelation(
                     first=first,
                     second=second,
                     kind=kind,
-                    mean=fisher_mean(
-                        list(values.values()), units, kind=kind, confidence_level=options.confidence_level
-                    ),
-                    per_system=values,
+                    mean=fisher_mean([*points.values()], [*values.values()]),
+                    per_system=points,
                     n_pairs=sizes,
                 )
             )

@@ -12,7 +12,7 @@ from ragstone.experiments import titles_of
 from ragstone.judges import BASELINE_NOTE
 from ragstone.research._report import finite, number, result_table, share, shown
 from ragstone.research._validation.agreement import LabelAgreement
-from ragstone.research._validation.describe import Distribution, MetricPairCorrelation, MetricPower
+from ragstone.research._validation.describe import UNRESTRICTED, Distribution, MetricPairCorrelation, MetricPower
 from ragstone.research._validation.passing import PassRate
 from ragstone.research._validation.ranking import SystemRanking
 from ragstone.research._validation.repeats import MetricRepeatability
@@ -129,6 +129,8 @@ def _correlations(found: Sequence[MetricPairCorrelation], ci: str) -> str:
         text_table(rows)
         + "\nmeans are computed with Fisher's z, and their intervals also hold for systems with common samples"
     )
+    if any((c.mean.low, c.mean.high) == (-1, 1) for c in found):
+        text += f"\n[-1.000, 1.000]: {UNRESTRICTED}"
     if len(cells) > _MOST_PAIRS:
         text += f"\nthe {_MOST_PAIRS} strongest of {len(cells):,} pairs (all: --json, selected metrics: --metrics)"
     return text
@@ -290,8 +292,8 @@ def _weights(fit: WeightFit, ci: str) -> str:
     rows += [(name, shown(weight)) for name, weight in zip(fit.metrics, fit.weights, strict=True)]
     return (
         text_table(rows, titles=titles_of(fit.metrics))
-        + f"\nSpearman correlation with the labels: {number(fit.rank_correlation)} with weights from other samples (5 folds), "
-        f"{number(fit.equal_weights)} with equal weights, n {fit.n_labels} labels of {fit.n_samples} samples"
+        + f"\nSpearman correlation with the labels: {shown(fit.rank_correlation)} with weights from other samples "
+        f"(5 folds), {number(fit.equal_weights)} with equal weights, n {fit.n_labels} labels of {fit.n_samples} samples"
         + "".join(f"\n{note}" for note in fit.notes)
     )
 

@@ -14,7 +14,7 @@ from ragstone.experiments import SystemOutcomes
 from ragstone.metrics import CCRS
 from ragstone.research._validation.labels import Label
 from ragstone.research._validation.sources import Options, is_unevenly_sampled, scores_of
-from ragstone.stats import Estimate, fisher_interval, spearman
+from ragstone.stats import Estimate, correlate, spearman
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,8 +39,8 @@ class WeightFit:
     n_samples: int
     n_labels: int
     """Number of pairs of a sample and a system with labels and all scores."""
-    rank_correlation: float | None
-    """Spearman correlation of labels and composite, with weights from other samples (5 folds)."""
+    rank_correlation: Estimate | None
+    """Spearman correlation of labels and composite, with weights from other samples (5 folds), over samples."""
     equal_weights: float | None
     """The same correlation with equal weights."""
 
@@ -52,9 +52,7 @@ class WeightFit:
             notes.append(
                 f"no weight for {', '.join(zero)}: with the others, they do not add to the agreement with the labels"
             )
-        r = self.rank_correlation
-        ends = None if r is None else fisher_interval(r, self.n_samples, kind="spearman")
-        if ends is None or ends.low <= 0:
+        if self.rank_correlation is None or self.rank_correlation.low <= 0:
             notes.append(
                 "the composite does not significantly follow the labels of other samples: label more samples before you use these "
                 "weights"
@@ -70,7 +68,11 @@ class WeightFit:
         content = {
             "weights": {name: weight.value for name, weight in zip(self.metrics, self.weights, strict=True)},
             "covariance": self.covariance,
-            "fit": {"n_samples": self.n_samples, "n_labels": self.n_labels, "rank_correlation": self.rank_correlation},
+            "fit": {
+                "n_samples": self.n_samples,
+                "n_labels": self.n_labels,
+                "rank_correlation": self.rank_correlation and self.rank_correlation.value,
+            },
         }
         try:
             write_output(path, json.dumps(content, indent=1) + "\n")
@@ -148,7 +150,13 @@ def fit_composite(systems: Sequence[SystemOutcomes], labels: Sequence[Label] | N
         covariance=tuple(tuple(float(cell) for cell in row) for row in np.cov(table, rowvar=False)),
         n_samples=n,
         n_labels=y.size,
-        rank_correlation=spearman(predicted[known], y[known]),
+        rank_correlation=correlate(
+            predicted[known],
+            y[known],
+            "spearman",
+            clusters=groups[known].tolist(),
+            confidence_level=options.confidence_level,
+        ),
         equal_weights=spearman(x.mean(axis=1), y),
     )
 

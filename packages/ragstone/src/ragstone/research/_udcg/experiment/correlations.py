@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from ragstone.errors import MissingExtraError
 from ragstone.research._run import gathered
 from ragstone.research._udcg.columns import (
-    CORRELATIONS,
-    DIFFERENCES,
     correlate_by_question,
-    estimate_groups,
+    estimate_columns,
     metric_columns,
 )
 from ragstone.research._udcg.complete import RatedContext, warn_small_sample
@@ -24,7 +22,7 @@ from ragstone.research._udcg.experiment.sampling import sampled_contexts
 from ragstone.research._udcg.experiment.tables import Column, ResultTable, count_column
 from ragstone.research._udcg.rows import row_of
 from ragstone.research._udcg.svm import Features, cross_validated, design_of, need_sklearn, question_folds
-from ragstone.stats import Estimate, bootstrap_interval, bootstrap_mean
+from ragstone.stats import Estimate, bootstrap_interval
 
 if TYPE_CHECKING:
     import numpy as np
@@ -102,9 +100,7 @@ def _describe(collected: ContextSet, n_questions: int) -> str:
 def correlation_table(runner: Runner, collected: ContextSet) -> ResultTable:
     """Correlate all metrics with the answers."""
     settings = runner.settings
-    found = correlate_contexts(
-        collected.contexts, gamma=settings.gamma, n_resamples=settings.n_resamples, seed=settings.seed
-    )
+    found = correlate_contexts(collected.contexts, gamma=settings.gamma, seed=settings.seed)
     return runner.table(
         "correlation",
         f"Correlation of metrics with the answers, {collected.k} passages",
@@ -141,8 +137,7 @@ def k_table(runner: Runner, by_k: Sequence[ContextSet]) -> ResultTable:
                 cube[i, j] = of_k[question]
     rows: list[tuple[Any, ...]] = []
     for column, name in enumerate(names):
-        bounds = [CORRELATIONS] * len(per_k)
-        means = bootstrap_mean(cube[:, :, column], bounds=bounds, n_resamples=settings.n_resamples, seed=settings.seed)
+        means = estimate_columns(cube[:, :, column])
         rows.append((name, *means, _spread(cube[:, :, column], settings.n_resamples, settings.seed)))
     sizes = (Column(f"k={collected.k}", f"k = {collected.k} [95% CI]") for collected in by_k)
     headings = (_METRIC, *sizes, Column("standard_deviation", "SD over k [95% CI]"))
@@ -173,12 +168,12 @@ def _spread(values: NDArray[np.float64], n_resamples: int, seed: int) -> Estimat
 
 
 def _compared(
-    columns: Mapping[str, NDArray[np.float64]], base: Mapping[str, str], collected: ContextSet, runner: Runner
+    columns: Mapping[str, NDArray[np.float64]], base: Mapping[str, str], collected: ContextSet
 ) -> list[tuple[Any, ...]]:
     """Return a row for each metric: its correlation, and the base's minus its own."""
     table = correlate_by_question(columns, collected.contexts)
     order = [table.names.index(base[name]) for name in table.names]
-    return _rows(table.names, table.all, table.all[:, order] - table.all, {*base.values()}, runner)
+    return _rows(table.names, table.all, table.all[:, order] - table.all, {*base.values()})
 
 
 def _rows(
@@ -186,13 +181,9 @@ def _rows(
     values: NDArray[np.float64],
     differences: NDArray[np.float64],
     bases: Collection[str],
-    runner: Runner,
 ) -> list[tuple[Any, ...]]:
     """Return a row for each column of values: its name, number, mean, and (unless it is a base) mean difference."""
-    settings = runner.settings
-    means, others = estimate_groups(
-        (values, CORRELATIONS), (differences, DIFFERENCES), n_resamples=settings.n_resamples, seed=settings.seed
-    )
+    means, others = estimate_columns(values), estimate_columns(differences, differences=True)
     return [
         (name, mean.n if mean else 0, mean, None if name in bases else difference)
         for name, mean, difference in zip(names, means, others, strict=True)
@@ -223,7 +214,7 @@ def ablation_tables(runner: Runner, collected: ContextSet) -> list[ResultTable]:
     columns |= {"udcg": values["udcg"], "udcg, relevance only": values["relevance_only"], "binary": values["binary"]}
     base |= dict.fromkeys(("udcg", "udcg, relevance only", "binary"), "udcg")
     n_questions = len({context.question for context in contexts})
-    rows = _compared(columns, base, collected, runner)
+    rows = _compared(columns, base, collected)
     losses = (*_COMPARED[:-1], Column("loss", "full metric minus variant [95% CI]"))
     title = f"Variants of UDCG, {collected.k} passages"
     table = runner.table("ablation", title, "table 4", losses, rows, _describe(collected, n_questions), *notes)
@@ -250,7 +241,7 @@ def _gamma_table(runner: Runner, collected: ContextSet, values: Mapping[str, NDA
         tuned[list(fold)] = table.all[list(fold), best]
     everything = np.column_stack([table.all, tuned])
     names = [*columns, "tuned"]
-    rows = _rows(names, everything, everything - everything[:, [default]], {names[default]}, runner)
+    rows = _rows(names, everything, everything - everything[:, [default]], {names[default]})
     return ResultTable(
         part="ablation",
         title="The weight of distraction (gamma)",
@@ -293,7 +284,7 @@ def answer_prob_table(runner: Runner, collected: ContextSet, probs: Sequence[flo
         name: values[name] for name in ("udcg", "ndcg", "precision", "erag") if name in values
     }
     columns["answer_prob"] = np.array([np.nan if value is None else value for value in probs], dtype=float)
-    rows = _compared(columns, dict.fromkeys(columns, "udcg"), collected, runner)
+    rows = _compared(columns, dict.fromkeys(columns, "udcg"), collected)
     n_questions = len({context.question for context in collected.contexts})
     title = f"The probability of the reference as utility, {collected.k} passages"
     note = "answer_prob: mean over the passages of the log-probability of the most probable reference."
