@@ -12,7 +12,8 @@ from typer.testing import CliRunner
 import ragstone
 from command_line import app
 from ragstone.errors import ConfigurationError
-from ragstone.experiments._compare.bootstrap import bootstrap_pairs
+from ragstone.experiments._compare.pairs import Family, compare_metrics
+from ragstone.settings import Analysis
 from ragstone.stats import paired_bootstrap
 
 QUESTIONS = 40
@@ -44,7 +45,7 @@ def systems():
 
 def column(result, metric):
     """The scores of all samples on a metric."""
-    return result.scores.metric(metric).values.T
+    return result.scores.metrics[metric].values.T
 
 
 def test_a_difference_has_the_intervals_and_p_values_of_the_bootstrap(systems):
@@ -92,9 +93,11 @@ def test_sampled_samples_have_weights(systems):
     """A sample that was drawn with a probability of 1 in 4 stands for 4."""
     scores = ragstone.compare(systems, metrics=["ccrs.qr"]).scores
     drawn = np.where(np.arange(QUESTIONS) % 3, 1.0, 0.25)
-    sampled = replace(scores, inclusion_probabilities=drawn)
-    [[pair]] = bootstrap_pairs(scores.metrics, sampled, [(1, 0)], confidence_level=0.95, n_resamples=1000, seed=0)
-    old, new = scores.metrics[0].values.T
+    sampled, analysis = replace(scores, probabilities=drawn), Analysis(test="bootstrap", n_permutations=1000)
+    metric = scores.metrics["ccrs.qr"]
+    [compared] = compare_metrics([metric], sampled, Family.of(2, analysis))
+    [pair] = compared.pairs
+    old, new = metric.values.T
     assert pair.difference == pytest.approx(np.average(new - old, weights=1 / drawn))
 
 

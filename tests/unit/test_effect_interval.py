@@ -11,7 +11,7 @@ from scipy.stats import t
 
 import ragstone
 from ragstone.experiments import Experiment
-from ragstone.experiments._compare.unpaired import _effect
+from ragstone.experiments._compare.pairs import _effect
 from ragstone.judges import JudgeIdentity
 from ragstone.metrics import resolve_metrics
 from ragstone.schema import Sample, Score, Usage

@@ -465,9 +465,6 @@ def test_some_metric_uses_the_direction_of_each() -> None:
 @pytest.mark.slow
 def test_some_metric_is_rarely_supported_without_a_difference() -> None:
     """Three metrics, equal systems: at most 5% of 400 experiments, with a standard error of 1.1 points."""
-    from ragstone.experiments._compare.align import align
-    from ragstone.experiments._compare.hypotheses import judge_hypotheses
-
     n_supported = 0
     for seed in range(400):
         rng = np.random.default_rng(seed)
@@ -475,8 +472,7 @@ def test_some_metric_is_rarely_supported_without_a_difference() -> None:
             name: system({m: rng.integers(0, 5, 30) / 4 for m in (QR, CC)} | {BAD: (rng.random(30) < 0.9) * 1.0})
             for name in "AB"
         }
-        (found,) = judge_hypotheses(
-            align(sources), ["B != A on some metric"], confidence_level=0.95, n_permutations=400, seed=seed
-        )
+        compared = ragstone.compare(sources, hypotheses="B != A on some metric", n_permutations=400, seed=seed)
+        (found,) = compared.hypotheses
         n_supported += found.supported
     assert 0.05 + 3 * 0.011 >= n_supported / 400

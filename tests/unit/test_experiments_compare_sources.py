@@ -10,7 +10,6 @@ import pytest
 
 import ragstone
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.experiments._compare.align import align
 from ragstone.schema import Captured, Failure, Outcome, Score, Trace
 from ragstone.sinks import Delivery, JsonlSink
 from ragstone.store import PlannedMetric, SqliteStore
@@ -96,7 +95,7 @@ def test_values_beyond_the_range_by_rounding_are_taken_to_its_end(tmp_path: Path
     """Scorers let them pass."""
     plain = write(tmp_path / "plain.jsonl", outcomes([1.0, 0.0]))
     rounded = write(tmp_path / "rounded.jsonl", outcomes([1 + 1e-12, -1e-12]))
-    assert (1.0, 0.0) == tuple(align([plain, rounded]).metrics[0].values[:, 1])
+    assert (1.0, 0.0) == tuple(ragstone.compare([plain, rounded]).scores.metrics["ccrs.qr"].values[:, 1])
 
 
 @pytest.mark.parametrize("bounds", [[5, 7], [-2, -1], [0.9, 0.1], [float("-inf"), float("inf")], ["0", "1"], 3])
@@ -107,7 +106,7 @@ def test_bounds_that_cannot_be_are_none(tmp_path: Path, bounds: object) -> None:
     odd = write(tmp_path / "odd.jsonl", outcomes([0.5]))
     with odd.open("a", encoding="utf-8") as file:
         file.write(json.dumps(line | {"reason": "late", "details": {"bounds": bounds}}) + "\n")
-    assert {(0.0, 1.0)} >= set(align([plain, odd]).metrics[0].ends.values())
+    assert {(0.0, 1.0)} >= set(ragstone.compare([plain, odd]).scores.metrics["ccrs.qr"].ends.values())
 
 
 def test_a_file_of_the_jsonl_sink_is_read(tmp_path: Path) -> None:

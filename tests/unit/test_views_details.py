@@ -8,15 +8,16 @@ import math
 import pytest
 
 from ragstone.experiments import Experiment, build_report
+from ragstone.experiments._table import TableReader
 from ragstone.experiments._views.answers import build_answer
-from ragstone.experiments._views.labeled import HumanLabels, Labeled, build_labels
+from ragstone.experiments._views.labeled import HumanLabels, build_labels
 from ragstone.experiments._views.trend import Timeline
 from ragstone.experiments._views.where import parse_where
 from ragstone.judges import JudgeIdentity
 from ragstone.metrics import resolve_metrics
 from ragstone.schema import Failure, Interval, NotApplicable, Passage, Sample, Score, Usage
 from ragstone.scoring import Signals, answer_probabilities, diagnose, note_outcome
-from ragstone.stats import drawn_kappa, mean_interval
+from ragstone.stats import drawn_kappa
 from ragstone.store import DrawnRequest, StoredLabel
 from ragstone.views import Answers, AnswerText, ReportText
 
@@ -276,8 +277,11 @@ def test_the_last_scores_of_a_trend_are_not_lost() -> None:
     for n, id_ in enumerate(ids):
         timeline.add(id_, 1_700_000_000.0 + 600 * n, {})
     view = build_report(experiment([(0.5, 0.5)] * 5))
-    scores = {row.name: (ids, [0.5] * 65) for row in view.metrics}
-    trend = timeline.view(view.metrics, scores, lambda values, _, low, high: mean_interval(values, low=low, high=high))
+    reader = TableReader()
+    for row in view.metrics:
+        for id_ in ids:
+            reader.put(score(row.name, 0.5, id_))
+    trend = timeline.view(view.metrics, reader.table(), 0.95)
     assert trend is not None
     assert all(sum(point.estimate.n for point in row.points) == 65 for row in trend.rows)
 
@@ -301,7 +305,10 @@ def test_labels_are_weighted_by_draw_and_sampling_probability() -> None:
         labels=[StoredLabel(id_, "ann", value, 0.0) for id_, value in people.items()],
         drawn=[DrawnRequest(id_, draws[id_], n) for n, id_ in enumerate(ids)],
     )
-    view = build_labels(human, Labeled(wrong=wrong, scores={}, probabilities=sampled), ())
+    reader = TableReader()
+    for id_ in ids:
+        reader.row(id_)
+    view = build_labels(human, wrong, reader.table(sampled), (), 0.95)
     assert view is not None
     numbers = view.statements[0].numbers
     assert numbers["n_same"] == sum((people[id_] < 0.5) == wrong[id_] for id_ in ids)

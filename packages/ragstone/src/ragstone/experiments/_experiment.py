@@ -15,11 +15,19 @@ from ragstone._util.plural import count
 from ragstone.errors import ConfigurationError, MissingExtraError
 from ragstone.experiments._app.repeats import repeat_deviations
 from ragstone.experiments._app.summary import summarize_app
-from ragstone.experiments._clusters import AUTO_CLUSTER, NO_CLUSTER, cluster_keys, cluster_notes, read_fields
+from ragstone.experiments._clusters import (
+    AUTO_CLUSTER,
+    NO_CLUSTER,
+    SampleFields,
+    cluster_keys,
+    cluster_notes,
+    read_fields,
+)
 from ragstone.experiments._evaluated import Evaluated
 from ragstone.experiments._levels import CONFIDENCE_LEVEL, check_level
 from ragstone.experiments._spill import OutcomesOnDisk, QueriesById, SamplesById, SamplesOnDisk
-from ragstone.experiments._summary import MetricSummary, format_table, summarize
+from ragstone.experiments._summary import MetricSummary, format_table, summarize_table
+from ragstone.experiments._table import ScoreTable, TableReader
 from ragstone.experiments._views.source import Dependence, Rows
 from ragstone.judges import BatchReport, JudgeIdentity, is_baseline
 from ragstone.metrics import MetricCard
@@ -96,19 +104,18 @@ class Experiment(Evaluated):
             DataError: If all samples are in one cluster, or a sampling probability is invalid.
         """
         fields = read_fields(self.samples, cluster_keys(self.cluster))
-        clusters, probabilities = fields.choose(self.cluster), fields.inclusion_probabilities
+        return summarize_table(self._table(fields), self.confidence_level)
+
+    def _table(self, fields: SampleFields) -> ScoreTable:
+        """Return the scores, with the weights and clusters of these fields."""
+        reader, ids = TableReader(), None
         if isinstance(self.outcomes, OutcomesOnDisk):
-            return tuple(
-                column.summary(fields.sample_ids, clusters, probabilities, self.confidence_level)
-                for column in self.outcomes.columns.values()
-            )
-        return summarize(
-            self.outcomes,
-            self.cards,
-            clusters=clusters,
-            probabilities=probabilities,
-            confidence_level=self.confidence_level,
-        )
+            reader, ids = self.outcomes.scores, fields.sample_ids
+        else:
+            reader.expect(self.cards)
+            for outcome in self.outcomes:
+                reader.put(outcome)
+        return reader.table(fields.inclusion_probabilities, fields.choose(self.cluster), ids=ids)
 
     def close(self) -> None:
         """Remove the temporary files of a large experiment. Then only its summary can be read. Safe to call twice."""
@@ -120,10 +127,9 @@ class Experiment(Evaluated):
         """Describe clusters of samples and their design effect, and the sampling parameters that the judge refuses."""
         fields = read_fields(self.samples, cluster_keys(self.cluster))
         scores: dict[str, dict[str, float]] = {}
-        # Clusters are described by labels only.
-        for o in self.outcomes if any(fields.labels.values()) else ():
-            if isinstance(o, Score):
-                scores.setdefault(o.metric, {})[o.sample_id] = o.value
+        if any(fields.labels.values()):  # clusters are described by labels only
+            table = self._table(fields)
+            scores = {metric: table.by_sample(metric) for metric in table.metrics}
         notes = cluster_notes(self.cluster, fields.choose(self.cluster), fields.labels, fields.sample_ids, scores)
         if refused := ", ".join(self.judge.refused_parameters):
             notes = [*notes, f"judge {self.judge.name} refuses {refused}: the settings of its server applied"]
@@ -289,7 +295,9 @@ class Experiment(Evaluated):
     @override
     def analysis(self) -> Analysis:
         """Clusters of samples, and confidence level of intervals."""
-        return Analysis(cluster=self.cluster or NO_CLUSTER, confidence_level=self.confidence_level)
+        return Analysis(
+            cluster=NO_CLUSTER if self.cluster is None else self.cluster, confidence_level=self.confidence_level
+        )
 
     @override
     def report_source(self, name: str | None = None) -> Rows:

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
 from ragstone._util.plural import count
 from ragstone._util.table import text_table
 from ragstone.errors import ConfigurationError
-from ragstone.experiments._cards import card_of, titles_of, unknown_card
-from ragstone.experiments._clusters import Clusters, choose_clusters
+from ragstone.experiments._cards import titles_of
+from ragstone.experiments._clusters import choose_clusters
 from ragstone.experiments._gate_files import GateCase, gate_table, write_junit
 from ragstone.experiments._levels import check_level
 from ragstone.experiments._outcomes import OutcomeSource
-from ragstone.experiments._summary import bounds_of
+from ragstone.experiments._table import FAILED, NOT_APPLICABLE, SCORED, ScoreTable, Side, TableReader
 from ragstone.experiments._views.open import open_source
 from ragstone.metrics import MetricCard, full_name, selects
-from ragstone.schema import Failure, Sample, Score
+from ragstone.schema import Sample
 from ragstone.settings import Analysis
-from ragstone.stats import estimate_mean
 
 Undecided = Literal["fail", "pass"]
 State = Literal["reached", "missed", "undecided", "no score"]
@@ -220,115 +219,66 @@ def check_source(
     confidence_level, undecided = analysis.confidence_level, analysis.undecided
     check_level(confidence_level, decides_gate=True)
     opened = open_source(source, samples=samples, analysis=analysis)
-    columns: dict[str, _Column] = {}
-    ids: dict[str, None] = {}
+    reader = TableReader(cards=opened.cards)
     for outcome in opened.outcomes():
-        ids[outcome.sample_id] = None
-        column = columns.get(outcome.metric)
-        if column is None:
-            card = opened.cards.get(outcome.metric) or card_of(outcome.metric) or unknown_card(outcome)
-            column = columns[outcome.metric] = _Column(card)
-        column.add(outcome)
-    for card in [*opened.cards.values(), *cards]:
-        columns.setdefault(card.name, _Column(card))
-    checked = check_thresholds(thresholds, [column.card for column in columns.values()])
+        reader.put(outcome)
+    reader.expect([*opened.cards.values(), *cards])
     dependence = opened.dependence()
-    clusters = choose_clusters(opened.analysis.cluster, dependence.labels, ids)
-    gates = [
-        columns[metric].gate(
-            threshold,
-            undecided=undecided,
-            confidence_level=confidence_level,
-            inclusion=dependence.inclusion_probabilities,
-            clusters=clusters,
-        )
-        for metric, threshold in checked.items()
-    ]
+    clusters = choose_clusters(opened.analysis.cluster, dependence.labels, reader.rows)
+    table = reader.table(dependence.inclusion_probabilities, clusters)
+    checked = check_thresholds(thresholds, [metric.card for metric in table.metrics.values()])
     notes = [] if clusters is None else [f"limits treat whole clusters ({clusters.key}) as independent"]
     if dependence.inclusion_probabilities:
         notes.append("means and limits are weighted by 1 / sampling probability")
-    return ScoreCheck(gates=tuple(gates), undecided=undecided, confidence_level=confidence_level, notes=tuple(notes))
+    return ScoreCheck(
+        gates=tuple(_decide(table, metric, threshold, analysis) for metric, threshold in checked.items()),
+        undecided=undecided,
+        confidence_level=confidence_level,
+        notes=tuple(notes),
+    )
 
 
-class _Column:
-    """The outcomes of one metric by sample: the lowest and the highest possible value."""
+def _decide(table: ScoreTable, name: str, threshold: float, analysis: Analysis) -> ScoreGate:
+    """Decide if the mean of a metric reaches the threshold."""
+    import numpy as np
 
-    def __init__(self, card: MetricCard) -> None:
-        self.card = card
-        self._ends: dict[str, tuple[float, float]] = {}
-        self._failed: set[str] = set()
-        self._absent: set[str] = set()
-
-    def add(self, outcome: Any) -> None:
-        """Add an outcome, which replaces an earlier one of the same sample."""
-        id_, card = outcome.sample_id, self.card
-        self._failed.discard(id_)
-        self._absent.discard(id_)
-        if isinstance(outcome, Score):
-            # Scores may exceed their range by a rounding error.
-            value = min(max(outcome.value, card.low), card.high)
-            self._ends[id_] = (value, value)
-        elif isinstance(outcome, Failure):
-            self._ends[id_] = bounds_of(outcome, card) or (card.low, card.high)
-            self._failed.add(id_)
-        else:
-            self._ends.pop(id_, None)
-            self._absent.add(id_)
-
-    def gate(
-        self,
-        threshold: float,
-        *,
-        undecided: Undecided,
-        confidence_level: float,
-        inclusion: Mapping[str, float],
-        clusters: Clusters | None,
-    ) -> ScoreGate:
-        """Decide if the mean reaches the threshold."""
-        ids = list(self._ends)
-        scored = [id_ for id_ in ids if id_ not in self._failed]
-
-        def limit(values: Sequence[float], of: Sequence[str], side: Literal["lower", "upper"]) -> tuple[float, float]:
-            """Return the mean and its limit."""
-            if not values or not all(map(math.isfinite, values)):
-                return math.nan, math.nan
-            found = estimate_mean(
-                values,
-                low=self.card.low,
-                high=self.card.high,
-                probabilities=[inclusion.get(id_, 1.0) for id_ in of] if inclusion else None,
-                clusters=None if clusters is None else clusters.of(of),
-                confidence_level=confidence_level,
-                side=side,
-            )
-            return (
-                (math.nan, math.nan) if found is None else (found.value, found.low if side == "lower" else found.high)
-            )
-
-        mean = low = high = math.nan
-        if scored:
-            mean, _ = limit([self._ends[id_][0] for id_ in scored], scored, "lower")
-            _, low = limit([self._ends[id_][0] for id_ in ids], ids, "lower")
-            _, high = limit([self._ends[id_][1] for id_ in ids], ids, "upper")
-        is_higher = self.card.direction == "higher"
-        state = _state(low, high, threshold, is_higher=is_higher) if scored else "no score"
-        needed = (
-            _n_more(mean, low if (mean > threshold) else high, threshold, len(ids)) if state == "undecided" else None
-        )
-        return ScoreGate(
-            metric=self.card.name,
-            threshold=threshold,
-            higher_is_better=is_higher,
-            state=state,
-            ok=state == "reached" or (state == "undecided" and undecided == "pass"),
-            mean=_known(mean),
-            low=_known(low),
-            high=_known(high),
-            n_scored=len(scored),
-            n_failed=len(self._failed),
-            n_not_applicable=len(self._absent),
-            n_more=needed,
-        )
+    metric = table.metrics[name]
+    sides: dict[Side, float] = {"lower": math.nan, "upper": math.nan}
+    scored, mean = table.mean(metric, analysis.confidence_level), math.nan
+    if scored is not None:
+        mean = scored.value
+        for side, ends in zip([*sides], metric.possible(), strict=True):
+            rows = np.flatnonzero(~np.isnan(ends))
+            if np.isfinite(ends[rows]).all():
+                limit = table.estimate(
+                    ends[rows],
+                    rows,
+                    low=metric.low,
+                    high=metric.high,
+                    confidence_level=analysis.confidence_level,
+                    side=side,
+                )
+                sides[side] = math.nan if limit is None else limit.low if side == "lower" else limit.high
+    low, high, is_higher = sides["lower"], sides["upper"], metric.higher_is_better
+    state = _state(low, high, threshold, is_higher=is_higher) if scored is not None else "no score"
+    n_scored, n_failed = metric.count(SCORED), metric.count(FAILED)
+    needed = None
+    if state == "undecided":
+        needed = _n_more(mean, low if mean > threshold else high, threshold, n_scored + n_failed)
+    return ScoreGate(
+        metric=name,
+        threshold=threshold,
+        higher_is_better=is_higher,
+        state=state,
+        ok=state == "reached" or (state == "undecided" and analysis.undecided == "pass"),
+        mean=_known(mean),
+        low=_known(low),
+        high=_known(high),
+        n_scored=n_scored,
+        n_failed=n_failed,
+        n_not_applicable=metric.count(NOT_APPLICABLE),
+        n_more=needed,
+    )
 
 
 def _state(low: float, high: float, threshold: float, *, is_higher: bool) -> State:

@@ -16,7 +16,7 @@ from typing_extensions import override
 from ragstone._util.id_table import IdTable
 from ragstone.errors import StoreError
 from ragstone.experiments._clusters import FieldsOfSamples, SampleFields, collect_fields
-from ragstone.experiments._summary import MetricColumn
+from ragstone.experiments._table import TableReader
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, NotApplicable, Sample, Score
 
@@ -234,19 +234,20 @@ class OutcomesOnDisk(_OnDisk[AnyOutcome]):
 
     _what = "outcomes"
 
-    def __init__(self, file: _ItemFile, places: array[int], columns: Mapping[str, MetricColumn]) -> None:
+    def __init__(self, file: _ItemFile, places: array[int], scores: TableReader) -> None:
         self._file = file
         self._places = places
-        self.columns = columns
-        """Values and counts by metric, in the order of the metrics."""
+        self.scores = scores
+        """Scores by the number of the sample."""
+        self._n_metrics = len(scores.columns)
         self._last: tuple[int, tuple[AnyOutcome, ...]] = (-1, ())
 
     def __len__(self) -> int:
-        return len(self._places) * len(self.columns)
+        return len(self._places) * self._n_metrics
 
     @override
     def _at(self, index: int) -> AnyOutcome:
-        row, metric = divmod(index, len(self.columns))
+        row, metric = divmod(index, self._n_metrics)
         last = self._last
         if last[0] != row:
             self._last = last = (row, self._file.read(self._places[row]))
@@ -254,7 +255,7 @@ class OutcomesOnDisk(_OnDisk[AnyOutcome]):
 
     def replace(self, index: int, outcome: AnyOutcome) -> None:
         """Put another outcome with the same value at an index."""
-        row, metric = divmod(index, len(self.columns))
+        row, metric = divmod(index, self._n_metrics)
         outcomes = list(self._file.read(self._places[row]))
         outcomes[metric] = outcome
         self._places[row] = self._file.add(tuple(outcomes))
@@ -304,7 +305,8 @@ class OutcomeRows:
         self._rows: list[tuple[AnyOutcome, ...]] = [()] * (0 if on_disk else n_rows)
         self._file = _ItemFile() if on_disk else None
         self._places = array("Q", bytes(8 * n_rows if on_disk else 0))
-        self._columns = {card.name: MetricColumn(card, n_rows) for card in cards} if on_disk else {}
+        self._scores = TableReader()
+        self._scores.expect(cards)
 
     def put(self, row: int, outcomes: tuple[AnyOutcome, ...]) -> None:
         """Keep the outcomes of the sample with this number, from 0.
@@ -317,19 +319,19 @@ class OutcomeRows:
             return
         self._places[row] = self._file.add(outcomes)
         for outcome in outcomes:
-            self._columns[outcome.metric].put(row, outcome)
+            self._scores.column(outcome).put(row, outcome)
 
     def finish(self) -> tuple[AnyOutcome, ...] | OutcomesOnDisk:
         """Return the outcomes of all samples, ordered by sample, then by metric."""
         if self._file is None:
             return tuple(outcome for outcomes in self._rows for outcome in outcomes)
-        return OutcomesOnDisk(self._file, self._places, self._columns)
+        return OutcomesOnDisk(self._file, self._places, self._scores)
 
 
 def count_failures(outcomes: Sequence[AnyOutcome]) -> Counter[str]:
     """Return the number of failures by kind."""
     if isinstance(outcomes, OutcomesOnDisk):
-        return sum((Counter(column.kinds) for column in outcomes.columns.values()), Counter())
+        return outcomes.scores.count_failures()
     return Counter(outcome.kind for outcome in outcomes if isinstance(outcome, Failure))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from ragstone.experiments._clusters import (
     store_labels,
 )
 from ragstone.experiments._levels import CONFIDENCE_LEVEL, check_level, ci_heading
+from ragstone.experiments._table import FAILED, NOT_APPLICABLE, SCORED, MetricScores, ScoreTable, TableReader
 from ragstone.judges import BASELINE_NOTE, is_baseline
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, NotApplicable, Score
@@ -30,10 +30,6 @@ from ragstone.stats import Estimate, estimate_mean, failure_bounds
 
 if TYPE_CHECKING:
     from ragstone.store import MetricCounts, Store
-
-_SAME: Final = 1e-9
-"""Tolerance for bounds that exceed the metric's range by rounding."""
-
 
 _WAYS_OUT: Final = {
     "qrels": "qrels (--qrels FILE, or in the rows)",
@@ -198,167 +194,52 @@ def summarize(
         ConfigurationError: If the confidence level is invalid.
     """
     check_level(confidence_level)
-    tallies = {card.name: OutcomeTally(card, clusters, probabilities) for card in cards}
+    reader = TableReader()
+    reader.expect(cards)
     for outcome in outcomes:
-        tally = tallies.get(outcome.metric)
-        if tally is not None:
-            tally.add(outcome)
-    return tuple(tally.summary(confidence_level) for tally in tallies.values())
+        if outcome.metric in reader.columns:
+            reader.put(outcome)
+    return summarize_table(reader.table(probabilities, clusters), confidence_level)
 
 
-class _Counts:
-    """What a summary shows of one metric's outcomes besides their values."""
-
-    def __init__(self, card: MetricCard) -> None:
-        self.card = card
-        self.kinds: Counter[str] = Counter()
-        self.bounds: list[tuple[float, float]] = []
-        """Bounds of the failures that report them."""
-        self.n_absent = 0
-        self.missing: set[str] = set()
-        self.reasons: Counter[str] = Counter()
-        self.judges: set[str] = set()
-
-    def add(self, outcome: Score | NotApplicable | Failure) -> float | None:
-        """Add one outcome, and return its value in the metric's range, or None without a score."""
-        if outcome.judge is not None:
-            self.judges.add(outcome.judge)
-        if isinstance(outcome, Score):
-            # Scores may exceed their range by a rounding error.
-            return min(max(outcome.value, self.card.low), self.card.high)
-        if isinstance(outcome, Failure):
-            self.kinds[outcome.kind] += 1
-            bounds = bounds_of(outcome, self.card)
-            if bounds is not None:
-                self.bounds.append(bounds)
-        else:
-            self.n_absent += 1
-            self.missing.update(outcome.missing)
-            if not outcome.missing:
-                self.reasons[outcome.reason] += 1
-        return None
-
-    def summarize(
-        self,
-        values: Sequence[float],
-        *,
-        labels: Sequence[str | None],
-        probabilities: Sequence[float],
-        confidence_level: float,
-    ) -> MetricSummary:
-        """Return the summary.
-
-        Args:
-            values: Values of the scores.
-            labels: Label of the cluster of each score. Empty for independent samples.
-            probabilities: Sampling probability of each score. Empty if all are 1.
-            confidence_level: Confidence level of the interval.
-        """
-        card, n_failed = self.card, self.kinds.total()
-        bounds = None
-        # Bounds of a weighted mean would need the weights of the failures.
-        if (n := len(values) + n_failed) and not probabilities:
-            n_open = n_failed - len(self.bounds)
-            low, high = (
-                failure_bounds(_mean(values, ends), n - n_open, n_open, low=card.low, high=card.high)[side]
-                for side, ends in enumerate(([low for low, _ in self.bounds], [high for _, high in self.bounds]))
-            )
-            bounds = low, high
-        return MetricSummary(
-            metric=card.name,
-            estimate=estimate_mean(
-                values,
-                low=card.low,
-                high=card.high,
-                probabilities=probabilities or None,
-                clusters=labels or None,
-                confidence_level=confidence_level,
-            ),
-            n_scored=len(values),
-            n_failed=n_failed,
-            n_not_applicable=self.n_absent,
-            bounds=bounds,
-            failure_kinds=dict(sorted(self.kinds.items())),
-            missing=tuple(sorted(self.missing)),
-            judges=tuple(sorted(self.judges)),
-            reasons=dict(self.reasons.most_common()),
-        )
+def summarize_table(table: ScoreTable, confidence_level: float) -> tuple[MetricSummary, ...]:
+    """Summarize the metrics of the first system of a table."""
+    return tuple(_summarize(table, metric, confidence_level) for metric in table.metrics.values())
 
 
-class OutcomeTally:
-    """Counts and values of one metric's outcomes, without the outcomes themselves, which may be too many for memory."""
+def _summarize(table: ScoreTable, metric: MetricScores, confidence_level: float) -> MetricSummary:
+    import numpy as np
 
-    def __init__(
-        self, card: MetricCard, clusters: Clusters | None = None, probabilities: Mapping[str, float] | None = None
-    ) -> None:
-        self._clusters = clusters
-        self._by_sample = probabilities or {}
-        self._values = array("d")
-        self._labels: list[str | None] = []
-        self._probabilities: list[float] = []
-        self._counts = _Counts(card)
-
-    def add(self, outcome: Score | NotApplicable | Failure) -> None:
-        """Add one outcome."""
-        value = self._counts.add(outcome)
-        if value is not None:
-            self._values.append(value)
-            if self._clusters is not None:
-                self._labels.append(self._clusters.by_sample.get(outcome.sample_id))
-            if self._by_sample:
-                self._probabilities.append(self._by_sample.get(outcome.sample_id, 1.0))
-
-    def summary(self, confidence_level: float = CONFIDENCE_LEVEL) -> MetricSummary:
-        """Return the summary, with an interval of this confidence level."""
-        return self._counts.summarize(
-            self._values, labels=self._labels, probabilities=self._probabilities, confidence_level=confidence_level
-        )
-
-
-class MetricColumn:
-    """Values of one metric by the number of the sample, for outcomes that are in a file."""
-
-    def __init__(self, card: MetricCard, n_rows: int) -> None:
-        self._values = array("d", [math.nan]) * n_rows
-        """NaN without a score."""
-        self._counts = _Counts(card)
-
-    def put(self, row: int, outcome: Score | NotApplicable | Failure) -> None:
-        """Set the outcome of a sample, once."""
-        value = self._counts.add(outcome)
-        if value is not None:
-            self._values[row] = value
-
-    @property
-    def kinds(self) -> Mapping[str, int]:
-        """Number of failures by kind."""
-        return self._counts.kinds
-
-    def summary(
-        self,
-        sample_ids: Iterable[str],
-        clusters: Clusters | None,
-        probabilities: Mapping[str, float],
-        confidence_level: float = CONFIDENCE_LEVEL,
-    ) -> MetricSummary:
-        """Return the summary.
-
-        Args:
-            sample_ids: Ids of all samples in order. Read only if there are clusters or probabilities.
-            clusters: Clusters of the samples. None: independent samples.
-            probabilities: Sampling probabilities below 1, by sample id.
-            confidence_level: Confidence level of the interval.
-        """
-        values = array("d", (value for value in self._values if not math.isnan(value)))
-        scored: list[str] = []
-        if clusters is not None or probabilities:
-            scored = [id_ for id_, value in zip(sample_ids, self._values, strict=True) if not math.isnan(value)]
-        return self._counts.summarize(
-            values,
-            labels=[] if clusters is None else clusters.of(scored),
-            probabilities=[probabilities.get(id_, 1.0) for id_ in scored] if probabilities else [],
-            confidence_level=confidence_level,
-        )
+    kinds, reasons = Counter[str](), Counter[str]()
+    missing, judges = set[str](), set[str]()
+    for origin, n in metric.origins[0].items():
+        if not n:
+            continue
+        if origin.judge is not None:
+            judges.add(origin.judge)
+        if origin.state == FAILED:
+            kinds[origin.reason] += n
+        elif origin.missing:
+            missing.update(origin.missing)
+        elif origin.state == NOT_APPLICABLE:
+            reasons[origin.reason] += n
+    bounds = None
+    # Bounds of a weighted mean would need the weights of the failures.
+    if table.probabilities is None:
+        lowest, highest = (ends[~np.isnan(ends)].tolist() for ends in metric.possible())
+        bounds = (math.fsum(lowest) / len(lowest), math.fsum(highest) / len(highest)) if lowest else None
+    return MetricSummary(
+        metric=metric.name,
+        estimate=table.mean(metric, confidence_level),
+        n_scored=metric.count(SCORED),
+        n_failed=metric.count(FAILED),
+        n_not_applicable=metric.count(NOT_APPLICABLE),
+        bounds=bounds,
+        failure_kinds=dict(sorted(kinds.items())),
+        missing=tuple(sorted(missing)),
+        judges=tuple(sorted(judges)),
+        reasons=dict(reasons.most_common()),
+    )
 
 
 def _end(value: float) -> str:
@@ -376,19 +257,6 @@ def _lies_in(low: float, high: float) -> str:
             return f"is at most {high:.3f}"
         case _:
             return "may be anything"
-
-
-def _mean(values: Sequence[float], more: Sequence[float]) -> float | None:
-    n = len(values) + len(more)
-    return math.fsum(itertools.chain(values, more)) / n if n else None
-
-
-def bounds_of(failure: Failure, card: MetricCard) -> tuple[float, float] | None:
-    """Return the bounds of a failed sample's value if the failure reports them."""
-    match failure.details.get("bounds"):
-        case [int() | float() as low, int() | float() as high] if card.low - _SAME <= low <= high <= card.high + _SAME:
-            return max(float(low), card.low), min(float(high), card.high)
-    return None
 
 
 def format_table(summaries: Sequence[MetricSummary], *, titles: Mapping[str, str] | None = None) -> str:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ragstone.errors import ConfigurationError
-from ragstone.experiments._compare.align import AlignedMetric, AlignedScores
 from ragstone.experiments._compare.text import format_difference
 from ragstone.experiments._outcomes import OutcomeSource
+from ragstone.experiments._table import MetricScores, ScoreTable
 from ragstone.experiments._views.open import open_source
 from ragstone.schema import Sample
 
@@ -45,7 +45,7 @@ class ChangedSample:
 
 
 def find_changed(
-    scores: AlignedScores,
+    table: ScoreTable,
     metric: str,
     *,
     system: str | None = None,
@@ -58,7 +58,7 @@ def find_changed(
     A sample without a score of both systems is not included.
 
     Args:
-        scores: The aligned scores of a paired comparison.
+        table: The scores of a paired comparison.
         metric: Name of the metric.
         system: The later system. Default: the only one other than the baseline.
         baseline: The earlier system. Default: the first system, or the other one if this is `system`.
@@ -66,26 +66,26 @@ def find_changed(
         n: Maximum number of samples. None: all.
 
     Raises:
-        ConfigurationError: If the comparison is not paired, a system or the metric is unknown, `system` is missing although
+        ConfigurationError: If a system or the metric is unknown, `system` is missing although
             there are several, `min_change` is negative or not finite, or `n` is below 1.
     """
     import numpy as np
 
-    _check(scores, metric, min_change, n)
-    first, second = _pair_of(scores, system, baseline)
-    aligned = scores.metric(metric)
+    _check(table, metric, min_change, n)
+    first, second = _pair_of(table, system, baseline)
+    aligned = table.metrics[metric]
     change = aligned.values[:, second] - aligned.values[:, first]
     rows = _rows(change, min_change)
     is_loss = (change[rows] < 0) == aligned.higher_is_better
-    ids = np.asarray([scores.sample_ids[row] for row in rows.tolist()], dtype=object)
+    ids = np.asarray([*table.sample_ids], dtype=object)[rows]
     # The id decides between equal changes, so that the order does not depend on the order of the rows.
     order = sorted(range(rows.size), key=lambda i: (-abs(round(float(change[rows[i]]), 9)), not is_loss[i], ids[i]))
     return tuple(
         ChangedSample(
             sample_id=ids[i],
             metric=metric,
-            baseline=scores.systems[first],
-            system=scores.systems[second],
+            baseline=table.systems[first],
+            system=table.systems[second],
             before=float(aligned.values[rows[i], first]),
             after=float(aligned.values[rows[i], second]),
             is_better=not is_loss[i],
@@ -102,14 +102,9 @@ def _rows(change: NDArray[np.float64], min_change: float) -> NDArray[np.intp]:
         return np.flatnonzero(np.abs(change) >= max(min_change - _SAME, _SAME))
 
 
-def _check(scores: AlignedScores, metric: str, min_change: float, n: int | None) -> None:
-    if not scores.paired:
-        raise ConfigurationError(
-            "changed samples need systems that were evaluated on the same samples, but these do not share samples"
-        )
-    names = [each.name for each in scores.metrics]
-    if metric not in names:
-        raise ConfigurationError(f"unknown metric {metric!r}. Compared: {', '.join(names)}.")
+def _check(table: ScoreTable, metric: str, min_change: float, n: int | None) -> None:
+    if metric not in table.metrics:
+        raise ConfigurationError(f"unknown metric {metric!r}. Compared: {', '.join(table.metrics)}.")
     if not (math.isfinite(min_change) and min_change >= 0):
         raise ConfigurationError(
             f"min_change must be a finite number of at least 0, in the metric's own units, got {min_change!r}"
@@ -118,9 +113,9 @@ def _check(scores: AlignedScores, metric: str, min_change: float, n: int | None)
         raise ConfigurationError(f"n must be at least 1, got {n!r}")
 
 
-def _pair_of(scores: AlignedScores, system: str | None, baseline: str | None) -> tuple[int, int]:
+def _pair_of(table: ScoreTable, system: str | None, baseline: str | None) -> tuple[int, int]:
     """Return the columns of baseline and system."""
-    known = list(scores.systems)
+    known = list(table.systems)
     listed = ", ".join(map(repr, known))
     for name in (system, baseline):
         if name is not None and name not in known:
@@ -137,12 +132,12 @@ def _pair_of(scores: AlignedScores, system: str | None, baseline: str | None) ->
 
 
 def changed_lines(
-    scores: AlignedScores, changed: Sequence[ChangedSample], shown: int, texts: Mapping[str, Mapping[str, Sample]]
+    table: ScoreTable, changed: Sequence[ChangedSample], shown: int, texts: Mapping[str, Mapping[str, Sample]]
 ) -> list[str]:
     """Format the changed samples of one metric and pair: their number, and the first ones with question and answers.
 
     Args:
-        scores: The aligned scores.
+        table: The aligned scores.
         changed: All changed samples, at least one.
         shown: Number of samples to show.
         texts: Texts by system and sample id, as far as they are known.
@@ -150,8 +145,8 @@ def changed_lines(
     import numpy as np
 
     first = changed[0]
-    metric = scores.metric(first.metric)
-    columns = [scores.systems.index(name) for name in (first.baseline, first.system)]
+    metric = table.metrics[first.metric]
+    columns = [table.systems.index(name) for name in (first.baseline, first.system)]
     n = int((~np.isnan(metric.values[:, columns])).all(axis=1).sum())
     n_better = sum(each.is_better for each in changed)
     largest = ""
@@ -166,7 +161,7 @@ def changed_lines(
     return lines
 
 
-def _size(each: ChangedSample, metric: AlignedMetric) -> str:
+def _size(each: ChangedSample, metric: MetricScores) -> str:
     size = format_difference(abs(each.change), points=(metric.low, metric.high) == (0.0, 1.0))
     return f"{size} {'better' if each.is_better else 'worse'}"
 
@@ -200,7 +195,7 @@ def read_texts(
         sources: Sources by system.
         ids: Ids of the samples.
         data: The samples of a file of outcomes, which does not contain texts, by system.
-        other_ids: See `AlignedScores`.
+        other_ids: See `align`.
     """
     texts: dict[str, dict[str, Sample]] = {}
     for name, source in sources.items():

@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, get_args
 
 from ragstone.errors import ConfigurationError
-from ragstone.experiments._clusters import AUTO_CLUSTER
-from ragstone.experiments._compare.align import AlignedMetric, AlignedScores, Sources, align, listed
+from ragstone.experiments._clusters import AUTO_CLUSTER, NO_CLUSTER
+from ragstone.experiments._compare.align import Sources, align, listed
 from ragstone.experiments._compare.changed import ChangedSample, changed_lines, find_changed, read_texts
 from ragstone.experiments._compare.differences import view_comparison
 from ragstone.experiments._compare.hypotheses import Hypotheses, Hypothesis, judge_hypotheses
@@ -18,18 +18,18 @@ from ragstone.experiments._compare.overview import overview
 from ragstone.experiments._compare.pairs import Family, MetricComparison, Test, compare_metrics
 from ragstone.experiments._compare.regression import RegressionCheck, check_regression
 from ragstone.experiments._compare.text import format_p_value, format_verdicts, means_table, pairs_table
-from ragstone.experiments._compare.unpaired import compare_unpaired
 from ragstone.experiments._evaluated import Evaluated
 from ragstone.experiments._levels import check_level
 from ragstone.experiments._outcomes import OutcomeSource
 from ragstone.experiments._report import build_report, count_causes
+from ragstone.experiments._table import MetricScores, ScoreTable
 from ragstone.experiments._views.changes import Compared
 from ragstone.experiments._views.open import open_source
 from ragstone.experiments._views.source import ReportSource
 from ragstone.judges import BASELINE_NOTE
 from ragstone.metrics import full_name
 from ragstone.schema import Sample
-from ragstone.settings import Analysis
+from ragstone.settings import Analysis, read_table
 from ragstone.views import CauseRow, ReportView, escape_markdown, fence_in_markdown, notebook_report
 
 
@@ -57,8 +57,10 @@ class Comparison:
     n_permutations: int
     seed: int
     notes: tuple[str, ...]
-    scores: AlignedScores = field(repr=False, compare=False)
+    scores: ScoreTable = field(repr=False, compare=False)
     """The compared scores, aligned by sample."""
+    other_ids: Mapping[tuple[str, str], str] = field(repr=False, compare=False)
+    """Id of a sample in a system that has another one, because its rows have none. By system and id of the row."""
     sources: Mapping[str, OutcomeSource] = field(repr=False, compare=False)
     """Where the outcomes come from, by system."""
 
@@ -90,20 +92,30 @@ class Comparison:
             ConfigurationError: If a system, metric or margin is invalid, or the comparison used the bootstrap and there is
                 no margin.
         """
-        _require_paired(self.scores, "a gate")
+        _require_paired("a gate needs", paired=self.paired)
         if self.test == "bootstrap" and margin is None:
             raise ConfigurationError(
                 "the gate for worse metrics (--fail-if-worse) uses the permutation test, but this comparison used the "
                 "bootstrap. Compare with test='permutation', or give the gate a margin"
             )
+        return self._check(gate_metrics, baseline, margin)
+
+    def _check(
+        self,
+        metrics: Sequence[str] | str | None,
+        baseline: str | None,
+        margin: float | Mapping[str, float] | None,
+        *,
+        equivalence: bool = False,
+    ) -> RegressionCheck:
         return check_regression(
             self.scores,
+            Analysis(confidence_level=self.confidence_level, n_permutations=self.n_permutations, seed=self.seed),
             baseline=baseline or self.baseline or self.systems[0],
-            metrics=gate_metrics,
+            metrics=metrics,
             margin=margin,
-            confidence_level=self.confidence_level,
-            n_permutations=self.n_permutations,
-            seed=self.seed,
+            equivalence=equivalence,
+            notes=self.notes,
         )
 
     def check_equivalence(
@@ -130,17 +142,8 @@ class Comparison:
         Source:
             Schuirmann 1987 (two one-sided tests). Berger 1982 (all metrics).
         """
-        _require_paired(self.scores, "a test of equivalence")
-        return check_regression(
-            self.scores,
-            baseline=baseline or self.baseline or self.systems[0],
-            metrics=gate_metrics,
-            margin=margin,
-            equivalence=True,
-            confidence_level=self.confidence_level,
-            n_permutations=self.n_permutations,
-            seed=self.seed,
-        )
+        _require_paired("a test of equivalence needs", paired=self.paired)
+        return self._check(gate_metrics, baseline, margin, equivalence=True)
 
     def changed(
         self,
@@ -166,6 +169,7 @@ class Comparison:
             ConfigurationError: If the systems do not share samples, or a system or the metric is unknown. If `system`
                 is missing although there are several. If `min_change` is negative or not finite, or `n` is below 1.
         """
+        _require_paired("changed samples need", paired=self.paired)
         return find_changed(
             self.scores, metric, system=system, baseline=baseline or self.baseline, min_change=min_change, n=n
         )
@@ -186,7 +190,7 @@ class Comparison:
             for pair in metric.pairs
         ]
         shown = dict.fromkeys(each.sample_id for _, _, changed in found for each in changed[:n])
-        texts = read_texts(self.sources, list(shown), data or {}, self.scores.other_ids)
+        texts = read_texts(self.sources, list(shown), data or {}, self.other_ids)
         lines = []
         for metric, pair, changed in found:
             if changed:
@@ -291,6 +295,8 @@ class Comparison:
             system=system,
             baseline=baseline,
             primary=self.primary,
+            n_common=self.n_common if self.paired else None,
+            notes=self.notes,
             method=self.method,
             before=before,
         )
@@ -445,49 +451,41 @@ def compare(
             "hypotheses are tested by permutation. Give them without the bootstrap (analysis.test)"
         )
     primary = None if primary is None else full_name(primary)
-    scores = align(
-        systems,
-        metrics=metrics,
-        allow_different_judges=allow_different_judges,
-        paired=paired,
-        cluster=cluster,
-        data=data,
-    )
+    stated = {
+        "cluster": NO_CLUSTER if cluster is None else cluster,
+        "confidence_level": confidence_level,
+        "test": test,
+        "n_permutations": n_permutations,
+        "seed": seed,
+        "min_effect": min_effect,
+        "across_metrics": across_metrics,
+        "allow_different_judges": allow_different_judges,
+    }
+    analysis = read_table(Analysis, stated, source="compare()")
+    scores = align(systems, analysis, metrics=metrics, paired=paired, data=data)
+    table = scores.table
     if hypotheses:
-        _require_paired(scores, "a hypothesis")
+        _require_paired("a hypothesis needs", paired=scores.paired)
     if test == "bootstrap":
-        _require_paired(scores, "a bootstrap test")
-    if baseline is not None and baseline not in scores.systems:
-        raise ConfigurationError(f"unknown baseline {baseline!r}. Systems: {', '.join(map(repr, scores.systems))}.")
-    family = Family.of(
-        len(scores.systems),
-        baseline=None if baseline is None else scores.systems.index(baseline),
-        confidence_level=confidence_level,
-        n_permutations=n_permutations,
-        seed=seed,
-        test=test,
-    )
-    run = compare_metrics if scores.paired else compare_unpaired
+        _require_paired("a bootstrap test needs", paired=scores.paired)
+    if baseline is not None and baseline not in table.systems:
+        raise ConfigurationError(f"unknown baseline {baseline!r}. Systems: {', '.join(map(repr, table.systems))}.")
+    first = None if baseline is None else table.systems.index(baseline)
+    family = Family.of(len(table.systems), analysis, baseline=first, paired=scores.paired)
     by_name = {
         one.metric: one
-        for together in _families(scores, across_metrics=across_metrics, primary=primary)
-        for one in run(
-            together,
-            scores,
-            family,
-            min_effect=min_effect,
-            exploratory=primary is not None and together[0].name != primary,
+        for together in _families(table, across_metrics=across_metrics, primary=primary)
+        for one in compare_metrics(
+            together, table, family, exploratory=primary is not None and together[0].name != primary
         )
     }
-    order = [m.name for m in scores.metrics]
+    order = [*table.metrics]
     if primary is not None:
         order = [primary, *(name for name in order if name != primary)]
     return Comparison(
-        systems=scores.systems,
+        systems=table.systems,
         metrics=tuple(by_name[name] for name in order),
-        hypotheses=judge_hypotheses(
-            scores, hypotheses, confidence_level=confidence_level, n_permutations=n_permutations, seed=seed
-        ),
+        hypotheses=judge_hypotheses(table, hypotheses, analysis),
         baseline=baseline,
         n_samples=scores.n_samples,
         n_common=scores.n_common,
@@ -499,8 +497,9 @@ def compare(
         n_permutations=n_permutations,
         seed=seed,
         notes=scores.notes,
-        scores=scores,
-        sources=dict(zip(scores.systems, listed(systems), strict=True)),
+        scores=table,
+        other_ids=scores.other_ids,
+        sources=dict(zip(table.systems, listed(systems), strict=True)),
     )
 
 
@@ -532,15 +531,12 @@ def compare_last(
     return comparison.compared(name, baseline, before)
 
 
-def _families(scores: AlignedScores, *, across_metrics: bool, primary: str | None) -> list[list[AlignedMetric]]:
+def _families(table: ScoreTable, *, across_metrics: bool, primary: str | None) -> list[list[MetricScores]]:
     """Return the metrics that are tested together."""
-    if primary is not None and primary not in {metric.name for metric in scores.metrics}:
-        raise ConfigurationError(
-            f"unknown primary metric {primary!r}. Compared: {', '.join(metric.name for metric in scores.metrics)}."
-        )
-    if across_metrics and primary is None:
-        return [list(scores.metrics)]
-    return [[metric] for metric in scores.metrics]
+    if primary is not None and primary not in table.metrics:
+        raise ConfigurationError(f"unknown primary metric {primary!r}. Compared: {', '.join(table.metrics)}.")
+    metrics = [*table.metrics.values()]
+    return [metrics] if across_metrics and primary is None else [[metric] for metric in metrics]
 
 
 def _method(comparison: Comparison) -> str:
@@ -570,10 +566,10 @@ def _method_unpaired(comparison: Comparison, family: str) -> str:
     )
 
 
-def _require_paired(scores: AlignedScores, what: str) -> None:
-    if not scores.paired:
+def _require_paired(what_needs: str, *, paired: bool) -> None:
+    if not paired:
         raise ConfigurationError(
-            f"{what} needs systems that were evaluated on the same samples, but these do not share samples"
+            f"{what_needs} systems that were evaluated on the same samples, but these do not share samples"
         )
 
 

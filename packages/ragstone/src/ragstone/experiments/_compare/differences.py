@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ragstone.experiments._cards import card_of
-from ragstone.experiments._compare.align import AlignedScores
 from ragstone.experiments._compare.changed import find_changed
 from ragstone.experiments._compare.pairs import MetricComparison, PairDifference
 from ragstone.experiments._compare.text import describe_doubt, size
+from ragstone.experiments._table import ScoreTable
 from ragstone.experiments._views.changes import Compared
 from ragstone.experiments._views.source import ReportSource
 from ragstone.judges import BASELINE_NOTE
@@ -21,11 +21,13 @@ _STAGES = ("answer", "support", "passages")
 
 def view_comparison(
     metrics: Sequence[MetricComparison],
-    scores: AlignedScores,
+    table: ScoreTable,
     *,
     system: str,
     baseline: str,
     primary: str | None,
+    n_common: int | None,
+    notes: Sequence[str],
     method: str,
     before: ReportSource,
 ) -> Compared:
@@ -33,14 +35,16 @@ def view_comparison(
 
     Args:
         metrics: The compared metrics, with the pairs of all systems with the baseline.
-        scores: The compared scores.
+        table: The compared scores.
         system: The reported system.
         baseline: The system that it is compared with.
         primary: The metric that decides, if one was named.
+        n_common: Number of samples that all systems have. None if the comparison is not paired by sample.
+        notes: Notes about the comparison.
         method: How differences were computed.
         before: Outcomes and samples of the baseline.
     """
-    systems = (system, *(s for s in scores.systems if s not in (system, baseline)), baseline)
+    systems = (system, *(s for s in table.systems if s not in (system, baseline)), baseline)
     differences = tuple(
         _difference(metric, pair)
         for name in systems[:-1]
@@ -56,41 +60,38 @@ def view_comparison(
         }
         for metric in metrics
     }
-    column = scores.metric(key)
-    indices = [scores.systems.index(name) for name in (baseline, system)]
+    column = table.metrics[key]
+    indices = [table.systems.index(name) for name in (baseline, system)]
     return Compared(
         system=system,
         baseline=baseline,
         systems=systems,
-        paired=scores.paired,
+        paired=n_common is not None,
         differences=differences,
         means={metric: tuple(by[name] for name in systems) for metric, by in means.items()},
         metric=key,
-        n_common=scores.n_common if scores.paired else 0,
+        n_common=n_common or 0,
         values={
             id_: (_number(first), _number(second))
             for id_, first, second in zip(
-                scores.sample_ids, *(column.values[:, index].tolist() for index in indices), strict=True
+                table.sample_ids, *(column.values[:, index].tolist() for index in indices), strict=True
             )
         }
-        if scores.paired
+        if n_common is not None
         else {},
         higher_is_better=column.higher_is_better,
-        changed=_changed(scores, key, system, baseline),
-        notes=tuple(note for note in scores.notes if note != BASELINE_NOTE),
+        changed={} if n_common is None else _changed(table, key, system, baseline),
+        notes=tuple(note for note in notes if note != BASELINE_NOTE),
         method=method,
         before=before,
     )
 
 
-def _changed(scores: AlignedScores, metric: str, system: str, baseline: str) -> dict[str, bool]:
+def _changed(table: ScoreTable, metric: str, system: str, baseline: str) -> dict[str, bool]:
     """Return whether a score is better, for samples whose score changed by at least half of the metric's range."""
-    if not scores.paired:
-        return {}
-    aligned = scores.metric(metric)
-    width = aligned.high - aligned.low
+    width = table.metrics[metric].high - table.metrics[metric].low
     found = find_changed(
-        scores, metric, system=system, baseline=baseline, min_change=width / 2 if math.isfinite(width) else 0.0
+        table, metric, system=system, baseline=baseline, min_change=width / 2 if math.isfinite(width) else 0.0
     )
     return {each.sample_id: each.is_better for each in found}
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from ragstone.errors import ConfigurationError
-from ragstone.experiments._compare.align import AlignedMetric, AlignedScores
+from ragstone.experiments._table import MetricScores, ScoreTable
 from ragstone.metrics import full_name, split_metrics
+from ragstone.settings import Analysis
 from ragstone.stats import holm, simultaneous_tukey
 
 Hypotheses = Mapping[str, str | Sequence[str]] | Sequence[str]
@@ -50,10 +51,8 @@ class Hypothesis:
     supported: bool
 
 
-def judge_hypotheses(
-    scores: AlignedScores, hypotheses: Hypotheses, *, confidence_level: float, n_permutations: int, seed: int
-) -> tuple[Hypothesis, ...]:
-    """Test hypotheses, so that the probability of supporting any false one is at most 1 - `confidence_level`.
+def judge_hypotheses(table: ScoreTable, hypotheses: Hypotheses, analysis: Analysis) -> tuple[Hypothesis, ...]:
+    """Test hypotheses, so that the probability of supporting any false one is at most 1 - the confidence level.
 
     A hypothesis is supported only if all its terms are, so its p-value is the largest of its terms, and the terms do not need a
     correction (intersection-union test). Hypotheses are corrected with Holm's procedure.
@@ -71,24 +70,21 @@ def judge_hypotheses(
         hypotheses = {text: text for text in hypotheses}
     tested = []
     for name, texts in hypotheses.items():
-        parts = [part for text in ([texts] if isinstance(texts, str) else texts) for part in _read(text, scores)]
+        parts = [part for text in ([texts] if isinstance(texts, str) else texts) for part in _read(text, table)]
         if not parts:
-            raise ConfigurationError(f"the hypothesis {name!r} is empty. Give it terms such as {_example(scores)!r}.")
-        claims = tuple(
-            _test(metrics, scores, pair, directed=directed, n_permutations=n_permutations, seed=seed)
-            for pair, directed, metrics in parts
-        )
+            raise ConfigurationError(f"the hypothesis {name!r} is empty. Give it terms such as {_example(table)!r}.")
+        claims = tuple(_test(metrics, table, pair, analysis, directed=directed) for pair, directed, metrics in parts)
         tested.append((name, claims, max(1.0 if c.p_value is None else c.p_value for c in claims)))
-    corrected = holm([p for _, _, p in tested], confidence_level=confidence_level)
+    corrected = holm([p for _, _, p in tested], confidence_level=analysis.confidence_level)
     return tuple(
         Hypothesis(name=name, claims=claims, p_value=p, adjusted=adjusted, supported=supported)
         for (name, claims, p), adjusted, supported in zip(tested, corrected.adjusted, corrected.rejected, strict=True)
     )
 
 
-def _read(text: str, scores: AlignedScores) -> list[tuple[tuple[int, int], bool, list[AlignedMetric]]]:
+def _read(text: str, table: ScoreTable) -> list[tuple[tuple[int, int], bool, list[MetricScores]]]:
     """Parse a term: pair, direction, and the metrics of which one must differ. Names of systems may contain operators and blanks, so both sides are matched with known names."""
-    columns = {name: i for i, name in enumerate(scores.systems)}
+    columns = {name: i for i, name in enumerate(table.systems)}
     for operator in _OPERATORS:
         pieces = text.split(operator)
         for cut in range(1, len(pieces)):
@@ -96,20 +92,20 @@ def _read(text: str, scores: AlignedScores) -> list[tuple[tuple[int, int], bool,
             for other, metrics in _readings(right):
                 if left in columns and other in columns and left != other:
                     pair = (columns[left], columns[other])
-                    return [(pair, operator == ">", chosen) for chosen in _chosen(metrics, text, scores)]
+                    return [(pair, operator == ">", chosen) for chosen in _chosen(metrics, text, table)]
     raise ConfigurationError(
-        f"{text!r} is not a hypothesis about these systems ({', '.join(map(repr, scores.systems))}). Write "
-        f"{_example(scores)!r} for better, '!=' for different, and append 'on METRIC, METRIC' or 'on {_SOME}' to select metrics."
+        f"{text!r} is not a hypothesis about these systems ({', '.join(map(repr, table.systems))}). Write "
+        f"{_example(table)!r} for better, '!=' for different, and append 'on METRIC, METRIC' or 'on {_SOME}' to select metrics."
     )
 
 
-def _chosen(names: str | None, text: str, scores: AlignedScores) -> list[list[AlignedMetric]]:
+def _chosen(names: str | None, text: str, table: ScoreTable) -> list[list[MetricScores]]:
     """Return lists of metrics: of each list, at least one metric must differ."""
     if names is None:
-        return [[metric] for metric in scores.metrics]
+        return [[metric] for metric in table.metrics.values()]
     if names == _SOME:
-        return [list(scores.metrics)]
-    found = [_metric(full_name(name), text, scores) for name in split_metrics(names.removeprefix(_SOME_OF))]
+        return [list(table.metrics.values())]
+    found = [_metric(full_name(name), text, table) for name in split_metrics(names.removeprefix(_SOME_OF))]
     if not found:
         raise ConfigurationError(f"the hypothesis {text!r} names no metric. Write 'on METRIC, METRIC' or 'on {_SOME}'")
     return [found] if names.startswith(_SOME_OF) else [[metric] for metric in found]
@@ -124,44 +120,42 @@ def _readings(right: str) -> list[tuple[str, str | None]]:
     return readings
 
 
-def _metric(name: str, text: str, scores: AlignedScores) -> AlignedMetric:
-    for metric in scores.metrics:
-        if metric.name == name:
-            return metric
+def _metric(name: str, text: str, table: ScoreTable) -> MetricScores:
+    if name in table.metrics:
+        return table.metrics[name]
     raise ConfigurationError(
-        f"unknown metric {name!r} in the hypothesis {text!r}. Compared: {', '.join(m.name for m in scores.metrics)}."
+        f"unknown metric {name!r} in the hypothesis {text!r}. Compared: {', '.join(table.metrics)}."
     )
 
 
-def _example(scores: AlignedScores) -> str:
-    return f"{scores.systems[1]} > {scores.systems[0]}"
+def _example(table: ScoreTable) -> str:
+    return f"{table.systems[1]} > {table.systems[0]}"
 
 
 def _test(
-    metrics: Sequence[AlignedMetric],
-    scores: AlignedScores,
+    metrics: Sequence[MetricScores],
+    table: ScoreTable,
     pair: tuple[int, int],
+    analysis: Analysis,
     *,
     directed: bool,
-    n_permutations: int,
-    seed: int,
 ) -> HypothesisTerm:
     tables = simultaneous_tukey(
         # The sign makes higher values better for every metric.
         [(1 if metric.higher_is_better else -1) * metric.values[:, list(pair)] for metric in metrics],
         pairs=[(0, 1)],
-        clusters=scores.clusters,
-        weights=1 / scores.inclusion_probabilities,
+        clusters=table.clusters_of(),
+        weights=table.weights,
         alternative="greater" if directed else "two-sided",
-        n_resamples=n_permutations,
-        seed=seed,
+        n_resamples=analysis.n_permutations,
+        seed=analysis.seed or 0,
     )
     # P-values are adjusted for all these metrics, so the smallest one is that of the global test.
-    result = min((table.pairs[0] for table in tables), key=lambda each: 1.0 if each.p_value is None else each.p_value)
+    result = min((tested.pairs[0] for tested in tables), key=lambda each: 1.0 if each.p_value is None else each.p_value)
     names = ", ".join(metric.name for metric in metrics)
     return HypothesisTerm(
-        system=scores.systems[pair[0]],
-        other=scores.systems[pair[1]],
+        system=table.systems[pair[0]],
+        other=table.systems[pair[1]],
         metric=names if len(metrics) == 1 else f"{_SOME_OF} {names}",
         directed=directed,
         p_value=result.p_value,

@@ -1,4 +1,4 @@
-"""Comparison of all pairs of systems on one metric: simultaneous intervals, effect sizes and sample size estimates."""
+"""Comparison of systems on metrics, paired or not: simultaneous intervals, effect sizes and sample size estimates."""
 
 from __future__ import annotations
 
@@ -9,16 +9,21 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from ragstone._util.distributions import normal_quantile, student_quantile
-from ragstone.experiments._compare.align import FAILED, NOT_APPLICABLE, SCORED, AlignedMetric, AlignedScores
-from ragstone.experiments._compare.bootstrap import bootstrap_pairs
+from ragstone.errors import ConfigurationError
+from ragstone.experiments._table import FAILED, NOT_APPLICABLE, SCORED, MetricScores, ScoreTable
+from ragstone.settings import Analysis
 from ragstone.stats import (
     DiscriminativePower,
     Estimate,
+    PairedTest,
     TukeyPair,
     cluster_codes,
     discriminative_power,
-    estimate_mean,
+    expanded_tail,
+    holm,
+    paired_bootstrap,
     paired_effect,
+    simultaneous_independent_tukey,
     simultaneous_tukey,
 )
 
@@ -35,8 +40,17 @@ POWER: Final = 0.8
 POINT: Final = 0.01
 """One point, as a share of a metric's range: the default minimum effect."""
 
-_FEW_UNITS: Final = 10
+FEW_UNITS: Final = 30
+"""Smallest number of samples or clusters for a bootstrap test: with fewer, it rejects too often."""
+
+_TAIL: Final = 5
+"""Smallest number of resamples beyond each end of a bootstrap interval."""
+
+_FEW_FOR_EFFECT: Final = 10
 """Smallest number of samples or clusters for the interval of an effect size, whose error is estimated from fourth moments."""
+
+_WIDE: Final = 1e9
+"""Substitute range for unbounded metrics."""
 
 _SAME: Final = 1e-12
 """Tolerance for rounding (1 - 0.95 is slightly more than 0.05): a p-value equal to the limit is significant."""
@@ -123,88 +137,55 @@ class MetricComparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """The compared pairs and the settings of the test."""
+    """The pairs that are compared, and how."""
 
     pairs: tuple[tuple[int, int], ...]
     """Column indices of system and other."""
     complete: bool
     """Whether these are all possible pairs."""
-    confidence_level: float
-    n_permutations: int
-    seed: int
-    test: Test
+    paired: bool
+    """Whether the systems have the same samples."""
+    analysis: Analysis
 
     @classmethod
-    def of(
-        cls,
-        n_systems: int,
-        *,
-        baseline: int | None,
-        confidence_level: float,
-        n_permutations: int,
-        seed: int,
-        test: Test,
-    ) -> Family:
+    def of(cls, n_systems: int, analysis: Analysis, *, baseline: int | None = None, paired: bool = True) -> Family:
         """Create the family of all pairs (later minus earlier), or of all systems with the baseline."""
         if baseline is None:
             pairs = tuple((j, i) for i, j in itertools.combinations(range(n_systems), 2))
         else:
             pairs = tuple((j, baseline) for j in range(n_systems) if j != baseline)
-        return cls(
-            pairs=pairs,
-            complete=baseline is None,
-            confidence_level=confidence_level,
-            n_permutations=n_permutations,
-            seed=seed,
-            test=test,
-        )
+        return cls(pairs=pairs, complete=baseline is None, paired=paired, analysis=analysis)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tested:
+    """The tested pairs of one metric."""
+
+    pairs: Sequence[TukeyPair]
+    n_permutations: int
+    exact: bool = False
 
 
 def compare_metrics(
-    metrics: Sequence[AlignedMetric],
-    scores: AlignedScores,
-    family: Family,
-    *,
-    min_effect: float | None = None,
-    exploratory: bool = False,
+    metrics: Sequence[MetricScores], table: ScoreTable, family: Family, *, exploratory: bool = False
 ) -> tuple[MetricComparison, ...]:
-    """Compare systems on metrics. `family.confidence_level` holds for all pairs of all these metrics simultaneously.
+    """Compare systems on metrics. The confidence level holds for all pairs of all these metrics simultaneously.
 
     Args:
-        metrics: Some of the metrics of `scores`.
-        scores: All aligned scores.
-        family: Pairs and settings.
-        min_effect: Smallest difference of interest. Default: 1% of the metric's range.
+        metrics: Some of the metrics of `table`.
+        table: The scores.
+        family: Pairs and settings. Unpaired, a sample of several systems counts as several independent samples.
         exploratory: Whether the metrics are exploratory, because another one is primary.
     """
-    n_used, exact = [family.n_permutations] * len(metrics), [False] * len(metrics)
-    if family.test == "bootstrap":
-        by_metric = bootstrap_pairs(
-            metrics,
-            scores,
-            family.pairs,
-            confidence_level=family.confidence_level,
-            n_resamples=family.n_permutations,
-            seed=family.seed,
-        )
-    else:
-        results = simultaneous_tukey(
-            [metric.values for metric in metrics],
-            pairs=family.pairs,
-            clusters=scores.clusters,
-            weights=1 / scores.inclusion_probabilities,
-            n_resamples=family.n_permutations,
-            confidence_level=family.confidence_level,
-            seed=family.seed,
-        )
-        by_metric = [result.pairs for result in results]
-        n_used, exact = [result.n_resamples for result in results], [result.exact for result in results]
+    analysis = family.analysis
+    level, is_bootstrap = analysis.confidence_level, analysis.test == "bootstrap"
+    test = _bootstrap if is_bootstrap else _permute if family.paired else _permute_unpaired
     compared = []
-    for metric, tested, n_permutations, is_exact in zip(metrics, by_metric, n_used, exact, strict=True):
-        effect = default_effect(metric, min_effect)
-        pairs = tuple(
-            _pair(metric, scores, pair, confidence_level=family.confidence_level, min_effect=effect) for pair in tested
-        )
+    for metric, tested in zip(metrics, test(metrics, table, family), strict=True):
+        effect = analysis.min_effect
+        if effect is None and math.isfinite(metric.high - metric.low):
+            effect = POINT * (metric.high - metric.low)
+        pairs = tuple(_pair(metric, table, tukey, family, min_effect=effect) for tukey in tested.pairs)
         compared.append(
             MetricComparison(
                 metric=metric.name,
@@ -212,214 +193,329 @@ def compare_metrics(
                 low=metric.low,
                 high=metric.high,
                 systems=tuple(
-                    system_mean(metric, i, scores, confidence_level=family.confidence_level)
-                    for i in range(len(scores.systems))
+                    SystemMean(
+                        system=system,
+                        estimate=table.mean(metric, level, column),
+                        n_scored=metric.count(SCORED, column),
+                        n_failed=metric.count(FAILED, column),
+                        n_not_applicable=metric.count(NOT_APPLICABLE, column),
+                    )
+                    for column, system in enumerate(table.systems)
                 ),
                 pairs=pairs,
-                confidence_level=family.confidence_level,
-                discriminative_power=power_of(pairs, family.confidence_level) if family.complete else None,
+                confidence_level=level,
+                discriminative_power=discriminative_power([pair.p_value for pair in pairs], confidence_level=level)
+                if family.complete
+                else None,
                 min_effect=effect,
-                n_permutations=n_permutations,
-                exact=is_exact,
-                test=family.test,
+                n_permutations=tested.n_permutations,
+                exact=tested.exact,
+                test=analysis.test if family.paired else "permutation",
                 exploratory=exploratory,
             )
         )
     return tuple(compared)
 
 
-def default_effect(metric: AlignedMetric, min_effect: float | None) -> float | None:
-    """Return the smallest difference of interest: by default 1% of the metric's range."""
-    if min_effect is None and math.isfinite(metric.high - metric.low):
-        return POINT * (metric.high - metric.low)
-    return min_effect
+def _permute(metrics: Sequence[MetricScores], table: ScoreTable, family: Family) -> list[_Tested]:
+    results = simultaneous_tukey(
+        [metric.values for metric in metrics],
+        pairs=family.pairs,
+        clusters=table.clusters_of(),
+        weights=table.weights,
+        n_resamples=family.analysis.n_permutations,
+        confidence_level=family.analysis.confidence_level,
+        seed=family.analysis.seed or 0,
+    )
+    return [_Tested(result.pairs, result.n_resamples, result.exact) for result in results]
 
 
-def worst_case(
-    metric: AlignedMetric, first: int, second: int, inclusion: NDArray[np.float64]
-) -> tuple[int, tuple[float, float] | None]:
-    """Bound a difference for any scores of failed samples, over the samples that both systems scored or failed on.
-
-    Returns:
-        Number of samples on which at least one system failed, and the bounds (None without such samples).
-    """
+def _permute_unpaired(metrics: Sequence[MetricScores], table: ScoreTable, family: Family) -> list[_Tested]:
     import numpy as np
 
-    n_failed, rows, lowest, highest = possible_differences(metric, first, second)
+    # Rows by system and sample, so that a sample of two systems counts as two.
+    n_systems, n_rows = len(table.systems), len(table.sample_ids)
+    values = np.concatenate([np.stack([m.values[:, i] for m in metrics], axis=1) for i in range(n_systems)])
+    kept = np.flatnonzero(~np.isnan(values).all(axis=1))
+    rows = kept % n_rows
+    results = simultaneous_independent_tukey(
+        values[kept],
+        kept // n_rows,
+        table.inclusion[rows],
+        n_groups=n_systems,
+        clusters=table.clusters_of(rows),
+        pairs=family.pairs,
+        ends=[_finite_range(metric) for metric in metrics],
+        n_resamples=family.analysis.n_permutations,
+        confidence_level=family.analysis.confidence_level,
+        seed=family.analysis.seed or 0,
+    )
+    return [_Tested(result.pairs, result.n_resamples) for result in results]
+
+
+def _finite_range(metric: MetricScores) -> tuple[float, float]:
+    import numpy as np
+
+    scored = metric.values[~np.isnan(metric.values)]
+    largest = max(1.0, float(abs(scored).max())) if scored.size else 1.0
+    low = metric.low if math.isfinite(metric.low) else -_WIDE * largest
+    high = metric.high if math.isfinite(metric.high) else _WIDE * largest
+    return low, high
+
+
+def _bootstrap(metrics: Sequence[MetricScores], table: ScoreTable, family: Family) -> list[_Tested]:
+    """Test all pairs on all metrics by resampling samples, or whole clusters, with the scores of both systems together.
+
+    P-values have Holm's correction for the number of pairs and metrics. Intervals are expanded percentile intervals with
+    Bonferroni's correction, so that they hold simultaneously.
+
+    Raises:
+        ConfigurationError: If a pair has scores of fewer than 30 samples or clusters, or there are too few resamples for the
+            number of pairs and metrics.
+
+    Source:
+        Efron and Tibshirani 1993, chapters 13 and 15. Holm 1979.
+    """
+    n_tests, n_resamples = len(metrics) * len(family.pairs), family.analysis.n_permutations
+    tail = (1 - family.analysis.confidence_level) / (2 * n_tests)
+    least = _TAIL / expanded_tail(tail, FEW_UNITS)
+    if n_resamples < least:
+        raise ConfigurationError(
+            f"{n_resamples:,} resamples are too few for a bootstrap test of {n_tests} differences: each end of an interval "
+            f"needs {_TAIL}. Ask for at least {math.ceil(least):,} (n_permutations, analysis.n_permutations), or compare fewer "
+            "metrics or systems"
+        )
+    tests = [
+        [_bootstrap_pair(metric, table, pair, family.analysis, confidence_level=1 - 2 * tail) for pair in family.pairs]
+        for metric in metrics
+    ]
+    p_values = iter(holm([None if test is None else test.p_value for tested in tests for test in tested]).adjusted)
+    return [
+        _Tested(
+            [
+                TukeyPair(
+                    first=pair[0],
+                    second=pair[1],
+                    n=0 if test is None else test.n,
+                    difference=None if test is None else test.difference,
+                    p_value=p_value if test is not None and test.p_value is not None else None,
+                    mc_error=None if test is None else test.mc_error,
+                    low=None if test is None else test.low,
+                    high=None if test is None else test.high,
+                )
+                for pair, test in zip(family.pairs, tested, strict=True)
+                for p_value in [next(p_values)]
+            ],
+            n_resamples,
+        )
+        for tested in tests
+    ]
+
+
+def _bootstrap_pair(
+    metric: MetricScores, table: ScoreTable, pair: tuple[int, int], analysis: Analysis, *, confidence_level: float
+) -> PairedTest | None:
+    """Test one pair on one metric. None without a common score."""
+    import numpy as np
+
+    first, second = (metric.values[:, column] for column in pair)
+    rows = np.flatnonzero(~np.isnan(first - second))
     if not rows.size:
-        return n_failed, None
-    weights = 1 / inclusion[rows]
-    return n_failed, (float(np.average(lowest, weights=weights)), float(np.average(highest, weights=weights)))
+        return None
+    n_units = rows.size if table.clusters is None else np.unique(table.clusters[rows]).size
+    if n_units < FEW_UNITS:
+        one, other = (table.systems[column] for column in pair)
+        raise ConfigurationError(
+            f"a bootstrap test needs {FEW_UNITS} {'samples' if table.clusters is None else 'clusters'} with scores of both "
+            f"systems, got {n_units} for {one} and {other} on {metric.name}. Use the permutation test, which holds for any "
+            "number, or leave the metric out"
+        )
+    return paired_bootstrap(
+        first,
+        second,
+        clusters=table.clusters_of(),
+        weights=table.weights,
+        n_resamples=analysis.n_permutations,
+        confidence_level=confidence_level,
+        seed=analysis.seed or 0,
+    )
 
 
 def possible_differences(
-    metric: AlignedMetric, first: int, second: int
+    metric: MetricScores, first: int, second: int
 ) -> tuple[int, NDArray[np.intp], NDArray[np.float64], NDArray[np.float64]]:
     """Bound each sample's difference, over the samples that both systems scored or failed on.
 
     Returns:
         Number of samples on which at least one system failed, the rows, and their lowest and highest differences, which are
         equal without failures.
-
-    Source:
-        Manski 1989 (worst-case bounds under missing data).
     """
     import numpy as np
 
-    columns = (first, second)
-    states = metric.states[:, columns]
-    rows = np.flatnonzero(np.isin(states, (SCORED, FAILED)).all(axis=1))
-    states = states[rows]
-    low, high = metric.values[rows][:, columns], metric.values[rows][:, columns]
-    failed = states == FAILED
-    low[failed], high[failed] = metric.low, metric.high
-    for at, side in np.argwhere(failed).tolist() if metric.ends else ():
-        if (ends := metric.ends.get((int(rows[at]), columns[side]))) is not None:
-            low[at, side], high[at, side] = ends
-    return int(failed.any(axis=1).sum()), rows, low[:, 0] - high[:, 1], high[:, 0] - low[:, 1]
+    (low, high), (other_low, other_high) = metric.possible(first), metric.possible(second)
+    rows = np.flatnonzero(~np.isnan(low - other_high))
+    n_failed = int((metric.states[rows][:, (first, second)] == FAILED).any(axis=1).sum())
+    return n_failed, rows, (low - other_high)[rows], (high - other_low)[rows]
 
 
-def system_mean(metric: AlignedMetric, column: int, scores: AlignedScores, *, confidence_level: float) -> SystemMean:
-    """Return the mean of one system on one metric, weighted and over clusters if the scores have these."""
+def _bound_difference(
+    metric: MetricScores, table: ScoreTable, tukey: TukeyPair, *, paired: bool
+) -> tuple[int, tuple[float, float] | None]:
+    """Return the number of failed samples, and the bounds of the difference of means for any scores of them."""
     import numpy as np
 
-    states = metric.states[:, column]
-    scored = np.flatnonzero(states == SCORED)
-    return SystemMean(
-        system=scores.systems[column],
-        estimate=estimate_mean(
-            metric.values[scored, column],
-            low=metric.low,
-            high=metric.high,
-            probabilities=scores.inclusion_probabilities[scored],
-            clusters=None if scores.clusters is None else [scores.clusters[row] for row in scored],
-            confidence_level=confidence_level,
-        ),
-        n_scored=int(scored.size),
-        n_failed=int((states == FAILED).sum()),
-        n_not_applicable=int((states == NOT_APPLICABLE).sum()),
-    )
+    weights = table.weights
+    if paired:
+        n_failed, rows, lowest, highest = possible_differences(metric, tukey.first, tukey.second)
+        if not rows.size:
+            return n_failed, None
+        return n_failed, (_average(lowest, weights[rows]), _average(highest, weights[rows]))
+    ends = []
+    for column in (tukey.first, tukey.second):
+        low, high = metric.possible(column)
+        rows = np.flatnonzero(~np.isnan(low))
+        if rows.size:
+            ends.append((_average(low[rows], weights[rows]), _average(high[rows], weights[rows])))
+    n_failed = metric.count(FAILED, tukey.first) + metric.count(FAILED, tukey.second)
+    if len(ends) < 2:
+        return n_failed, None
+    (low_a, high_a), (low_b, high_b) = ends
+    return n_failed, (low_a - high_b, high_a - low_b)
+
+
+def _average(values: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
+    import numpy as np
+
+    return float(np.average(values, weights=weights))
 
 
 def _pair(
-    metric: AlignedMetric, scores: AlignedScores, tukey: TukeyPair, *, confidence_level: float, min_effect: float | None
+    metric: MetricScores, table: ScoreTable, tukey: TukeyPair, family: Family, *, min_effect: float | None
 ) -> PairDifference:
-    first, second = metric.values[:, tukey.first], metric.values[:, tukey.second]
-    n_failed, bounds = worst_case(metric, tukey.first, tukey.second, scores.inclusion_probabilities)
-    effect = paired_effect(first, second) if tukey.n else None
-    half = None if tukey.low is None or tukey.high is None else (tukey.high - tukey.low) / 2
-    detectable, n_more = _find_detectable_difference(first, second, half, min_effect, scores)
-    width = metric.high - metric.low
-    low, high = (None, None) if half is None else (tukey.low, tukey.high)
-    if low is not None and high is not None and math.isfinite(width):
-        # A difference cannot exceed the range.
-        low, high = max(low, -width), min(high, width)
+    import numpy as np
+
+    level, columns = family.analysis.confidence_level, (tukey.first, tukey.second)
+    if family.paired:
+        difference = metric.values[:, tukey.first] - metric.values[:, tukey.second]
+        rows = [np.flatnonzero(~np.isnan(difference))]
+        groups = [difference[rows[0]]]
+        paired = paired_effect(*(metric.values[:, column] for column in columns)) if tukey.n else None
+        effect = None if paired is None else paired.g_z
+    else:
+        rows = [metric.scored(column) for column in columns]
+        groups = [metric.values[own, column] for own, column in zip(rows, columns, strict=True)]
+        paired, effect = None, _effect(*groups)
+    clusters = [table.clusters_of(own) for own in rows]
+    effect_interval = None
+    if effect is not None:
+        influences = _paired_influences(groups[0]) if family.paired else _influences(*groups)
+        effect_interval = interval_of_effect(effect, list(zip(influences, clusters, strict=True)), level)
+    errors = [
+        standard_error(values, table.weights[own], labels) if own.size else 0.0
+        for values, own, labels in zip(groups, rows, clusters, strict=True)
+    ]
+    low, high, detectable, n_more = tukey.low, tukey.high, None, None
+    if low is not None and high is not None:
+        # A mean difference is significant if it exceeds the half-width of its interval, which is proportional to
+        # 1 / sqrt(n), like its standard error.
+        if tukey.n > 1 or not family.paired:
+            detectable = (high - low) / 2 + normal_quantile(POWER) * math.hypot(*errors)
+        if detectable is not None and min_effect is not None:
+            n_more = max(0, math.ceil(tukey.n * (detectable / min_effect) ** 2 * (1 - _SAME)) - tukey.n)
+        if math.isfinite(width := metric.high - metric.low):
+            # A difference cannot exceed the range.
+            low, high = max(low, -width), min(high, width)
+    n_failed, bounds = _bound_difference(metric, table, tukey, paired=family.paired)
     pair = PairDifference(
-        system=scores.systems[tukey.first],
-        other=scores.systems[tukey.second],
-        n=tukey.n,
+        system=table.systems[tukey.first],
+        other=table.systems[tukey.second],
+        n=tukey.n if tukey.difference is not None else 0,
         difference=tukey.difference,
         low=low,
         high=high,
         p_value=tukey.p_value,
         better=None,
-        effect_size=effect.g_z if effect else None,
-        effect_interval=None
-        if effect is None or effect.g_z is None
-        else _paired_effect_interval(first - second, effect.g_z, scores, confidence_level),
-        n_higher=effect.n_better if effect else 0,
-        n_equal=effect.n_equal if effect else 0,
-        n_lower=effect.n_worse if effect else 0,
+        effect_size=effect,
+        effect_interval=effect_interval,
+        n_higher=paired.n_better if paired else 0,
+        n_equal=paired.n_equal if paired else 0,
+        n_lower=paired.n_worse if paired else 0,
         n_failed=n_failed,
         bounds=bounds,
         detectable=detectable,
         n_more=n_more,
     )
-    return decide(pair, confidence_level=confidence_level, higher=metric.higher_is_better)
+    return _decide(pair, confidence_level=level, higher=metric.higher_is_better)
 
 
-def decide(pair: PairDifference, *, confidence_level: float, higher: bool) -> PairDifference:
-    """Set the significantly better system.
+def _decide(pair: PairDifference, *, confidence_level: float, higher: bool) -> PairDifference:
+    """Set the significantly better system, by the adjusted p-value.
 
     If a difference is significant but its interval includes 0, the interval is cut at 0: only the sign is known.
     """
-    better = _find_winner(pair, pair.p_value, confidence_level=confidence_level, higher=higher)
-    if better is None or pair.low is None or pair.high is None:
+    p, difference = pair.p_value, pair.difference
+    if p is None or not difference or p > (1 - confidence_level) * (1 + _SAME):
+        return pair
+    better = pair.system if (difference > 0) == higher else pair.other
+    if pair.low is None or pair.high is None:
         return replace(pair, better=better)
-    if (pair.difference or 0.0) > 0:
+    if difference > 0:
         return replace(pair, better=better, low=max(pair.low, 0.0))
     return replace(pair, better=better, high=min(pair.high, 0.0))
 
 
-def _find_winner(pair: PairDifference, p: float | None, *, confidence_level: float, higher: bool) -> str | None:
-    """Return the significantly better system by an adjusted p-value, or None."""
-    if p is None or not pair.difference or p > (1 - confidence_level) * (1 + _SAME):
-        return None
-    return pair.system if (pair.difference > 0) == higher else pair.other
-
-
-def _find_detectable_difference(
-    first: NDArray[np.float64],
-    second: NDArray[np.float64],
-    half: float | None,
-    min_effect: float | None,
-    scores: AlignedScores,
-) -> tuple[float | None, int | None]:
-    """Return the detectable difference, and the number of additional samples that would detect the minimum effect.
-
-    A mean difference is significant if it exceeds the half-width of its interval, which is proportional to
-    1 / sqrt(n), like its standard error.
-    """
-    import numpy as np
-
-    difference = first - second
-    rows = np.flatnonzero(~np.isnan(difference))
-    n = rows.size
-    if half is None or n < 2:
-        return None, None
-    labels = None if scores.clusters is None else [scores.clusters[row] for row in rows]
-    error = standard_error(difference[rows], 1 / scores.inclusion_probabilities[rows], labels)
-    detectable = half + normal_quantile(POWER) * error
-    if min_effect is None:
-        return detectable, None
-    return detectable, max(0, math.ceil(n * (detectable / min_effect) ** 2 * (1 - _SAME)) - n)
-
-
-def standard_error(
-    values: NDArray[np.float64], weights: NDArray[np.float64], labels: Sequence[str | None] | None
-) -> float:
+def standard_error(values: NDArray[np.float64], weights: NDArray[np.float64], clusters: Sequence[int] | None) -> float:
     """Compute the standard error of a weighted mean, over clusters. It is 0 for a single cluster."""
     import numpy as np
 
-    codes = np.arange(values.size) if labels is None else cluster_codes(labels)
+    codes = np.arange(values.size) if clusters is None else cluster_codes(clusters)
     total = float(weights.sum())
     moved = np.bincount(codes, weights=weights * (values - float((weights * values).sum()) / total)) / total
     k = moved.size
     return math.sqrt(float((moved**2).sum()) * k / (k - 1)) if k > 1 else 0.0
 
 
-def _paired_effect_interval(
-    difference: NDArray[np.float64], g: float, scores: AlignedScores, confidence_level: float
-) -> tuple[float, float] | None:
-    import numpy as np
-
-    rows = np.flatnonzero(~np.isnan(difference))
-    x = difference[rows]
-    z = (x - x.mean()) / x.std(ddof=1)
-    # The influence of each sample on mean / standard deviation.
-    influence = z - float(x.mean() / x.std(ddof=1)) / 2 * z * z
-    labels = None if scores.clusters is None else [scores.clusters[row] for row in rows]
-    return effect_interval(g, [(influence, labels)], confidence_level)
+def _paired_influences(difference: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+    """Return the influence of each sample on mean / standard deviation."""
+    z = (difference - difference.mean()) / difference.std(ddof=1)
+    return [z - float(difference.mean() / difference.std(ddof=1)) / 2 * z * z]
 
 
-def effect_interval(
-    g: float, groups: Sequence[tuple[NDArray[np.float64], Sequence[str | None] | None]], confidence_level: float
+def _effect(first: NDArray[np.float64], second: NDArray[np.float64]) -> float | None:
+    """Return Hedges' g of two independent groups: the difference in pooled standard deviations, corrected for small n."""
+    if min(first.size, second.size) < 2 or not (pooled := _pooled(first, second)):
+        return None
+    freedom = first.size + second.size - 2
+    return (float(first.mean()) - float(second.mean())) / pooled * (1 - 3 / (4 * freedom - 1))
+
+
+def _pooled(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
+    """Return the pooled standard deviation of two groups."""
+    freedom = first.size + second.size - 2
+    squares = (first.size - 1) * float(first.var(ddof=1)) + (second.size - 1) * float(second.var(ddof=1))
+    return math.sqrt(squares / freedom)
+
+
+def _influences(first: NDArray[np.float64], second: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+    """Return the influences of the samples of two independent groups on Hedges' g."""
+    pooled, total = _pooled(first, second), first.size + second.size
+    # The difference of means, not the mean of a group, is divided by the deviation.
+    difference = float(first.mean()) - float(second.mean())
+    influences = []
+    for group, sign in ((first, 1.0), (second, -1.0)):
+        z = (group - group.mean()) / pooled
+        influences.append(sign * z - difference / pooled / 2 * group.size / total * z * z)
+    return influences
+
+
+def interval_of_effect(
+    g: float, groups: Sequence[tuple[NDArray[np.float64], Sequence[int] | None]], confidence_level: float
 ) -> tuple[float, float] | None:
     """Compute the interval of an effect size with the delta method, which does not assume normal scores.
 
     Args:
         g: The effect size.
-        groups: Influences of the samples on the effect size, and labels of clusters of each independent group.
+        groups: Influences of the samples on the effect size, and the clusters of each independent group.
         confidence_level: Nominal coverage.
 
     Returns:
@@ -431,16 +527,10 @@ def effect_interval(
     import numpy as np
 
     errors, least = [], math.inf
-    for values, labels in groups:
-        units = values.size if labels is None else int(cluster_codes(labels).max()) + 1
-        least = min(least, units)
-        errors.append(standard_error(values, np.ones(values.size), labels))
-    if least < _FEW_UNITS:
+    for values, clusters in groups:
+        least = min(least, values.size if clusters is None else len(set(clusters)))
+        errors.append(standard_error(values, np.ones(values.size), clusters))
+    if least < _FEW_FOR_EFFECT:
         return None
     half = student_quantile(least - 1, (1 + confidence_level) / 2) * math.hypot(*errors)
     return g - half, g + half
-
-
-def power_of(pairs: Sequence[PairDifference], confidence_level: float) -> DiscriminativePower:
-    """Return the share of pairs with a significant difference."""
-    return discriminative_power([pair.p_value for pair in pairs], confidence_level=confidence_level)

@@ -11,23 +11,17 @@ from typing import TYPE_CHECKING, Any, Literal
 from ragstone._util.table import text_table
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments._cards import titles_of
-from ragstone.experiments._clusters import AUTO_CLUSTER
-from ragstone.experiments._compare.align import (
-    FAILED,
-    NOT_APPLICABLE,
-    SCORED,
-    AlignedMetric,
-    AlignedScores,
-    Sources,
-    align,
-)
+from ragstone.experiments._clusters import AUTO_CLUSTER, NO_CLUSTER
+from ragstone.experiments._compare.align import align
 from ragstone.experiments._compare.pairs import possible_differences
 from ragstone.experiments._compare.text import format_difference, format_p_value
 from ragstone.experiments._gate_files import GateCase, gate_table, write_junit
 from ragstone.experiments._levels import check_level
 from ragstone.experiments._outcomes import OutcomeSource
+from ragstone.experiments._table import FAILED, NOT_APPLICABLE, SCORED, MetricScores, ScoreTable
 from ragstone.metrics import full_name, selects
-from ragstone.stats import cluster_codes, estimate_mean, holm, simultaneous_tukey
+from ragstone.settings import Analysis, read_table
+from ragstone.stats import holm, simultaneous_tukey
 from ragstone.views import escape_markdown
 
 if TYPE_CHECKING:
@@ -183,33 +177,33 @@ class RegressionCheck:
 
 
 def check_regression(
-    scores: AlignedScores,
+    table: ScoreTable,
+    analysis: Analysis,
     *,
     baseline: str,
     metrics: Sequence[str] | str | None = None,
     margin: float | Mapping[str, float] | None = None,
     equivalence: bool = False,
-    confidence_level: float = 0.95,
-    n_permutations: int = 10_000,
-    seed: int = 0,
+    notes: Sequence[str] = (),
 ) -> RegressionCheck:
     """Compare every other system with the baseline, one-sided.
 
     Without a margin, a metric fails if the candidate is significantly worse. The probability that any metric fails although
-    none became worse is at most 1 - `confidence_level` (Holm). With a margin, a metric passes only if a loss of the margin or
+    none became worse is at most 1 - the confidence level (Holm). With a margin, a metric passes only if a loss of the margin or
     more is excluded for any scores of failed samples. Because all metrics must pass, the probability of passing in spite of
-    such a loss on any metric is at most 1 - `confidence_level` without a correction (intersection-union test). With
+    such a loss on any metric is at most 1 - the confidence level without a correction (intersection-union test). With
     `equivalence`, a gain of the margin or more must be excluded too (two one-sided tests, Schuirmann 1987).
 
     Raises:
         ConfigurationError: If a system, metric or margin is invalid.
         DataError: If the baseline does not have a score of any metric.
     """
-    if baseline not in scores.systems:
-        raise ConfigurationError(f"unknown baseline {baseline!r}. Systems: {', '.join(map(repr, scores.systems))}.")
+    if baseline not in table.systems:
+        raise ConfigurationError(f"unknown baseline {baseline!r}. Systems: {', '.join(map(repr, table.systems))}.")
+    confidence_level = analysis.confidence_level
     check_level(confidence_level, decides_gate=True)
-    at = scores.systems.index(baseline)
-    chosen, notes = _chosen(scores, at, [metrics] if isinstance(metrics, str) else metrics)
+    at = table.systems.index(baseline)
+    chosen, left_out = _chosen(table, at, [metrics] if isinstance(metrics, str) else metrics)
     if isinstance(margin, Mapping):
         margin = {full_name(name): value for name, value in margin.items()}
     if isinstance(margin, Mapping) and (missing := sorted({m.name for m in chosen} - margin.keys())):
@@ -219,16 +213,14 @@ def check_regression(
     gates = [
         _gate(
             metric,
-            scores,
+            table,
             (i, at),
+            analysis,
             margin=margin[metric.name] if isinstance(margin, Mapping) else margin,
             equivalence=equivalence,
-            confidence_level=confidence_level,
-            n_permutations=n_permutations,
-            seed=seed,
         )
         for metric in chosen
-        for i in range(len(scores.systems))
+        for i in range(len(table.systems))
         if i != at
     ]
     if margin is None:
@@ -242,7 +234,7 @@ def check_regression(
         gates=tuple(gates),
         confidence_level=confidence_level,
         equivalence=equivalence,
-        notes=(*notes, *scores.notes),
+        notes=(*left_out, *notes),
     )
 
 
@@ -287,52 +279,44 @@ def assert_no_regression(
         >>> ragstone.assert_no_regression(result, result)
     """
     __tracebackhide__ = True  # pytest then shows the caller's line
-    sources: Sources = {"baseline": baseline, "candidate": candidate}
-    scores = align(sources, metrics=metrics, allow_different_judges=allow_different_judges, cluster=cluster)
-    check = check_regression(
-        scores,
-        baseline="baseline",
-        margin=margin,
-        confidence_level=confidence_level,
-        n_permutations=n_permutations,
-        seed=seed,
-    )
+    check_level(confidence_level, decides_gate=True)
+    stated = {
+        "cluster": NO_CLUSTER if cluster is None else cluster,
+        "confidence_level": confidence_level,
+        "n_permutations": n_permutations,
+        "seed": seed,
+        "allow_different_judges": allow_different_judges,
+    }
+    analysis = read_table(Analysis, stated, source="assert_no_regression()")
+    scores = align({"baseline": baseline, "candidate": candidate}, analysis, metrics=metrics)
+    check = check_regression(scores.table, analysis, baseline="baseline", margin=margin, notes=scores.notes)
     if not check.ok:
         raise AssertionError(str(check))
 
 
-def _chosen(scores: AlignedScores, baseline: int, names: Sequence[str] | None) -> tuple[list[AlignedMetric], list[str]]:
+def _chosen(table: ScoreTable, baseline: int, names: Sequence[str] | None) -> tuple[list[MetricScores], list[str]]:
     """Return the metrics of the gate (the named ones, or all that the baseline was scored or failed on) and notes."""
+    metrics = table.metrics.values()
     if names is None:
-        scored = [m for m in scores.metrics if _scorable(m, baseline)]
-        new = [m.name for m in scores.metrics if m not in scored]
+        scored = [m for m in metrics if m.count(SCORED, baseline) or m.count(FAILED, baseline)]
+        new = [m.name for m in metrics if m not in scored]
         if not scored:
-            raise DataError(f"the baseline {scores.systems[baseline]!r} does not have a score of any metric")
+            raise DataError(f"the baseline {table.systems[baseline]!r} does not have a score of any metric")
         return scored, [f"not in the gate, because the baseline does not have scores: {', '.join(new)}"] if new else []
     for name in names:
-        if not any(selects(name, m.name, m.card) for m in scores.metrics):
-            raise ConfigurationError(
-                f"unknown metric {name!r} for the gate. Compared: {', '.join(m.name for m in scores.metrics)}."
-            )
-    return [m for m in scores.metrics if any(selects(name, m.name, m.card) for name in names)], []
-
-
-def _scorable(metric: AlignedMetric, system: int) -> bool:
-    import numpy as np
-
-    return bool(np.isin(metric.states[:, system], (SCORED, FAILED)).any())
+        if not any(selects(name, m.name, m.card) for m in metrics):
+            raise ConfigurationError(f"unknown metric {name!r} for the gate. Compared: {', '.join(table.metrics)}.")
+    return [m for m in metrics if any(selects(name, m.name, m.card) for name in names)], []
 
 
 def _gate(
-    metric: AlignedMetric,
-    scores: AlignedScores,
+    metric: MetricScores,
+    table: ScoreTable,
     pair: tuple[int, int],
+    analysis: Analysis,
     *,
     margin: float | None,
     equivalence: bool,
-    confidence_level: float,
-    n_permutations: int,
-    seed: int,
 ) -> MetricGate:
     import numpy as np
 
@@ -348,25 +332,23 @@ def _gate(
     (result,) = simultaneous_tukey(
         [better],
         pairs=[(0, 1)],
-        clusters=scores.clusters,
-        weights=1 / scores.inclusion_probabilities,
+        clusters=table.clusters_of(),
+        weights=table.weights,
         alternative="less",
-        n_resamples=n_permutations,
-        confidence_level=confidence_level,
-        seed=seed,
+        n_resamples=analysis.n_permutations,
+        confidence_level=analysis.confidence_level,
+        seed=analysis.seed or 0,
     )
     (test,) = result.pairs
     candidates, baselines = metric.states[:, list(pair)].T
     # The scores of failed samples are unknown, so a loss must be excluded for their worst possible scores.
     n_failed, rows, lowest, highest = possible_differences(metric, *pair)
     worst, best = (lowest, highest) if metric.higher_is_better else (-highest, -lowest)
-    inclusion = scores.inclusion_probabilities[rows]
-    labels = None if scores.clusters is None else [scores.clusters[row] for row in rows]
-    width = metric.high - metric.low
-    low = _at_least(worst, inclusion, labels, width=width, confidence_level=confidence_level)
+    width, level = metric.high - metric.low, analysis.confidence_level
+    low = _at_least(worst, table, rows, width=width, confidence_level=level)
     high = None
     if equivalence:
-        most = _at_least(-best, inclusion, labels, width=width, confidence_level=confidence_level)
+        most = _at_least(-best, table, rows, width=width, confidence_level=level)
         high = None if most is None else -most
     state: Literal["ok", "not shown", "untestable"] = "ok"
     if not test.n:
@@ -374,7 +356,7 @@ def _gate(
     elif margin is not None and (low is None or low <= -margin or (equivalence and (high is None or high >= margin))):
         state = "not shown"
     return MetricGate(
-        candidate=scores.systems[pair[0]],
+        candidate=table.systems[pair[0]],
         metric=metric.name,
         state=state,
         n=test.n,
@@ -385,15 +367,15 @@ def _gate(
         margin=margin,
         n_failed=n_failed,
         n_not_applicable=int(((candidates == NOT_APPLICABLE) & (baselines == SCORED)).sum()),
-        worst=float(np.average(worst, weights=1 / inclusion)) if worst.size else None,
+        worst=float(np.average(worst, weights=table.weights[rows])) if worst.size else None,
         in_points=(metric.low, metric.high) == (0.0, 1.0),
     )
 
 
 def _at_least(
     difference: NDArray[np.float64],
-    inclusion: NDArray[np.float64],
-    labels: Sequence[str | None] | None,
+    table: ScoreTable,
+    rows: NDArray[np.intp],
     *,
     width: float,
     confidence_level: float,
@@ -404,25 +386,17 @@ def _at_least(
     bound. The one-sided interval of a bounded mean does for any number of samples. If no sample differs, the bound follows
     from the probability to observe no differing sample, each of which costs at most the range.
     """
+    import numpy as np
+
     if not difference.size or math.isinf(difference.min()):
         return None
-    codes = list(range(difference.size)) if labels is None else cluster_codes(labels).tolist()
-    weights: dict[int, float] = {}
-    for code, probability in zip(codes, inclusion.tolist(), strict=True):
-        weights[code] = weights.get(code, 0.0) + 1 / probability
-    # Effective number of independent clusters.
-    n = math.fsum(weights.values()) ** 2 / math.fsum(w * w for w in weights.values())
     if math.isfinite(width) and not difference.any():
+        weights: NDArray[np.float64] = table.weights[rows]
+        if table.clusters is not None:
+            weights = np.bincount(table.clusters[rows], weights=weights).astype(float)
+        n = float(weights.sum() ** 2 / (weights**2).sum())  # effective number of independent clusters
         return -width * (1 - math.pow(1 - confidence_level, 1 / n))
-    estimate = estimate_mean(
-        difference,
-        low=-width,
-        high=width,
-        probabilities=inclusion,
-        clusters=labels,
-        confidence_level=confidence_level,
-        side="lower",
-    )
+    estimate = table.estimate(difference, rows, low=-width, high=width, confidence_level=confidence_level, side="lower")
     return estimate.low if estimate is not None and math.isfinite(estimate.low) else None
 
 

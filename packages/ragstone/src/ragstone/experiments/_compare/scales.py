@@ -3,20 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from ragstone.errors import ConfigurationError
-
-
-class ScoreProvenance(NamedTuple):
-    """The provenance of a score. A plain tuple, because there may be millions of scores."""
-
-    version: str
-    """Version of the metric. For judged metrics it includes the prompt's hash."""
-    judge: str
-    """Name of the judge. Empty for a metric without a judge."""
-    judge_hash: str
-
+from ragstone.experiments._table import Origin
 
 _MIXED: Final = (
     ("different versions of a metric", "version"),
@@ -25,7 +15,7 @@ _MIXED: Final = (
 )
 
 
-def judge_notes(metric: str, scales: Mapping[str, Collection[ScoreProvenance]], *, allowed: bool) -> list[str]:
+def judge_notes(metric: str, scales: Mapping[str, Collection[Origin]], *, allowed: bool) -> list[str]:
     """Check that scores of a metric are on the same scale, and return warnings if different scales are allowed.
 
     Raises:
@@ -49,5 +39,5 @@ def judge_notes(metric: str, scales: Mapping[str, Collection[ScoreProvenance]], 
     return [f"WARNING {note}: differences may come from the judges instead of the systems"]
 
 
-def _by_part(scales: Mapping[str, Collection[ScoreProvenance]], part: str) -> dict[str, set[str]]:
+def _by_part(scales: Mapping[str, Collection[Origin]], part: str) -> dict[str, set[str]]:
     return {system: {getattr(scale, part) for scale in made_with} for system, made_with in scales.items()}

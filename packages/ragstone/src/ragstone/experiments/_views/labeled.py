@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from ragstone._util.plural import count
-from ragstone.experiments._levels import CONFIDENCE_LEVEL
+from ragstone.experiments._table import ScoreTable
 from ragstone.stats import Agreement, PredictionPoweredMean, drawn_kappa, drawn_prediction_powered_mean
 from ragstone.store import DrawnRequest, StoredLabel
 from ragstone.views import LabeledMetric, LabelsView, MetricRow, Statement, format_interval, format_mean, format_share
@@ -41,33 +41,27 @@ class HumanLabels:
         return {each.trace_id: each.probability for each in self.drawn if each.position is not None}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Labeled:
-    """The scores of a report, as far as labels are compared with them."""
+def build_labels(
+    human: HumanLabels, wrong: Mapping[str, bool], table: ScoreTable, rows: Sequence[MetricRow], confidence_level: float
+) -> LabelsView | None:
+    """Compare labels with scores. Returns None without labels.
 
-    wrong: Mapping[str, bool]
-    """Whether an answer is wrong according to the metrics, by the ids of the judged answers."""
-    scores: Mapping[str, Mapping[str, float]]
-    """Scores by metric and request."""
-    probabilities: Mapping[str, float] = field(default_factory=dict)
-    """Sampling probabilities below 1, by request."""
-    clusters: Callable[[Sequence[str]], Sequence[str | None]] | None = None
-    """Returns the clusters of requests."""
-    confidence_level: float = CONFIDENCE_LEVEL
-    """Confidence level of intervals."""
-
-
-def build_labels(human: HumanLabels, of: Labeled, rows: Sequence[MetricRow]) -> LabelsView | None:
-    """Compare labels with scores. Returns None without labels."""
+    Args:
+        human: The labels.
+        wrong: Whether an answer is wrong according to the metrics, by the ids of the judged answers.
+        table: The scores.
+        rows: The metrics of the report.
+        confidence_level: Confidence level of intervals.
+    """
     values, drawn = human.values, human.probabilities
     if not values:
         return None
+    compared = _Compared(values, drawn, table, confidence_level)
     metrics = []
     for row in rows:
-        scores = of.scores.get(row.name, {})
         if not takes_labels(row.stage, row.low, row.high, lower_is_better=row.lower_is_better):
             continue
-        result = _corrected(values, scores, drawn, of)
+        result = compared.correct(values, table.by_sample(row.name))
         if result is not None and row.estimate is not None:
             metrics.append(
                 LabeledMetric(
@@ -79,13 +73,12 @@ def build_labels(human: HumanLabels, of: Labeled, rows: Sequence[MetricRow]) -> 
                     n=result.n_labeled,
                 )
             )
-    statements = [*_agreement(values, drawn, of), *_share(values, drawn, of)]
     return LabelsView(
         n_labeled=len(values),
         n_drawn=len(drawn),
         n_drawn_labeled=len(values.keys() & drawn.keys()),
         authors=tuple(sorted({label.author for label in human.labels})),
-        statements=tuple(statements),
+        statements=(*compared.describe_agreement(wrong), *compared.describe_share(wrong)),
         metrics=tuple(metrics),
     )
 
@@ -95,63 +88,80 @@ def takes_labels(stage: str, low: float, high: float, *, lower_is_better: bool) 
     return stage != "passages" and not lower_is_better and math.isfinite(low) and math.isfinite(high)
 
 
-def _corrected(
-    values: Mapping[str, float], scores: Mapping[str, float], drawn: Mapping[str, float], of: Labeled
-) -> PredictionPoweredMean | None:
-    """Estimate the mean label of all requests with a score, or return None with too few labels of drawn requests."""
-    ids = list(scores)
-    labels = [values[each] if each in drawn and each in values else None for each in ids]
-    if sum(label is not None for label in labels) < _FEWEST:
-        return None
-    return drawn_prediction_powered_mean(
-        labels,
-        [scores[each] for each in ids],
-        [drawn.get(each, 1.0) for each in ids],
-        probabilities=[of.probabilities.get(each, 1.0) for each in ids] if of.probabilities else None,
-        clusters=None if of.clusters is None else of.clusters(ids),
-        confidence_level=of.confidence_level,
-    )
+class _Compared:
+    """Labels, and the table of the scores that they are compared with."""
 
+    def __init__(
+        self, values: Mapping[str, float], drawn: Mapping[str, float], table: ScoreTable, confidence_level: float
+    ) -> None:
+        self._values = values
+        self._drawn = drawn
+        self._table = table
+        self._confidence_level = confidence_level
+        self._rows = {id_: row for row, id_ in enumerate(table.sample_ids)}
 
-def _agreement(values: Mapping[str, float], drawn: Mapping[str, float], of: Labeled) -> list[Statement]:
-    """State how often metrics and people agree that an answer is wrong."""
-    both = [each for each in values if each in of.wrong]
-    if not both:
-        return []
-    same = sum((values[each] < WRONG_BELOW) == of.wrong[each] for each in both)
-    numbers: dict[str, float] = {"n_same": same, "n": len(both)}
-    text = f"Metrics and people agree on {same:,} of {count(len(both), 'labeled answer')}"
-    ids = [each for each in both if each in drawn]
-    found: Agreement | None = None
-    if len(ids) >= _FEWEST:
-        found = drawn_kappa(
-            [of.wrong[each] for each in ids],
-            [values[each] < WRONG_BELOW for each in ids],
-            [drawn[each] * of.probabilities.get(each, 1.0) for each in ids],
-            clusters=None if of.clusters is None else of.clusters(ids),
-            confidence_level=of.confidence_level,
+    def correct(self, values: Mapping[str, float], scores: Mapping[str, float]) -> PredictionPoweredMean | None:
+        """Estimate the mean label of all requests with a score, or return None with too few labels of drawn requests."""
+        ids, rows = list(scores), [self._rows[id_] for id_ in scores]
+        labels = [values[each] if each in self._drawn and each in values else None for each in ids]
+        if sum(label is not None for label in labels) < _FEWEST:
+            return None
+        return drawn_prediction_powered_mean(
+            labels,
+            list(scores.values()),
+            [self._drawn.get(each, 1.0) for each in ids],
+            probabilities=None if self._table.probabilities is None else self._table.probabilities[rows].tolist(),
+            clusters=self._table.clusters_of(rows),
+            confidence_level=self._confidence_level,
         )
-    if found is not None and found.coefficient is not None and found.observed is not None:
-        kappa = found.coefficient
-        numbers |= {"kappa": kappa.value, "low": kappa.low, "high": kappa.high, "observed": found.observed}
-        text += f", which means on {100 * found.observed:.0f} % of all answers (kappa {format_mean(kappa)} {format_interval(kappa)})"
-    return [Statement(text=f"{text}.", kind="count", numbers=numbers)]
 
+    def describe_agreement(self, wrong: Mapping[str, bool]) -> list[Statement]:
+        """State how often metrics and people agree that an answer is wrong."""
+        values = self._values
+        both = [each for each in values if each in wrong]
+        if not both:
+            return []
+        same = sum((values[each] < WRONG_BELOW) == wrong[each] for each in both)
+        numbers: dict[str, float] = {"n_same": same, "n": len(both)}
+        text = f"Metrics and people agree on {same:,} of {count(len(both), 'labeled answer')}"
+        ids = [each for each in both if each in self._drawn]
+        found: Agreement | None = None
+        if len(ids) >= _FEWEST:
+            rows = [self._rows[each] for each in ids]
+            found = drawn_kappa(
+                [wrong[each] for each in ids],
+                [values[each] < WRONG_BELOW for each in ids],
+                [
+                    self._drawn[each] * share
+                    for each, share in zip(ids, self._table.inclusion[rows].tolist(), strict=True)
+                ],
+                clusters=self._table.clusters_of(rows),
+                confidence_level=self._confidence_level,
+            )
+        if found is not None and found.coefficient is not None and found.observed is not None:
+            kappa = found.coefficient
+            numbers |= {"kappa": kappa.value, "low": kappa.low, "high": kappa.high, "observed": found.observed}
+            text += f", which means on {100 * found.observed:.0f} % of all answers (kappa {format_mean(kappa)} {format_interval(kappa)})"
+        return [Statement(text=f"{text}.", kind="count", numbers=numbers)]
 
-def _share(values: Mapping[str, float], drawn: Mapping[str, float], of: Labeled) -> list[Statement]:
-    """State the share of wrong answers according to people, with the help of the metrics."""
-    result = _corrected(
-        {each: float(value < WRONG_BELOW) for each, value in values.items()},
-        {each: float(is_wrong) for each, is_wrong in of.wrong.items()},
-        drawn,
-        of,
-    )
-    if result is None:
-        return []
-    share = result.estimate
-    text = (
-        f"According to people, {format_share(share)} of all answers are wrong, estimated from {count(share.n, 'label')}; "
-        f"the metrics alone say {100 * result.judge_mean:.0f} %."
-    )
-    numbers = {"share": share.value, "low": share.low, "high": share.high, "metrics": result.judge_mean, "n": share.n}
-    return [Statement(text=text, kind="count", numbers=numbers)]
+    def describe_share(self, wrong: Mapping[str, bool]) -> list[Statement]:
+        """State the share of wrong answers according to people, with the help of the metrics."""
+        result = self.correct(
+            {each: float(value < WRONG_BELOW) for each, value in self._values.items()},
+            {each: float(is_wrong) for each, is_wrong in wrong.items()},
+        )
+        if result is None:
+            return []
+        share = result.estimate
+        text = (
+            f"According to people, {format_share(share)} of all answers are wrong, estimated from {count(share.n, 'label')}; "
+            f"the metrics alone say {100 * result.judge_mean:.0f} %."
+        )
+        numbers = {
+            "share": share.value,
+            "low": share.low,
+            "high": share.high,
+            "metrics": result.judge_mean,
+            "n": share.n,
+        }
+        return [Statement(text=text, kind="count", numbers=numbers)]

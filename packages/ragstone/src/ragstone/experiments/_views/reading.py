@@ -12,16 +12,16 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ragstone._util.plural import count
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.experiments._cards import card_of, unknown_card
-from ragstone.experiments._clusters import Clusters, choose_clusters, cluster_notes
-from ragstone.experiments._summary import MetricSummary, OutcomeTally
+from ragstone.experiments._clusters import choose_clusters, cluster_notes
+from ragstone.experiments._summary import MetricSummary, summarize_table
+from ragstone.experiments._table import TableReader
 from ragstone.experiments._views.answers import build_answer
 from ragstone.experiments._views.changes import Compared, build_changes
-from ragstone.experiments._views.labeled import Labeled, build_labels
+from ragstone.experiments._views.labeled import build_labels
 from ragstone.experiments._views.reasons import AskReasons
 from ragstone.experiments._views.slices import SliceLabels
 from ragstone.experiments._views.source import AnswerRecord, ReportSource
@@ -41,7 +41,7 @@ from ragstone.scoring import (
     note_outline,
     note_sample,
 )
-from ragstone.stats import Estimate, estimate_mean
+from ragstone.stats import Estimate
 from ragstone.views import (
     AnswerView,
     CauseRow,
@@ -53,6 +53,10 @@ from ragstone.views import (
     ReportView,
     SliceTable,
 )
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 _BINS: Final = 20
 _HISTOGRAM_FROM: Final = 10
@@ -67,26 +71,6 @@ _WORST_DETAILS: Final = 100
 _DETAILS_PAGE: Final = 200
 _WRONG: Final = frozenset(cause.name for cause in CAUSES if cause.is_wrong)
 _STAGES: Final = {"answer": 0, "support": 1, "passages": 2}
-
-
-class _MetricNotes:
-    """What is kept of the outcomes of one metric."""
-
-    __slots__ = ("card", "ids", "is_condition", "tally", "values", "versions")
-
-    def __init__(self, card: MetricCard, *, is_condition: bool) -> None:
-        self.card = card
-        self.is_condition = is_condition
-        """Whether a condition compares its scores."""
-        self.tally = OutcomeTally(card)
-        self.values: list[float] = []
-        self.ids: list[str] = []
-        """Sample ids of the values, in the same order."""
-        self.versions: set[str] = set()
-
-    def by_sample(self) -> dict[str, float]:
-        """Return the values by sample id."""
-        return dict(zip(self.ids, self.values, strict=True))
 
 
 class Reading:
@@ -110,15 +94,10 @@ class Reading:
         """Questions, cut, if they are kept."""
         self._labels: dict[str, Mapping[str, tuple[str, ...]]] = {}
         """Labels of each sample that conditions are about."""
-        self._scores: dict[str, dict[str, float]] = {}
-        """Scores of each sample that conditions are about, by metric."""
-        self._chosen: dict[str, float] = {}
-        """Distance from the best value of the chosen metric, by sample id."""
-        self._cards: dict[str, MetricCard] = dict(source.cards)
-        self._metrics: dict[str, _MetricNotes] = {}
+        self._reader = TableReader(cards=source.cards)
         self._signals: dict[str, Signals] = {}
-        self._probabilities: Mapping[str, float] = {}
-        self._clusters: Clusters | None = None
+        """What is known about each sample, in the order of the rows of the table."""
+        self._table = self._reader.table()
         self._cluster_notes: list[str] = []
         self.n_earlier = 0
         """Number of outcomes that do not count, because a later one is of the same sample and metric."""
@@ -138,35 +117,33 @@ class Reading:
         keys = self._read_samples()
         earlier = self._read_outcomes()
         if earlier and is_first:
-            for read in (self._signals, self._metrics, self._scores, self._chosen):
-                read.clear()
+            self._signals.clear()
+            self._reader = TableReader(cards=self._source.cards)
             self._n_calls, self._input_tokens, self._output_tokens, self._cost_usd = 0, 0, 0, None
             self.n_earlier = earlier.total()
             self._read_samples()
             self._read_outcomes(earlier)
-        if not self._metrics:
+        if not self.has_outcomes:
             n = len(self._signals)
             there = f"{n:,} samples without scores" if n else "no samples either"
             rest = " ".join(["", *self._source.notes()])
             raise DataError(f"{self._source.name!r} does not contain outcomes ({there}).{rest}")
-        if self._metric is not None and self._metric not in self._metrics:
-            raise ConfigurationError(
-                f"{self._metric!r} was not scored. Scored metrics: {', '.join(sorted(self._metrics))}"
-            )
-        check_keys(self._where, keys | self._metrics.keys())
-        dependence = self._source.dependence()
-        self._probabilities = dependence.inclusion_probabilities
-        self._clusters = choose_clusters(self._source.analysis.cluster, dependence.labels, self._signals)
-        scores = {metric: notes.by_sample() for metric, notes in self._metrics.items()}
-        self._cluster_notes = cluster_notes(
-            self._source.analysis.cluster, self._clusters, dependence.labels, self._signals, scores
-        )
+        scored = self._reader.columns
+        if self._metric is not None and self._metric not in scored:
+            raise ConfigurationError(f"{self._metric!r} was not scored. Scored metrics: {', '.join(sorted(scored))}")
+        check_keys(self._where, keys | scored.keys())
+        dependence, cluster = self._source.dependence(), self._source.analysis.cluster
+        clusters = choose_clusters(cluster, dependence.labels, self._signals)
+        self._table = table = self._reader.table(dependence.inclusion_probabilities, clusters)
+        # Clusters are described by labels only.
+        scores = {metric: table.by_sample(metric) for metric in scored} if any(dependence.labels.values()) else {}
+        self._cluster_notes = cluster_notes(cluster, clusters, dependence.labels, self._signals, scores)
 
     def _read_samples(self) -> set[str]:
         """Read the samples, and return the keys of their labels if conditions need them."""
         keys: set[str] = set()
         for id_, content, time, labels in self._source.samples():
-            signals = self._signals.setdefault(id_, Signals())
+            signals = self._signals_of(id_)
             if isinstance(content, Sample):
                 note_sample(signals, content)
             elif content is not None:
@@ -187,30 +164,29 @@ class Reading:
         Args:
             earlier: Number of outcomes to skip, by metric and sample.
         """
-        seen: set[tuple[str, str]] = set()
         left, repeated = Counter(earlier), Counter[tuple[str, str]]()
         for outcome in self._source.outcomes():
             key = (outcome.metric, outcome.sample_id)
             if left[key] > 0:
                 left[key] -= 1
-                continue
-            if key in seen:
+            elif not self._add(outcome):
                 repeated[key] += 1
-            seen.add(key)
-            self._add(outcome)
         return repeated
 
     @property
     def has_outcomes(self) -> bool:
         """Whether an outcome was read."""
-        return bool(self._metrics)
+        return bool(self._reader.columns)
 
-    def _add(self, outcome: Score | NotApplicable | Failure) -> None:
-        notes = self._metrics.get(outcome.metric)
-        if notes is None:
-            notes = self._metrics[outcome.metric] = self._new_metric(outcome)
-        notes.tally.add(outcome)
-        notes.versions.add(outcome.metric_version)
+    def _signals_of(self, sample_id: str) -> Signals:
+        signals = self._signals.get(sample_id)
+        if signals is None:
+            self._reader.row(sample_id)
+            signals = self._signals[sample_id] = Signals()
+        return signals
+
+    def _add(self, outcome: Score | NotApplicable | Failure) -> bool:
+        """Add an outcome, and return False if it replaces one."""
         usage = outcome.usage
         if usage is not None:
             self._n_calls += usage.calls
@@ -218,24 +194,10 @@ class Reading:
             self._output_tokens += usage.output_tokens
             if usage.cost_usd is not None:
                 self._cost_usd = (self._cost_usd or 0.0) + usage.cost_usd
-        id_ = outcome.sample_id
-        signals = self._signals.get(id_)
-        if signals is None:
-            signals = self._signals[id_] = Signals()
-        note_outcome(signals, outcome, notes.card)
-        if isinstance(outcome, Score):
-            notes.values.append(outcome.value)
-            notes.ids.append(id_)
-            if notes.is_condition:
-                self._scores.setdefault(id_, {})[outcome.metric] = outcome.value
-            if outcome.metric == self._metric:
-                self._chosen[id_] = outcome.value if notes.card.direction == "lower" else -outcome.value
-
-    def _new_metric(self, outcome: Score | NotApplicable | Failure) -> _MetricNotes:
-        metric = outcome.metric
-        card = self._cards.get(metric) or card_of(metric) or unknown_card(outcome)
-        self._cards[metric] = card
-        return _MetricNotes(card, is_condition=any(condition.key == metric for condition in self._where))
+        signals = self._signals_of(outcome.sample_id)
+        is_new = self._reader.put(outcome)
+        note_outcome(signals, outcome, self._reader.column(outcome).card)
+        return is_new
 
     def causes(self) -> dict[str, str | None]:
         """Return the causes of all samples, None for answers that are not wrong."""
@@ -263,8 +225,8 @@ class Reading:
             before.read()
         population = self._population(causes, scored, before)
         wrong = {id_: causes[id_] in _WRONG for id_ in _judged(scored)[0]}
-        rows = self._rows(targets, compared)
-        summaries = [notes.tally.summary() for notes in self._metrics.values()]
+        summaries = summarize_table(self._table, self._source.analysis.confidence_level)
+        rows = self._rows(summaries, targets, compared)
         notes = self._notes(compared, before)
         worst_ids = self._in_turn(population, n_worst if reasons is None else max(n_worst, reasons.n))
         records = self._source.records(worst_ids)
@@ -286,9 +248,7 @@ class Reading:
             worst=self._build_answers(worst_ids, records),
             provenance=self._provenance(summaries),
             changes=None if compared is None or before is None else self._changes(compared, before, causes),
-            trend=self._timeline.view(
-                rows, {name: (notes.ids, notes.values) for name, notes in self._metrics.items()}, self._estimate
-            ),
+            trend=self._timeline.view(rows, self._table, self._source.analysis.confidence_level),
             labels=labels,
             questions=self._questions(rows, causes, slices) if self._keeps_questions else (),
         )
@@ -297,16 +257,7 @@ class Reading:
         human = self._source.human_labels()
         if not human.labels:
             return None
-        scores = {metric: notes.by_sample() for metric, notes in self._metrics.items()}
-        clusters = None if self._clusters is None else self._clusters.of
-        of = Labeled(
-            wrong=wrong,
-            scores=scores,
-            probabilities=self._probabilities,
-            clusters=clusters,
-            confidence_level=self._source.analysis.confidence_level,
-        )
-        return build_labels(human, of, rows)
+        return build_labels(human, wrong, self._table, rows, self._source.analysis.confidence_level)
 
     def _changes(self, compared: Compared, before: Reading, causes: Mapping[str, str | None]) -> ChangesView:
         (earlier_ids, earlier_rule), (ids, rule) = _judged(before._scored()), _judged(self._scored())
@@ -342,7 +293,7 @@ class Reading:
         self, rows: Sequence[MetricRow], causes: Mapping[str, str | None], slices: Sequence[SliceTable]
     ) -> tuple[QuestionRow, ...]:
         labels = {} if self._slices is None else self._slices.names(slices)
-        columns = [self._metrics[row.name].by_sample() for row in rows]
+        columns = [self._table.by_sample(row.name) for row in rows]
         return tuple(
             QuestionRow(
                 id=id_,
@@ -418,49 +369,36 @@ class Reading:
 
     def _share(self, ids: Sequence[str], flags: Sequence[bool], n_simultaneous: int = 1) -> Estimate | None:
         """Estimate a share of all requests. The intervals of `n_simultaneous` shares hold together (Bonferroni)."""
-        confidence_level = 1 - (1 - self._source.analysis.confidence_level) / n_simultaneous
-        return self._estimate([float(flag) for flag in flags], ids, 0.0, 1.0, confidence_level)
-
-    def _estimate(
-        self,
-        values: Sequence[float],
-        ids: Sequence[str],
-        low: float,
-        high: float,
-        confidence_level: float | None = None,
-    ) -> Estimate | None:
-        """Estimate a mean: weighted if requests were sampled with different probabilities, over clusters if they share one."""
-        return estimate_mean(
-            values,
-            low=low,
-            high=high,
-            probabilities=[self._probabilities.get(id_, 1.0) for id_ in ids] if self._probabilities else None,
-            clusters=None if self._clusters is None else self._clusters.of(ids),
-            confidence_level=self._source.analysis.confidence_level if confidence_level is None else confidence_level,
+        return self._table.estimate(
+            [float(flag) for flag in flags],
+            [self._reader.rows[id_] for id_ in ids],
+            confidence_level=1 - (1 - self._source.analysis.confidence_level) / n_simultaneous,
         )
 
-    def _rows(self, targets: Mapping[str, float], compared: Compared | None) -> tuple[MetricRow, ...]:
-        unknown = sorted(targets.keys() - self._metrics.keys())
+    def _rows(
+        self, summaries: Sequence[MetricSummary], targets: Mapping[str, float], compared: Compared | None
+    ) -> tuple[MetricRow, ...]:
+        unknown = sorted(targets.keys() - self._table.metrics.keys())
         if unknown:
             raise ConfigurationError(
-                f"no scores of the metric {unknown[0]!r} of a target. Scored metrics: {', '.join(sorted(self._metrics))}"
+                f"no scores of the metric {unknown[0]!r} of a target. Scored metrics: {', '.join(sorted(self._table.metrics))}"
             )
         for metric, target in targets.items():
-            card = self._cards[metric]
+            card = self._table.metrics[metric].card
             if not (math.isfinite(target) and card.low <= target <= card.high):
                 raise ConfigurationError(
                     f"the target of {metric} must be a value from {card.low:g} to {card.high:g}, got {target!r}"
                 )
-        rows = [self._row(metric, targets.get(metric), compared) for metric in self._metrics]
+        rows = [self._row(summary, targets.get(summary.metric), compared) for summary in summaries]
         # Metrics that do not apply to any sample have no column, so the others come first.
         return tuple(sorted(rows, key=lambda row: (not (row.n_scored or row.n_failed), _STAGES[row.stage])))
 
-    def _row(self, metric: str, target: float | None, compared: Compared | None) -> MetricRow:
-        notes = self._metrics[metric]
-        card, summary, values = notes.card, notes.tally.summary(), notes.values
+    def _row(self, summary: MetricSummary, target: float | None, compared: Compared | None) -> MetricRow:
+        scores = self._table.metrics[summary.metric]
+        card, values = scores.card, scores.values[scores.scored(), 0]
         axis = _axis(card, values)
         return MetricRow(
-            name=metric,
+            name=card.name,
             title=card.title,
             question=_question(card.description),
             stage=card.stage,
@@ -468,28 +406,20 @@ class Reading:
             high=card.high,
             neutral=card.neutral,
             lower_is_better=card.direction == "lower",
-            estimate=self._mean(metric),
+            estimate=summary.estimate,
             axis=axis,
-            histogram=_histogram(values, axis) if len(values) >= _HISTOGRAM_FROM else (),
+            histogram=_histogram(values, axis) if values.size >= _HISTOGRAM_FROM else (),
             n_scored=summary.n_scored,
             n_failed=summary.n_failed,
             failure_kinds=summary.failure_kinds,
             n_not_applicable=summary.n_not_applicable,
-            # Bounds of a weighted mean would need the weights of the failures.
-            bounds=summary.bounds if summary.n_failed and not self._probabilities else None,
+            bounds=summary.bounds if summary.n_failed else None,
             target=target,
             advice=card.advice,
             judges=summary.judges,
-            change=None if compared is None else compared.change_of(metric),
-            others=() if compared is None else compared.means.get(metric, ())[1:],
+            change=None if compared is None else compared.change_of(card.name),
+            others=() if compared is None else compared.means.get(card.name, ())[1:],
         )
-
-    def _mean(self, metric: str) -> Estimate | None:
-        notes = self._metrics[metric]
-        card = notes.card
-        # Scores may exceed their range by a rounding error.
-        values = [min(max(value, card.low), card.high) for value in notes.values]
-        return self._estimate(values, notes.ids, card.low, card.high)
 
     def _n_doubts(self, summaries: Sequence[MetricSummary]) -> Mapping[str, int]:
         """Count the samples that a metric does not apply to because a captured part is in doubt, by reason."""
@@ -525,8 +455,9 @@ class Reading:
         found = {id_: find_cause(s) for id_, s in self._signals.items() if s.n_scores or also_unscored}
         ids = [id_ for id_, its in found.items() if (cause is None or its == cause) and self._is_selected(id_)]
         if self._metric is not None:
-            ids = heapq.nsmallest(n, (i for i in ids if i in self._chosen), key=lambda i: (-self._chosen[i], i))
-            ids.sort(key=lambda i: (-self._chosen[i], i))
+            scores, card = self._table.by_sample(self._metric), self._table.metrics[self._metric].card
+            sign = -1 if card.direction == "lower" else 1
+            ids = heapq.nsmallest(n, (i for i in ids if i in scores), key=lambda i: (sign * scores[i], i))
         else:
             ids = heapq.nsmallest(n, ids, key=self._wrong_first)
         return self.answers(ids)
@@ -537,15 +468,18 @@ class Reading:
         return self.answers(list(itertools.islice(found, n)))
 
     def _is_selected(self, sample_id: str) -> bool:
-        labels, scores = self._labels.get(sample_id, {}), self._scores.get(sample_id, {})
+        labels, row = self._labels.get(sample_id, {}), self._reader.rows[sample_id]
+        values = {c.key: self._table.metrics[c.key].values[row, 0] for c in self._where if c.key in self._table.metrics}
+        scores = {key: value for key, value in values.items() if not math.isnan(value)}
         return all(condition.holds(labels, scores) for condition in self._where)
 
     def answers(self, ids: Sequence[str]) -> tuple[AnswerView, ...]:
         return self._build_answers(ids, self._source.records(ids))
 
     def _build_answers(self, ids: Sequence[str], records: Mapping[str, AnswerRecord]) -> tuple[AnswerView, ...]:
+        cards = {metric: scores.card for metric, scores in self._table.metrics.items()}
         return tuple(
-            build_answer(id_, record.sample, last_outcomes(record), self._signals[id_], self._cards, time=record.time)
+            build_answer(id_, record.sample, last_outcomes(record), self._signals[id_], cards, time=record.time)
             for id_ in ids
             for record in [records.get(id_, AnswerRecord())]
         )
@@ -556,7 +490,10 @@ class Reading:
             source=self._source.name,
             judges=tuple(judges),
             is_baseline=is_baseline(*judges),
-            metric_versions={metric: tuple(sorted(notes.versions)) for metric, notes in self._metrics.items()},
+            metric_versions={
+                metric: tuple(sorted({origin.version for origin, n in scores.origins[0].items() if n}))
+                for metric, scores in self._table.metrics.items()
+            },
             confidence_level=self._source.analysis.confidence_level,
             n_calls=self._n_calls,
             input_tokens=self._input_tokens,
@@ -564,8 +501,7 @@ class Reading:
             cost_usd=self._cost_usd,
             since=self._timeline.since,
             until=self._timeline.until,
-            is_weighted=len(set(self._probabilities.values())) > 1
-            or (bool(self._probabilities) and len(self._probabilities) < len(self._signals)),
+            is_weighted=len(set(self._table.inclusion.tolist())) > 1,
             version=version("ragstone"),
         )
 
@@ -594,10 +530,10 @@ def last_outcomes(record: AnswerRecord) -> list[Score | NotApplicable | Failure]
     return list({outcome.metric: outcome for outcome in record.outcomes}.values())
 
 
-def _axis(card: MetricCard, values: Sequence[float]) -> tuple[float, float]:
+def _axis(card: MetricCard, values: NDArray[np.float64]) -> tuple[float, float]:
     if math.isfinite(card.low) and math.isfinite(card.high):
         return card.low, card.high
-    if not values:
+    if not values.size:
         return 0.0, 1.0
     import numpy as np
 
@@ -607,7 +543,7 @@ def _axis(card: MetricCard, values: Sequence[float]) -> tuple[float, float]:
     return (low, high) if low < high else (low - 0.5, low + 0.5)
 
 
-def _histogram(values: Sequence[float], axis: tuple[float, float]) -> tuple[int, ...]:
+def _histogram(values: NDArray[np.float64], axis: tuple[float, float]) -> tuple[int, ...]:
     import numpy as np
 
     counts, _ = np.histogram(np.clip(values, *axis), bins=_BINS, range=axis)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
-from ragstone.stats import Estimate
+from ragstone.experiments._table import MetricScores, ScoreTable
 from ragstone.views import MetricRow, ReleaseMark, TrendPoint, TrendRow, TrendView
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 _MIN_SCORES: Final = 20
 """Fewest scores of a part."""
@@ -19,9 +23,6 @@ _MIN_SPAN: Final = 2 * _HOUR
 """Shortest time that is shown. The requests of one run over a dataset are not a trend."""
 _RELEASE_KEYS: Final = ("release", "version")
 _MAX_RELEASES: Final = 8
-
-EstimateMean = Callable[[Sequence[float], Sequence[str], float, float], Estimate | None]
-"""Estimates a mean from values, sample ids and the ends of the metric's range."""
 
 
 class Timeline:
@@ -51,64 +52,53 @@ class Timeline:
         """Last time, Unix seconds."""
         return max(self._times.values(), default=None)
 
-    def view(
-        self,
-        metrics: Sequence[MetricRow],
-        scores: Mapping[str, tuple[Sequence[str], Sequence[float]]],
-        estimate: EstimateMean,
-    ) -> TrendView | None:
+    def view(self, metrics: Sequence[MetricRow], table: ScoreTable, confidence_level: float) -> TrendView | None:
         """Return the means over time, or None if no metric has two parts of at least 20 scores."""
+        import numpy as np
+
         if self.since is None or self.until is None or self.until - self.since < _MIN_SPAN:
             return None
         span = self.until - self.since
         length = next((each for each in _LENGTHS if span / each <= _MAX_PARTS), _LENGTHS[-1])
-        numbers = {sample_id: math.floor(time / length) for sample_id, time in self._times.items()}
+        times = np.asarray([self._times.get(id_, math.nan) for id_ in table.sample_ids])
         rows = []
         for metric in metrics:
-            points = self._points(metric, *scores[metric.name], numbers, estimate)
+            scores, points = table.metrics[metric.name], []
+            for part in _parts(scores, times, length):
+                mean = table.estimate(
+                    scores.values[part, 0], part, low=scores.low, high=scores.high, confidence_level=confidence_level
+                )
+                if mean is not None:
+                    since, until = float(times[part].min()), float(times[part].max())
+                    points.append(TrendPoint(since=since, until=until, estimate=mean))
             if len(points) > 1:
-                rows.append(TrendRow(metric=metric.name, title=metric.title, axis=metric.axis, points=points))
+                rows.append(TrendRow(metric=metric.name, title=metric.title, axis=metric.axis, points=tuple(points)))
         if not rows:
             return None
         return TrendView(rows=tuple(rows), releases=self._marks(), part_s=length)
-
-    def _points(
-        self,
-        metric: MetricRow,
-        ids: Sequence[str],
-        values: Sequence[float],
-        numbers: Mapping[str, int],
-        estimate: EstimateMean,
-    ) -> tuple[TrendPoint, ...]:
-        """Return the means of the parts of one metric, whose numbers are given by sample id."""
-        parts: dict[int, tuple[list[str], list[float]]] = {}
-        for sample_id, value in zip(ids, values, strict=True):
-            number = numbers.get(sample_id)
-            if number is not None:
-                own, scored = parts.setdefault(number, ([], []))
-                own.append(sample_id)
-                scored.append(value)
-        merged: list[tuple[list[str], list[float]]] = []
-        waiting: tuple[list[str], list[float]] = ([], [])
-        for number in sorted(parts):
-            waiting = waiting[0] + parts[number][0], waiting[1] + parts[number][1]
-            if len(waiting[0]) >= _MIN_SCORES:
-                merged.append(waiting)
-                waiting = ([], [])
-        if waiting[0] and merged:
-            merged[-1] = merged[-1][0] + waiting[0], merged[-1][1] + waiting[1]
-        points = []
-        for own, scored in merged:
-            # Scores may exceed their range by a rounding error.
-            kept = [min(max(value, metric.low), metric.high) for value in scored]
-            mean = estimate(kept, own, metric.low, metric.high)
-            if mean is not None:
-                times = [self._times[sample_id] for sample_id in own]
-                points.append(TrendPoint(since=min(times), until=max(times), estimate=mean))
-        return tuple(points)
 
     def _marks(self) -> tuple[ReleaseMark, ...]:
         """Return the releases after the first one, by the time of their first request."""
         first = next((each for each in self._releases.values() if len(each) > 1), {})
         marks = [ReleaseMark(name=name, time=time) for name, time in sorted(first.items(), key=lambda item: item[1])]
         return tuple(marks[1:]) if len(marks) <= _MAX_RELEASES else ()
+
+
+def _parts(scores: MetricScores, times: NDArray[np.float64], length: float) -> list[NDArray[np.intp]]:
+    """Return the rows with a score of each part of the time. A part with few scores is joined with the next."""
+    import numpy as np
+
+    rows = scores.scored()
+    rows = rows[~np.isnan(times[rows])]
+    numbers = np.floor(times[rows] / length)
+    order = np.argsort(numbers, kind="stable")
+    parts: list[NDArray[np.intp]] = []
+    waiting = rows[:0]
+    for part in np.split(rows[order], np.flatnonzero(np.diff(numbers[order])) + 1):
+        waiting = np.concatenate([waiting, part])
+        if waiting.size >= _MIN_SCORES:
+            parts.append(waiting)
+            waiting = rows[:0]
+    if waiting.size and parts:
+        parts[-1] = np.concatenate([parts[-1], waiting])
+    return parts

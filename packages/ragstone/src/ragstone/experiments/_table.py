@@ -1,0 +1,383 @@
+"""Scores of systems on the same samples as arrays: what summaries, gates, comparisons and reports are computed from."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from array import array
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+from ragstone.errors import DataError
+from ragstone.experiments._cards import card_of, unknown_card
+from ragstone.experiments._clusters import Clusters
+from ragstone.metrics import MetricCard
+from ragstone.schema import Failure, NotApplicable, Score
+from ragstone.stats import Estimate, cluster_codes, estimate_mean
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+Side = Literal["two-sided", "lower", "upper"]
+AnyOutcome = Score | NotApplicable | Failure
+
+ABSENT: Final = 0
+SCORED: Final = 1
+FAILED: Final = 2
+NOT_APPLICABLE: Final = 3
+
+_TOLERANCE: Final = 1e-9
+"""Tolerance for values and bounds that exceed the metric's range by rounding."""
+
+
+class Origin(NamedTuple):
+    """What many outcomes of a metric have in common: where they come from, and why there is no score."""
+
+    state: int
+    """`SCORED`, `FAILED` or `NOT_APPLICABLE`."""
+    version: str
+    """Version of the metric. For judged metrics it includes the prompt's hash."""
+    judge: str | None
+    judge_hash: str
+    reason: str = ""
+    """Kind of a failure, or why the metric is not applicable although no field is missing."""
+    missing: tuple[str, ...] = ()
+    """Fields that the sample lacks."""
+
+
+class ScoreRows:
+    """Outcomes of one metric of one system, by row, while they are read: 12 bytes each, for millions of samples."""
+
+    def __init__(self, card: MetricCard) -> None:
+        self.card = card
+        self.values = array("d")
+        self.codes = array("i")
+        """By row the number of its origin, from 1. 0 without an outcome."""
+        self.origins: dict[Origin, int] = {}
+        """Numbers of the origins of all outcomes, also of those that were replaced."""
+        self.ends: dict[int, tuple[float, float]] = {}
+
+    def put(self, row: int, outcome: AnyOutcome) -> bool:
+        """Set the outcome of a row, and return False if it replaces one."""
+        value, ends = math.nan, None
+        version, judge, judge_hash = outcome.metric_version, outcome.judge, outcome.judge_hash
+        if isinstance(outcome, Score):
+            value, origin = outcome.value, Origin(SCORED, version, judge, judge_hash)
+        elif isinstance(outcome, Failure):
+            ends = bounds_of(outcome, self.card)
+            origin = Origin(FAILED, version, judge, judge_hash, outcome.kind)
+        else:
+            reason = "" if outcome.missing else outcome.reason
+            origin = Origin(NOT_APPLICABLE, version, judge, judge_hash, reason, tuple(outcome.missing))
+        if (gap := row + 1 - len(self.values)) > 0:
+            self.values.extend(itertools.repeat(math.nan, gap))
+            self.codes.extend(itertools.repeat(0, gap))
+        is_new = not self.codes[row]
+        self.values[row], self.codes[row] = value, self.origins.setdefault(origin, len(self.origins) + 1)
+        if ends is not None:
+            self.ends[row] = ends
+        elif self.ends:
+            self.ends.pop(row, None)
+        return is_new
+
+    def move(self, source: int, row: int) -> None:
+        """Put the outcome of a row into another one, if there is one."""
+        if source < len(self.codes) and self.codes[source]:
+            if (gap := row + 1 - len(self.values)) > 0:
+                self.values.extend(itertools.repeat(math.nan, gap))
+                self.codes.extend(itertools.repeat(0, gap))
+            self.values[row], self.codes[row] = self.values[source], self.codes[source]
+            if source in self.ends:
+                self.ends[row] = self.ends[source]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MetricScores:
+    """The scores of all systems on one metric, as arrays of shape (samples, systems)."""
+
+    card: MetricCard
+    is_known: bool
+    """Whether the source or this installation describes the metric. Otherwise it is unbounded, and higher is better."""
+    values: NDArray[np.float64]
+    """NaN if the sample does not have a score."""
+    states: NDArray[np.int8]
+    """`SCORED`, `FAILED`, `NOT_APPLICABLE` or `ABSENT`."""
+    ends: Mapping[tuple[int, int], tuple[float, float]]
+    """Bounds (lowest and highest possible value) of failures that report them, by row and system."""
+    origins: tuple[Mapping[Origin, int], ...]
+    """Numbers of outcomes by origin, by system. 0 for origins of outcomes that a later one replaces."""
+
+    @property
+    def name(self) -> str:
+        """Name of the metric."""
+        return self.card.name
+
+    @property
+    def low(self) -> float:
+        """Smallest value of the metric. Infinite if unknown."""
+        return self.card.low
+
+    @property
+    def high(self) -> float:
+        """Largest value of the metric."""
+        return self.card.high
+
+    @property
+    def higher_is_better(self) -> bool:
+        """Whether higher values are better."""
+        return self.card.direction == "higher"
+
+    def count(self, state: int, system: int = 0) -> int:
+        """Return the number of samples with a state."""
+        return int((self.states[:, system] == state).sum())
+
+    def scored(self, system: int = 0) -> NDArray[np.intp]:
+        """Return the rows with a score."""
+        import numpy as np
+
+        return np.flatnonzero(self.states[:, system] == SCORED)
+
+    def possible(self, system: int = 0) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the lowest and the highest possible value of each sample: equal for scores, NaN without a failure.
+
+        Source:
+            Manski 1989 (worst-case bounds under missing data).
+        """
+        lowest, highest = self.values[:, system].copy(), self.values[:, system].copy()
+        failed = self.states[:, system] == FAILED
+        lowest[failed], highest[failed] = self.low, self.high
+        for (row, column), ends in self.ends.items():
+            if column == system:
+                lowest[row], highest[row] = ends
+        return lowest, highest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ScoreTable:
+    """Scores by sample, metric and system, with what makes samples count more or less than one independent sample."""
+
+    systems: tuple[str, ...]
+    sample_ids: Collection[str]
+    """Ids of the rows, in order."""
+    metrics: Mapping[str, MetricScores]
+    probabilities: NDArray[np.float64] | None = None
+    """Sampling probability of each row. None if all are 1."""
+    clusters: NDArray[np.intp] | None = None
+    """Number of the cluster of each row. None if rows are independent."""
+
+    def depend(self, probabilities: Mapping[str, float], clusters: Clusters | None) -> ScoreTable:
+        """Return the table with the sampling probabilities (below 1, by sample id) and the clusters of its rows."""
+        import numpy as np
+
+        ids, shares = self.sample_ids, None
+        if probabilities:
+            shares = np.fromiter((probabilities.get(id_, 1.0) for id_ in ids), dtype=float, count=len(ids))
+        codes = None if clusters is None else cluster_codes(clusters.of(ids))
+        return replace(self, probabilities=shares, clusters=codes)
+
+    @property
+    def inclusion(self) -> NDArray[np.float64]:
+        """Sampling probability of each row."""
+        import numpy as np
+
+        return np.ones(len(self.sample_ids)) if self.probabilities is None else self.probabilities
+
+    @property
+    def weights(self) -> NDArray[np.float64]:
+        """Weight of each row: 1 / sampling probability."""
+        return 1 / self.inclusion
+
+    def clusters_of(self, rows: Sequence[int] | NDArray[np.intp] | None = None) -> list[int] | None:
+        """Return the clusters of rows, by default of all. None if they are independent."""
+        import numpy as np
+
+        if self.clusters is None:
+            return None
+        found: list[int] = (self.clusters if rows is None else self.clusters[np.asarray(rows, dtype=np.intp)]).tolist()
+        return found
+
+    def estimate(
+        self,
+        values: Sequence[float] | NDArray[np.float64],
+        rows: Sequence[int] | NDArray[np.intp],
+        *,
+        low: float = 0.0,
+        high: float = 1.0,
+        confidence_level: float,
+        side: Side = "two-sided",
+    ) -> Estimate | None:
+        """Estimate the mean of values of rows: weighted, and over clusters. None without a value.
+
+        Args:
+            values: The values.
+            rows: Their rows.
+            low: Smallest possible value.
+            high: Largest possible value.
+            confidence_level: Confidence level of the interval.
+            side: As for `mean_interval`.
+        """
+        import numpy as np
+
+        return estimate_mean(
+            values,
+            low=low,
+            high=high,
+            probabilities=None if self.probabilities is None else self.probabilities[np.asarray(rows, dtype=np.intp)],
+            clusters=self.clusters_of(rows),
+            confidence_level=confidence_level,
+            side=side,
+        )
+
+    def by_sample(self, metric: str) -> dict[str, float]:
+        """Return the scores of the first system on a metric, by sample id."""
+        values = self.metrics[metric].values[:, 0].tolist()
+        return {id_: value for id_, value in zip(self.sample_ids, values, strict=True) if not math.isnan(value)}
+
+    def mean(self, metric: MetricScores, confidence_level: float, system: int = 0) -> Estimate | None:
+        """Estimate the mean of a system's scores on a metric."""
+        rows = metric.scored(system)
+        return self.estimate(
+            metric.values[rows, system], rows, low=metric.low, high=metric.high, confidence_level=confidence_level
+        )
+
+
+@dataclass(slots=True)
+class TableReader:
+    """Reads outcomes into a `ScoreTable`. The last outcome of a sample and metric counts."""
+
+    systems: tuple[str, ...] = ("",)
+    cards: Mapping[str, MetricCard] = field(default_factory=dict)
+    """Cards of the metrics that the sources describe."""
+    rows: dict[str, int] = field(default_factory=dict)
+    """Row by sample id."""
+    columns: dict[str, dict[int, ScoreRows]] = field(default_factory=dict)
+    """Outcomes by metric and system."""
+
+    def row(self, sample_id: str) -> int:
+        """Return the row of a sample."""
+        return self.rows.setdefault(sample_id, len(self.rows))
+
+    def put(self, outcome: AnyOutcome, system: int = 0) -> bool:
+        """Add an outcome, and return False if it replaces one."""
+        return self.column(outcome, system).put(self.row(outcome.sample_id), outcome)
+
+    def column(self, outcome: AnyOutcome, system: int = 0) -> ScoreRows:
+        """Return the column of an outcome."""
+        columns = self.columns.setdefault(outcome.metric, {})
+        if system not in columns:
+            known = next(iter(columns.values())).card if columns else self.cards.get(outcome.metric)
+            columns[system] = ScoreRows(known or card_of(outcome.metric) or unknown_card(outcome))
+        return columns[system]
+
+    def count_failures(self) -> Counter[str]:
+        """Return the number of failures by kind."""
+        failures = Counter[str]()
+        for column in (column for columns in self.columns.values() for column in columns.values()):
+            kinds = {number: origin.reason for origin, number in column.origins.items() if origin.state == FAILED}
+            failures.update(kinds[code] for code in column.codes if code in kinds)
+        return failures
+
+    def presence(self) -> NDArray[np.bool_]:
+        """Return a boolean array (rows, systems): whether the system has an outcome of the row."""
+        import numpy as np
+
+        has = np.zeros((len(self.rows), len(self.systems)), dtype=bool)
+        for columns in self.columns.values():
+            for system, column in columns.items():
+                has[: len(column.codes), system] |= np.frombuffer(column.codes, np.int32) != 0
+        return has
+
+    def merge(self, rows: Mapping[int, int]) -> None:
+        """Put the outcomes of rows into others, which are the same sample."""
+        for columns in self.columns.values():
+            for column in columns.values():
+                for source, row in rows.items():
+                    column.move(source, row)
+
+    def expect(self, cards: Iterable[MetricCard]) -> None:
+        """Add metrics to the table, also if there is no outcome of them."""
+        self.cards = dict(self.cards)
+        for card in cards:
+            self.cards.setdefault(card.name, card)
+            self.columns.setdefault(card.name, {})
+
+    def table(
+        self,
+        probabilities: Mapping[str, float] | None = None,
+        clusters: Clusters | None = None,
+        *,
+        ids: Collection[str] | None = None,
+        order: Sequence[int] | None = None,
+        is_strict: bool = False,
+    ) -> ScoreTable:
+        """Return what was read so far. Values are cut to the range of their metric.
+
+        Args:
+            probabilities: Sampling probabilities below 1, by sample id.
+            clusters: Clusters of the samples. None: independent samples.
+            ids: Ids of all rows, if outcomes were put by the number of the row.
+            order: The rows of the table, in order. None: all, as they were read.
+            is_strict: Whether values outside of the metric's range are an error.
+
+        Raises:
+            DataError: If a value is outside of its range, and this is an error.
+        """
+        import numpy as np
+
+        if ids is None:
+            ids = tuple(self.rows)
+        at = np.arange(len(ids)) if order is None else np.asarray(order, dtype=np.intp)
+        if order is not None:
+            ids = tuple(map(tuple(ids).__getitem__, order))
+        metrics = {}
+        for name, columns in self.columns.items():
+            card = next(iter(columns.values())).card if columns else self.cards[name]
+            values = np.full((at.size, len(self.systems)), np.nan)
+            states = np.zeros(values.shape, dtype=np.int8)
+            origins: list[Mapping[Origin, int]] = [{} for _ in self.systems]
+            ends: dict[tuple[int, int], tuple[float, float]] = {}
+            for system, column in columns.items():
+                filled = np.flatnonzero(at < len(column.values))
+                codes = np.frombuffer(column.codes, np.int32)[at[filled]]
+                values[filled, system] = np.frombuffer(column.values)[at[filled]]
+                states[filled, system] = np.asarray([ABSENT, *(o.state for o in column.origins)], np.int8)[codes]
+                counts = np.bincount(codes, minlength=len(column.origins) + 1).tolist()
+                origins[system] = dict(zip(column.origins, counts[1:], strict=True))
+                if column.ends:
+                    ends |= {
+                        (new, system): column.ends[row] for new, row in enumerate(at.tolist()) if row in column.ends
+                    }
+            if is_strict:
+                self._check_range(card, values, tuple(ids))
+            metrics[name] = MetricScores(
+                card=card,
+                is_known=name in self.cards or card_of(name) is not None,
+                values=np.clip(values, card.low, card.high),
+                states=states,
+                ends=ends,
+                origins=tuple(origins),
+            )
+        table = ScoreTable(systems=self.systems, sample_ids=ids, metrics=metrics)
+        return table.depend(probabilities or {}, clusters)
+
+    def _check_range(self, card: MetricCard, values: NDArray[np.float64], ids: Sequence[str]) -> None:
+        import numpy as np
+
+        invalid = np.argwhere((values < card.low - _TOLERANCE) | (values > card.high + _TOLERANCE))
+        if invalid.size:
+            row, system = invalid[0].tolist()
+            raise DataError(
+                f"{self.systems[system]!r} has the value {values[row, system]:g} of {card.name!r} for {ids[row]!r}, outside of "
+                f"the range from {card.low:g} to {card.high:g}. These are scores of another metric or on another scale."
+            )
+
+
+def bounds_of(failure: Failure, card: MetricCard) -> tuple[float, float] | None:
+    """Return the bounds of a failed sample's value, in the metric's range, if the failure reports them."""
+    match failure.details.get("bounds"):
+        case [int() | float() as low, int() | float() as high] if low <= high and low <= card.high and high >= card.low:
+            return max(float(low), card.low), min(float(high), card.high)
+    return None
