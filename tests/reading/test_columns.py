@@ -55,11 +55,11 @@ def test_spellings_of_a_name_are_one_name(query: str, contexts: str, response: s
         ({"contexts.0": "a", "contexts.1": "b"}, ["a", "b"]),
         ({"passage1": "a", "passage2": None}, ["a"]),
         ({"document_1": "['a', 'b']", "document_2": "c"}, ["a", "b", "c"]),
-        ({"context_1": "", "context_2": ""}, []),
+        ({"context_1": "", "context_2": ""}, None),
         ({"contexts": ["a"], "context_1": "b"}, ["a"]),
     ],
 )
-def test_numbered_columns_are_one_list(row: dict[str, object], contexts: list[str]) -> None:
+def test_numbered_columns_are_one_list(row: dict[str, object], contexts: list[str] | None) -> None:
     """They are ordered by their number. Empty cells are not passages."""
     assert contexts == parts(sample_from_row({"query": Q, **row}, position=1))[1]
 
@@ -206,8 +206,8 @@ def test_the_report_names_columns_sizes_and_counts() -> None:
         "  response  ← answer (if it is the correct answer: --field reference=answer)",
         "  reference ← \N{EN DASH}; perhaps answer: --field reference=answer",
         "  not used: notes, more",
-        "  1 empty texts: response 1",
-        "  1 texts that begin with a bracket, read as text: response 1",
+        "  1 empty text: response",
+        "  1 text with a bracket at the beginning, read as text: response",
     ] == report.lines()[1:]
     assert (2, 1) == (report.n_rows, report.n_other_columns)
 

@@ -15,6 +15,7 @@ A value of `Layout.fields` says where a field is:
 | `{"$parts": "a"}` | alternatives, from a text, a list of parts that belong together, or a list of alternatives for each part |
 | `{"$grades": "a[]"}` | grade 1 for each of these ids |
 | `{"$cells": "a"}` | the passages that deepeval joins to one text |
+| `{"$json": "a"}` | the value of a text that is JSON |
 | `{"$id": ("a", "b")}` | values joined to an id |
 
 An object of `$each` with `$needs` must have this key, otherwise it does not have a value. `$between` is put between objects.
@@ -25,11 +26,11 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any, Final
 
 from ragstone.reading._columns import FIELD_ALIASES, name_key
-from ragstone.reading._row_values import is_missing, to_plain
+from ragstone.reading._json import inner_json
+from ragstone.reading._row_values import path_steps, walk
 
 _ROW_KEYS: Final = frozenset(
     name_key(name) for known in ("query", "messages", "response") for name in FIELD_ALIASES[known]
@@ -51,15 +52,30 @@ class Layout:
     """What is to know about it, for the report."""
     answers: tuple[str, ...] = ()
     """Keys of the answers of which a row has several. Each is a sample, with the other keys of the row."""
+    parts: tuple[str, ...] = ()
+    """Keys of nested lists, outermost first. Each item of the last one is a sample, with the keys of the outer objects."""
+    ideal: str = ""
+    """Key of the ideal passages, which are contexts only if the user says so."""
 
     def describe(self) -> str:
         """Return what is read from where, in one line."""
         read = ", ".join(f"{name} ← {' + '.join(dict.fromkeys(_roots(place)))}" for name, place in self.fields.items())
-        return f"rows of {self.name}: {read}{self.note and f'. {self.note}'}"
+        ideal = self.ideal and f". The ideal passages are not read; otherwise: --field contexts={self.ideal}"
+        return f"rows of {self.name}: {read}{self.note and f'. {self.note}'}{ideal}"
 
 
-def _layout(name: str, keys: str, note: str = "", answers: tuple[str, ...] = (), **fields: Any) -> Layout:
-    return Layout(name=name, keys=frozenset(keys.split()), fields=fields, note=note, answers=answers)
+def _layout(
+    name: str, keys: str, note: str = "", answers: str = "", parts: str = "", ideal: str = "", **fields: Any
+) -> Layout:
+    return Layout(
+        name=name,
+        keys=frozenset(keys.split()),
+        fields=fields,
+        note=note,
+        answers=tuple(answers.split()),
+        parts=tuple(parts.split()),
+        ideal=ideal,
+    )
 
 
 _DEEPEVAL: Final[Mapping[str, Any]] = {
@@ -67,6 +83,7 @@ _DEEPEVAL: Final[Mapping[str, Any]] = {
     "response": ("actualOutput", "actual_output"),
     "reference": ("expectedOutput", "expected_output"),
 }
+_SQUAD: Final[Mapping[str, Any]] = {"id": "id", "query": "question", "reference": ("answers.text[]", "answers[].text")}
 _VARIABLES: Final[Mapping[str, Any]] = {
     "query": ("vars.query", "vars.question", "vars.input", "vars.user_input", "vars.prompt"),
     "contexts": ("vars.contexts", "vars.context", "vars.documents", "vars.retrieved_contexts"),
@@ -162,7 +179,7 @@ LAYOUTS: Final[tuple[Layout, ...]] = (
         "RAGChecker pairs",
         "instance_id query_id model1 model2",
         "Each answer is a sample",
-        answers=("model1", "model2"),
+        answers="model1 model2",
         id={"$id": ("dataset", "query_id", "model_name")},
         query="query",
         response="response",
@@ -185,13 +202,22 @@ LAYOUTS: Final[tuple[Layout, ...]] = (
         reference=("metric_input.reference", "metric_input.ground_truth"),
     ),
     _layout("promptfoo", "vars response prompt", id="id", response="response.output", **_VARIABLES),
-    _layout("deepeval", "input actualOutput", **_DEEPEVAL, contexts=("retrievalContext", "context")),
+    _layout("deepeval", "input actualOutput", **_DEEPEVAL, contexts="retrievalContext", ideal="context"),
     _layout(
         "deepeval",
-        "input actual_output retrieval_context",
+        "input actual_output",
         "Cells of passages are separated at | or at ; without a blank",
         **_DEEPEVAL,
         contexts={"$cells": "retrieval_context"},
+        ideal="context",
+    ),
+    _layout("SQuAD", "paragraphs", parts="paragraphs qas", ideal="context", **_SQUAD),
+    _layout("SQuAD", "context question answers", ideal="context", **_SQUAD),
+    _layout("TruLens", "record_id input output", query={"$json": "input"}, response={"$json": "output"}),
+    _layout(
+        "ShareGPT",
+        "conversations",
+        messages={"$each": "conversations[]", "role": ("from", "role"), "content": ("value", "content")},
     ),
 )
 """The first layout whose keys a row has counts."""
@@ -209,7 +235,12 @@ def find_layout(keys: Iterable[Any]) -> Layout | None:
 
 
 def rows_of(row: Mapping[str, Any], layout: Layout, fields: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return a row of a layout under our field names, or the rows of its answers. Arguments are those of `renamed`."""
+    """Return a row of a layout under our field names, or the rows of its parts. Arguments are those of `renamed`."""
+    found = [row]
+    for key in layout.parts:
+        found = [{**each, **part} for each in found for part in each.get(key) or () if isinstance(part, Mapping)]
+    if layout.parts:
+        return [renamed(each, layout, fields) for each in found]
     rest = {key: value for key, value in row.items() if key not in layout.answers}
     answers = [row[key] for key in layout.answers if isinstance(row[key], Mapping)]
     whole: list[Mapping[str, Any]] = [{**rest, **answer} for answer in answers]
@@ -228,13 +259,14 @@ def renamed(row: Mapping[str, Any], layout: Layout, fields: Mapping[str, str]) -
     places = {
         name: place for name, place in layout.fields.items() if name not in fields and given.isdisjoint(_roots(place))
     }
-    used = {root for place in places.values() for root in _roots(place)} | (layout.keys - given)
+    used = {root for place in places.values() for root in _roots(place)} | (layout.keys - given) | {*layout.parts}
+    used -= {layout.ideal}
     values = {name: _value(place, row) for name, place in places.items()}
     # Empty contexts are a retrieval without passages. Any other empty value is a missing one.
     values = {
         name: value for name, value in values.items() if value not in (None, {}) and (value != [] or name == "contexts")
     }
-    names = {name for known in values for name in FIELD_ALIASES[known]}
+    names = {name for known in values for name in FIELD_ALIASES[known]} | ({layout.ideal} - given)
     rest = {key: value for key, value in row.items() if key not in used}
     unread = {key: value for key, value in rest.items() if key in names}
     if unread:
@@ -246,14 +278,14 @@ def renamed(row: Mapping[str, Any], layout: Layout, fields: Mapping[str, str]) -
 def _roots(place: Any) -> list[str]:
     """Return the keys of the row that a place begins with."""
     if isinstance(place, str):
-        return [] if place.startswith("=") else [_steps(place)[0]]
+        return [] if place.startswith("=") else [path_steps(place)[0]]
     if isinstance(place, tuple):
         return [root for each in place for root in _roots(each)]
     if isinstance(place, Mapping):
         inner = next(
             (
                 place[name]
-                for name in ("$each", "$all", "$join", "$parts", "$grades", "$zip", "$id", "$cells")
+                for name in ("$each", "$all", "$join", "$parts", "$grades", "$zip", "$id", "$cells", "$json")
                 if name in place
             ),
             None,
@@ -262,15 +294,10 @@ def _roots(place: Any) -> list[str]:
     return []
 
 
-@cache
-def _steps(path: str) -> tuple[str, ...]:
-    return tuple(step for step in path.replace("[]", ".[]").split(".") if step)
-
-
 def _value(place: Any, row: Any) -> Any:
     """Return the value at a place, or None."""
     if isinstance(place, str):
-        return place[1:] if place.startswith("=") else _walk(row, _steps(place))
+        return place[1:] if place.startswith("=") else walk(row, place)
     if isinstance(place, tuple):
         values = [value for each in place if (value := _value(each, row)) is not None]
         return next((value for value in values if value not in ("", [], {})), values[0] if values else None)
@@ -305,6 +332,8 @@ def _operation(place: Mapping[str, Any], row: Any) -> Any:
         return _joined(_value(place["$join"], row))
     if "$parts" in place:
         return _alternatives(_value(place["$parts"], row))
+    if "$json" in place:
+        return inner_json(_value(place["$json"], row))
     if "$cells" in place:
         return _passages_in(_value(place["$cells"], row))
     if "$id" in place:
@@ -316,25 +345,6 @@ def _operation(place: Mapping[str, Any], row: Any) -> Any:
 def _object(places: Mapping[str, Any], item: Any) -> dict[str, Any]:
     values = ((key, _value(place, item)) for key, place in places.items())
     return {key: value for key, value in values if value is not None and value != []}
-
-
-def _walk(value: Any, steps: tuple[str, ...]) -> Any:
-    for n, step in enumerate(steps):
-        value = to_plain(value)
-        if step == "[]":
-            if is_missing(value):
-                return None
-            items = value if isinstance(value, list | tuple) else [value]
-            rest = steps[n + 1 :]
-            found = [inner for item in items if (inner := _walk(item, rest)) is not None]
-            return [part for inner in found for part in inner] if "[]" in rest else found
-        if isinstance(value, Mapping):
-            value = value.get(step)
-        elif isinstance(value, list | tuple) and step.isdecimal() and int(step) < len(value):
-            value = value[int(step)]
-        else:
-            return None
-    return to_plain(value)
 
 
 def _joined(texts: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 
 from ragstone._util.plural import count
 
-ValueKind = Literal["empty", "placeholder", "placeholder_text", "bracket", "unread_list"]
+ValueKind = Literal["empty", "placeholder", "placeholder_text", "bracket", "quoted", "id", "assertion"]
 """Kinds of values that a report counts by field."""
 
 _ALWAYS: Final = ("query", "contexts", "response", "reference")
@@ -23,13 +23,16 @@ _WRAPPER: Final = TextWrapper(80, subsequent_indent=" " * 6, break_long_words=Fa
 _MAX_KINDS: Final = 100
 """Different reasons, notes and columns that a report keeps. Others are counted only."""
 _NUMBERED: Final = re.compile(r"^(row|line|(?:the )?row that ends in line) (\d[\d,]*):? ?")
-_SENTENCES: Final[Mapping[ValueKind, str]] = {
-    "empty": "empty texts",
-    "placeholder": "placeholders (nan, None, NA, #REF!) read as missing",
-    "placeholder_text": "texts that consist of a placeholder (None, nan), read as text",
-    "bracket": "texts that begin with a bracket, read as text",
-    "unread_list": "cells that begin like a list and cannot be read as one, skipped with their row",
+_SENTENCES: Final[Mapping[ValueKind, tuple[str, str]]] = {
+    "empty": ("empty text", ""),
+    "placeholder": ("placeholder", " (nan, None, NA, #REF!) read as missing"),
+    "placeholder_text": ("text", " with only a placeholder (None, nan), read as text"),
+    "bracket": ("text", " with a bracket at the beginning, read as text"),
+    "quoted": ("text", " in quotes, as JSON writes it, read with them"),
+    "id": ("passage", " with only an id or a number, read as text"),
+    "assertion": ("assertion", " of a test (contains:, llm-rubric:), read as text"),
 }
+"""Noun and description of the values that are counted."""
 
 
 @dataclass(slots=True)
@@ -138,8 +141,11 @@ class ReadingReport:
 
     def lines(self) -> list[str]:
         """Return the report as text, in at most 12 lines."""
-        facts = [fact for fact in (self.format, self.encoding, self.where and f"rows in {self.where}") if fact]
+        format_ = "" if self.format == "rows" else self.format
+        facts = [fact for fact in (format_, self.encoding, self.where and f"rows in {self.where}") if fact]
         head = f"read {', '.join([self.source or 'rows', *facts])}: {count(self.n_rows, 'row')}"
+        if self.n_rejected:
+            head += f", {self.n_rejected:,} of them skipped"
         if self.n_other_columns:
             head += f", {self.n_other_columns:,} with other columns than the first"
         shown = [*_ALWAYS, *(name for name in self.fields if name not in _ALWAYS)]
@@ -148,7 +154,8 @@ class ReadingReport:
             more = f" and {len(others) - 5} more" if len(others) > 5 else ""
             lines.append(f"  not used: {', '.join(others[:5])}{more}")
         lines += [
-            f"  {sum(names.values()):,} {_SENTENCES[kind]}: {', '.join(f'{name} {n:,}' for name, n in names.items())}"
+            f"  {count(names.total(), _SENTENCES[kind][0])}{_SENTENCES[kind][1]}: "
+            + ", ".join(f"{name} {n:,}" if len(names) > 1 else name for name, n in names.items())
             for kind, names in self.values.items()
         ]
         lines += [f"  {text}" + (f" ({count(n, 'row')})" if n > 1 else "") for text, n in self.notes.items()]
@@ -184,9 +191,12 @@ class ReadingReport:
         found = self.fields.get(name)
         if found is None or not found.columns:
             guess = self.guesses.get(name)
-            return f"  {name:<9} ← \N{EN DASH}" + (f"; perhaps {guess}: {self.remedies([name])[0]}" if guess else "")
+            why = f" ({self.decisions[name]})" if name in self.decisions else ""
+            return f"  {name:<9} ← \N{EN DASH}{why}" + (
+                f"; perhaps {guess}: {self.remedies([name])[0]}" if guess else ""
+            )
         text = f"  {name:<9} ← {', '.join(found.columns)}"
-        if found.n_lists:
+        if found.n_lists and (name == "contexts" or {found.fewest, found.most} != {1}):
             mean = f"{found.n_items / found.n_lists:.1f}".removesuffix(".0")
             text += f" (list, {mean} a row, {found.fewest} to {found.most})"
         return f"{text} ({self.decisions[name]})" if name in self.decisions else text

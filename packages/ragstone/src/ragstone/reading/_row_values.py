@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Any, Final
 
 from ragstone.errors import DataError
@@ -111,6 +112,38 @@ def to_plain(value: Any) -> Any:
     if hasattr(value, "tolist"):
         value = value.tolist()
     return None if is_missing(value) else value
+
+
+@cache
+def path_steps(path: str) -> tuple[str, ...]:
+    """Return the steps of a path."""
+    return tuple(step for step in path.replace("[]", ".[]").split(".") if step)
+
+
+def walk(value: Any, path: str | tuple[str, ...]) -> Any:
+    """Return the value at a path in objects and lists, or None.
+
+    Args:
+        value: The outermost object.
+        path: Keys joined by ".". A number is a position in a list, and "[]" stands for all items of a list.
+    """
+    steps = path_steps(path) if isinstance(path, str) else path
+    for n, step in enumerate(steps):
+        value = to_plain(value)
+        if step == "[]":
+            if is_missing(value):
+                return None
+            items = value if isinstance(value, list | tuple) else [value]
+            rest = steps[n + 1 :]
+            found = [inner for item in items if (inner := walk(item, rest)) is not None]
+            return [part for inner in found for part in inner] if "[]" in rest else found
+        if isinstance(value, Mapping):
+            value = value.get(step)
+        elif isinstance(value, list | tuple) and step.isdecimal() and int(step) < len(value):
+            value = value[int(step)]
+        else:
+            return None
+    return to_plain(value)
 
 
 def shorten(value: object) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -13,16 +13,37 @@ from pydantic import ValidationError
 
 from ragstone.errors import DataError
 from ragstone.reading._cells import MISSING_TEXTS, begins_like_list, parse_cell
-from ragstone.reading._columns import FIELD_ALIASES, ColumnPlan, name_key, plan_columns
+from ragstone.reading._columns import FIELD_ALIASES, ColumnPlan, guess_field, name_key, plan_columns, shorten_names
 from ragstone.reading._messages import Conversation, are_messages, read_content, read_conversation
 from ragstone.reading._report import ReadingReport
-from ragstone.reading._row_values import is_missing, passages_by_id, read_passage, shorten, to_number, to_plain
+from ragstone.reading._row_values import is_missing, passages_by_id, read_passage, shorten, to_number, to_plain, walk
 from ragstone.schema import Passage, Sample, derive_id
 
 _NO_MESSAGES: Final = Conversation(query=None, history=(), response=None, contexts=None)
 _EXPECTED_KEYS: Final = (*FIELD_ALIASES["reference"], "answer", "output", "response", "text")
-_TEXT_FIELDS: Final = frozenset({"query", "response", "reference", "contexts"})
-_URL: Final = re.compile(r"\s*+(?:https?|s3|gs|file)://\S++\s*+")
+_TEXT_FIELDS: Final = frozenset({"id", "query", "response", "reference", "contexts"})
+_SPLIT_FIELDS: Final = ("contexts", "reference", "sub_questions")
+"""Fields that a separator makes several of one text."""
+_GIVEN_SEPARATORS: Final = re.compile(rf"(?:\A|,)({'|'.join(_SPLIT_FIELDS)})=")
+_ADDRESS: Final = re.compile(
+    r"\s*+(?:(?:https?|s3|gs|file)://\S++|[\w./\\ -]{1,200}\.(?:pdf|md|txt|html?|docx?|pptx?|xlsx?|csv|jsonl?|rst))\s*+"
+)
+_ID_TEXT: Final = re.compile(r"(?=\S*\d)[A-Za-z0-9]++(?:[-_:#/][A-Za-z0-9]++)++")
+_LABEL_TEXTS: Final = frozenset({"0", "1", "0.0", "1.0", "true", "false", "pass", "fail", "passed", "failed"})
+_ASSERTION: Final = re.compile(
+    r"\s*+(?:not-)?(?:i?contains(?:-\w++)*|equals|regex|starts-with|is-json|llm-rubric|model-graded-\w++|similar"
+    r"|javascript|python)(?:\([\d.]*+\))?:"
+)
+_FIRST_PART: Final = re.compile(
+    r"\s*+(?:<(\w{3,12})[ >]|\[?(?:doc|document|passage|source|context|chunk|snippet)?[ _#]*+1[\]).:])", re.IGNORECASE
+)
+"""Beginning of a text with several passages: a tag, or the number 1."""
+_SECOND_PART: Final = re.compile(
+    r"\s\[?(?:doc|document|passage|source|context|chunk|snippet)?[ _#]*+2[\]).:]", re.IGNORECASE
+)
+_MAX_ADDRESS: Final = 2000
+_NESTED_PARTS: Final = 50
+"""Keys of an object of a row that a report names."""
 _BRACKETS: Final = ("[", "(", "{")
 _MAX_PLANS: Final = 256
 _MISSING_CHARS: Final = 32
@@ -46,7 +67,10 @@ def sample_from_row(row: object, *, position: int, fields: Mapping[str, str] | N
         >>> sample_from_row({"user_input": "Why?", "retrieved_contexts": ["Because."]}, position=1).query
         'Why?'
     """
-    return RowReader(fields).read(row, position)
+    reader = RowReader(fields)
+    sample = reader.read(row, position)
+    reader.finish()
+    return sample
 
 
 class RowReader:
@@ -56,17 +80,29 @@ class RowReader:
         fields: Our field name to the data's, if the aliases do not fit.
         report: Receives what was read.
         with_app: Whether an application answers the queries, so that a column `answer` is the reference.
+        separator: Separator of the parts of a cell with several passages or references, or one for each field
+            ("contexts=|,reference=;").
     """
 
     def __init__(
-        self, fields: Mapping[str, str] | None = None, *, report: ReadingReport | None = None, with_app: bool = False
+        self,
+        fields: Mapping[str, str] | None = None,
+        *,
+        report: ReadingReport | None = None,
+        with_app: bool = False,
+        separator: str | None = None,
     ) -> None:
         self._fields = fields or {}
         self._report = ReadingReport() if report is None else report
         self._with_app = with_app
+        self._separators = _separators(separator)
         self._plans: dict[tuple[str, ...], ColumnPlan] = {}
         self._first: frozenset[str] | None = None
-        self._is_answer_gold = False
+        self._meanings: dict[str, tuple[str, str, str]] = {}
+        self._absent = dict(self._fields)
+        """Columns that the user named and no row has, by field."""
+        self._labels: dict[str, int] = {}
+        """Rows whose value is a label, by column, or -1 if another row has a text."""
 
     def read(self, row: object, position: int) -> Sample:
         """Read a row.
@@ -77,28 +113,35 @@ class RowReader:
         if not isinstance(row, Mapping):
             raise DataError(f"row {position} must be an object with named fields, got {shorten(row)}")
         flat = flatten(row)
-        plan = self._plan(flat, position)
+        for path in self._fields.values():
+            if "." in path and path not in flat and (value := walk(flat, path)) is not None:
+                flat[path] = value
+        plan = self._plan(row, flat, position)
         found, used, sources = self._find_fields(flat, plan, position)
         if flat and not self._fields and not plan.names.keys() - {"id", "history"} and not plan.numbered:
-            remedies = [f"--field {shlex.quote(f'{name}={column}')}" for name, column in plan.guesses.items()]
-            example = "for example fields={'query': 'Frage'} (--field query=Frage)"
+            guesses = plan.guesses or {
+                "query": next((name for name, value in flat.items() if isinstance(value, str)), "COLUMN")
+            }
+            remedies = [f"--field {shlex.quote(f'{name}={column}')}" for name, column in guesses.items()]
             raise DataError(
-                f"row {position} does not have a field with a known name; it has {sorted(map(str, flat))}. Name its "
-                f"fields: {' '.join(remedies) or example}"
+                f"row {position} does not have a field with a known name; it has {shorten_names(flat)}. Name its "
+                f"fields, for example {' '.join(remedies)}"
             )
         talk = _read_messages(found, used, position)
         contexts = talk.contexts
         if found.get("contexts") is not None:
-            contexts = self._identified(_contexts(found["contexts"], position), row.get("retrieved_context_ids"))
+            contexts = self._identified(self._contexts(found["contexts"], position), row.get("retrieved_context_ids"))
         try:
             sample = Sample(
                 id=_id(found.get("id")) or "-",
-                query=_text(found.get("query"), "query", position, FIELD_ALIASES["query"]),
+                query=_text(found.get("query"), "query", position, FIELD_ALIASES["query"], sources.get("query", "")),
                 history=talk.history,
                 contexts=contexts,
-                response=_text(found.get("response"), "response", position, FIELD_ALIASES["response"]),
-                reference=_texts(found.get("reference"), "reference", position, self._report),
-                sub_questions=_texts(found.get("sub_questions"), "sub_questions", position, self._report),
+                response=_text(
+                    found.get("response"), "response", position, FIELD_ALIASES["response"], sources.get("response", "")
+                ),
+                reference=self._texts(found.get("reference"), "reference", position, sources),
+                sub_questions=self._texts(found.get("sub_questions"), "sub_questions", position, sources),
                 qrels=_grades(
                     found.get("qrels", _qrels_from_reference_ids(row.get("reference_context_ids"))), "qrels", position
                 ),
@@ -108,39 +151,82 @@ class RowReader:
         except ValidationError as error:
             first = error.errors()[0]
             raise DataError(f"row {position}: field {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
-        self._count(sample, found, used, sources)
+        self._count(sample, found, used, sources, plan.labeled)
         return sample if _id(found.get("id")) else sample.model_copy(update={"id": derive_id(sample)})
 
-    def _plan(self, flat: Mapping[str, Any], position: int) -> ColumnPlan:
+    def finish(self) -> None:
+        """Check what only all rows show.
+
+        Raises:
+            DataError: If no row has a column that the user named, or a column of texts contains only labels.
+        """
+        if self._first is not None:
+            for name, column in self._absent.items():
+                raise DataError(
+                    f"no row has the field {column!r}, which was named for {name!r}; the rows have "
+                    f"{shorten_names(sorted(self._first))}"
+                )
+        for column, n in self._labels.items():
+            name = next(
+                name for plan in self._plans.values() for name, other in plan.labeled.items() if other == column
+            )
+            if n > 1:
+                raise DataError(
+                    f"all {n} values of {column!r} are labels (0, 1, true, pass), and not a {name}. If they are: "
+                    f"--field {shlex.quote(f'{name}={column}')}. Otherwise rename the column, such as to label"
+                )
+
+    def _plan(self, row: Mapping[str, Any], flat: Mapping[str, Any], position: int) -> ColumnPlan:
         columns = tuple(flat)
         if (plan := self._plans.get(columns)) is None:
-            plan = plan_columns(
-                columns,
-                self._fields,
-                position,
-                with_app=self._with_app,
-                is_answer_gold=self._is_answer_gold,
-            )
-            self._is_answer_gold |= plan.is_answer_reference
+            plan = plan_columns(columns, self._fields, position, with_app=self._with_app, meanings=self._meanings)
+            for key, (column, field, deciding) in plan.meanings.items():
+                _, earlier, _ = self._meanings.setdefault(key, (column, field, deciding))
+                if earlier != field:
+                    shown = {"response": "the response", "contexts": "contexts"}.get(earlier, "neither")
+                    other, named = ("contexts", deciding) if key == "context" else ("reference", column)
+                    raise DataError(
+                        f"row {position} has {deciding!r} next to {column!r}, and {column!r} of earlier rows was read "
+                        f"as {shown}. Say what it is: --field {other}={named}, or --field {earlier}={column}"
+                    )
+            for name in plan.names:
+                self._absent.pop(name, None)
             if len(self._plans) < _MAX_PLANS:
                 self._plans[columns] = plan
-                self._describe(plan)
+                self._describe(row, flat, plan)
         if self._first is None:
             self._first = plan.columns
         elif plan.columns != self._first:
             self._report.n_other_columns += 1
         return plan
 
-    def _describe(self, plan: ColumnPlan) -> None:
-        self._report.leave(plan.unused)
+    def _describe(self, row: Mapping[str, Any], flat: Mapping[str, Any], plan: ColumnPlan) -> None:
+        """Report columns that are not read, and why columns whose names have several meanings are read as they are."""
+        report = self._report
+        report.leave(plan.unused)
         for name, column in plan.guesses.items():
-            self._report.guess(name, column)
-        if plan.is_answer_reference:
-            why = "the application answers" if self._with_app else "the rows have another response"
-            self._report.decide("reference", f"{why}; otherwise: --field response=answer")
-        elif plan.is_answer_undecided:
-            self._report.decide("response", "if it is the correct answer: --field reference=answer")
-            self._report.guess("reference", plan.names["response"][0])
+            report.guess(name, column)
+        for path, field_, is_part in _nested(flat, plan):
+            if is_part:
+                report.leave((path,))
+            if field_ is not None:
+                report.guess(field_, path)
+        for column in plan.unused:
+            if column.startswith("__expected"):
+                report.note(f"{column}: assertions of promptfoo, not read as reference")
+        for key, (column, field, _) in plan.meanings.items():
+            if key == "context" and field == "":
+                report.decide("contexts", f"not {column}, the ideal passages; otherwise: --field contexts={column}")
+            elif field == "reference":
+                why = "the application answers" if self._with_app else "the rows have another response"
+                report.decide("reference", f"{why}; otherwise: --field response={column}")
+            elif key == "answer" and field == "":
+                report.decide("response", f"a model's; otherwise: --field response={column}")
+            elif (
+                key == "answer" and "reference" not in plan.names and (column in row or not plan.names.get("contexts"))
+            ):
+                report.decide("response", f"if it is the correct answer: --field reference={column}")
+                report.guess("reference", column)
 
     def _find_fields(
         self, flat: Mapping[str, Any], plan: ColumnPlan, position: int
@@ -151,13 +237,14 @@ class RowReader:
         sources: dict[str, str] = {}
         for field, columns in plan.names.items():
             if field == "id" and field in plan.given and len(columns) > 1:
-                if blank := [column for column in columns if not _id(flat[column])]:
+                parts = {column: _id(self._value(flat[column], "id", column, is_given=True)) for column in columns}
+                if blank := [column for column, part in parts.items() if not part]:
                     raise DataError(
                         f"row {position} does not have a value of {blank[0]!r}, which is a part of its id "
                         f"{'+'.join(columns)!r}"
                     )
                 # The columns stay metadata, which views group by.
-                found[field] = "+".join(_id(flat[column]) for column in columns)
+                found[field] = "+".join(parts.values())
                 sources[field] = "+".join(columns)
                 continue
             values = {
@@ -184,12 +271,8 @@ class RowReader:
             found[field] = values[names[0]]
         for field, columns in plan.numbered.items():
             cells = [self._value(flat[column], field, column, is_given=False) for column in columns]
-            found[field] = [
-                item
-                for cell in cells
-                if not is_missing(cell) and cell != ""
-                for item in _row_items(cell, field, position)
-            ]
+            filled = [cell for cell in cells if not is_missing(cell) and cell != ""]
+            found[field] = [item for cell in filled for item in _row_items(cell, field, position)] if filled else None
             used.update(columns)
             sources[field] = columns[0] if len(columns) == 1 else f"{columns[0]} … {columns[-1]}"
         return found, used, sources
@@ -204,10 +287,68 @@ class RowReader:
                 return None
             self._report.count_value("placeholder_text", field)
             return value
-        if field == "contexts" and not is_given and _are_addresses(value):
-            self._report.note(f"{column}: URLs only, not read as passages; otherwise: --field contexts={column}")
+        if is_given:
+            return value
+        if (field == "contexts" or (field == "reference" and name_key(column) == "references")) and _are_addresses(
+            value
+        ):
+            self._report.note(f"{column}: URLs or file names, not read as {field}; otherwise: --field {field}={column}")
             return None
         return value
+
+    def _parts(self, text: str, field: str) -> list[str]:
+        """Return the parts of a text of a field with several, and report a text that may have several."""
+        separator = self._separators.get(field)
+        if separator is not None:
+            return [part for each in text.split(separator) if (part := each.strip())]
+        if self._separators or not text.strip():
+            return [text]
+        what = "passages" if field == "contexts" else "references"
+        if field == "contexts" and _has_marked_parts(text):
+            self._report.note(
+                "contexts: tags or numbers in one text, perhaps of several passages. Write them as a JSON list"
+            )
+        elif (sign := _sign(text, field, is_cell=self._report.has_text_cells)) is not None:
+            shown = "line breaks" if "n" in sign else sign
+            option = shlex.quote(f"{field}={sign}")
+            self._report.note(f"{field}: {shown} in one text. If they separate {what}: --separator {option}")
+        return [text]
+
+    def _contexts(self, value: Any, position: int) -> tuple[Passage, ...] | None:
+        value = to_plain(value)
+        if value is None:
+            return None
+        if isinstance(value, str):
+            if not value.strip():
+                self._report.count_value("empty", "contexts")
+                return None
+            items: Sequence[Any] = (
+                _row_items(value, "contexts", position) if begins_like_list(value) else self._parts(value, "contexts")
+            )
+        elif isinstance(value, Mapping | list | tuple):
+            items = _row_items(value, "contexts", position)
+            if len(items) == 1 and isinstance(items[0], str) and (inner := _plain_list(items[0])) is not items[0]:
+                self._report.note("contexts: a list in the text of a list, read as a list")
+                items = inner
+        else:
+            raise DataError(f"row {position}: contexts must be a list of passages, got {shorten(value)}")
+        if not isinstance(value, list | tuple) and len(items) == 1:
+            items = passages_by_id(items[0]) or items
+        return tuple(read_passage(item, rank, position) for rank, item in enumerate(items))
+
+    def _texts(self, value: Any, field: str, position: int, sources: Mapping[str, str]) -> tuple[str, ...]:
+        value = to_plain(value)
+        if value is None:
+            return ()
+        if isinstance(value, Mapping):  # SQuAD's answers are an object of lists
+            value = next((value[key] for key in _EXPECTED_KEYS if isinstance(value.get(key), list)), value)
+        is_text = isinstance(value, str) and not begins_like_list(value)
+        items = self._parts(value, field) if is_text else _row_items(value, field, position)
+        texts = tuple(_text(item, field, position, _EXPECTED_KEYS, sources.get(field, field)) for item in items)
+        kept = tuple(text for text in texts if text is not None and text.strip())
+        for _ in range(max(len(texts) - len(kept), not texts)):
+            self._report.count_value("empty", field)
+        return kept
 
     def _identified(self, passages: tuple[Passage, ...] | None, ids: Any) -> tuple[Passage, ...] | None:
         """Give passages the ids that ragas keeps in another field."""
@@ -221,8 +362,15 @@ class RowReader:
             return passages
         return tuple(passage.model_copy(update={"id": name}) for passage, name in zip(passages, names, strict=True))
 
-    def _count(self, sample: Sample, found: Mapping[str, Any], used: set[str], sources: Mapping[str, str]) -> None:
-        """Count empty texts, texts in brackets and items of lists."""
+    def _count(
+        self,
+        sample: Sample,
+        found: Mapping[str, Any],
+        used: set[str],
+        sources: Mapping[str, str],
+        labeled: Mapping[str, str],
+    ) -> None:
+        """Count empty texts, texts in brackets, labels and items of lists."""
         report = self._report
         for field, column in sources.items():
             if field in ("history", "messages") and column not in used:
@@ -231,25 +379,103 @@ class RowReader:
                 report.use(field, column)
         for field, text in (("query", sample.query), ("response", sample.response)):
             if text is not None:
-                if not text.strip():
+                start = text.lstrip()[:1]
+                if not start:
                     report.count_value("empty", field)
-                elif text.lstrip().startswith(_BRACKETS):
+                elif start in _BRACKETS:
                     report.count_value("bracket", field)
+                elif start == '"' and _is_quoted(text):
+                    report.count_value("quoted", field)
         if sample.contexts is not None:
             report.count_items("contexts", len(sample.contexts))
-            texts: Sequence[str] = [passage.text for passage in sample.contexts]
-            _count_texts(report, "contexts", texts, found.get("contexts"))
+            for passage in sample.contexts:
+                self._count_text("contexts", passage.text, len(sample.contexts))
+                if len(passage.text) < _MISSING_CHARS and _ID_TEXT.fullmatch(passage.text):
+                    report.count_value("id", "contexts")
         if "reference" in found:
-            _count_texts(report, "reference", sample.reference, found["reference"])
-            if len(sample.reference) != 1:
-                report.count_items("reference", len(sample.reference))
+            report.count_items("reference", len(sample.reference))
+            for text in sample.reference:
+                self._count_text("reference", text, len(sample.reference))
+                if ":" in text[:_MISSING_CHARS] and _ASSERTION.match(text):
+                    report.count_value("assertion", "reference")
+        for field, column in labeled.items():
+            if (value := found.get(field)) is not None and self._labels.get(column) != -1:
+                is_label = str(value).strip().casefold() in _LABEL_TEXTS
+                self._labels[column] = self._labels.get(column, 0) + 1 if is_label else -1
+
+    def _count_text(self, field: str, text: str, n: int) -> None:
+        """Count an item that is empty, or that begins with a bracket as a list does."""
+        start = text.lstrip()[:1]
+        if not start:
+            if field == "contexts":  # empty references were counted when they were left out
+                self._report.count_value("empty", field)
+        elif start in _BRACKETS and (n == 1 or begins_like_list(text)):
+            self._report.count_value("bracket", field)
+
+
+def _separators(given: str | None) -> dict[str, str]:
+    """Return the separator of each field. A shell cannot write line breaks and tabs."""
+    if not given:
+        return {}
+    text = given.replace("\\n", "\n").replace("\\t", "\t")
+    first, *named = _GIVEN_SEPARATORS.split(text)
+    return dict.fromkeys(_SPLIT_FIELDS, first) if first else dict(zip(named[::2], named[1::2], strict=True))
+
+
+def _sign(text: str, field: str, *, is_cell: bool) -> str | None:
+    """Return the sign that may separate parts of a text, as an option has it, or None.
+
+    A semicolon or a comma is one only between few words, because sentences have them.
+    """
+    text = text.strip()
+    if "\n" in text and (is_cell or "\n\n" in text):
+        return r"\n\n" if field == "contexts" and "\n\n" in text and not is_cell else r"\n"
+    if "|" in text:
+        return "|"
+    if field == "contexts" or len(text) > 200:
+        return None
+    if ";" in text and all(len(part.split()) <= 4 for part in text.split(";")):
+        return ";"
+    parts = [part.strip() for part in text.split(",")]
+    is_listed = len(parts) > 1 and all(part[:1].isupper() and len(part.split()) <= 3 for part in parts)
+    return "," if is_listed else None
+
+
+def _has_marked_parts(text: str) -> bool:
+    """Return whether a text begins like the first of several passages, and another one follows."""
+    first = _FIRST_PART.match(text)
+    if first is None:
+        return False
+    rest = text[first.end() :]
+    return f"<{first[1]}" in rest if first[1] else _SECOND_PART.search(rest) is not None
+
+
+def _is_quoted(text: str) -> bool:
+    """Return whether a text is written as JSON, with its quotes."""
+    try:
+        return text.rstrip().endswith('"') and isinstance(json.loads(text), str)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _nested(flat: Mapping[str, Any], plan: ColumnPlan) -> Iterator[tuple[str, str | None, bool]]:
+    """Yield the path of each key of an object in a row, the field that it may be, and whether the object is a field."""
+    columns = {column: field for field in ("query", "response", "reference") for column in plan.names.get(field, ())}
+    for outer in (*columns, "metadata", *plan.unused):
+        inner = flat.get(outer)
+        if isinstance(inner, Mapping):
+            field = columns.get(outer)
+            read = next((key for key in FIELD_ALIASES.get(field or "", ()) if isinstance(inner.get(key), str)), None)
+            for key in list(inner)[:_NESTED_PARTS]:
+                if key != read and isinstance(key, str) and inner[key] not in (None, "", [], {}):
+                    yield f"{outer}.{key}", guess_field(key, is_nested=True), field is not None
 
 
 def _are_addresses(value: Any) -> bool:
-    """Return whether contexts consist of URLs."""
+    """Return whether contexts consist of URLs or names of files."""
     value = to_plain(value)
     if isinstance(value, str):
-        if "://" not in value[:40]:
+        if not _ADDRESS.match(value[:_MAX_ADDRESS].lstrip("[(\"' ")):
             return False
         try:
             value = _cell_items(value)
@@ -259,17 +485,9 @@ def _are_addresses(value: Any) -> bool:
         isinstance(value, list | tuple)
         and bool(value)
         and isinstance(value[0], str)
-        and "://" in value[0][:40]
-        and all(isinstance(item, str) and _URL.fullmatch(item) for item in value)
+        and len(value[0]) <= _MAX_ADDRESS
+        and all(isinstance(item, str) and _ADDRESS.fullmatch(item) for item in value)
     )
-
-
-def _count_texts(report: ReadingReport, field: str, texts: Sequence[str], value: Any) -> None:
-    for text in texts:
-        if not text or text.isspace():
-            report.count_value("empty", field)
-    if isinstance(value, str) and len(texts) == 1 and texts[0] == value and value.lstrip().startswith(_BRACKETS):
-        report.count_value("bracket", field)
 
 
 def _cell_items(cell: Any) -> Sequence[Any]:
@@ -391,43 +609,23 @@ def _id(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def _text(value: Any, field: str, position: int, keys: Sequence[str]) -> str | None:
+def _text(value: Any, field: str, position: int, keys: Sequence[str], column: str = "") -> str | None:
     value = to_plain(value)
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return str(value)
     if isinstance(value, Mapping):
-        for key in keys:
-            if isinstance(value.get(key), str):
-                return str(value[key])
+        texts = [str(key) for key in (*keys, *value) if isinstance(value.get(key), str)]
+        if texts and (texts[0] in keys or len(texts) == 1):
+            return str(value[texts[0]])
+        if value:
+            name = shlex.quote(f"{field}={column or field}.{[*texts, *value][0]}")
+            raise DataError(
+                f"row {position}: {field} must be text, got an object with {shorten_names(value)}. Name a key of it: "
+                f"--field {name}"
+            )
     raise DataError(f"row {position}: {field} must be text, got {shorten(value)}")
-
-
-def _texts(value: Any, field: str, position: int, report: ReadingReport) -> tuple[str, ...]:
-    value = to_plain(value)
-    if value is None:
-        return ()
-    items = _row_items(value, field, position)
-    texts = tuple(_text(item, field, position, _EXPECTED_KEYS) for item in items)
-    kept = tuple(text for text in texts if text is not None and text.strip())
-    for _ in range(max(len(texts) - len(kept), not texts)):
-        report.count_value("empty", field)
-    return kept
-
-
-def _contexts(value: Any, position: int) -> tuple[Passage, ...] | None:
-    value = to_plain(value)
-    if value is None:
-        return None
-    if isinstance(value, str) and not value.strip():
-        return ()
-    if not isinstance(value, str | Mapping | list | tuple):
-        raise DataError(f"row {position}: contexts must be a list of passages, got {shorten(value)}")
-    items = _row_items(value, "contexts", position)
-    if not isinstance(value, list | tuple) and len(items) == 1:
-        items = passages_by_id(items[0]) or items
-    return tuple(read_passage(item, rank, position) for rank, item in enumerate(items))
 
 
 def _row_items(value: Any, field: str, position: int) -> Sequence[Any]:

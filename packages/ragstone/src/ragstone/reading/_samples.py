@@ -12,18 +12,25 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ragstone._util.plural import count
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.reading._columns import FIELD_ALIASES
+from ragstone.reading._columns import FIELD_ALIASES, name_key
 from ragstone.reading._layouts import Layout, find_layout, rows_of
 from ragstone.reading._report import ReadingReport, group_reasons
 from ragstone.reading._row_ids import RowIds, id_remedy
 from ragstone.reading._row_lists import RUN, Choice, object_rows
+from ragstone.reading._row_values import finite, is_missing
 from ragstone.reading._rows import RowReader
-from ragstone.schema import Passage, Sample, Trace, fingerprint, sample_from_trace
+from ragstone.schema import Sample, Trace, fingerprint, sample_from_trace
 
 if TYPE_CHECKING:
     from ragstone.reading._source import InputFile
     from ragstone.reading._trec.samples import QrelsSource
 
+_TOTALS: Final = frozenset({
+    "mean", "average", "avg", "total", "sum", "median", "std", "min", "max", "count", "mittelwert", "durchschnitt",
+    "gesamt", "summe", "moyenne", "total général", "somme", "promedio", "media", "suma",
+})  # fmt: skip
+"""First texts of rows that summarize a table."""
+_KNOWN: Final = frozenset(name_key(name) for names in FIELD_ALIASES.values() for name in names)
 _MAX_REJECTED: Final = 100_000
 """Invalid rows after which a file is not read on."""
 
@@ -69,7 +76,8 @@ def read_samples(
         on_bad_row: "raise" raises an error with the first invalid rows. "skip" returns them with the samples.
         rows: Dotted path of the list in a JSON document with several lists ("results.results"), or the name of a sheet.
         limit: Number of rows that are read. They are the first rows, and not a random sample.
-        separator: Separator of the passages in a cell, such as "|" or a line break.
+        separator: Separator of the passages or references in a cell, such as "|" or a line break, or one for each field
+            ("contexts=|,reference=;").
         encoding: Encoding of a text file, such as "cp1252". UTF-8 and UTF-16 are detected.
         report: Receives what was read: format, columns, empty and missing values, and columns that were not used.
 
@@ -122,7 +130,8 @@ def iter_samples(
         with_app: Whether an application answers the queries, so that a column `answer` is the reference.
     """
     report = ReadingReport() if report is None else report
-    reader = RowReader(fields, report=report, with_app=with_app)
+    separator = None if choice is None else choice.separator
+    reader = RowReader(fields, report=report, with_app=with_app, separator=separator)
     for field in fields or ():
         if field not in FIELD_ALIASES:
             raise ConfigurationError(
@@ -138,14 +147,13 @@ def iter_samples(
         grades = qrels_from(qrels)
     ids, first = RowIds(), ""
     has_reference = is_judged = False
-    separator = _unescaped(choice.separator) if choice is not None and choice.separator else None
     for position, row in laid_out(iter_rows(data, choice, report), fields or {}, report):
         try:
             if isinstance(row, DataError):
                 raise row
             is_row = not isinstance(row, Sample)
             sample = reader.read(row, position) if is_row else row
-            sample = ids.add(_separated(sample, separator, report), position, is_row=is_row)
+            sample = ids.add(sample, position, is_row=is_row)
             if references and (given := references.get(sample.id)) is not None:
                 has_reference, sample = True, _with_reference(sample, given, position)
         except DataError as error:
@@ -164,6 +172,8 @@ def iter_samples(
             is_judged = True
             sample = with_qrels(sample, grades)
         yield sample
+    if not rejected or on_bad_row == "skip":
+        reader.finish()
     if rejected and on_bad_row == "raise":
         remedy = "Fix these rows, or skip them with on_bad_row='skip' (--on-bad-row skip)"
         if ids.repeated:
@@ -202,6 +212,17 @@ def laid_out(rows: Iterable[Any], fields: Mapping[str, str], report: ReadingRepo
     answers: set[str] = set()
     for position, row in enumerate(rows, start=1):
         report.n_rows = position
+        if isinstance(row, Mapping):
+            first = next(((name, value) for name, value in row.items() if not _is_blank(value)), None)
+            if first is None:
+                report.note("rows without a value, left out")
+                continue
+            if report.has_text_cells and isinstance(first[1], str) and (problem := _other_row(row, *first, position)):
+                if isinstance(problem, str):
+                    report.note(problem)
+                else:
+                    yield position, problem
+                continue
         if position == 1 and isinstance(row, Mapping) and (layout := find_layout(row)) is not None:
             report.note(layout.describe())
         if layout is None or not isinstance(row, Mapping) or not layout.keys <= row.keys():
@@ -216,6 +237,37 @@ def laid_out(rows: Iterable[Any], fields: Mapping[str, str], report: ReadingRepo
             yield position, each
 
 
+def _is_blank(value: Any) -> bool:
+    return value is None or (value.isspace() or not value if isinstance(value, str) else is_missing(value))
+
+
+def _other_row(row: Mapping[str, Any], name: str, value: str, position: int) -> str | DataError | None:
+    """Return a note or an error about a row of a table that is a header or a total, otherwise None.
+
+    Args:
+        row: The row.
+        name: First column with a value.
+        value: Its value.
+        position: 1-based position of the row.
+
+    Raises:
+        DataError: If it is the header of other columns, so that the rows after it would be read wrongly.
+    """
+    word = value.strip().rstrip(":").casefold()
+    if word in _TOTALS:
+        others = [str(other).strip() for column, other in row.items() if column != name and not _is_blank(other)]
+        if others and all(finite(other.rstrip("%").replace(",", ".")) is not None for other in others):
+            return DataError(f"row {position} is a total ({value.strip()[:40]!r} and numbers), not a sample")
+    if name_key(word) in _KNOWN or word == name.strip().casefold():
+        names = [str(cell).strip() for cell in row.values()]
+        if names == [column.strip() for column in row]:
+            return "rows that repeat the header, left out"
+        if len(names) > 1 and all(cell in row or name_key(cell) in _KNOWN for cell in names):
+            shown = "the columns in another order" if set(names) == set(row) else "other columns"
+            raise DataError(f"row {position} is a header with {shown}. Split the file at this row, and read both parts")
+    return None
+
+
 def build_rows_error(rejections: Sequence[RejectedRow], n_samples: int, remedy: str) -> DataError:
     """Build the error that lists the first invalid rows."""
     reasons = group_reasons(rejection.reason for rejection in rejections)
@@ -224,25 +276,6 @@ def build_rows_error(rejections: Sequence[RejectedRow], n_samples: int, remedy: 
     return DataError(
         f"{len(rejections)} of {count(len(rejections) + n_samples, 'row')} cannot be read:\n  {shown}{more}\n{remedy}"
     )
-
-
-def _unescaped(separator: str) -> str:
-    """Return a separator with the line breaks and tabs that a shell cannot write."""
-    return separator.replace("\\n", "\n").replace("\\t", "\t")
-
-
-def _separated(sample: Sample, separator: str | None, report: ReadingReport) -> Sample:
-    """Split a passage that a cell contains, or count the cells that may contain several."""
-    if sample.contexts is None or len(sample.contexts) != 1 or sample.contexts[0].id is not None:
-        return sample
-    text = sample.contexts[0].text
-    if separator is not None:
-        parts = [part.strip() for part in text.split(separator)]
-        passages = [Passage(text=part, rank=rank) for rank, part in enumerate(filter(None, parts))]
-        return sample.model_copy(update={"contexts": tuple(passages)})
-    if report.has_text_cells and "\n" in text.strip():
-        report.note("cells with line breaks are one passage. If each line is one, add --separator '\\n'")
-    return sample
 
 
 def iter_rows(data: SampleSource, choice: Choice | None = None, report: ReadingReport | None = None) -> Iterator[Any]:

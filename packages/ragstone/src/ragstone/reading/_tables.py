@@ -8,7 +8,7 @@ import re
 import zipfile
 from collections.abc import Iterator
 from contextlib import ExitStack
-from itertools import islice, zip_longest
+from itertools import islice, repeat, zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
 from ragstone._util.csv_rows import csv_rows, detect_separator
@@ -174,10 +174,8 @@ def _text_rows(source: InputFile, separator: str, *, skips_line: bool) -> Iterat
                         f"the row that ends in line {reader.line_num + skips_line} has a quote without an end"
                     )
                     continue
-                if not any(row.values()):
-                    continue  # Excel writes rows of commas
                 unnamed: Any = row.pop(None, ())  # a list of the cells beyond the header
-                is_short = None in row.values()
+                is_short = None in row.values() and any(row.values())  # Excel writes rows of commas
                 if any(unnamed) or is_short:
                     # Otherwise a part of a response would be scored as the whole response.
                     what = f"{'fewer' if is_short else 'more'} cells than the header"
@@ -238,11 +236,16 @@ def _sheet_facts(sheet: Any) -> Facts:
 
 
 def _filled(sheet: Any, width: int, n_rows: int) -> Iterator[tuple[Any, ...]]:
-    """Yield the rows of a sheet that have a value."""
+    """Yield the rows of a sheet from its header to its last row with a value. Empty rows in between are empty tuples."""
     sheet.reset_dimensions()  # the file states them, and may be wrong
+    n_empty, has_begun = 0, False
     for row in sheet.iter_rows(max_row=n_rows, max_col=width, values_only=True):
         if any(cell not in (None, "") for cell in row):
+            yield from repeat((), n_empty if has_begun else 0)  # not those at the end of a sheet
             yield row
+            n_empty, has_begun = 0, True
+        else:
+            n_empty += 1
 
 
 def _sheet_rows(book: Any, title: str, name: str) -> Iterator[Any]:

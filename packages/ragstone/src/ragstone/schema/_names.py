@@ -15,7 +15,7 @@ MessageRole = Literal["user", "assistant", "system", "tool"]
 
 MESSAGE_ROLES: Final[Mapping[str, MessageRole]] = {
     "human": "user", "user": "user", "ai": "assistant", "assistant": "assistant", "model": "assistant", "chatbot": "assistant",
-    "agent": "assistant",
+    "agent": "assistant", "gpt": "assistant",
     "system": "system", "developer": "system", "tool": "tool", "function": "tool", "tool-call": "assistant",
     "tool-response": "tool", "function_call": "assistant", "custom_tool_call": "assistant",
     "function_call_output": "tool", "custom_tool_call_output": "tool",
