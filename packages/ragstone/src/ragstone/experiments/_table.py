@@ -376,8 +376,10 @@ class TableReader:
 
 
 def bounds_of(failure: Failure, card: MetricCard) -> tuple[float, float] | None:
-    """Return the bounds of a failed sample's value, in the metric's range, if the failure reports them."""
+    """Return the bounds of a failed sample's value, if the failure reports them and both are in the metric's range."""
     match failure.details.get("bounds"):
-        case [int() | float() as low, int() | float() as high] if low <= high and low <= card.high and high >= card.low:
+        case [int() | float() as low, int() | float() as high] if (
+            card.low - _TOLERANCE <= low <= high <= card.high + _TOLERANCE
+        ):
             return max(float(low), card.low), min(float(high), card.high)
     return None
