@@ -15,9 +15,10 @@ from clustered_scores import Setting, miss_rates
 from ragstone.cli import main
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments import TimeRange
-from ragstone.experiments._outcomes import stream_outcomes
+from ragstone.experiments._outcomes import open_source
 from ragstone.research import validate_metrics
 from ragstone.schema import Captured, Score, Trace
+from ragstone.settings import Analysis
 from ragstone.stats import (
     cluster_codes,
     design_effect,
@@ -452,10 +453,10 @@ def test_a_label_of_a_file_of_outcomes_wins_over_the_one_of_the_evaluated_file(t
     scored = ragstone.evaluate(rows(), ["ccrs.cc"], judge="lexical")
     scored.to_jsonl(tmp_path / "outcomes.jsonl")
     others = [s.model_copy(update={"metadata": {"session_id": s.id, "lot": s.id[0]}}) for s in scored.samples]
-    opened = stream_outcomes(tmp_path / "outcomes.jsonl", cluster="lot", samples=others)
-    list(opened.outcomes)
-    assert opened.labels["session_id"]["3-1"] == "s3"
-    assert opened.labels["lot"]["3-1"] == "3"
+    opened = open_source(tmp_path / "outcomes.jsonl", samples=others, analysis=Analysis(cluster="lot"))
+    list(opened.outcomes())
+    assert opened.dependence().labels["session_id"]["3-1"] == "s3"
+    assert opened.dependence().labels["lot"]["3-1"] == "3"
 
 
 def test_rows_without_a_label_are_counted():

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from ragstone.experiments._views.source import ReportSource
+from ragstone.experiments._views.source import Source
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, NotApplicable, Sample, Score
 from ragstone.settings import Analysis
@@ -26,9 +26,5 @@ class Evaluated(ABC):
         """Clusters of samples, and confidence level of intervals."""
 
     @abstractmethod
-    def report_source(self, name: str | None = None) -> ReportSource:
-        """Return what views of these outcomes are built from."""
-
-    @abstractmethod
-    def queries(self) -> Mapping[str, str]:
-        """Return the queries by sample id."""
+    def source(self, name: str | None = None, analysis: Analysis | None = None) -> Source:
+        """Return the outcomes as a source. Without an analysis, it has that of the experiment."""

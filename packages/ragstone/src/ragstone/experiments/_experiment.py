@@ -25,10 +25,10 @@ from ragstone.experiments._clusters import (
 )
 from ragstone.experiments._evaluated import Evaluated
 from ragstone.experiments._levels import CONFIDENCE_LEVEL, check_level
-from ragstone.experiments._spill import OutcomesOnDisk, QueriesById, SamplesById, SamplesOnDisk
+from ragstone.experiments._spill import OutcomesOnDisk, SamplesById, SamplesOnDisk
 from ragstone.experiments._summary import MetricSummary, format_table, summarize_table
 from ragstone.experiments._table import ScoreTable, TableReader
-from ragstone.experiments._views.source import Dependence, Rows
+from ragstone.experiments._views.source import Dependence, Rows, Source
 from ragstone.judges import BatchReport, JudgeIdentity, is_baseline
 from ragstone.metrics import MetricCard
 from ragstone.reading import ReadingReport, RejectedRow
@@ -300,27 +300,21 @@ class Experiment(Evaluated):
         )
 
     @override
-    def report_source(self, name: str | None = None) -> Rows:
-        """Return what views of this experiment are built from."""
-        fields = read_fields(self.samples, cluster_keys(self.cluster))
+    def source(self, name: str | None = None, analysis: Analysis | None = None) -> Source:
+        """Return what views and comparisons of this experiment are built from."""
+        analysis = analysis or self.analysis
+        fields = read_fields(self.samples, cluster_keys(analysis.cluster))
         rejected = f"{len(self.rejected)} invalid rows are not included in any number."
         return Rows(
             name or _NAME,
-            lambda: self.outcomes,
+            self.outcomes,
             SamplesById(self.samples) if isinstance(self.samples, SamplesOnDisk) else self.samples,
+            analysis,
             cards={card.name: card for card in self.cards},
-            dependence=lambda: Dependence(fields.inclusion_probabilities, fields.labels),
-            analysis=self.analysis,
+            dependence=Dependence(fields.inclusion_probabilities, fields.labels),
             times={trace.trace_id: trace.started_at for trace in self.traces},
             notes=[rejected] if self.rejected else [],
         )
-
-    @override
-    def queries(self) -> Mapping[str, str]:
-        """Return the queries by sample id."""
-        if isinstance(self.samples, SamplesOnDisk):
-            return QueriesById(self.samples)
-        return {sample.id: sample.query for sample in self.samples if sample.query is not None}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the summary as plain values for JSON."""

@@ -1,27 +1,34 @@
-"""Outcomes of one system, from an experiment, a file of `evaluate --output`, or a store."""
+"""Sources of outcomes: an experiment, a file of `evaluate --output`, or a store."""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from typing_extensions import override
+
 from ragstone._util.plural import count
 from ragstone.errors import ConfigurationError, DataError, StoreError, StoreNotFoundError
 from ragstone.experiments._cards import card_of
-from ragstone.experiments._clusters import SampleFields, cluster_keys, read_fields, store_labels
+from ragstone.experiments._clusters import SampleFields as FieldsOfFile
+from ragstone.experiments._clusters import cluster_keys, store_labels
 from ragstone.experiments._evaluated import Evaluated
-from ragstone.experiments._outcome_file import OutcomeLines
-from ragstone.experiments._questions import NAME_IDS, SHOWN, check_samples
+from ragstone.experiments._levels import check_level
+from ragstone.experiments._outcome_file import OutcomeLines, read_first_id
+from ragstone.experiments._questions import NAME_IDS, SHOWN, check_samples, match_samples
+from ragstone.experiments._views.labeled import HumanLabels
+from ragstone.experiments._views.source import AnswerRecord, Dependence, Rows, SampleFields, Source, metadata_labels
 from ragstone.judges import is_baseline
 from ragstone.metrics import MetricCard
-from ragstone.schema import Failure, NotApplicable, Sample, Score
-from ragstone.store import StorePosition, describe_store, has_spool, is_database_url, open_store
+from ragstone.schema import Failure, NotApplicable, Sample, Score, Trace, TraceOutline, sample_from_trace
+from ragstone.settings import Analysis
+from ragstone.store import PlannedMetric, StorePosition, describe_store, has_spool, is_database_url, open_store
 
 AnyOutcome = Score | NotApplicable | Failure
 
@@ -91,78 +98,6 @@ class SystemOutcomes:
         return (card.low, card.high) if card is not None else (-math.inf, math.inf)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutcomeStream:
-    """A source whose outcomes are read one by one, without keeping them in memory."""
-
-    name: str
-    outcomes: Iterable[AnyOutcome]
-    """The outcomes in order. Can be iterated once."""
-    cards: Mapping[str, MetricCard]
-    """Cards of the metrics that the source describes."""
-    queries: Mapping[str, str] = field(default_factory=dict)
-    """Queries by sample id, if the source contains them."""
-    is_traffic: bool = False
-    """Whether these are requests of an application instead of rows of a dataset."""
-    inclusion_probabilities: Mapping[str, float] = field(default_factory=dict)
-    """Sampling probabilities below 1, by sample id. For a file they are complete when the outcomes have been read."""
-    labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Labels of clusters, by key and sample id. For a file they are complete when the outcomes have been read."""
-    find: Callable[[Collection[str]], Iterable[AnyOutcome]] | None = None
-    """Reads the outcomes of some samples of a file again, without reading the others, after all have been read once."""
-
-
-def stream_outcomes(
-    source: OutcomeSource, *, name: str | None = None, cluster: str | None = None, samples: Iterable[Sample] = ()
-) -> OutcomeStream:
-    """Open the outcomes of one system as a stream.
-
-    Args:
-        source: The source.
-        name: Name of the system. Default: the file's name, or "experiment".
-        cluster: A key of clusters to read in addition to `CLUSTER_KEYS`.
-        samples: The samples of a file of outcomes, for labels of clusters that the file does not have.
-
-    Raises:
-        ConfigurationError: If the file does not exist.
-
-    Iterating over the outcomes raises the other errors of `read_outcomes`.
-    """
-    keys = cluster_keys(cluster)
-    if isinstance(source, Evaluated):
-        fields = read_fields(source.samples, keys)
-        return OutcomeStream(
-            name=name or "experiment",
-            outcomes=source.outcomes,
-            cards={card.name: card for card in source.cards},
-            queries=source.queries(),
-            inclusion_probabilities=fields.inclusion_probabilities,
-            labels=fields.labels,
-        )
-    if isinstance(source, TimeRange):
-        return _of_store(source, name or source.name, keys)
-    store = store_of(source)
-    if store is not None:
-        return _of_store(TimeRange(store), name or _name_of_store(store), keys)
-    path = Path(source)
-    about = SampleFields(keys)
-    about.add_labels(samples)
-    lines = OutcomeLines(path, about)
-
-    def outcomes() -> Iterator[AnyOutcome]:
-        yield from lines
-        check_samples(name or path.stem, samples, lines.question_of)
-
-    return OutcomeStream(
-        name=name or path.stem,
-        outcomes=_check_sizes(outcomes(), str(path)),
-        cards={},
-        find=lambda sample_ids: _check_sizes(lines.find(sample_ids), str(path)),
-        inclusion_probabilities=about.inclusion_probabilities,
-        labels=about.labels,
-    )
-
-
 def read_outcomes(source: OutcomeSource, *, name: str | None = None, cluster: str | None = None) -> SystemOutcomes:
     """Read the outcomes of one system.
 
@@ -171,16 +106,36 @@ def read_outcomes(source: OutcomeSource, *, name: str | None = None, cluster: st
         DataError: If a line is not an outcome, or the source does not contain outcomes.
         StoreError: If a store cannot be read.
     """
-    opened = stream_outcomes(source, name=name, cluster=cluster)
-    system = replace(
-        _group(opened.name, opened.outcomes, opened.cards),
-        inclusion_probabilities=opened.inclusion_probabilities,
-        labels=opened.labels,
-    )
-    if not system.outcomes and not isinstance(source, Evaluated):
+    analysis = Analysis() if cluster is None else Analysis(cluster=cluster)
+    opened = open_to_compare(source, name=name, analysis=analysis)
+    grouped: dict[str, dict[str, list[AnyOutcome]]] = {}
+    judges: dict[str, set[str]] = {}
+    for outcome in opened.outcomes():
+        grouped.setdefault(outcome.metric, {}).setdefault(outcome.sample_id, []).append(outcome)
+        if outcome.judge is not None:
+            judges.setdefault(outcome.metric, set()).add(outcome.judge)
+    if not grouped and not isinstance(source, Evaluated):
         source_name = source.name if isinstance(source, TimeRange) else describe_store(source)
         raise DataError(f"{source_name!r} does not contain outcomes")
-    return system
+    dependence = opened.dependence()
+    return SystemOutcomes(
+        name=opened.name,
+        outcomes={m: {id_: several[-1] for id_, several in by.items()} for m, by in grouped.items()},
+        cards={
+            metric: card
+            for metric in (*opened.cards, *grouped)
+            if (card := opened.cards.get(metric) or card_of(metric))
+        },
+        judges={metric: frozenset(names) for metric, names in judges.items()},
+        is_baseline=any(is_baseline(judge) for names in judges.values() for judge in names),
+        repeats={
+            m: several
+            for m, by in grouped.items()
+            if (several := {id_: tuple(all_) for id_, all_ in by.items() if len(all_) > 1})
+        },
+        inclusion_probabilities=dependence.inclusion_probabilities,
+        labels=dependence.labels,
+    )
 
 
 def check_same_questions(systems: Iterable[SystemOutcomes]) -> None:
@@ -203,34 +158,6 @@ def check_same_questions(systems: Iterable[SystemOutcomes]) -> None:
             f"{len(other):,} of {count(len(known), 'id')} {'belongs' if len(other) == 1 else 'belong'} to different questions: {shown}. "
             f"Samples are matched by id. Evaluate with ids that name the same question in every file ({NAME_IDS})"
         )
-
-
-def _group(name: str, outcomes: Iterable[AnyOutcome], cards: Mapping[str, MetricCard]) -> SystemOutcomes:
-    grouped: dict[str, dict[str, list[AnyOutcome]]] = {}
-    judges: dict[str, set[str]] = {}
-    baseline = False
-    for outcome in outcomes:
-        grouped.setdefault(outcome.metric, {}).setdefault(outcome.sample_id, []).append(outcome)
-        if outcome.judge is not None:
-            judges.setdefault(outcome.metric, set()).add(outcome.judge)
-            baseline = baseline or is_baseline(outcome.judge)
-    known = dict(cards)
-    for metric in grouped.keys() - known.keys():
-        card = card_of(metric)
-        if card is not None:
-            known[metric] = card
-    return SystemOutcomes(
-        name=name,
-        outcomes={m: {id_: several[-1] for id_, several in by.items()} for m, by in grouped.items()},
-        cards=known,
-        judges={metric: frozenset(names) for metric, names in judges.items()},
-        is_baseline=baseline,
-        repeats={
-            m: several
-            for m, by in grouped.items()
-            if (several := {id_: tuple(all_) for id_, all_ in by.items() if len(all_) > 1})
-        },
-    )
 
 
 def store_of(source: OutcomeSource) -> str | os.PathLike[str] | None:
@@ -258,8 +185,198 @@ def store_of(source: OutcomeSource) -> str | os.PathLike[str] | None:
         return path if file.read(len(_SQLITE)) == _SQLITE else None
 
 
-def _name_of_store(store: str | os.PathLike[str]) -> str:
-    return describe_store(store) if is_database_url(store) else Path(store).stem
+class StoredRequests(Source):
+    """Requests of a store.
+
+    Args:
+        period: The requests.
+        name: Name of the system. None: the name of the store.
+        analysis: Clusters of requests, and confidence level of intervals.
+        only_planned: Whether outcomes of earlier versions of the planned metrics are left out.
+    """
+
+    is_traffic = True
+
+    after: StorePosition | None = None
+    """Only what was stored after this position is read."""
+    upto: StorePosition | None = None
+    """Only what was stored up to this position is read."""
+
+    def __init__(self, period: TimeRange, name: str | None, analysis: Analysis, *, only_planned: bool = True) -> None:
+        self._period = period
+        self._n_without_text = 0
+        whole = period.since is None and period.until is None
+        super().__init__(name or (describe_store(os.fspath(period.store)) if whole else period.name), analysis, {})
+        self._plan: dict[str, PlannedMetric] = {}
+        if only_planned:
+            with open_store(period.store, mode="read") as opened:
+                self._plan = {planned.name: planned for planned in opened.plan.metrics()}
+
+    @override
+    def samples(self) -> Iterator[SampleFields]:
+        period = self._period
+        with open_store(period.store, mode="read") as store:
+            for outline in store.traces.read_outlines(since=period.since, after=self.after, upto=self.upto):
+                if period.until is None or outline.started_at < period.until:
+                    yield SampleFields(outline.trace_id, outline, outline.started_at, _labels(outline))
+            if self.after is None:
+                self._n_without_text = 0
+                for removed in store.upkeep.removed_texts(since=period.since, until=period.until):
+                    self._n_without_text += 1
+                    labels = {key: (value,) for key, value in removed.labels.items()}
+                    yield SampleFields(removed.trace_id, None, removed.started_at, labels)
+
+    @override
+    def outcomes(self) -> Iterator[AnyOutcome]:
+        period = self._period
+        with _reading(period), open_store(period.store, mode="read") as store:
+            found = store.outcomes.read(since=period.since, until=period.until, after=self.after, upto=self.upto)
+            yield from _check_sizes(filter(self._is_planned, found), _place(period))
+
+    def _is_planned(self, outcome: AnyOutcome) -> bool:
+        """Whether this is an outcome of the planned version of its metric. Outcomes of older versions are not mixed in."""
+        planned = self._plan.get(outcome.metric)
+        return planned is None or (
+            outcome.metric_version == planned.version and outcome.judge_hash == planned.judge_hash
+        )
+
+    @override
+    def records(self, ids: Collection[str]) -> dict[str, AnswerRecord]:
+        found = {}
+        with open_store(self._period.store, mode="read") as store:
+            for id_, answer in store.traces.answers(list(ids)).items():
+                found[id_] = AnswerRecord(time=answer.started_at) if answer.trace is None else _record(answer.trace)
+                found[id_].outcomes += filter(self._is_planned, answer.outcomes)
+        return found
+
+    @override
+    def dependence(self) -> Dependence:
+        period = self._period
+        with _reading(period), open_store(period.store, mode="read") as store:
+            return Dependence(
+                store.traces.inclusion_probabilities(since=period.since, until=period.until),
+                {
+                    key: store_labels(store, key, since=period.since, until=period.until)
+                    for key in cluster_keys(self.analysis.cluster)
+                },
+            )
+
+    @override
+    def human_labels(self) -> HumanLabels:
+        with open_store(self._period.store, mode="read") as store:
+            labels = store.labels.read()
+            return HumanLabels(labels=labels, drawn=store.labels.drawn() if labels else ())
+
+    @override
+    def notes(self) -> list[str]:
+        from ragstone.worker import advise, read_ledger  # `evaluate` does not need it
+
+        ledger = read_ledger(self._period.store)
+        notes = []
+        if self._n_without_text:
+            notes.append(
+                f"The texts of {self._n_without_text:,} requests were removed by retention. Their scores count, but what needs "
+                "a text (questions, abstentions, metadata) is unknown."
+            )
+        if dropped := ledger.total.dropped:
+            notes.append(f"{dropped:,} requests were dropped before they were stored.")
+        return notes + advise(self._period.store, ledger)
+
+
+class OutcomeFile(Rows):
+    """A file of outcomes, which is read again for each pass, with the samples as far as they are known."""
+
+    def __init__(self, path: Path, name: str, samples: Sequence[Sample], analysis: Analysis) -> None:
+        super().__init__(name, (), samples, analysis, cards={}, dependence=Dependence({}, {}))
+        self._path = path
+        self._lines: OutcomeLines | None = None
+        """The lines, if they were read to the end."""
+
+    @override
+    def outcomes(self) -> Iterator[AnyOutcome]:
+        about = FieldsOfFile(cluster_keys(self.analysis.cluster))
+        about.add_labels(self._samples.values())
+        lines, self._lines = OutcomeLines(self._path, about), None
+        yield from _check_sizes(lines, str(self._path))
+        check_samples(self.name, self._samples.values(), lines.question_of)
+        self._lines, self._dependence = lines, Dependence(about.inclusion_probabilities, about.labels)
+
+    @override
+    def _find(self, ids: Collection[str]) -> Iterable[AnyOutcome]:
+        return super()._find(ids) if self._lines is None else _check_sizes(self._lines.find(ids), str(self._path))
+
+
+def open_source(
+    source: OutcomeSource,
+    *,
+    name: str | None = None,
+    samples: Iterable[Sample] = (),
+    analysis: Analysis | None = None,
+) -> Source:
+    """Open the outcomes of one system.
+
+    Args:
+        source: The source.
+        name: Name of the system. Default: the name of the file or store, or "experiment".
+        samples: The samples of a file of outcomes, for texts and labels of clusters that it does not have.
+        analysis: Clusters of samples, and confidence level. An experiment has its own.
+
+    Raises:
+        ConfigurationError: If the file does not exist, or the confidence level is invalid.
+        StoreError: If a store cannot be read.
+    """
+    analysis = analysis or Analysis()
+    check_level(analysis.confidence_level)
+    if isinstance(source, Evaluated):
+        return source.source(name)
+    store = store_of(source)
+    if store is not None:
+        return StoredRequests(source if isinstance(source, TimeRange) else TimeRange(store), name, analysis)
+    path, samples = Path(os.fspath(source)), tuple(samples)  # type: ignore[arg-type]  # a period is a store
+    opened = OutcomeFile(path, name or path.stem, samples, analysis)
+    if samples:
+        first = read_first_id(path)
+        if first is not None and all(sample.id != first for sample in samples):
+            alone = OutcomeFile(path, opened.name, (), analysis)
+            return OutcomeFile(path, opened.name, match_samples(alone.outcomes(), samples), analysis)
+    return opened
+
+
+def open_to_compare(
+    source: OutcomeSource, *, name: str | None = None, samples: Iterable[Sample] = (), analysis: Analysis
+) -> Source:
+    """Open the outcomes of one system with the clusters of a comparison. Of a store, all outcomes are read."""
+    if isinstance(source, Evaluated):
+        return source.source(name, analysis)
+    store = store_of(source)
+    if store is None:
+        path = Path(os.fspath(source))  # type: ignore[arg-type]  # a period is a store
+        return OutcomeFile(path, name or path.stem, tuple(samples), analysis)
+    period = source if isinstance(source, TimeRange) else TimeRange(store)
+    if name is None:
+        name = period.name if isinstance(source, TimeRange) or is_database_url(store) else Path(store).stem
+    return StoredRequests(period, name, analysis, only_planned=False)
+
+
+def _record(trace: Trace) -> AnswerRecord:
+    return AnswerRecord(sample_from_trace(trace), trace.started_at, _labels(trace))
+
+
+def _labels(trace: Trace | TraceOutline) -> dict[str, tuple[str, ...]]:
+    labels = {
+        "name": trace.name,
+        "model": trace.model,
+        "session_id": trace.session_id,
+        "user_id": trace.user_id,
+        "app": trace.app,
+        "release": trace.release,
+        "environment": trace.environment,
+        "status": trace.status,
+        "source": trace.source,
+    }
+    known = {key: (value,) for key, value in labels.items() if value is not None}
+    tags = {"tag": trace.tags} if trace.tags else {}
+    return metadata_labels(trace.metadata) | known | tags
 
 
 def _check_sizes(outcomes: Iterable[AnyOutcome], source: str) -> Iterable[AnyOutcome]:
@@ -272,53 +389,21 @@ def _check_sizes(outcomes: Iterable[AnyOutcome], source: str) -> Iterable[AnyOut
         yield outcome
 
 
-def _of_store(period: TimeRange, name: str, keys: Sequence[str]) -> OutcomeStream:
-    with _reading(_place(period)), open_store(period.store, mode="read") as store:
-        inclusion = store.traces.inclusion_probabilities(since=period.since, until=period.until)
-        labels = {key: store_labels(store, key, since=period.since, until=period.until) for key in keys}
-    return OutcomeStream(
-        name=name,
-        outcomes=stored_outcomes(period),
-        cards={},
-        is_traffic=True,
-        inclusion_probabilities=inclusion,
-        labels=labels,
-    )
-
-
-def stored_outcomes(
-    period: TimeRange, *, after: StorePosition | None = None, upto: StorePosition | None = None
-) -> Iterable[AnyOutcome]:
-    """Yield the outcomes of a store. `after` and `upto` are those of `Outcomes.read`.
-
-    Raises:
-        DataError: If a value is too large.
-        StoreError: If the store cannot be read.
-    """
-    name = _place(period)
-    return _check_sizes(_stored(period, name, after, upto), name)
-
-
-def _stored(
-    period: TimeRange, store_name: str, after: StorePosition | None, upto: StorePosition | None
-) -> Iterable[AnyOutcome]:
-    with _reading(store_name), open_store(period.store, mode="read") as store:
-        yield from store.outcomes.read(since=period.since, until=period.until, after=after, upto=upto)
-
-
 def _place(period: TimeRange) -> str:
     return describe_store(os.fspath(period.store)) if is_database_url(period.store) else str(period.store)
 
 
 @contextmanager
-def _reading(store_name: str) -> Iterator[None]:
+def _reading(period: TimeRange) -> Iterator[None]:
+    """Name the store in errors."""
+    name = _place(period)
     try:
         yield
     except StoreNotFoundError:
         raise
     except StoreError as error:
         message = str(error)
-        about = "" if repr(store_name) in message else f"the store {store_name!r} cannot be read: "
+        about = "" if repr(name) in message else f"the store {name!r} cannot be read: "
         raise type(error)(f"{about}{message}") from None
 
 

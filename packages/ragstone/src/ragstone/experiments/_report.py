@@ -10,10 +10,9 @@ from typing import Final
 from ragstone._util.files import write_output
 from ragstone.errors import ConfigurationError
 from ragstone.experiments._cards import card_of, unknown_card
-from ragstone.experiments._outcomes import OutcomeSource
+from ragstone.experiments._outcomes import OutcomeSource, open_source
 from ragstone.experiments._views.answers import build_answer
 from ragstone.experiments._views.changes import Compared
-from ragstone.experiments._views.open import open_source
 from ragstone.experiments._views.reading import Reading
 from ragstone.experiments._views.reasons import AskReasons
 from ragstone.experiments._views.slices import SliceLabels

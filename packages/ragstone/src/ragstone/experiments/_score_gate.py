@@ -15,9 +15,8 @@ from ragstone.experiments._cards import titles_of
 from ragstone.experiments._clusters import choose_clusters
 from ragstone.experiments._gate_files import GateCase, gate_table, write_junit
 from ragstone.experiments._levels import check_level
-from ragstone.experiments._outcomes import OutcomeSource
+from ragstone.experiments._outcomes import OutcomeSource, open_source
 from ragstone.experiments._table import FAILED, NOT_APPLICABLE, SCORED, ScoreTable, Side, TableReader
-from ragstone.experiments._views.open import open_source
 from ragstone.metrics import MetricCard, full_name, selects
 from ragstone.schema import Sample
 from ragstone.settings import Analysis

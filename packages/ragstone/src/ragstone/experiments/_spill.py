@@ -210,25 +210,6 @@ class _Values(ValuesView[Sample]):
         return iter(self._samples)
 
 
-class QueriesById(Mapping[str, str]):
-    """Queries of samples in a file by id."""
-
-    def __init__(self, samples: SamplesOnDisk) -> None:
-        self._samples = samples
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-    def __iter__(self) -> Iterator[str]:
-        return (sample.id for sample in self._samples if sample.query is not None)
-
-    def __getitem__(self, id_: str) -> str:
-        sample = self._samples.find(id_)
-        if sample is None or sample.query is None:
-            raise KeyError(id_)
-        return sample.query
-
-
 class OutcomesOnDisk(_OnDisk[AnyOutcome]):
     """Outcomes in a file: the same number for each sample, ordered by sample, then by metric."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -15,14 +15,14 @@ from ragstone.experiments._compare.names import names_of
 from ragstone.experiments._compare.questions import match_questions, note_question
 from ragstone.experiments._compare.scales import judge_notes
 from ragstone.experiments._evaluated import Evaluated
-from ragstone.experiments._outcomes import OutcomeSource, OutcomeStream, TimeRange, store_of, stream_outcomes
+from ragstone.experiments._outcomes import OutcomeSource, TimeRange, open_to_compare
 from ragstone.experiments._questions import NAME_IDS, question_number
 from ragstone.experiments._table import SCORED, MetricScores, Origin, ScoreTable, TableReader
+from ragstone.experiments._views.source import Source
 from ragstone.judges import BASELINE_NOTE, is_baseline
 from ragstone.metrics import selects
 from ragstone.schema import Sample
 from ragstone.settings import Analysis
-from ragstone.store import open_store
 
 if TYPE_CHECKING:
     import numpy as np
@@ -78,10 +78,10 @@ def align(
         DataError: If all samples are in one cluster, systems do not share samples, or the same ids belong to different queries.
     """
     selected = [metrics] if isinstance(metrics, str) else metrics
-    opened = _open_all(sources, analysis.cluster, data or {})
-    cards = {name: card for stream in reversed(opened) for name, card in stream.cards.items()}
-    reader = TableReader(tuple(stream.name for stream in opened), cards)
-    systems = [_read(reader, at, stream, selected) for at, stream in enumerate(opened)]
+    opened = _open_all(sources, analysis, data or {})
+    cards = {name: card for source in reversed(opened) for name, card in source.cards.items()}
+    reader = TableReader(tuple(source.name for source in opened), cards)
+    systems = [_read(reader, at, source, selected) for at, source in enumerate(opened)]
     _check_metrics(reader, systems, selected)
     notes = [
         note
@@ -100,11 +100,9 @@ def align(
     left_out: Collection[int] = ()
     merged: Mapping[int, int] = {}
     if paired is not False:
-        texts = [
-            _questions_of(source, stream, (data or {}).get(stream.name, ()))
-            for source, stream in zip(listed(sources), opened, strict=True)
-        ]
-        matched = match_questions(reader.systems, ids, [s.questions for s in systems], has, texts)
+        matched = match_questions(
+            reader.systems, ids, [s.questions for s in systems], has, [source.question_of for source in opened]
+        )
         merged, left_out = matched.merged, matched.left_out
         notes += matched.notes
         other_ids = {
@@ -133,10 +131,13 @@ def align(
     elif not is_disjoint:
         notes.insert(0, "some samples are in several systems, although the test assumes independent samples")
     same = {other: row for (_, row), other in other_ids.items()}
-    probabilities = {
-        same.get(id_, id_): share for stream in opened for id_, share in stream.inclusion_probabilities.items()
-    }
-    labels = _merge_labels(opened)
+    probabilities: dict[str, float] = {}
+    labels: dict[str, dict[str, str]] = {}
+    for source in opened:
+        dependence = source.dependence()
+        probabilities |= {same.get(id_, id_): share for id_, share in dependence.inclusion_probabilities.items()}
+        for key, by_sample in dependence.labels.items():
+            labels.setdefault(key, {}).update(by_sample)
     clusters = choose_clusters(analysis.cluster, labels, ids)
     table = table.depend(probabilities, clusters)
     cluster_texts = cluster_notes(
@@ -184,11 +185,13 @@ class _System:
     repeated: int = 0
 
 
-def _open_all(sources: Sources, cluster: str | None, data: Mapping[str, Iterable[Sample]]) -> list[OutcomeStream]:
+def _open_all(sources: Sources, analysis: Analysis, data: Mapping[str, Iterable[Sample]]) -> list[Source]:
     if isinstance(sources, (str, os.PathLike, Evaluated, TimeRange)):
         sources = [sources]
     named = sources.items() if isinstance(sources, Mapping) else zip(names_of(sources), sources, strict=True)
-    opened = [stream_outcomes(source, name=name, cluster=cluster, samples=data.get(name, ())) for name, source in named]
+    opened = [
+        open_to_compare(source, name=name, samples=data.get(name, ()), analysis=analysis) for name, source in named
+    ]
     if len(opened) < 2:
         raise ConfigurationError(
             f"a comparison needs at least two systems, got {len(opened)}. For one system, use `ragstone evaluate`."
@@ -201,14 +204,14 @@ def listed(sources: Sources) -> list[OutcomeSource]:
     return list(sources.values()) if isinstance(sources, Mapping) else list(sources)
 
 
-def _read(reader: TableReader, at: int, stream: OutcomeStream, selected: Sequence[str] | None) -> _System:
+def _read(reader: TableReader, at: int, source: Source, selected: Sequence[str] | None) -> _System:
     system = _System()
     is_selected: dict[str, bool] = {}
-    for outcome in stream.outcomes:
+    for outcome in source.outcomes():
         metric = outcome.metric
         if metric not in is_selected:
             is_selected[metric] = selected is None or any(
-                selects(name, metric, stream.cards.get(metric) or card_of(metric)) for name in selected
+                selects(name, metric, source.cards.get(metric) or card_of(metric)) for name in selected
             )
         if not is_selected[metric]:
             system.others.add(metric)
@@ -217,7 +220,7 @@ def _read(reader: TableReader, at: int, stream: OutcomeStream, selected: Sequenc
         note_question(system.questions, reader.row(outcome.sample_id), question_number(outcome.fingerprint))
     if not (selected and system.others) and not any(at in columns for columns in reader.columns.values()):
         raise DataError(
-            f"{stream.name!r} does not contain outcomes. `ragstone status STORE` shows how many requests of a store wait for "
+            f"{source.name!r} does not contain outcomes. `ragstone status STORE` shows how many requests of a store wait for "
             "a score."
         )
     return system
@@ -234,24 +237,6 @@ def _check_metrics(reader: TableReader, systems: Sequence[_System], selected: Se
 def _scales(origins: Iterable[Origin]) -> set[Origin]:
     """Return where the scores come from."""
     return {origin for origin in origins if origin.state == SCORED}
-
-
-def _questions_of(
-    source: OutcomeSource, opened: OutcomeStream, samples: Iterable[Sample]
-) -> Callable[[str], str | None]:
-    """Return a function that returns the question of a sample, if it is known."""
-
-    def find(id_: str) -> str | None:
-        if (query := opened.queries.get(id_)) is not None:
-            return query
-        store = store_of(source)
-        if store is None:
-            return next((sample.query for sample in samples if sample.id == id_), None)
-        with open_store(store, mode="read") as stored:
-            answer = stored.traces.answers([id_]).get(id_)
-        return None if answer is None or answer.trace is None else answer.trace.query
-
-    return find
 
 
 def _check_overlap(systems: Sequence[str], has: NDArray[np.bool_], ids: Sequence[str]) -> None:
@@ -289,15 +274,6 @@ def _overlap(
             + ". Differences use the samples that both systems have scored.",
         )
     return {s: int(has[:, i].sum()) for i, s in enumerate(systems)}, n_common, is_disjoint
-
-
-def _merge_labels(opened: Sequence[OutcomeStream]) -> dict[str, dict[str, str]]:
-    """Return the labels of the samples of all systems by key and sample id."""
-    labels: dict[str, dict[str, str]] = {}
-    for stream in opened:
-        for key, by_sample in stream.labels.items():
-            labels.setdefault(key, {}).update(by_sample)
-    return labels
 
 
 def _compared(metric: MetricScores, ids: Sequence[str], *, paired: bool) -> dict[str, float]:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from ragstone.errors import ConfigurationError
 from ragstone.experiments._compare.text import format_difference
-from ragstone.experiments._outcomes import OutcomeSource
+from ragstone.experiments._outcomes import OutcomeSource, open_source
 from ragstone.experiments._table import MetricScores, ScoreTable
-from ragstone.experiments._views.open import open_source
 from ragstone.schema import Sample
 
 if TYPE_CHECKING:

@@ -20,12 +20,11 @@ from ragstone.experiments._compare.regression import RegressionCheck, check_regr
 from ragstone.experiments._compare.text import format_p_value, format_verdicts, means_table, pairs_table
 from ragstone.experiments._evaluated import Evaluated
 from ragstone.experiments._levels import check_level
-from ragstone.experiments._outcomes import OutcomeSource
+from ragstone.experiments._outcomes import OutcomeSource, open_source
 from ragstone.experiments._report import build_report, count_causes
 from ragstone.experiments._table import MetricScores, ScoreTable
 from ragstone.experiments._views.changes import Compared
-from ragstone.experiments._views.open import open_source
-from ragstone.experiments._views.source import ReportSource
+from ragstone.experiments._views.source import Source
 from ragstone.judges import BASELINE_NOTE
 from ragstone.metrics import full_name
 from ragstone.schema import Sample
@@ -271,7 +270,7 @@ class Comparison:
             for name, source in self.sources.items()
         }
 
-    def compared(self, system: str, baseline: str, before: ReportSource) -> Compared:
+    def compared(self, system: str, baseline: str, before: Source) -> Compared:
         """Return what a report of `system` shows of this comparison.
 
         Args:

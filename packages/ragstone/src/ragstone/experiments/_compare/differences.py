@@ -12,7 +12,7 @@ from ragstone.experiments._compare.pairs import MetricComparison, PairDifference
 from ragstone.experiments._compare.text import describe_doubt, size
 from ragstone.experiments._table import ScoreTable
 from ragstone.experiments._views.changes import Compared
-from ragstone.experiments._views.source import ReportSource
+from ragstone.experiments._views.source import Source
 from ragstone.judges import BASELINE_NOTE
 from ragstone.views import Difference, SystemEstimate
 
@@ -29,7 +29,7 @@ def view_comparison(
     n_common: int | None,
     notes: Sequence[str],
     method: str,
-    before: ReportSource,
+    before: Source,
 ) -> Compared:
     """Return what a report of `system` shows of a comparison.
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from ragstone._util.plural import count
-from ragstone.experiments._views.source import ReportSource
+from ragstone.experiments._views.source import Source
 from ragstone.scoring import CAUSES
 from ragstone.views import AnswerView, CauseFlow, ChangedAnswer, ChangesView, Difference, Statement, SystemEstimate
 
@@ -45,7 +45,7 @@ class Compared:
     """Whether a score of that metric is better, for samples whose score changed by at least half of its range."""
     notes: tuple[str, ...]
     method: str
-    before: ReportSource
+    before: Source
     """Outcomes and samples of the baseline."""
 
     def change_of(self, metric: str) -> Difference | None:

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from ragstone.errors import DataError
-from ragstone.experiments._outcomes import TimeRange
+from ragstone.experiments._outcomes import StoredRequests, TimeRange
 from ragstone.experiments._report import explain_answer
-from ragstone.experiments._views.open import StoredRequests
 from ragstone.experiments._views.reading import Reading
 from ragstone.experiments._views.slices import SliceLabels
 from ragstone.schema import Ledger

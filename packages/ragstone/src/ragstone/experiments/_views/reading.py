@@ -24,7 +24,7 @@ from ragstone.experiments._views.changes import Compared, build_changes
 from ragstone.experiments._views.labeled import build_labels
 from ragstone.experiments._views.reasons import AskReasons
 from ragstone.experiments._views.slices import SliceLabels
-from ragstone.experiments._views.source import AnswerRecord, ReportSource
+from ragstone.experiments._views.source import AnswerRecord, Source
 from ragstone.experiments._views.trend import Timeline
 from ragstone.experiments._views.verdict import Population, WrongRule, describe_next, describe_notices, describe_verdict
 from ragstone.experiments._views.where import Condition, check_keys
@@ -78,7 +78,7 @@ class Reading:
 
     def __init__(
         self,
-        source: ReportSource,
+        source: Source,
         *,
         metric: str | None = None,
         where: Sequence[Condition] = (),

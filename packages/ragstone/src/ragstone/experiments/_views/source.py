@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from typing_extensions import override
 
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, NotApplicable, Sample, Score, TraceOutline
@@ -49,52 +52,65 @@ class Dependence(NamedTuple):
     """Labels of clusters, by key and sample id."""
 
 
-class ReportSource(Protocol):
-    """Outcomes and samples of one system. Large sources are read one by one, without keeping them in memory."""
-
-    name: str
-    cards: Mapping[str, MetricCard]
-    """Cards of the metrics that the source describes."""
-
-    def samples(self) -> Iterator[SampleFields]:
-        """Yield the samples that are known."""
-        ...
-
-    def outcomes(self) -> Iterator[AnyOutcome]:
-        """Yield the outcomes."""
-        ...
-
-    def records(self, ids: Collection[str]) -> dict[str, AnswerRecord]:
-        """Return the samples with these ids, with all their outcomes."""
-        ...
-
-    analysis: Analysis
-    """Clusters of samples, and confidence level of intervals."""
-
-    def dependence(self) -> Dependence:
-        """Return sampling probabilities and labels of clusters. They are complete when the outcomes have been read."""
-        ...
-
-    def notes(self) -> list[str]:
-        """Return what limits the numbers of this source, in sentences."""
-        ...
-
-    def human_labels(self) -> HumanLabels:
-        """Return the labels of people."""
-        ...
-
-
-class Rows:
-    """Outcomes that are in memory or in a file, with the samples as far as they are known.
+class Source(ABC):
+    """Outcomes and samples of one system. Large sources are read one by one, without keeping them in memory.
 
     Args:
         name: Name of the system.
-        outcomes: Returns the outcomes. Called once for each pass.
-        samples: The samples, or samples by id.
-        cards: Cards of the metrics that the source describes.
-        find: Returns the outcomes of some samples. None: they are searched in `outcomes`.
-        dependence: Returns sampling probabilities and labels, after the outcomes were read.
         analysis: Clusters of samples, and confidence level of intervals.
+        cards: Cards of the metrics that the source describes.
+    """
+
+    is_traffic = False
+    """Whether these are requests of an application instead of rows of a dataset."""
+
+    def __init__(self, name: str, analysis: Analysis, cards: Mapping[str, MetricCard]) -> None:
+        self.name = name
+        self.analysis = analysis
+        self.cards = cards
+
+    @abstractmethod
+    def samples(self) -> Iterator[SampleFields]:
+        """Yield the samples that are known."""
+
+    @abstractmethod
+    def outcomes(self) -> Iterator[AnyOutcome]:
+        """Yield the outcomes."""
+
+    @abstractmethod
+    def records(self, ids: Collection[str]) -> dict[str, AnswerRecord]:
+        """Return the samples with these ids, with all their outcomes."""
+
+    @abstractmethod
+    def dependence(self) -> Dependence:
+        """Return sampling probabilities and labels of clusters. They are complete when the outcomes have been read."""
+
+    def question_of(self, sample_id: str) -> str | None:
+        """Return the question of a sample, if it is known."""
+        record = self.records([sample_id]).get(sample_id)
+        return None if record is None or record.sample is None else record.sample.query
+
+    def notes(self) -> list[str]:
+        """Return what limits the numbers of this source, in sentences."""
+        return []
+
+    def human_labels(self) -> HumanLabels:
+        """Return the labels of people."""
+        from ragstone.experiments._views.labeled import HumanLabels
+
+        return HumanLabels()
+
+
+class Rows(Source):
+    """Outcomes that are in memory, with the samples as far as they are known.
+
+    Args:
+        name: Name of the system.
+        outcomes: The outcomes.
+        samples: The samples, or samples by id.
+        analysis: Clusters of samples, and confidence level of intervals.
+        cards: Cards of the metrics that the source describes.
+        dependence: Sampling probabilities and labels.
         times: Starts of requests by sample id, Unix seconds.
         notes: What limits the numbers, in sentences.
     """
@@ -102,59 +118,51 @@ class Rows:
     def __init__(
         self,
         name: str,
-        outcomes: Callable[[], Iterable[AnyOutcome]],
+        outcomes: Iterable[AnyOutcome],
         samples: Iterable[Sample] | Mapping[str, Sample],
+        analysis: Analysis,
         *,
         cards: Mapping[str, MetricCard],
-        find: Callable[[Collection[str]], Iterable[AnyOutcome]] | None = None,
-        dependence: Callable[[], Dependence],
-        analysis: Analysis,
+        dependence: Dependence,
         times: Mapping[str, float] | None = None,
         notes: Iterable[str] = (),
     ) -> None:
-        self.name = name
-        self.cards = cards
-        self.analysis = analysis
+        super().__init__(name, analysis, cards)
         self._dependence = dependence
         self._outcomes = outcomes
-        self._find = find
         self._samples = samples if isinstance(samples, Mapping) else {sample.id: sample for sample in samples}
         self._times = times or {}
         self._notes = list(notes)
 
+    @override
     def samples(self) -> Iterator[SampleFields]:
-        """Yield the samples."""
         for sample in self._samples.values():
             yield SampleFields(sample.id, sample, self._times.get(sample.id), metadata_labels(sample.metadata))
 
-    def _record(self, sample_id: str) -> AnswerRecord:
-        sample = self._samples.get(sample_id)
-        return AnswerRecord(sample, self._times.get(sample_id), metadata_labels(sample.metadata) if sample else {})
-
+    @override
     def outcomes(self) -> Iterator[AnyOutcome]:
-        """Yield the outcomes."""
-        yield from self._outcomes()
+        yield from self._outcomes
 
+    @override
     def records(self, ids: Collection[str]) -> dict[str, AnswerRecord]:
-        """Return the samples with these ids, with all their outcomes."""
-        found = {id_: self._record(id_) for id_ in ids}
-        for outcome in self._outcomes() if self._find is None else self._find(found.keys()):
-            if outcome.sample_id in found:
-                found[outcome.sample_id].outcomes.append(outcome)
+        found = {}
+        for id_ in ids:
+            sample = self._samples.get(id_)
+            found[id_] = AnswerRecord(sample, self._times.get(id_), metadata_labels(sample.metadata) if sample else {})
+        for outcome in self._find(found):
+            found[outcome.sample_id].outcomes.append(outcome)
         return found
 
+    def _find(self, ids: Collection[str]) -> Iterable[AnyOutcome]:
+        """Return the outcomes of some samples."""
+        return (outcome for outcome in self.outcomes() if outcome.sample_id in ids)
+
+    @override
     def dependence(self) -> Dependence:
-        """Return sampling probabilities and labels of clusters."""
-        return self._dependence()
+        return self._dependence
 
-    def human_labels(self) -> HumanLabels:
-        """Return no labels: only a store keeps them."""
-        from ragstone.experiments._views.labeled import HumanLabels
-
-        return HumanLabels()
-
+    @override
     def notes(self) -> list[str]:
-        """Return what limits the numbers."""
         return self._notes
 
 
