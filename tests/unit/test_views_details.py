@@ -16,7 +16,7 @@ from ragstone.experiments._views.where import parse_where
 from ragstone.judges import JudgeIdentity
 from ragstone.metrics import resolve_metrics
 from ragstone.schema import Failure, Interval, NotApplicable, Passage, Sample, Score, Usage
-from ragstone.scoring import Signals, answer_probabilities, diagnose, note_outcome
+from ragstone.scoring import Signals, answer_probabilities, diagnose, note_outcome, note_sample
 from ragstone.stats import drawn_kappa
 from ragstone.store import DrawnRequest, StoredLabel
 from ragstone.views import Answers, AnswerText, ReportText
@@ -105,6 +105,7 @@ def test_the_evidence_is_red_if_the_answer_is_wrong() -> None:
     right = score("ccrs.ac", 0.9, em=0.0, judge=0.9)
     for outcome, why, style in ((WRONG, "Judged wrong by ccrs.ac.", "red"), (right, "Judged correct.", "green")):
         signals = Signals()
+        note_sample(signals, sample())
         note_outcome(signals, outcome, None)
         view = build_answer("s", sample(), [outcome], signals, CARDS, time=None)
         spans = [

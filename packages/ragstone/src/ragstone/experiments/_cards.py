@@ -25,13 +25,15 @@ def titles_of(metrics: Iterable[str]) -> dict[str, str]:
 
 
 def unknown_card(outcome: Score | NotApplicable | Failure) -> MetricCard:
-    """Make a card of a metric that this installation does not know."""
+    """Make a card of a metric that this installation does not know, with the scale that its outcome states."""
+    scale = outcome.scale
     return MetricCard(
         name=outcome.metric,
         title=outcome.metric,
         description="",
-        low=-math.inf,
-        high=math.inf,
+        low=scale.low if scale and scale.low is not None else -math.inf,
+        high=scale.high if scale and scale.high is not None else math.inf,
+        direction=scale.direction if scale else "higher",
         needs=(),
         version=outcome.metric_version,
         source="",

@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from ragstone._util.plural import count
 from ragstone.errors import ConfigurationError, DataError, StoreError, StoreNotFoundError
-from ragstone.experiments._cards import card_of
+from ragstone.experiments._cards import card_of, unknown_card
 from ragstone.experiments._clusters import SampleFields as FieldsOfFile
 from ragstone.experiments._clusters import cluster_keys, store_labels
 from ragstone.experiments._evaluated import Evaluated
@@ -71,7 +71,7 @@ class SystemOutcomes:
     outcomes: Mapping[str, Mapping[str, AnyOutcome]]
     """Outcomes by metric and sample id. The last one if a sample was scored several times."""
     cards: Mapping[str, MetricCard]
-    """Cards of the metrics that this installation knows."""
+    """Cards by metric. One that this installation does not know has the scale that its outcomes state."""
     judges: Mapping[str, frozenset[str]]
     """Names of the judges by metric. Scores of different judges are not on the same scale."""
     is_baseline: bool = False
@@ -122,9 +122,8 @@ def read_outcomes(source: OutcomeSource, *, name: str | None = None, cluster: st
         name=opened.name,
         outcomes={m: {id_: several[-1] for id_, several in by.items()} for m, by in grouped.items()},
         cards={
-            metric: card
+            metric: opened.cards.get(metric) or card_of(metric) or unknown_card(next(iter(grouped[metric].values()))[0])
             for metric in (*opened.cards, *grouped)
-            if (card := opened.cards.get(metric) or card_of(metric))
         },
         judges={metric: frozenset(names) for metric, names in judges.items()},
         is_baseline=any(is_baseline(judge) for names in judges.values() for judge in names),

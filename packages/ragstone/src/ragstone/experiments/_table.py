@@ -354,7 +354,7 @@ class TableReader:
                 self._check_range(card, values, tuple(ids))
             metrics[name] = MetricScores(
                 card=card,
-                is_known=name in self.cards or card_of(name) is not None,
+                is_known=name in self.cards or card_of(name) is not None or math.isfinite(card.high - card.low),
                 values=np.clip(values, card.low, card.high),
                 states=states,
                 ends=ends,

@@ -11,9 +11,11 @@ if TYPE_CHECKING:
     from ragstone.metrics._arguments import split_metrics as split_metrics
     from ragstone.metrics._base import MetricBase
     from ragstone.metrics._base import check_sample as check_sample
+    from ragstone.metrics._card import MEAN_OF_REPEATS as MEAN_OF_REPEATS
     from ragstone.metrics._card import EmbedderMetric as EmbedderMetric
     from ragstone.metrics._card import Metric, MetricCard, WorkedExample
     from ragstone.metrics._card import ReaderMetric as ReaderMetric
+    from ragstone.metrics._card import is_number as is_number
     from ragstone.metrics._history import question_fields as question_fields
     from ragstone.metrics._registry import all_metrics, resolve_metrics
     from ragstone.metrics._registry import bind_embedder as bind_embedder
@@ -88,7 +90,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
         {
             "_arguments": "base_name Argument quote split_metrics",
             "_base": "MetricBase check_sample",
-            "_card": "EmbedderMetric Metric MetricCard WorkedExample ReaderMetric",
+            "_card": "EmbedderMetric MEAN_OF_REPEATS Metric MetricCard WorkedExample ReaderMetric is_number",
             "_history": "question_fields",
             "_registry": (
                 "all_metrics resolve_metrics bind_embedder bind_reader find_family full_name selects "

@@ -123,6 +123,8 @@ class MetricBase(ABC):
     low: float = 0.0
     high: float = 1.0
     neutral: float | None = None
+    decided_by: tuple[str, ...] = ()
+    reachable: str = ""
     direction: Literal["higher", "lower"] = "higher"
     version: str = "1"
     """Version of the definition. The hash of the prompts is appended to it in the card."""
@@ -186,6 +188,8 @@ class MetricBase(ABC):
             low=self.low,
             high=self.high,
             neutral=self.neutral,
+            decided_by=self.decided_by,
+            reachable=self.reachable,
             direction=self.direction,
             needs=self.needs,
             reads_passages=self.reads_passages,

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Final, Literal, Protocol, TypeGuard, runtime_checkable
 
 from ragstone._util.local_model import OptionalDependency
 from ragstone.judges import Embedder, Judge, Reader
 from ragstone.schema import Failure, NotApplicable, Sample, Score
+
+MEAN_OF_REPEATS: Final = "mean_of_repeats"
+"""Method of a score that is the mean of several answers of the application. Its details hold the parts of each."""
+_ROUNDING: Final = 1e-9
+"""Rounding error of a decision value."""
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Return whether a value of details is a finite number. Details of other packages may contain anything."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +54,11 @@ class MetricCard:
     """Largest possible value, infinite if the metric is unbounded."""
     neutral: float | None = None
     """The value without any effect of what is rated, if the metric has such a value (UDCG: 0.5)."""
+    decided_by: tuple[str, ...] = ()
+    """Numbers in the details of a score, on the metric's range, the best of which decides whether it is good. Empty:
+    the value decides. `ccrs.ac`: a wrong answer and a correct paraphrase both have values of at most 0.3."""
+    reachable: str = ""
+    """Which values are possible for which samples, if that is not the whole range."""
     direction: Literal["higher", "lower"] = "higher"
     """Whether higher or lower values are better."""
     needs: tuple[str, ...]
@@ -77,6 +93,44 @@ class MetricCard:
         if "response" not in self.needs:
             return "passages"
         return "answer" if "reference" in self.needs and "contexts" not in self.needs else "support"
+
+    @property
+    def threshold(self) -> float | None:
+        """Decision value from which a score is good: the neutral value, or the middle of the range. None without one."""
+        if self.neutral is not None:
+            return self.neutral
+        return (self.low + self.high) / 2 if math.isfinite(self.high - self.low) else None
+
+    @property
+    def decision_name(self) -> str:
+        """The decision value in words."""
+        return f"the best of {' and '.join(self.decided_by)} in its details" if self.decided_by else "its value"
+
+    def decision(self, score: Score) -> float | None:
+        """Return the number that decides whether a score is good, or None if the score does not have it.
+
+        For a score of repeats it is the mean of their decision values.
+        """
+        found = self.decisions(score)
+        return math.fsum(found) / len(found) if found else None
+
+    def decisions(self, score: Score) -> list[float]:
+        """Return the decision values of the repeats that a score merges, or that of the score. Empty if not known."""
+        details = score.details
+        repeats = score.method == MEAN_OF_REPEATS
+        if not self.decided_by:
+            return [float(v) for v in details.get("repeats") or () if is_number(v)] if repeats else [score.value]
+        parts = (details.get("repeat_parts") or {}) if repeats else {n: [details.get(n)] for n in self.decided_by}
+        rows = list(zip(*(parts.get(name) or () for name in self.decided_by), strict=False))
+        best = min if self.direction == "lower" else max
+        return [float(best(row)) for row in rows] if all(is_number(v) for row in rows for v in row) else []
+
+    def is_good(self, score: Score) -> bool | None:
+        """Return whether the decision value reaches the threshold. None if either is not known."""
+        value, threshold = self.decision(score), self.threshold
+        if value is None or threshold is None:
+            return None
+        return value <= threshold + _ROUNDING if self.direction == "lower" else value >= threshold - _ROUNDING
 
     @property
     def asks_judge(self) -> bool:

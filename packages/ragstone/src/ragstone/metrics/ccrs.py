@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import ClassVar, Final
 
+from ragstone._util.normal_form import normalize
 from ragstone.judges import Judge, NumberReply, Prompt, ask_number
 from ragstone.metrics._arguments import Share
 from ragstone.metrics._base import MetricBase
@@ -55,7 +56,8 @@ class CcrsMetric(MetricBase):
         if reason := self._find_not_applicable_reason(fields):
             return self.make_not_applicable(sample, reason)
         if not fields["response"]:
-            return self.make_score(sample, 0.0, method="empty_response", explanation=EMPTY_RESPONSE)
+            details = dict.fromkeys(self.decided_by, 0.0)
+            return self.make_score(sample, 0.0, method="empty_response", explanation=EMPTY_RESPONSE, details=details)
         return self._judged(sample, fields, await self._ask(fields, judge))
 
     async def _ask(self, fields: dict[str, str | tuple[str, ...]], judge: Judge) -> NumberReply:
@@ -184,6 +186,7 @@ class AnswerCorrectness(CcrsMetric):
     title = "Answer correctness"
     description = "Are the statements of the response correct, compared with the reference?"
     needs = ("response", "reference")
+    decided_by = ("em", "judge")
     replies: ClassVar[Mapping[str, object]] = {"answer_correctness": 70}
     """Reply of the judge in the example."""
     construct = "answer_correctness"
@@ -206,6 +209,8 @@ class AnswerCorrectness(CcrsMetric):
             if em_weight
             else "Low means that the judge finds the answer wrong. Next: Read the worst ten; check the passages first."
         )
+        if em_weight:
+            self.reachable = f"0 to {rest:.3g}, and {em_weight:.3g} to 1 if the response is identical to a reference"
         self.formula = f"λ EM(r, g) + (1 - λ) judge(r, g, C) / 100, λ = {em_weight:g}"
         self.example = WorkedExample(
             row=_ROW,
@@ -216,8 +221,9 @@ class AnswerCorrectness(CcrsMetric):
         )
 
     def _judged(self, sample: Sample, fields: dict[str, str | tuple[str, ...]], reply: NumberReply) -> Score:
-        response = str(fields["response"]).strip()
-        em = 1.0 if response in {reference.strip() for reference in fields["reference"]} else 0.0
+        # Canonically equivalent texts are identical to a reader, whichever way their accents are encoded.
+        response = normalize("NFC", str(fields["response"]).strip())
+        em = 1.0 if response in {normalize("NFC", reference.strip()) for reference in fields["reference"]} else 0.0
         judged = reply.value / 100
         offset, factor = self.em_weight * em, 1 - self.em_weight
         return make_rated_score(

@@ -24,7 +24,7 @@ from ragstone.judges import Judge
 from ragstone.metrics._base import MetricBase, hash_tasks
 from ragstone.metrics._card import WorkedExample
 from ragstone.metrics._claims import gather_or_cancel
-from ragstone.metrics.ccrs import CCRS
+from ragstone.metrics.ccrs import CCRS, AnswerCorrectness
 from ragstone.schema import Failure, Interval, NotApplicable, Sample, Score
 from ragstone.stats import WeightedTerm, weighted_sum_interval
 
@@ -72,6 +72,8 @@ class CcrsComposite(MetricBase):
         if not total > 0:
             raise ConfigurationError(f"at least one weight must be above 0, got {dict(weights)!r}")
         self.weights = {name: weight / total for name, weight in named.items() if weight > 0}
+        if free := self.weights.get("ccrs.ac", 0.0) * AnswerCorrectness().em_weight:
+            self.reachable = f"0 to {1 - free:.3g}, and up to 1 if the response is identical to a reference"
         self._covariance = None if covariance is None else _checked(covariance, list(named), self.weights, total)
         self.parts = tuple(_PARTS[name] for name in self.weights)
         self.needs = tuple(dict.fromkeys(need for part in self.parts for need in part.needs))

@@ -37,9 +37,11 @@ from ragstone.schema._names import field_names
 from ragstone.schema._names import message_role as message_role
 from ragstone.schema._outcome import AlarmDelivery as AlarmDelivery
 from ragstone.schema._outcome import AnswerCause as AnswerCause
+from ragstone.schema._outcome import AnswerMark as AnswerMark
 from ragstone.schema._outcome import Delivery as Delivery
 from ragstone.schema._outcome import Failure, Interval, NotApplicable, Outcome, Score
 from ragstone.schema._outcome import FailureKind as FailureKind
+from ragstone.schema._outcome import MetricScale as MetricScale
 from ragstone.schema._outcome import outcome_adapter as outcome_adapter
 from ragstone.schema._outline import TraceOutline as TraceOutline
 from ragstone.schema._sample import Sample

@@ -54,6 +54,24 @@ def _id_of(key: tuple[str, ...]) -> str:
     return f"{digest[:8]}-{digest[8:12]}-5{digest[13:16]}-{variant}{digest[17:20]}-{digest[20:32]}"
 
 
+AnswerMark = Literal[
+    "abstains",  # the response declines to answer, by its wording
+    "unanswerable",  # all references decline to answer
+    "relevant",  # labels of the data say that a passage is relevant
+    "irrelevant",  # labels of the data say that no passage is relevant
+]
+
+
+class MetricScale(Model):
+    """Range and direction of a metric that is not part of Ragstone, so that its outcomes are read as they are meant."""
+
+    low: FiniteFloat | None = None
+    """Smallest possible value. None if it is unbounded."""
+    high: FiniteFloat | None = None
+    direction: Literal["higher", "lower"] = "higher"
+    """Whether higher or lower values are better."""
+
+
 class _OutcomeBase(Record):
     sample_id: str
     """Id of the sample. For a captured request this is the trace id."""
@@ -62,11 +80,15 @@ class _OutcomeBase(Record):
     metric: str
     metric_version: str
     """Version that changes if the definition of the metric or its prompt changes."""
+    scale: MetricScale | None = None
+    """Range and direction of a user's metric. None for the metrics of Ragstone, whose names state them."""
     judge: str | None = None
     """Description of the judge ("lexical baseline", "llama-3-8b at http://..."), or None if no judge is used."""
     judge_hash: str = ""
     """Hash of the judge configuration, or an empty string if no judge is used."""
     prompt_hash: str | None = None
+    answer: tuple[AnswerMark, ...] | None = None
+    """What the texts of the sample say about its answer, so that its cause is known without them. None: unknown."""
     usage: Usage | None = None
     created_at: float | None = None
     """Unix seconds."""

@@ -5,24 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final, Literal
 
 from ragstone._util.abstains import answer_abstains
-from ragstone.metrics import MetricCard, base_name
-from ragstone.schema import AnswerCause, Failure, NotApplicable, Passage, Sample, Score, TraceOutline
+from ragstone.metrics import MetricCard, base_name, resolve_metrics
+from ragstone.schema import AnswerCause, AnswerMark, Failure, NotApplicable, Passage, Sample, Score, TraceOutline
 
-_CORRECT_FROM: Final = 0.5
-"""Smallest judged correctness, or claim F1, of a correct answer."""
-_COHERENT_FROM: Final = 0.5
-"""Smallest contextual coherence of an answer that its passages support. Used only without a metric of claims."""
 _CLAIM_METRICS: Final = ("ragas.faithfulness", "ragchecker.faithfulness", "vera.groundedness")
 """Metrics whose details list claims (or sentences) of the answer with verdicts, in order of preference."""
 _LONGEST_KEPT: Final = 400
 """Longest answer and reference, in characters, that is kept until it is needed whether it abstains."""
-_CORRECTNESS_METRICS: Final = frozenset({"ccrs.ac", "ragchecker.f1"})
-_SUPPORT_METRICS: Final = frozenset({"ccrs.cc", *_CLAIM_METRICS})
+_JUDGED: Final = frozenset({"ccrs.ac", "ccrs_fused.ac"})
+"""Metrics of correctness that are preferred, in any combination."""
+_COHERENCE: Final = frozenset({"ccrs.cc", "ccrs_fused.cc"})
+_CORRECTNESS_METRICS: Final = frozenset({*_JUDGED, "ragchecker.f1"})
+_SUPPORT_METRICS: Final = frozenset({*_COHERENCE, *_CLAIM_METRICS})
 _RELEVANCE_METRICS: Final = ("udcg", "ragas.context_precision", "judged.", "ragchecker.claim_recall")
 """Beginnings of the names of metrics that say which passages are relevant."""
+_LABELS: Final = "labels of the passages"
 _RELEVANT_GRADE: Final = 0.5
 """Smallest grade of a relevant passage, as in UDCG."""
 
@@ -98,8 +99,12 @@ Basis = Literal["correctness", "support", "abstention"]
 class Signals:
     """What is known about one answer. None means that no metric and no label says it."""
 
+    is_known: bool = False
+    """Whether it is known what the texts of the sample say. Without them, an answer may abstain, or the reference."""
     references: tuple[str, ...] = ()
     """The references, unless they are known to be answers."""
+    is_declined: bool | None = None
+    """Whether the reference declines to answer, if the outcomes say so."""
     response: str | None = None
     """The answer, until it is known whether it abstains."""
     is_refusal: bool | None = None
@@ -134,7 +139,9 @@ class Signals:
     @property
     def is_answerable(self) -> bool:
         """False if the reference itself declines to answer."""
-        return not self.references or not all(map(answer_abstains, self.references))
+        if self.is_declined is None:
+            self.is_declined = bool(self.references) and all(map(answer_abstains, self.references))
+        return not self.is_declined
 
     @property
     def rating(self) -> float | None:
@@ -159,7 +166,7 @@ class Signals:
             return "correctness"
         if self.has_failed_correctness:
             return None
-        if self.is_unsupported is not None:
+        if self.is_unsupported or (self.is_unsupported is False and self.abstains is not None):
             return "support"
         if self.has_failed_support or self.abstains is None:
             return None
@@ -189,13 +196,34 @@ def _note_texts(
     references = tuple(text for text in reference if text.strip())
     if any(len(text) > _LONGEST_KEPT for text in references) and not all(map(answer_abstains, references)):
         references = ()
-    signals.references = references
+    signals.is_known, signals.references, signals.is_declined = True, references, None
     if response is not None and len(response) > _LONGEST_KEPT:
         signals.is_refusal, signals.response = answer_abstains(response), None
     else:
         signals.is_refusal, signals.response = None, response
     if labels is not None:
-        signals.has_relevant, signals.relevant_by = any(labels), "labels of the passages"
+        signals.has_relevant, signals.relevant_by = any(labels), _LABELS
+
+
+def answer_marks(sample: Sample) -> tuple[AnswerMark, ...]:
+    """Return what the texts of a sample say about its answer, for its outcomes."""
+    signals = Signals()
+    note_sample(signals, sample)
+    marks: dict[AnswerMark, bool] = {
+        "abstains": signals.abstains is True,
+        "unanswerable": not signals.is_answerable,
+        "relevant": signals.has_relevant is True,
+        "irrelevant": signals.has_relevant is False,
+    }
+    return tuple(mark for mark, holds in marks.items() if holds)
+
+
+def _note_answer(signals: Signals, marks: Sequence[AnswerMark]) -> None:
+    """Note what an outcome says about the texts of its sample."""
+    signals.is_known, signals.response = True, None
+    signals.is_refusal, signals.is_declined = "abstains" in marks, "unanswerable" in marks
+    if "relevant" in marks or "irrelevant" in marks:
+        signals.has_relevant, signals.relevant_by = "relevant" in marks, _LABELS
 
 
 def _labels(sample: Sample) -> list[bool] | None:
@@ -223,7 +251,7 @@ def relevant_positions(
     """Return by 1-based position whether a passage is relevant, and where that is known from."""
     labels = None if sample is None else _labels(sample)
     if labels is not None:
-        return dict(enumerate(labels, start=1)), "labels of the passages"
+        return dict(enumerate(labels, start=1)), _LABELS
     for outcome in outcomes:
         if isinstance(outcome, NotApplicable):
             continue
@@ -252,6 +280,8 @@ def _judged_labels(outcome: Score | Failure) -> Mapping[int, bool] | None:
 
 def note_outcome(signals: Signals, outcome: Score | NotApplicable | Failure, card: MetricCard | None) -> None:
     """Note what one outcome says. Without a card, its value is not in the rating."""
+    if outcome.answer is not None:
+        _note_answer(signals, outcome.answer)
     if isinstance(outcome, NotApplicable):
         return
     if isinstance(outcome, Failure):
@@ -265,26 +295,29 @@ def note_outcome(signals: Signals, outcome: Score | NotApplicable | Failure, car
             signals.badness += min(max(distance, 0.0), 1.0)
             signals.n_rated += 1
         if base_name(outcome.metric) in _CORRECTNESS_METRICS:
-            _note_correctness(signals, outcome)
+            _note_correctness(signals, outcome, card or _default_card(outcome.metric))
         elif base_name(outcome.metric) in _SUPPORT_METRICS:
-            _note_support(signals, outcome)
+            _note_support(signals, outcome, card or _default_card(outcome.metric))
     if outcome.metric.startswith(_RELEVANCE_METRICS):
         _note_relevance(signals, outcome)
 
 
-def _note_correctness(signals: Signals, score: Score) -> None:
-    judged = score.details.get("judge") if base_name(score.metric) == "ccrs.ac" else None
-    if isinstance(judged, int | float):
-        # Not the value: with the weight of the exact match, a correct paraphrase scores at most 0.3.
-        exact = score.details.get("em") == 1.0
-        signals.is_correct, signals.correct_by = exact or judged >= _CORRECT_FROM, score.metric
-    elif score.metric == "ragchecker.f1" and signals.correct_by is None:
-        signals.is_correct, signals.correct_by = score.value >= _CORRECT_FROM, score.metric
+@cache
+def _default_card(metric: str) -> MetricCard:
+    """Return the card of a metric of correctness or support, whose arguments do not change what decides."""
+    (resolved,) = resolve_metrics(base_name(metric))
+    return resolved.card
 
 
-def _note_support(signals: Signals, score: Score) -> None:
-    if score.metric == "ccrs.cc":
-        signals.is_coherent = score.value >= _COHERENT_FROM
+def _note_correctness(signals: Signals, score: Score, card: MetricCard) -> None:
+    good = card.is_good(score)
+    if good is not None and (base_name(score.metric) in _JUDGED or signals.correct_by is None):
+        signals.is_correct, signals.correct_by = good, score.metric
+
+
+def _note_support(signals: Signals, score: Score, card: MetricCard) -> None:
+    if base_name(score.metric) in _COHERENCE:
+        signals.is_coherent = card.is_good(score)
     if score.metric not in _CLAIM_METRICS:
         return
     known = signals.claims_by
@@ -329,13 +362,16 @@ def find_cause(signals: Signals) -> str | None:
     """Return the cause of a wrong answer, or None if the answer is not wrong as far as the signals show.
 
     With a judgment of correctness, an answer is wrong if it is judged so. Without one, an answer is wrong if it abstains or
-    makes an unsupported claim. If that judgment failed, it is not known whether the answer is wrong.
+    makes an unsupported claim. If that judgment failed, it is not known whether the answer is wrong. Without the texts of
+    the sample and what its outcomes say about them, the cause of a wrong answer is not known.
     """
     if signals.n_scores == 0:
         return "not_scored" if signals.n_failures else None
     unsupported = signals.is_unsupported
     if signals.is_correct is True:
-        return "correct_unsupported" if signals.n_unsupported and not signals.abstains else None
+        return "correct_unsupported" if signals.is_known and signals.n_unsupported and not signals.abstains else None
+    if not signals.is_known:
+        return "unexplained" if signals.is_correct is False or (signals.decided_by and unsupported) else None
     if signals.decided_by is None or (signals.is_correct is None and not signals.abstains and not unsupported):
         return None
     if not signals.is_answerable:
@@ -407,7 +443,8 @@ def why_wrong(
         case "wrong_passage":
             return "The passages support the answer, which does not agree with the reference."
         case "unexplained":
-            return f"Judged wrong by {signals.correct_by or 'a metric'}."
+            judged = f"Judged wrong by {signals.correct_by or signals.claims_by or 'a metric'}."
+            return judged if signals.is_known else f"{judged} Without its texts, the cause is not known."
         case "not_scored":
             kinds = sorted({outcome.kind for outcome in outcomes if isinstance(outcome, Failure)})
             return f"No metric has a score. Failures: {', '.join(kinds)}."
@@ -429,15 +466,19 @@ def describe_signals(all_signals: Sequence[Signals]) -> tuple[str, ...]:
     claims = sorted({s.claims_by for s in all_signals if s.claims_by})
     lines = []
     if correct:
-        lines.append(f"correctness: {', '.join(correct)} (wrong: below {_CORRECT_FROM:g})")
+        cards = [(name, _default_card(name)) for name in correct]
+        rules = [f"{name} (wrong: {card.decision_name} is below {card.threshold:g})" for name, card in cards]
+        lines.append(f"correctness: {', '.join(rules)}")
     if relevant:
         lines.append(f"relevant passages: {', '.join(relevant)}")
     if claims:
         lines.append(f"supported claims: {', '.join(claims)}")
     elif any(s.is_coherent is not None for s in all_signals):
-        lines.append(f"support: ccrs.cc (unsupported: below {_COHERENT_FROM:g})")
+        lines.append(f"support: ccrs.cc (unsupported: below {_default_card('ccrs.cc').threshold:g})")
     if any(s.abstains is not None for s in all_signals):
         lines.append("abstentions: the wording of the answer")
+    if unknown := sum(not s.is_known and s.n_scores > 0 for s in all_signals):
+        lines.append(f"unknown: texts of {unknown} answers, and whether they abstain")
     return tuple(lines)
 
 

@@ -7,7 +7,16 @@ import hashlib
 import logging
 import math
 import time
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager
 from typing import Any, Final, get_args
 
@@ -24,8 +33,9 @@ from ragstone.judges import (
     note_progress,
     requests_of_sample,
 )
-from ragstone.metrics import EmbedderMetric, Metric, MetricBase, ReaderMetric, check_sample, share_work
-from ragstone.schema import Failure, FailureKind, NotApplicable, Sample, Score, Trace, Usage, fingerprint
+from ragstone.metrics import Criterion, EmbedderMetric, Metric, MetricBase, ReaderMetric, check_sample, share_work
+from ragstone.schema import Failure, FailureKind, MetricScale, NotApplicable, Sample, Score, Trace, Usage, fingerprint
+from ragstone.scoring._causes import answer_marks
 from ragstone.scoring._deadline import SILENCE_S, SampleDeadline
 
 logger = logging.getLogger("ragstone")
@@ -162,14 +172,14 @@ class Scorer:
         """
         with suppress_capture(), metered() as meter:
             deadline = SampleDeadline(self._deadline_s)
-            question = fingerprint(sample.query, sample.history)
+            shared = {"fingerprint": fingerprint(sample.query, sample.history), "answer": answer_marks(sample)}
             try:
                 async with share_work():
                     if len(self.metrics) == 1:
-                        return (await self._outcome(self.metrics[0], sample, deadline, question),)
+                        return (await self._outcome(self.metrics[0], sample, deadline, shared),)
                     async with asyncio.TaskGroup() as group:
                         tasks = [
-                            group.create_task(self._outcome(metric, sample, deadline, question))
+                            group.create_task(self._outcome(metric, sample, deadline, shared))
                             for metric in self.metrics
                         ]
             finally:
@@ -269,7 +279,7 @@ class Scorer:
         )
 
     async def _outcome(
-        self, metric: Metric, sample: Sample, deadline: SampleDeadline, question: str | None
+        self, metric: Metric, sample: Sample, deadline: SampleDeadline, shared: Mapping[str, Any]
     ) -> AnyOutcome:
         started = time.perf_counter()
         with metered() as meter:
@@ -281,10 +291,12 @@ class Scorer:
             usage = outcome.usage
             self._spent.total += usage
         identity = self.judged_by(metric)
+        scale = None if outcome.scale is not None else _scale_of(metric)
         return outcome.model_copy(
             update={
+                **({} if scale is None else {"scale": scale}),
                 "sample_id": sample.id,
-                "fingerprint": question,
+                **shared,
                 "metric": metric.card.name,
                 "metric_version": metric.card.version,
                 "usage": None if identity is None else usage,
@@ -352,6 +364,14 @@ def _computation(metric: Metric) -> Callable[[Sample, Judge], Awaitable[object]]
     if isinstance(metric, MetricBase) and type(metric).score is MetricBase.score and "score" not in vars(metric):
         return metric.compute
     return metric.score
+
+
+def _scale_of(metric: Metric) -> MetricScale | None:
+    """Return the scale of a metric that a reader of its outcomes cannot look up by name."""
+    if type(metric).__module__.startswith("ragstone.metrics.") and metric.card.group != Criterion.group:
+        return None
+    ends = (end if math.isfinite(end) else None for end in (metric.card.low, metric.card.high))
+    return MetricScale(low=next(ends), high=next(ends), direction=metric.card.direction)
 
 
 def _models_other_than_judge(metric: Metric) -> tuple[tuple[str, Reader | Embedder], ...]:

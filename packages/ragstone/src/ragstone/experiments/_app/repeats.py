@@ -7,11 +7,9 @@ import statistics
 from collections.abc import Iterable, Sequence
 from functools import reduce
 from operator import add
-from typing import Final
 
+from ragstone.metrics import MEAN_OF_REPEATS, is_number
 from ragstone.schema import Failure, NotApplicable, Score
-
-_METHOD: Final = "mean_of_repeats"
 
 AnyOutcome = Score | NotApplicable | Failure
 
@@ -21,8 +19,8 @@ def merge_repeats(sample_id: str, outcomes: Sequence[AnyOutcome]) -> AnyOutcome:
 
     Returns:
         A score with the mean of the scored repeats. Its details hold the value of each repeat (None if it was not scored),
-        their standard deviation, and the number of failed repeats. Without any score the first failure, or else the
-        first outcome.
+        the numbers in the details of the scored ones, their standard deviation, and the number of failed repeats. Without
+        any score the first failure, or else the first outcome.
     """
     scores = [outcome for outcome in outcomes if isinstance(outcome, Score)]
     failures = [outcome for outcome in outcomes if isinstance(outcome, Failure)]
@@ -39,11 +37,16 @@ def merge_repeats(sample_id: str, outcomes: Sequence[AnyOutcome]) -> AnyOutcome:
         "repeats": [outcome.value if isinstance(outcome, Score) else None for outcome in outcomes],
         "standard_deviation": statistics.stdev(values) if len(values) > 1 else None,
         "n_failed": len(failures),
+        "repeat_parts": {
+            name: [score.details[name] for score in scores]
+            for name in scores[0].details
+            if all(is_number(score.details.get(name)) for score in scores)
+        },
     }
     merged = {
         "value": statistics.fmean(values),
         "interval": None,
-        "method": _METHOD,
+        "method": MEAN_OF_REPEATS,
         "n": sum(score.n for score in scores),
         "explanation": None,
         "raw": None,
@@ -56,7 +59,7 @@ def repeat_deviations(outcomes: Iterable[AnyOutcome]) -> dict[str, float]:
     """Return the standard deviation between repeats of the same sample, by metric: the root of the mean variance."""
     variances: dict[str, list[float]] = {}
     for outcome in outcomes:
-        if isinstance(outcome, Score) and outcome.method == _METHOD:
+        if isinstance(outcome, Score) and outcome.method == MEAN_OF_REPEATS:
             deviation = outcome.details["standard_deviation"]
             if deviation is not None:
                 variances.setdefault(outcome.metric, []).append(deviation**2)

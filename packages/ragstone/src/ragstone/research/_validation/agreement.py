@@ -11,7 +11,7 @@ from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments import WRONG_BELOW, SystemOutcomes, takes_labels
 from ragstone.research._validation.describe import UNRESTRICTED
 from ragstone.research._validation.labels import Label, with_pairs
-from ragstone.research._validation.sources import Options, is_unevenly_sampled, probabilities_of, scores_of
+from ragstone.research._validation.sources import Options, decisions_of, is_unevenly_sampled, probabilities_of
 from ragstone.stats import (
     Agreement,
     CorrelationKind,
@@ -140,7 +140,7 @@ def _one(
     ratings: dict[str, dict[str, float]] = {}
     for label in own:
         ratings.setdefault(label.key, {})[label.rater] = scale.as_score(label.value)
-    scores = scores_of(system, metric)
+    scores = decisions_of(system, metric)
     ids = [id_ for id_ in ratings if id_ in scores]
     people = [math.fsum(ratings[id_].values()) / len(ratings[id_]) for id_ in ids]
     judge = [scores[id_] for id_ in ids]
@@ -160,6 +160,8 @@ def _one(
         ]
     else:
         human_mean, notes = _human_mean(dict(zip(ids, people, strict=True)), scores, rest, scale, options)
+    if (card := system.cards.get(metric)) is not None and card.decided_by:
+        notes.append(f"compared by {card.decision_name}. Its value: {card.reachable or 'the whole range'}")
     clusters = options.clusters_of(ids)
 
     def correlation(kind: CorrelationKind) -> Estimate | None:
@@ -223,7 +225,7 @@ def _agree_drawn(
 
     Returns the share of requests on which both agree about "wrong", the kappa of this, the estimated mean label, and notes.
     """
-    scores = scores_of(system, metric)
+    scores = decisions_of(system, metric)
     low, high = system.range_of(metric)
     ids = [id_ for id_ in people if id_ in draws]
     notes = ["labels of drawn requests: agreement is about wrong answers, and weighted as they were drawn"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -40,7 +39,7 @@ def pass_rates(
 ) -> list[PassRate]:
     """Compute pass@k from the scores of repeated answers: `evaluate --repeats`, or other files of the same samples.
 
-    Without a threshold, an answer passes from the middle of the metric's range.
+    Without a threshold, an answer passes from the threshold of the metric's card, by its decision value.
 
     Raises:
         ConfigurationError: If a k is below 1, or a metric without a bounded range needs a threshold.
@@ -53,15 +52,18 @@ def pass_rates(
         for system in systems:
             if metric not in system.outcomes:
                 continue
-            low, high = system.range_of(metric)
-            if threshold is None and not math.isfinite(high - low):
+            card = system.cards[metric]
+            if threshold is None and card.threshold is None:
                 raise ConfigurationError(
                     f"{metric} does not have a bounded range. Set threshold (research.threshold) for pass@k"
                 )
-            limit = (low + high) / 2 if threshold is None else threshold
-            card = system.cards.get(metric)
-            sign = -1 if card is not None and card.direction == "lower" else 1
-            values = {id_: _values(several) for id_, several in collected[system.name].get(metric, {}).items()}
+            limit = card.threshold if threshold is None else threshold
+            assert limit is not None  # noqa: S101  the check above
+            sign = -1 if card.direction == "lower" else 1
+            values = {
+                id_: [value for score in several if isinstance(score, Score) for value in card.decisions(score)]
+                for id_, several in collected[system.name].get(metric, {}).items()
+            }
             counts = {id_: (len(of), sum(sign * v >= sign * limit for v in of)) for id_, of in values.items() if of}
             for k in ks:
                 rates = {id_: pass_at_k(n, n_passed, k) for id_, (n, n_passed) in counts.items() if n >= k}
@@ -81,15 +83,3 @@ def pass_rates(
             "outcomes of the same samples with --repeat"
         )
     return found
-
-
-def _values(outcomes: Sequence[object]) -> list[float]:
-    """Return the scores of all answers, also those that an outcome merges (`evaluate --repeats`)."""
-    values: list[float] = []
-    for outcome in outcomes:
-        if not isinstance(outcome, Score):
-            continue
-        merged = outcome.details.get("repeats") if outcome.method == "mean_of_repeats" else None
-        several = merged if isinstance(merged, list | tuple) else [outcome.value]
-        values += [float(value) for value in several if isinstance(value, int | float)]
-    return values

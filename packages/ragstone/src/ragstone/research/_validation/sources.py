@@ -18,6 +18,7 @@ from ragstone.experiments import (
     store_of,
 )
 from ragstone.metrics import selects
+from ragstone.schema import Score
 from ragstone.stats import Estimate, estimate_mean
 
 _SAME: Final = 1e-9
@@ -130,6 +131,15 @@ def scores_of(system: SystemOutcomes, metric: str) -> dict[str, float]:
                 f"{system.name}: {metric} of sample {id_!r} is {value!r}, outside of its range [{low:g}, {high:g}]"
             )
     return {id_: min(max(value, low), high) for id_, value in values.items()}
+
+
+def decisions_of(system: SystemOutcomes, metric: str) -> dict[str, float]:
+    """Return the decision values of a metric by sample id, which are its values for most metrics."""
+    card = system.cards.get(metric)
+    if card is None or not card.decided_by:
+        return scores_of(system, metric)
+    scores = {id_: o for id_, o in system.outcomes.get(metric, {}).items() if isinstance(o, Score)}
+    return {id_: value for id_, score in scores.items() if (value := card.decision(score)) is not None}
 
 
 def probabilities_of(system: SystemOutcomes, sample_ids: Iterable[str]) -> list[float] | None:
