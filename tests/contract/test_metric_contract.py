@@ -9,7 +9,7 @@ import math
 
 import pytest
 
-from ragstone.errors import JudgeError
+from ragstone.errors import ConfigurationError, JudgeError
 from ragstone.judges import Prompt
 from ragstone.metrics import (
     CcrsComposite,
@@ -23,6 +23,8 @@ from ragstone.metrics import (
     all_metrics,
     bind_embedder,
     bind_reader,
+    find_family,
+    resolve_metrics,
 )
 from ragstone.reading import sample_from_row
 from ragstone.schema import Failure, NotApplicable, Score
@@ -155,6 +157,41 @@ def test_every_sample_ends_in_one_outcome_in_range(metric):
         else:
             assert isinstance(outcome, NotApplicable)
             assert outcome.reason
+
+
+def variants(metric):
+    """The specs of a metric with one argument that differs from its default."""
+    others = {"integer": (1, 2, 7), "number": (0.25, 0.5, 2.0, 4.0), "boolean": (True, False)}
+    family = find_family(metric.card.name)
+    for argument in () if family is None else family.arguments:
+        taken = metric.argument_values.get(argument.name, argument.default)
+        for value in argument.choices.values() if argument.choices else others.get(argument.kind, ()):
+            try:
+                argument.check(value)
+            except ValueError:
+                continue
+            if value != taken and argument.name not in metric.unstated:
+                yield f"{metric.card.name.partition('@')[0]}@{argument.name}={value}"
+
+
+@METRICS
+def test_everything_that_an_argument_changes_changes(metric):
+    """Name and title; and the example, if it is kept, has the value that the variant computes."""
+    for spec in variants(metric):
+        try:
+            (variant,) = resolve_metrics(spec)
+        except (ConfigurationError, ValueError):
+            # Some values are only allowed together with others.
+            continue
+        card = variant.card
+        if card.name == metric.card.name:
+            continue
+        assert card.title != metric.card.title, spec
+        stated = "1 to 4" in metric.card.description and "max_order" in spec
+        assert not stated or (card.description, card.formula) != (metric.card.description, metric.card.formula), spec
+        assert (card.threshold is None) == (metric.card.threshold is None), spec
+        if card.example is not None and card.example.value is not None:
+            assert worked(variant).value == pytest.approx(card.example.value, abs=1e-4), spec
 
 
 @METRICS

@@ -297,20 +297,75 @@ def test_another_threshold(name):
     assert (f"{name}@4", "1(eta=4)", 4) == (strict.card.name, strict.version, strict.rating_threshold)
     assert strict.card.title != default.card.title
     assert "rating >= 3" not in strict.card.formula
-    assert default.card == resolve_metrics(f"{name}@3.0")[0].card
-    assert 3 == default.rating_threshold
+    assert default.card == resolve_metrics(f"{name}@none")[0].card
+    assert default.rating_threshold is None
+    assert f"{name}@3" == resolve_metrics(f"{name}@3.0")[0].card.name
 
 
 def test_the_threshold_decides_what_is_answered():
-    """Ratings of 3, 4 and 5: with a higher threshold fewer sub-questions are answerable, and fewer of them answered."""
+    """Ratings of 3, 4 and 5: the same sub-questions are answerable, and with a higher threshold fewer are answered."""
     ratings = {"a?": {"p": 3.0, "q": 0.0}, "b?": {"p": 4.0, "q": 5.0}, "c?": {"p": 0.0, "q": 5.0}}
     known = {"sub_questions": tuple(ratings), "ratings": ratings, "contexts": retrieved("p")}
     values = {
         name: score(resolve_metrics(name)[0], **known)
         for name in ("crux.coverage@4", "crux.coverage", "crux.coverage@4.5")
     }
-    assert [1 / 2, 2 / 3, 0.0] == [outcome.value for outcome in values.values()]
+    assert [1 / 3, 2 / 3, 0.0] == [outcome.value for outcome in values.values()]
     assert [4, 3, 4.5] == [outcome.details["eta"] for outcome in values.values()]
+
+
+def test_a_stricter_threshold_never_covers_more():
+    """The sub-questions were filtered again with each threshold, so the few easy ones of a strict one were all answered."""
+    ratings = {"a?": {"p": 5.0, "q": 1.0}, "b?": {"p": 2.0, "q": 4.0}, "c?": {"p": 2.0, "q": 3.0}}
+    for stated in ({}, {"rating_threshold": 4}):
+        known = {"sub_questions": tuple(ratings), "ratings": ratings, "contexts": retrieved("p"), "metadata": stated}
+        for name in ("crux.coverage", "crux.redundancy", "crux.novelty"):
+            outcomes = [score(resolve_metrics(f"{name}@{eta}")[0], **known) for eta in (1, 2, 3, 4, 5)]
+            assert {2 if stated else 3} == {len(o.details["answerable"]) for o in outcomes if isinstance(o, Score)}
+            if name == "crux.coverage":
+                values = [outcome.value for outcome in outcomes]
+                assert sorted(values, reverse=True) == values
+                assert values[0] > values[-1] > 0
+
+
+def test_the_threshold_of_the_dataset_is_not_forgotten():
+    """A row that was built with 4 counts answers from 4. An explicit 3 counts from 3, over the same sub-questions."""
+    ratings = {"a?": {"p": 3.0, "q": 4.0}, "b?": {"p": 4.0, "q": 0.0}, "c?": {"p": 3.0, "q": 0.0}}
+    known = {"sub_questions": tuple(ratings), "ratings": ratings, "contexts": retrieved("p")}
+    found = {
+        (stated, name): score(
+            resolve_metrics(name)[0], metadata={"rating_threshold": stated} if stated else {}, **known
+        )
+        for stated in (None, 4)
+        for name in ("crux.coverage", "crux.coverage@3", "crux.coverage@4")
+    }
+    assert [1.0, 1.0, 1 / 3, 0.5, 1.0, 0.5] == [outcome.value for outcome in found.values()]
+    assert [3, 3, 4, 4, 3, 4] == [outcome.details["eta"] for outcome in found.values()]
+    for stated in (0, 5.1, "4", True, float("nan")):
+        outcome = score(resolve_metrics("crux.coverage")[0], metadata={"rating_threshold": stated}, **known)
+        assert "rating_threshold must be a number above 0" in outcome.reason
+
+
+def test_the_required_passages_are_those_of_the_threshold():
+    """At 5 one passage is enough for what is covered. Comparing with the two of the threshold 3 gave 1.414."""
+    ratings = {"a?": {"p": 5.0, "q": 0.0}, "b?": {"p": 0.0, "q": 3.0}}
+    known = {
+        "sub_questions": tuple(ratings),
+        "ratings": ratings,
+        "contexts": (Passage(id="p", text="one two"),),
+        "metadata": {"required": {"p": "one two", "q": "six seven"}},
+    }
+    values = {name: score(resolve_metrics(name)[0], **known) for name in ("crux.density", "crux.density@5")}
+    assert [1.0, 1.0] == [outcome.value for outcome in values.values()]
+    assert [["p", "q"], ["p"]] == [outcome.details["required"] for outcome in values.values()]
+    # The texts of other passages are not in the row.
+    ratings["c?"] = {"r": 5.0, "q": 3.0}
+    missing = score(
+        resolve_metrics("crux.density@5")[0], **{**known, "ratings": ratings, "sub_questions": tuple(ratings)}
+    )
+    assert "the passage 'r' is required" in missing.reason
+    assert "--rating-threshold 5" in missing.reason
+    assert ("required",) == missing.missing
 
 
 def test_thresholds_share_the_ratings():
@@ -331,6 +386,6 @@ def test_thresholds_share_the_ratings():
 def test_impossible_thresholds(argument):
     """The message names the argument, the metric, the rule and the value."""
     with pytest.raises(
-        ConfigurationError, match=rf"rating_threshold of crux.coverage must be .* at most 5, got '{argument}'"
+        ConfigurationError, match=rf"rating_threshold of crux.coverage must be .* at most 5, or none, got '{argument}'"
     ):
         resolve_metrics(f"crux.coverage@{argument}")

@@ -142,7 +142,7 @@ class RagasAnswerRelevancyCosine(_QuestionCosine):
     source = "RAGAS, section 3 (answer relevance)"
     formula = "mean of cos(e(query), e(question)) over 3 questions written from the response"
     # The example of the guide. Its third question is close to the query in words, but not in meaning.
-    example = WorkedExample(
+    example: WorkedExample | None = WorkedExample(
         row={
             "query": "How do I tune a PID controller?",
             "response": "By the rules of Ziegler and Nichols, from the gain at which the loop starts to swing.",
@@ -168,6 +168,8 @@ class RagasAnswerRelevancyCosine(_QuestionCosine):
         self.n_questions = n_questions
         self.task = write_questions(n_questions)
         self.formula = type(self).formula.replace("3 questions", f"{n_questions} questions")
+        if n_questions < QUESTIONS:
+            self.example = None
 
 
 COSINE: Final[tuple[Metric, ...]] = (VeraAnswerRelevanceCosine(), RagasAnswerRelevancyCosine())

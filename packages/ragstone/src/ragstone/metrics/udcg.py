@@ -86,7 +86,9 @@ class Udcg(UdcgBase):
         helps, distracts = _EXAMPLE_UTILITIES
         inner = (helps + gamma * distracts) / 2
         step = f"({helps:g} + {gamma:.4g} * {distracts:g}) / 2 = {inner:.4f}, and its sigmoid is the value"
-        self.example = _worked_example(2, sigmoid(inner), step)
+        # Its passages have the labels 1 and 0, so the judge is not asked.
+        by_labels = labels != "judge" and threshold <= 1
+        self.example = _worked_example(2, sigmoid(inner), step) if by_labels else None
 
     def _weights(self, k: int) -> tuple[Sequence[float], Sequence[float]]:
         return [1 / k] * k, [self.gamma / k] * k

@@ -17,6 +17,7 @@ from ragstone.metrics.crux._findings import (
     questions_in,
     rate_contexts,
     rate_response,
+    threshold_of,
 )
 from ragstone.metrics.crux._matrix import ETA, Answers, answers_of
 from ragstone.schema import Failure, NotApplicable, Sample, Score
@@ -34,20 +35,24 @@ class CruxMetric(MetricBase):
     If the sample does not have sub-questions, the judge writes them from its reference, with one additional call.
 
     Args:
-        rating_threshold: Smallest rating that means that a text answers a sub-question (η). Another one than 3 is part
-            of the metric's name (`crux.coverage@4`).
+        rating_threshold: Smallest rating that means that a text answers a sub-question (η), which is then part of the
+            metric's name (`crux.coverage@4`). None: the threshold that the dataset states, or 3.
     """
 
     group = "crux"
     tasks = (TASK_FROM_REFERENCE, RATING_TASK, RATING_EXAMPLES)
 
-    def __init__(self, rating_threshold: RatingThreshold = ETA) -> None:
+    def __init__(self, rating_threshold: RatingThreshold | None = None) -> None:
         self.rating_threshold = rating_threshold
-        if rating_threshold != ETA:
+        if rating_threshold is not None:
             self.formula = self.formula.replace(f"rating >= {ETA:g}", f"rating >= {rating_threshold:g}")
             self.version = f"{self.version}(eta={rating_threshold:g})"
             # The example is calculated with the default threshold.
             self.example = None
+
+    def eta(self, sample: Sample) -> float:
+        """Return the smallest rating that means that a text answers a sub-question of the sample."""
+        return threshold_of(sample) if self.rating_threshold is None else self.rating_threshold
 
     def check_sample(self, sample: Sample) -> NotApplicable | None:
         """Check the needed fields. A reference replaces missing sub-questions, and ratings replace missing texts."""
@@ -90,17 +95,17 @@ class CruxMetric(MetricBase):
         if (known := self._known(sample)) is not None:
             return known
         reply = await sub_questions_of(judge, TASK_FROM_REFERENCE, reference=_reference(sample))
-        questions = questions_in(reply.texts, "reference", sample, rating_threshold=self.rating_threshold)
+        questions = questions_in(reply.texts, "reference", sample)
         return replace(questions, replies=((reply.raw, reply.method),))
 
     def _known(self, sample: Sample) -> Questions | None:
         """Return the sample's own sub-questions, or None if it does not have any."""
         if any(text.strip() for text in sample.sub_questions):
-            return questions_in(sample.sub_questions, "given", sample, rating_threshold=self.rating_threshold)
+            return questions_in(sample.sub_questions, "given", sample)
         return None
 
-    def _answered(self, rated: Rated, questions: Questions) -> Answers:
-        return answers_of(rated.keys, rated.ratings, questions.texts, rating_threshold=self.rating_threshold)
+    def _answered(self, sample: Sample, rated: Rated, questions: Questions) -> Answers:
+        return answers_of(rated.keys, rated.ratings, questions.texts, rating_threshold=self.eta(sample))
 
     def _made(
         self, sample: Sample, value: float, questions: Questions, rated: Rated, answers: Answers, **more: Any
@@ -110,7 +115,7 @@ class CruxMetric(MetricBase):
         methods = list(dict.fromkeys(method for _, method in replies))
         missing = "; ".join(answers.missing[:_SHOWN]) + ("; ..." if len(answers.missing) > _SHOWN else "")
         n = len(questions.texts)
-        details = questions.details() | {"eta": self.rating_threshold, "answered": list(answers.answered)}
+        details = questions.details() | {"eta": self.eta(sample), "answered": list(answers.answered)}
         return self.make_score(
             sample,
             value,
@@ -131,7 +136,7 @@ class ContextsMetric(CruxMetric):
 
     async def _from(self, sample: Sample, questions: Questions, judge: Judge) -> Score | NotApplicable:
         rated = await rate_contexts(sample, questions, judge)
-        return self._value(sample, questions, rated, self._answered(rated, questions))
+        return self._value(sample, questions, rated, self._answered(sample, rated, questions))
 
     @abstractmethod
     def _value(self, sample: Sample, questions: Questions, rated: Rated, answers: Answers) -> Score | NotApplicable:
@@ -146,7 +151,7 @@ class ResponseMetric(CruxMetric):
 
     async def _from(self, sample: Sample, questions: Questions, judge: Judge) -> Score | NotApplicable:
         rated = await rate_response(sample, questions, judge)
-        return self._value(sample, questions, rated, self._answered(rated, questions))
+        return self._value(sample, questions, rated, self._answered(sample, rated, questions))
 
     @abstractmethod
     def _value(self, sample: Sample, questions: Questions, rated: Rated, answers: Answers) -> Score | NotApplicable:

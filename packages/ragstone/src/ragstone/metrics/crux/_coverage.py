@@ -9,8 +9,8 @@ from ragstone.metrics._arguments import Cutoff, RatingThreshold, Share
 from ragstone.metrics._card import WorkedExample
 from ragstone.metrics.crux import _examples
 from ragstone.metrics.crux._base import FROM_REFERENCE, ContextsMetric, CruxMetric, ResponseMetric
-from ragstone.metrics.crux._findings import Questions, Rated
-from ragstone.metrics.crux._matrix import ETA, Answers, covered_by, required_subset
+from ragstone.metrics.crux._findings import Questions, Rated, own_ratings
+from ragstone.metrics.crux._matrix import Answers, covered_by, required_subset
 from ragstone.metrics.ranking import alpha_ndcg
 from ragstone.schema import NotApplicable, Sample, Score
 
@@ -70,7 +70,7 @@ class RankedCoverage(ContextsMetric):
     the size of the required subset. A retrieval of fewer passages than required therefore scores below 1.
 
     Args:
-        rating_threshold: Smallest rating that means that a passage answers a sub-question.
+        rating_threshold: Smallest rating that means that a passage answers a sub-question. None: as in all metrics.
         alpha: Share of a sub-question's gain that one passage uses up, from 0 to 1.
         k: Number of ranks that count, in the ranking and in the ideal order. None: the rule above.
     """
@@ -91,7 +91,7 @@ class RankedCoverage(ContextsMetric):
 
     def __init__(
         self,
-        rating_threshold: RatingThreshold = ETA,
+        rating_threshold: RatingThreshold | None = None,
         *,
         alpha: Share = _ALPHA,
         k: Cutoff | None = None,
@@ -105,8 +105,9 @@ class RankedCoverage(ContextsMetric):
         super().__init__(rating_threshold)
 
     def _value(self, sample: Sample, questions: Questions, rated: Rated, answers: Answers) -> Score | NotApplicable:
-        covered = covered_by(rated.ratings, rating_threshold=self.rating_threshold)
-        n_required = len(required_subset(_own_ratings(sample, questions), rating_threshold=self.rating_threshold))
+        eta = self.eta(sample)
+        covered = covered_by(rated.ratings, rating_threshold=eta)
+        n_required = len(required_subset(own_ratings(sample, questions), rating_threshold=eta))
         k = self.k or max(1, len(rated.keys), n_required)
         value = alpha_ndcg(rated.keys, covered, k=k, alpha=self.alpha)
         if value is None:
@@ -116,8 +117,3 @@ class RankedCoverage(ContextsMetric):
         n_pool = len({passage for row in rated.ratings.values() for passage in row})
         more = {"alpha": self.alpha, "k": k, "n_pool": n_pool, "n_required": n_required}
         return self._made(sample, value, questions, rated, answers, **more)
-
-
-def _own_ratings(sample: Sample, questions: Questions) -> dict[str, dict[str, float]]:
-    """Return the ratings in the sample."""
-    return {text: (sample.ratings or {}).get(text, {}) for text in questions.texts}

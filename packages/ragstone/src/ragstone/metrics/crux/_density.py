@@ -9,8 +9,8 @@ from ragstone._util.words import split_words
 from ragstone.metrics._arguments import Positive, RatingThreshold
 from ragstone.metrics.crux import _examples
 from ragstone.metrics.crux._base import ContextsMetric, CruxMetric, ResponseMetric
-from ragstone.metrics.crux._findings import Questions, Rated
-from ragstone.metrics.crux._matrix import DENSITY_WEIGHT, ETA, Answers, answers_of, relative_density
+from ragstone.metrics.crux._findings import Questions, Rated, own_ratings, threshold_of
+from ragstone.metrics.crux._matrix import DENSITY_WEIGHT, Answers, answers_of, relative_density, required_subset
 from ragstone.schema import NotApplicable, Sample, Score
 
 _REQUIRED: Final = "required"
@@ -24,7 +24,8 @@ class _PerToken(CruxMetric):
     Tokens are words, or characters in scripts without spaces. Both sides use the same unit, so it cancels out.
 
     Args:
-        rating_threshold: Smallest rating that means that a text answers a sub-question.
+        rating_threshold: Smallest rating that means that a text answers a sub-question. None: as in all metrics.
+            With another threshold than that of the dataset, other passages are required, whose texts must be known.
         weight: Exponent w, above 0.
     """
 
@@ -32,7 +33,7 @@ class _PerToken(CruxMetric):
 
     def __init__(
         self,
-        rating_threshold: RatingThreshold = ETA,
+        rating_threshold: RatingThreshold | None = None,
         *,
         weight: Positive = DENSITY_WEIGHT,
     ) -> None:
@@ -60,8 +61,16 @@ class _PerToken(CruxMetric):
         raise NotImplementedError
 
     def _value(self, sample: Sample, questions: Questions, rated: Rated, answers: Answers) -> Score | NotApplicable:
-        required = _required(sample)
-        oracle = answers_of(required, sample.ratings or {}, questions.texts, rating_threshold=self.rating_threshold)
+        eta = self.eta(sample)
+        required, missing = _required_at(sample, questions, eta)
+        if missing:
+            return self.make_not_applicable(
+                sample,
+                f"with the rating threshold {eta:g}, the passage {missing!r} is required, and its text is not in the "
+                f"sample, which was built with {threshold_of(sample):g}. Build the dataset with --rating-threshold {eta:g}",
+                (_REQUIRED,),
+            )
+        oracle = answers_of(required, sample.ratings or {}, questions.texts, rating_threshold=eta)
         n = len(questions.texts)
         tokens, required_tokens = len(split_words(self._text(sample))), len(split_words("\n".join(required.values())))
         coverage, required_coverage = len(answers.answered) / n, len(oracle.answered) / n
@@ -124,6 +133,17 @@ def _required(sample: Sample) -> dict[str, str]:
     if not isinstance(required, Mapping):
         return {}
     return {str(name): text for name, text in required.items() if isinstance(text, str)}
+
+
+def _required_at(sample: Sample, questions: Questions, eta: float) -> tuple[dict[str, str], str | None]:
+    """Return the texts of the passages that are required with a threshold, and one whose text is not known, if any."""
+    known = _required(sample)
+    if eta == threshold_of(sample):
+        return known, None
+    texts = known | {passage.id: passage.text for passage in sample.contexts or () if passage.id}
+    names = required_subset(own_ratings(sample, questions), rating_threshold=eta)
+    missing = next((name for name in names if name not in texts), None)
+    return {name: texts[name] for name in names if name in texts}, missing
 
 
 def _undefined(tokens: int, required_tokens: int) -> str:

@@ -6,13 +6,17 @@ import asyncio
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from ragstone.judges import Judge
 from ragstone.metrics._ask import RatingsReply
+from ragstone.metrics._card import is_number
 from ragstone.metrics.crux._asking import rate_answerability
-from ragstone.metrics.crux._matrix import RATING_MAX, answerable
+from ragstone.metrics.crux._matrix import ETA, RATING_MAX, answerable
 from ragstone.schema import Passage, Sample
+
+THRESHOLD: Final = "rating_threshold"
+"""Key of the threshold in a row of `ragstone lab dataset`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,11 +44,19 @@ class Questions:
         }
 
 
-def questions_in(texts: Sequence[str], source: str, sample: Sample, *, rating_threshold: float) -> Questions:
+def threshold_of(sample: Sample) -> float:
+    """Return the rating threshold with which the sample was built, which it may state."""
+    stated = sample.metadata.get(THRESHOLD)
+    return float(stated) if is_number(stated) else ETA
+
+
+def questions_in(texts: Sequence[str], source: str, sample: Sample) -> Questions:
     """Select the sub-questions that count: those that a rated passage answers, and those without ratings.
 
-    A sub-question without ratings may be answerable, so it counts.
+    A sub-question without ratings may be answerable, so it counts. What is answerable depends on the threshold of the
+    data, not on that of a metric: otherwise the questions of a stricter metric would be easier ones.
     """
+    rating_threshold = threshold_of(sample)
     texts = tuple(dict.fromkeys(text for text in texts if text.strip()))
     ratings = sample.ratings or {}
     rated = {text: ratings[text] for text in texts if ratings.get(text)}
@@ -58,7 +70,10 @@ def questions_in(texts: Sequence[str], source: str, sample: Sample, *, rating_th
 
 
 def find_invalid_rating(sample: Sample) -> str | None:
-    """Return a message about the first invalid rating, or None if all ratings are valid."""
+    """Return a message about the first invalid rating or threshold, or None if all are valid."""
+    stated = sample.metadata.get(THRESHOLD)
+    if stated is not None and not (is_number(stated) and 0 < stated <= RATING_MAX):
+        return f"{THRESHOLD} must be a number above 0 and at most {RATING_MAX}, got {stated!r:.80}"
     for question, row in (sample.ratings or {}).items():
         for passage, rating in row.items():
             if not 0 <= rating <= RATING_MAX:
@@ -67,6 +82,11 @@ def find_invalid_rating(sample: Sample) -> str | None:
                     f"and {RATING_MAX}"
                 )
     return None
+
+
+def own_ratings(sample: Sample, questions: Questions) -> dict[str, dict[str, float]]:
+    """Return the ratings in the sample, for the sub-questions that count."""
+    return {text: (sample.ratings or {}).get(text, {}) for text in questions.texts}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

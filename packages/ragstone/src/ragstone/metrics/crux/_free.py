@@ -36,7 +36,7 @@ class _Free(CruxMetric):
 
     async def _questions(self, sample: Sample, judge: Judge) -> Questions:
         reply = await sub_questions_of(judge, TASK_FROM_QUERY, **question_fields(sample))
-        questions = questions_in(reply.texts, "query", sample, rating_threshold=self.rating_threshold)
+        questions = questions_in(reply.texts, "query", sample)
         return replace(questions, replies=((reply.raw, reply.method),))
 
 

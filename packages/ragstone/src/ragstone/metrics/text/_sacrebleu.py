@@ -64,7 +64,9 @@ class Bleu(TextMetric):
     ) -> None:
         self.tokenize, self.smoothing, self.max_order = tokenize, smoothing, max_order
         self.version = f"1({tokenize},{smoothing},{max_order})"
-        self.example = _BLEU_EXAMPLE if max_order == _MAX_ORDER else None
+        self.formula = self.formula.replace("n = 1..4", f"n = 1..{max_order}")
+        self.description = self.description.replace("n = 1 to 4", f"n = 1 to {max_order}")
+        self.example = _BLEU_EXAMPLE if self.version == "1(13a,exp,4)" else None
 
     def _compared(self, response: str, references: Sequence[str]) -> tuple[float, Mapping[str, Any]]:
         bleu = self._sacrebleu.sentence_score(response, [text for text in references if text.strip()])
