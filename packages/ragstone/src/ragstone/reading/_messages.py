@@ -185,7 +185,7 @@ def _passages(value: object) -> list[Passage] | None:
         return None
     documents = [_document(item) for item in value]
     try:
-        return [read_passage(document, rank, 0) for rank, document in enumerate(documents)]
+        return [Passage(**read_passage(document, rank, 0)) for rank, document in enumerate(documents)]
     except DataError:
         return None
 

@@ -8,8 +8,9 @@ from functools import cache
 from typing import Any, Final
 
 from ragstone.errors import DataError
-from ragstone.schema import Passage, field_names
+from ragstone.schema import field_names
 
+_PLAIN: Final = frozenset({str, list, dict})
 _ABOUT: Final = frozenset({"title", "name", "url", "source", "id", "doc_id", "score", "metadata"})
 """Keys of an object that is one passage."""
 _LABEL_WORDS: Final = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
@@ -17,20 +18,20 @@ _TEXT_KEYS: Final = field_names("text", "row")
 _ID_KEYS: Final = field_names("id", "row")
 
 
-def read_passage(item: Any, rank: int, position: int) -> Passage:
-    """Read a passage: a text, or an object with one and its id, score, label and metadata.
+def read_passage(item: Any, rank: int, position: int) -> dict[str, Any]:
+    """Read the fields of a passage: of a text, or of an object with one and its id, score, label and metadata.
 
     Raises:
         DataError: If it does not have a text, or its label cannot be read.
     """
-    if isinstance(item, str):
-        return Passage(text=item, rank=rank)
+    if type(item) is str:
+        return {"text": item, "rank": rank}
     if isinstance(item, list | tuple) and len(item) == 2 and isinstance(item[0], str):
         text, other = item
         if (score := to_number(other)) is not None:  # as vector stores return them
-            return Passage(text=text, score=score, rank=rank)
+            return {"text": text, "score": score, "rank": rank}
         if isinstance(other, list | tuple) and _are_texts(other):
-            return Passage(text=" ".join(map(str.strip, other)), id=text, rank=rank)  # a title and sentences
+            return {"text": " ".join(map(str.strip, other)), "id": text, "rank": rank}  # a title and sentences
     if isinstance(item, Mapping):
         node = item.get("node")
         body: Mapping[str, Any] = node if isinstance(node, Mapping) else item
@@ -38,14 +39,14 @@ def read_passage(item: Any, rank: int, position: int) -> Passage:
         if text_key is not None:
             identity = next((body[k] for k in _ID_KEYS if not is_missing(body.get(k))), None)
             metadata = body.get("metadata")
-            return Passage(
-                text=body[text_key],
-                id=None if identity is None else str(identity),
-                score=to_number(item.get("score")),
-                rank=rank,
-                relevance=_label(body.get("relevance"), rank, position),
-                metadata=dict(metadata) if isinstance(metadata, Mapping) else {},
-            )
+            return {
+                "text": body[text_key],
+                "id": None if identity is None else str(identity),
+                "score": to_number(item.get("score")),
+                "rank": rank,
+                "relevance": _label(body.get("relevance"), rank, position),
+                "metadata": dict(metadata) if isinstance(metadata, Mapping) else {},
+            }
     raise DataError(
         f"row {position}: passage {rank + 1} must be text or an object with one of {_TEXT_KEYS}, got {shorten(item)}"
     )
@@ -107,7 +108,7 @@ def is_missing(value: object) -> bool:
 
 def to_plain(value: Any) -> Any:
     """Return arrays and scalars of NumPy as plain values, without importing it."""
-    if value is None or isinstance(value, str | list | dict):
+    if value is None or type(value) in _PLAIN:
         return value
     if hasattr(value, "tolist"):
         value = value.tolist()

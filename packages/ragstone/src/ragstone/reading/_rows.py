@@ -17,7 +17,7 @@ from ragstone.reading._columns import FIELD_ALIASES, ColumnPlan, guess_field, na
 from ragstone.reading._messages import Conversation, are_messages, read_content, read_conversation
 from ragstone.reading._report import ReadingReport
 from ragstone.reading._row_values import is_missing, passages_by_id, read_passage, shorten, to_number, to_plain, walk
-from ragstone.schema import Passage, Sample, derive_id
+from ragstone.schema import Sample, derive_id
 
 _NO_MESSAGES: Final = Conversation(query=None, history=(), response=None, contexts=None)
 _EXPECTED_KEYS: Final = (*FIELD_ALIASES["reference"], "answer", "output", "response", "text")
@@ -25,9 +25,13 @@ _TEXT_FIELDS: Final = frozenset({"id", "query", "response", "reference", "contex
 _SPLIT_FIELDS: Final = ("contexts", "reference", "sub_questions")
 """Fields that a separator makes several of one text."""
 _GIVEN_SEPARATORS: Final = re.compile(rf"(?:\A|,)({'|'.join(_SPLIT_FIELDS)})=")
-_ADDRESS: Final = re.compile(
-    r"\s*+(?:(?:https?|s3|gs|file)://\S++|[\w./\\ -]{1,200}\.(?:pdf|md|txt|html?|docx?|pptx?|xlsx?|csv|jsonl?|rst))\s*+"
+_SCHEMES: Final = frozenset({"http", "https", "s3", "gs", "file"})
+_SUFFIXES: Final = frozenset(
+    {"pdf", "md", "txt", "html", "htm", "docx", "doc", "pptx", "xlsx", "csv", "json", "jsonl", "rst"}
 )
+_LIST_FIELDS: Final = frozenset({"contexts", "reference"})
+_SOURCES: Final = "references"
+"""Column of references that may be sources."""
 _ID_TEXT: Final = re.compile(r"(?=\S*\d)[A-Za-z0-9]++(?:[-_:#/][A-Za-z0-9]++)++")
 _LABEL_TEXTS: Final = frozenset({"0", "1", "0.0", "1.0", "true", "false", "pass", "fail", "passed", "failed"})
 _ASSERTION: Final = re.compile(
@@ -128,7 +132,7 @@ class RowReader:
                 f"fields, for example {' '.join(remedies)}"
             )
         talk = _read_messages(found, used, position)
-        contexts = talk.contexts
+        contexts: Any = talk.contexts
         if found.get("contexts") is not None:
             contexts = self._identified(self._contexts(found["contexts"], position), row.get("retrieved_context_ids"))
         try:
@@ -247,18 +251,24 @@ class RowReader:
                 found[field] = "+".join(parts.values())
                 sources[field] = "+".join(columns)
                 continue
+            is_given = field in plan.given
+            if len(columns) == 1:  # as almost always
+                value = self._value(flat[columns[0]], field, columns[0], is_given=is_given)
+                if is_given or not is_missing(value):
+                    used.add(columns[0])
+                if not is_missing(value):
+                    sources[field], found[field] = columns[0], value
+                continue
             values = {
                 column: value
                 for column in columns
-                if not is_missing(value := self._value(flat[column], field, column, is_given=field in plan.given))
+                if not is_missing(value := self._value(flat[column], field, column, is_given=is_given))
             }
             names = list(values)
             if field == "id" and len(names) > 1 and name_key(names[0]) in ("id", "sampleid"):
                 # Several contexts of one question: each row has its own id and that of the question.
                 names = [name for name in names if name_key(name) != "questionid"]
             if not names:
-                if field in plan.given:
-                    used.update(columns)
                 continue
             for name in names[1:]:
                 if to_plain(values[name]) != to_plain(values[names[0]]):
@@ -281,17 +291,20 @@ class RowReader:
         """Return a value, or None if it is a placeholder for a missing one."""
         if field not in _TEXT_FIELDS:
             return value
-        if isinstance(value, str) and len(value) < _MISSING_CHARS and value.strip() in MISSING_TEXTS:
+        is_text = type(value) is str
+        if is_text and len(value) < _MISSING_CHARS and value.strip() in MISSING_TEXTS:
             if self._report.has_text_cells:
                 self._report.count_value("placeholder", field)
                 return None
             self._report.count_value("placeholder_text", field)
             return value
-        if is_given:
-            return value
-        if (field == "contexts" or (field == "reference" and name_key(column) == "references")) and _are_addresses(
-            value
+        if (
+            is_given
+            or field not in _LIST_FIELDS
+            or (field == "reference" and (is_text or len(column) != len(_SOURCES)))
         ):
+            return value
+        if (field == "contexts" or name_key(column) == _SOURCES) and _are_addresses(value):
             self._report.note(f"{column}: URLs or file names, not read as {field}; otherwise: --field {field}={column}")
             return None
         return value
@@ -314,7 +327,7 @@ class RowReader:
             self._report.note(f"{field}: {shown} in one text. If they separate {what}: --separator {option}")
         return [text]
 
-    def _contexts(self, value: Any, position: int) -> tuple[Passage, ...] | None:
+    def _contexts(self, value: Any, position: int) -> list[dict[str, Any]] | None:
         value = to_plain(value)
         if value is None:
             return None
@@ -334,7 +347,7 @@ class RowReader:
             raise DataError(f"row {position}: contexts must be a list of passages, got {shorten(value)}")
         if not isinstance(value, list | tuple) and len(items) == 1:
             items = passages_by_id(items[0]) or items
-        return tuple(read_passage(item, rank, position) for rank, item in enumerate(items))
+        return [read_passage(item, rank, position) for rank, item in enumerate(items)]
 
     def _texts(self, value: Any, field: str, position: int, sources: Mapping[str, str]) -> tuple[str, ...]:
         value = to_plain(value)
@@ -350,17 +363,17 @@ class RowReader:
             self._report.count_value("empty", field)
         return kept
 
-    def _identified(self, passages: tuple[Passage, ...] | None, ids: Any) -> tuple[Passage, ...] | None:
+    def _identified(self, passages: list[dict[str, Any]] | None, ids: Any) -> list[dict[str, Any]] | None:
         """Give passages the ids that ragas keeps in another field."""
         if not passages or is_missing(ids):
             return passages
         names = _names(ids)
-        if any(passage.id is not None for passage in passages):
+        if any(passage.get("id") is not None for passage in passages):
             return passages
         if len(names) != len(passages):
             self._report.note("retrieved_context_ids: not used, because their number is not that of the passages")
             return passages
-        return tuple(passage.model_copy(update={"id": name}) for passage, name in zip(passages, names, strict=True))
+        return [{**passage, "id": name} for passage, name in zip(passages, names, strict=True)]
 
     def _count(
         self,
@@ -379,6 +392,8 @@ class RowReader:
                 report.use(field, column)
         for field, text in (("query", sample.query), ("response", sample.response)):
             if text is not None:
+                if text[:1].isalnum():
+                    continue
                 start = text.lstrip()[:1]
                 if not start:
                     report.count_value("empty", field)
@@ -389,13 +404,16 @@ class RowReader:
         if sample.contexts is not None:
             report.count_items("contexts", len(sample.contexts))
             for passage in sample.contexts:
-                self._count_text("contexts", passage.text, len(sample.contexts))
-                if len(passage.text) < _MISSING_CHARS and _ID_TEXT.fullmatch(passage.text):
+                text = passage.text
+                if not text[:1].isalnum():
+                    self._count_text("contexts", text, len(sample.contexts))
+                elif len(text) < _MISSING_CHARS and _ID_TEXT.fullmatch(text):
                     report.count_value("id", "contexts")
         if "reference" in found:
             report.count_items("reference", len(sample.reference))
             for text in sample.reference:
-                self._count_text("reference", text, len(sample.reference))
+                if not text[:1].isalnum():
+                    self._count_text("reference", text, len(sample.reference))
                 if ":" in text[:_MISSING_CHARS] and _ASSERTION.match(text):
                     report.count_value("assertion", "reference")
         for field, column in labeled.items():
@@ -475,19 +493,25 @@ def _are_addresses(value: Any) -> bool:
     """Return whether contexts consist of URLs or names of files."""
     value = to_plain(value)
     if isinstance(value, str):
-        if not _ADDRESS.match(value[:_MAX_ADDRESS].lstrip("[(\"' ")):
+        if not _is_address(
+            value[:_MAX_ADDRESS].strip(" []()\"'").partition(value[1:2] if value[:1] == "[" else "\n")[0]
+        ):
             return False
         try:
             value = _cell_items(value)
         except DataError:
             return False  # read again, with an error for the row
-    return (
-        isinstance(value, list | tuple)
-        and bool(value)
-        and isinstance(value[0], str)
-        and len(value[0]) <= _MAX_ADDRESS
-        and all(isinstance(item, str) and _ADDRESS.fullmatch(item) for item in value)
-    )
+    return isinstance(value, list | tuple) and bool(value) and all(map(_is_address, value))
+
+
+def _is_address(item: Any) -> bool:
+    """Return whether an item is a URL, or the name of a file with at most two blanks."""
+    if not isinstance(item, str) or len(item) > _MAX_ADDRESS:
+        return False
+    text = item.strip()
+    if "://" in text[:10]:
+        return text.partition("://")[0] in _SCHEMES and not any(map(str.isspace, text))
+    return text.rpartition(".")[2].lower() in _SUFFIXES and text.count(" ") <= 2 and "\n" not in text
 
 
 def _cell_items(cell: Any) -> Sequence[Any]:
@@ -500,11 +524,10 @@ def _cell_items(cell: Any) -> Sequence[Any]:
 
 def _read_messages(found: dict[str, Any], used: set[str], position: int) -> Conversation:
     """Take messages and content blocks out of the found fields, and set query and response from them."""
-    if all(field not in found for field in ("messages", "history")) and all(
-        isinstance(value, str) and not value.lstrip().startswith("[")
-        for value in (found.get("query", ""), found.get("response", ""))
-    ):
-        return _NO_MESSAGES
+    if "messages" not in found and "history" not in found:
+        query, answer = found.get("query", ""), found.get("response", "")
+        if type(query) is str and type(answer) is str and "[" not in (query.lstrip()[:1], answer.lstrip()[:1]):
+            return _NO_MESSAGES
     if (
         found.keys() <= {"id", "messages"}
         and "messages" in found

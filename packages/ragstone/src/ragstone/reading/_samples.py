@@ -210,22 +210,28 @@ def laid_out(rows: Iterable[Any], fields: Mapping[str, str], report: ReadingRepo
     """Yield the rows with their 1-based positions, those of a known layout under our field names."""
     layout: Layout | None = None
     answers: set[str] = set()
+    is_first = True
     for position, row in enumerate(rows, start=1):
         report.n_rows = position
-        if isinstance(row, Mapping):
-            first = next(((name, value) for name, value in row.items() if not _is_blank(value)), None)
-            if first is None:
-                report.note("rows without a value, left out")
-                continue
-            if report.has_text_cells and isinstance(first[1], str) and (problem := _other_row(row, *first, position)):
-                if isinstance(problem, str):
-                    report.note(problem)
-                else:
-                    yield position, problem
-                continue
-        if position == 1 and isinstance(row, Mapping) and (layout := find_layout(row)) is not None:
+        if not isinstance(row, Mapping):
+            yield position, row
+            continue
+        for name, value in row.items():  # noqa: B007 - the first value and its column
+            if not _is_blank(value):
+                break
+        else:
+            report.note("rows without a value, left out")
+            continue
+        if report.has_text_cells and isinstance(value, str) and (problem := _other_row(row, name, value, position)):
+            if isinstance(problem, str):
+                report.note(problem)
+            else:
+                yield position, problem
+            continue
+        if is_first and (layout := find_layout(row)) is not None:
             report.note(layout.describe())
-        if layout is None or not isinstance(row, Mapping) or not layout.keys <= row.keys():
+        is_first = False
+        if layout is None or not layout.keys <= row.keys():
             yield position, row
             continue
         for each in rows_of(row, layout, fields):
@@ -238,7 +244,7 @@ def laid_out(rows: Iterable[Any], fields: Mapping[str, str], report: ReadingRepo
 
 
 def _is_blank(value: Any) -> bool:
-    return value is None or (value.isspace() or not value if isinstance(value, str) else is_missing(value))
+    return not value.strip() if type(value) is str else is_missing(value)
 
 
 def _other_row(row: Mapping[str, Any], name: str, value: str, position: int) -> str | DataError | None:

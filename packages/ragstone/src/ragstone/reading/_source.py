@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 from ragstone._util.row_limits import MAX_ROW_BYTES
@@ -29,8 +29,7 @@ _HEAD_BYTES: Final = 256 * 2**10
 _PARQUET: Final = b"PAR1"
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """One line of a file."""
 
     number: int
