@@ -26,27 +26,27 @@ def read_passage(item: Any, rank: int, position: int) -> dict[str, Any]:
     """
     if type(item) is str:
         return {"text": item, "rank": rank}
-    if isinstance(item, list | tuple) and len(item) == 2 and isinstance(item[0], str):
+    is_object = type(item) is dict or isinstance(item, Mapping)
+    if not is_object and isinstance(item, list | tuple) and len(item) == 2 and isinstance(item[0], str):
         text, other = item
         if (score := to_number(other)) is not None:  # as vector stores return them
             return {"text": text, "score": score, "rank": rank}
         if isinstance(other, list | tuple) and _are_texts(other):
             return {"text": " ".join(map(str.strip, other)), "id": text, "rank": rank}  # a title and sentences
-    if isinstance(item, Mapping):
+    if is_object:
         node = item.get("node")
-        body: Mapping[str, Any] = node if isinstance(node, Mapping) else item
-        text_key = next((k for k in _TEXT_KEYS if isinstance(body.get(k), str)), None)
-        if text_key is not None:
-            identity = next((body[k] for k in _ID_KEYS if not is_missing(body.get(k))), None)
-            metadata = body.get("metadata")
-            return {
-                "text": body[text_key],
-                "id": None if identity is None else str(identity),
-                "score": to_number(item.get("score")),
-                "rank": rank,
-                "relevance": _label(body.get("relevance"), rank, position),
-                "metadata": dict(metadata) if isinstance(metadata, Mapping) else {},
-            }
+        body: Mapping[str, Any] = node if node is not None and isinstance(node, Mapping) else item
+        for key in _TEXT_KEYS:
+            if type(body.get(key)) is str:
+                identity = next((body[k] for k in _ID_KEYS if not is_missing(body.get(k))), None)
+                passage = {"text": body[key], "id": None if identity is None else str(identity), "rank": rank}
+                if item.get("score") is not None:
+                    passage["score"] = to_number(item["score"])
+                if body.get("relevance") is not None:
+                    passage["relevance"] = _label(body["relevance"], rank, position)
+                if isinstance(metadata := body.get("metadata"), dict):
+                    passage["metadata"] = dict(metadata)
+                return passage
     raise DataError(
         f"row {position}: passage {rank + 1} must be text or an object with one of {_TEXT_KEYS}, got {shorten(item)}"
     )

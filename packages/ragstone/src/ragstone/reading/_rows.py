@@ -114,7 +114,7 @@ class RowReader:
         Raises:
             DataError: As `sample_from_row`.
         """
-        if not isinstance(row, Mapping):
+        if type(row) is not dict and not isinstance(row, Mapping):
             raise DataError(f"row {position} must be an object with named fields, got {shorten(row)}")
         flat = flatten(row)
         for path in self._fields.values():
@@ -145,11 +145,13 @@ class RowReader:
                     found.get("response"), "response", position, FIELD_ALIASES["response"], sources.get("response", "")
                 ),
                 reference=self._texts(found.get("reference"), "reference", position, sources),
-                sub_questions=self._texts(found.get("sub_questions"), "sub_questions", position, sources),
-                qrels=_grades(
-                    found.get("qrels", _qrels_from_reference_ids(row.get("reference_context_ids"))), "qrels", position
-                ),
-                ratings=_ratings(found.get("ratings"), position),
+                sub_questions=self._texts(found["sub_questions"], "sub_questions", position, sources)
+                if "sub_questions" in found
+                else (),
+                qrels=_grades(found["qrels"], "qrels", position)
+                if "qrels" in found
+                else _qrels_from_reference_ids(row.get("reference_context_ids")),
+                ratings=_ratings(found["ratings"], position) if "ratings" in found else None,
                 metadata=_metadata(row, used, talk.citations),
             )
         except ValidationError as error:
@@ -353,9 +355,9 @@ class RowReader:
         value = to_plain(value)
         if value is None:
             return ()
-        if isinstance(value, Mapping):  # SQuAD's answers are an object of lists
+        is_text = type(value) is str and not begins_like_list(value)
+        if not is_text and isinstance(value, Mapping):  # SQuAD's answers are an object of lists
             value = next((value[key] for key in _EXPECTED_KEYS if isinstance(value.get(key), list)), value)
-        is_text = isinstance(value, str) and not begins_like_list(value)
         items = self._parts(value, field) if is_text else _row_items(value, field, position)
         texts = tuple(_text(item, field, position, _EXPECTED_KEYS, sources.get(field, field)) for item in items)
         kept = tuple(text for text in texts if text is not None and text.strip())
@@ -493,9 +495,7 @@ def _are_addresses(value: Any) -> bool:
     """Return whether contexts consist of URLs or names of files."""
     value = to_plain(value)
     if isinstance(value, str):
-        if not _is_address(
-            value[:_MAX_ADDRESS].strip(" []()\"'").partition(value[1:2] if value[:1] == "[" else "\n")[0]
-        ):
+        if "://" not in value[:12] and value[-10:].strip(" ])\"'").rpartition(".")[2].lower() not in _SUFFIXES:
             return False
         try:
             value = _cell_items(value)
@@ -611,7 +611,7 @@ def flatten(row: Mapping[str, Any]) -> dict[str, Any]:
     flat = dict(row)
     for outer in ("inputs", "outputs"):
         inner = row.get(outer)
-        if isinstance(inner, Mapping):
+        if inner is not None and isinstance(inner, Mapping):
             flat.pop(outer)
             for name, value in inner.items():
                 # `outputs.reference` would be the system judging itself, `inputs.answer` is not a response.
@@ -660,7 +660,7 @@ def _row_items(value: Any, field: str, position: int) -> Sequence[Any]:
 
 def _qrels_from_reference_ids(ids: Any) -> dict[str, float] | None:
     """Return ragas's reference passages as qrels: only these are relevant."""
-    return dict.fromkeys(names, 1.0) if (names := _names(ids)) else None
+    return dict.fromkeys(names, 1.0) if ids is not None and (names := _names(ids)) else None
 
 
 def _names(ids: Any) -> list[str]:

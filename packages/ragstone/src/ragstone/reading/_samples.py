@@ -30,6 +30,8 @@ _TOTALS: Final = frozenset({
     "gesamt", "summe", "moyenne", "total général", "somme", "promedio", "media", "suma",
 })  # fmt: skip
 """First texts of rows that summarize a table."""
+_TOTAL_CHARS: Final = 40
+"""Longest first value of a row that is a header or a total."""
 _KNOWN: Final = frozenset(name_key(name) for names in FIELD_ALIASES.values() for name in names)
 _MAX_REJECTED: Final = 100_000
 """Invalid rows after which a file is not read on."""
@@ -213,7 +215,7 @@ def laid_out(rows: Iterable[Any], fields: Mapping[str, str], report: ReadingRepo
     is_first = True
     for position, row in enumerate(rows, start=1):
         report.n_rows = position
-        if not isinstance(row, Mapping):
+        if type(row) is not dict and not isinstance(row, Mapping):
             yield position, row
             continue
         for name, value in row.items():  # noqa: B007 - the first value and its column
@@ -222,7 +224,8 @@ def laid_out(rows: Iterable[Any], fields: Mapping[str, str], report: ReadingRepo
         else:
             report.note("rows without a value, left out")
             continue
-        if report.has_text_cells and isinstance(value, str) and (problem := _other_row(row, name, value, position)):
+        is_short = type(value) is str and len(value) <= _TOTAL_CHARS
+        if is_short and report.has_text_cells and (problem := _other_row(row, name, value, position)):
             if isinstance(problem, str):
                 report.note(problem)
             else:
