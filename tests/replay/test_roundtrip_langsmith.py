@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -52,3 +53,85 @@ def test_langsmith_replays_to_what_was_captured(read, tmp_path, monkeypatch):
     assert [] == rejected
     assert 6 == len(captured)
     assert [seen(t) for t in captured] == [seen(t) for t in sorted(replayed, key=lambda trace: trace.started_at)]
+
+
+TOWER = "The lighthouse of Sollund was rebuilt in 1894 after a storm and is 31 metres tall, measured from its base."
+LAMP = "Its lamp was electrified in 1922. Before that, the keepers carried eleven litres of oil a night up the stairs."
+PLAN = ["Find the height of the lighthouse of Sollund in the documents", "Write a short answer for the visitor"]
+
+
+def agents():
+    """Agents whose tools and state look like passages, by name."""
+    from langchain.agents import create_agent
+    from langchain.agents.middleware import TodoListMiddleware
+    from langchain_core.documents import Document
+    from langchain_core.language_models import GenericFakeChatModel
+    from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+    from langchain_core.prompts import ChatPromptTemplate
+    from langchain_core.tools import ToolException, tool
+    from langgraph.types import Command
+
+    class Model(GenericFakeChatModel):
+        def bind_tools(self, tools, **kwargs):
+            return self
+
+    def scripted(*calls):
+        replies = [AIMessage("", tool_calls=[{"name": name, "args": args, "id": f"{name}-1"}]) for name, args in calls]
+        return Model(messages=iter([*replies, *[AIMessage("The lighthouse is 31 metres tall.")] * 3]))
+
+    @tool
+    def search(query: str) -> Any:
+        """Search."""
+        return [Document(TOWER, id="t"), Document(LAMP, id="l")]
+
+    @tool
+    def lookup(question: str) -> str:
+        """Answer from the documents."""
+        prompt = ChatPromptTemplate.from_messages([("user", TOWER + " {question}")])
+        return (prompt | Model(messages=iter([AIMessage("31 metres.")]))).invoke({"question": question}).content
+
+    @tool
+    def transfer(reason: str) -> Any:
+        """Hand over, with the history."""
+        history = [HumanMessage("How tall?"), AIMessage("I am going to ask the expert for the height of it. " * 3)]
+        return Command(update={"messages": [*history, ToolMessage("Transferred.", tool_call_id="transfer-1")]})
+
+    @tool
+    def archive(query: str) -> str:
+        """Fail."""
+        raise ToolException("The archive of Sollund is closed until the first of May. Please try another source then.")
+
+    archive.handle_tool_error = True
+    todos = {"todos": [{"content": text, "status": "pending"} for text in PLAN]}
+    found = ("search", {"query": "height"})
+    return {
+        "plan": create_agent(scripted(("write_todos", todos), found), [search], middleware=[TodoListMiddleware()]),
+        "word": create_agent(scripted(("lookup", {"question": "how tall?"}), found), [search, lookup]),
+        "hand-off": create_agent(scripted(("transfer", {"reason": "height"}), found), [search, transfer]),
+        "error": create_agent(scripted(("archive", {"query": "height"}), found), [search, archive]),
+    }
+
+
+@pytest.mark.parametrize("name", ["plan", "word", "hand-off", "error"])
+def test_tools_and_state_that_look_like_passages_are_read_as_in_live_capture(read, tmp_path, monkeypatch, name):
+    """The contexts are those of the search, without a doubt."""
+    monkeypatch.setenv("LANGSMITH_TRACING", "false")
+    pytest.importorskip("langchain.agents")
+    from replay_apps.langsmith_capture import captured as langsmith
+
+    from langchain_ragstone import RagstoneCallbackHandler
+    from ragstone.testing import MemoryRecorder
+
+    recorder = MemoryRecorder()
+    with langsmith("lighthouse") as (tracer, runs):
+        config = {"callbacks": [tracer, RagstoneCallbackHandler(recorder)]}
+        agents()[name].invoke({"messages": [("user", "How tall is the lighthouse of Sollund?")]}, config)
+    replayed, rejected = read(
+        all_formats()["langsmith"], "".join(json.dumps(run) + "\n" for run in runs.values()).encode()
+    )
+
+    assert [] == rejected
+    (draft,), (trace,) = recorder.drafts, replayed
+    live = draft.contexts or [passage for search in draft.retrievals for passage in search.passages]
+    assert ([TOWER, LAMP], ()) == ([passage.text for passage in live], draft.evidence.doubts)
+    assert ([TOWER, LAMP], ()) == ([p.text for p in trace.prompt_contexts or ()], trace.evidence.doubts)

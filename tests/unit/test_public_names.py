@@ -95,8 +95,8 @@ PUBLIC = {
         areplay_traces plan_replay replay_traces
     """,
     "ragstone.requests": """
-        Message PassageDraft PromptLimit Recorder Request RetrieverTools Role Statements Step StepKind TraceDraft Value assemble
-        current_request harvest link_span read_retriever_tools
+        CaptureOptions EnclosingRun Message PassageDraft Recorder Request RetrieverTools Role Statements Step StepKind TraceDraft Value assemble
+        current_request harvest link_span
     """,
     "ragstone.views": """
         AnswerView Answers Chart ReportView

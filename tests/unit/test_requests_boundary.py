@@ -149,7 +149,7 @@ def test_inner_lists_of_a_composite_retriever_are_stages() -> None:
     (retrieval,) = draft.retrievals
     assert (retrieval.name, [len(stage.passages) for stage in retrieval.stages]) == ("fusion", [2] * 8)
     assert retrieval.stages[0].query == "variant 0"
-    assert draft.contexts is None
+    assert draft.stored_contexts is None
     assert draft.evidence is not None
     assert draft.evidence.contexts == "found"
 

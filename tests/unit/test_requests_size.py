@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ragstone.requests import Message, PassageDraft, PromptLimit, Request, RetrievalDraft, Step, TraceDraft, text_size
+import pytest
+
+from ragstone.requests import Message, PassageDraft, Request, RetrievalDraft, Step, TraceDraft, text_size
 
 
 def test_shared_texts_count_once() -> None:
@@ -18,24 +20,37 @@ def test_draft_counts_its_passages() -> None:
     assert text_size(draft) == 6
 
 
+@pytest.fixture
+def limit(monkeypatch):
+    """A limit of 250 characters."""
+    monkeypatch.setattr("ragstone.requests._step._MAX_LIVE_CHARS", 250)
+
+
+def counted(steps: list[Step]) -> list[Step]:
+    """Count the steps of a running request, one after the other, and return them."""
+    request = Request(draft=TraceDraft(), steps=(begun := []))
+    for step in steps:
+        begun.append(step)
+        request.count_texts(step)
+    return steps
+
+
+@pytest.mark.usefixtures("limit")
 def test_oldest_prompts_of_tool_calls_are_given_up_first() -> None:
     """What is left fits into the limit, and the last prompt is left."""
-    limit = PromptLimit(250)
-    steps = [
-        Step(id=n, kind="model", prompt=(Message("user", str(n) * 100),), reply="ok", calls_tool=n != 1)
-        for n in range(1, 5)
-    ]
-    for step in steps:
-        limit.add(step)
+    steps = counted(
+        [
+            Step(id=n, kind="model", prompt=(Message("user", str(n) * 100),), reply="ok", calls_tool=n != 1)
+            for n in range(1, 5)
+        ]
+    )
     assert [bool(step.prompt) for step in steps] == [True, False, False, True]
     assert all(step.prompt == () for step in steps if not step.prompt)
 
 
+@pytest.mark.usefixtures("limit")
 def test_shared_prompts_within_the_limit_are_kept() -> None:
     """Only texts that are really held count."""
-    limit = PromptLimit(250)
     history = tuple(Message("user", str(n) * 20) for n in range(10))
     steps = [Step(id=n, kind="model", prompt=history[:n], calls_tool=True) for n in range(1, 11)]
-    for step in steps:
-        limit.add(step)
-    assert all(step.prompt for step in steps)
+    assert all(step.prompt for step in counted(steps))

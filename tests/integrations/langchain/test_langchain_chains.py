@@ -47,7 +47,7 @@ def test_ids_and_times(make_app):
 def test_contexts_are_stated_only_where_they_differ(app, scenario):
     """Where the prompt got what the searches found, nothing is kept twice."""
     scenario(app)
-    assert app.draft.contexts is None
+    assert app.draft.stored_contexts is None
 
 
 def test_extractors_come_before_the_rules(make_app):

@@ -61,9 +61,9 @@ def test_models_with_fallbacks_are_one_request(app):
     assert (Q, "answer", ["ValueError: overloaded"]) == (app.draft.query, app.draft.response, app.draft.inner_errors)
 
 
-def test_requests_that_an_application_starts_inside_another_stay_their_own(app):
-    """A loop over questions in a step is not one request."""
-    inner = app.rag()
+def test_requests_that_an_application_starts_inside_another_are_parts_of_it(app):
+    """A step that asks another chain with the same handler is one request, whose last reply is the answer."""
+    inner = app.rag(model=app.model("the first of the two answers", "the second of the two answers"))
     RunnableLambda(lambda text: [inner.invoke(f"{text} {i}", app.config) for i in range(2)][-1]).invoke(Q, app.config)
 
-    assert [f"{Q} 0", f"{Q} 1", Q] == [draft.query for draft in app.drafts]
+    assert (Q, "the second of the two answers", 2) == (app.draft.query, app.draft.response, len(app.draft.retrievals))

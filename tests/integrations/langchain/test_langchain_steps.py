@@ -23,12 +23,12 @@ from pydantic import BaseModel
 from langchain_ragstone import RagstoneCallbackHandler, _messages, _steps
 from langchain_ragstone._compat import check_floor
 from langchain_ragstone._documents import MAX_PASSAGES, Passages, document_texts, documents_in
-from langchain_ragstone._live import _MAX_CHARS
 from ragstone.errors import ConfigurationError
 from ragstone.requests import Message, PassageDraft, Step, TraceDraft
 from ragstone.testing import MemoryRecorder
 
 A, B = Document("alpha", id="a"), Document("beta", id="b")
+_MAX_CHARS = 4_000_000
 CALL = AIMessage("", tool_calls=[{"name": "search", "args": {"query": "who?"}, "id": "1"}])
 
 
@@ -362,7 +362,7 @@ def test_a_request_holds_a_bounded_amount_of_text(make_app):
     kept = sum(len(message.text) for step in models for message in step.prompt or ())
     assert kept <= _MAX_CHARS
     assert models[-1].prompt
-    assert models[1].prompt is None
+    assert models[1].prompt == ()
     assert 0 == handler.errors
 
 

@@ -33,7 +33,7 @@ def test_passages_keep_what_the_retriever_said(app):
     assert [("alpha", "id-alpha", 1.0, {"rank": 0}), ("beta", "id-beta", 0.5, {"rank": 1})] == [
         (passage.text, passage.id, passage.score, passage.metadata) for passage in search.passages
     ]
-    assert app.draft.contexts is None
+    assert app.draft.stored_contexts is None
 
 
 def test_contexts_have_the_score_of_the_reranker(app):

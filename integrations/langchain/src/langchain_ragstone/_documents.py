@@ -24,17 +24,12 @@ _FLAT: Final = frozenset({str, int, float, bool, type(None)})
 
 
 class Passages:
-    """The passages of one request: a document that appears again, by the identity of its text, gives the same object.
+    """The passages of one request: a document that appears again, by the identity of its text, is the same object."""
 
-    Attributes:
-        n_chars: Characters of the texts copied so far.
-    """
-
-    __slots__ = ("_by_text", "n_chars")
+    __slots__ = ("_by_text",)
 
     def __init__(self) -> None:
         self._by_text: dict[int, PassageDraft] = {}
-        self.n_chars = 0
 
     def of(self, document: Document, score: float | None = None) -> PassageDraft:
         """Return the passage for a document; its metadata are those of now, flat values only."""
@@ -51,7 +46,6 @@ class Passages:
             return known
         passage = PassageDraft.copied(text, metadata, id=document.id, score=score, in_metadata=True)
         self._by_text[id(text)] = passage
-        self.n_chars += len(text)
         return passage
 
     def in_list(self, items: object) -> tuple[PassageDraft, ...] | None:

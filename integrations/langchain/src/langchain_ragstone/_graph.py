@@ -70,7 +70,7 @@ class _PausedRequests:
         """Keep the steps of a request that pauses, and forget those of its thread at the end of another one."""
         if live.thread is None:
             return
-        is_kept = paused and live.n_prompt_chars + live.passages.n_chars <= _MAX_PAUSED_CHARS
+        is_kept = paused and live.request.n_chars <= _MAX_PAUSED_CHARS
         steps = [_without_costs(step) for step in live.steps] if is_kept else []
         with self._lock:
             self._steps.pop(live.thread, None)

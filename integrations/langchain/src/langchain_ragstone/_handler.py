@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
@@ -12,12 +12,12 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import LLMResult
+from langchain_core.runnables.config import var_child_runnable_config
 
 from langchain_ragstone import _messages as messages_of
 from langchain_ragstone import _steps as steps_of
 from langchain_ragstone._documents import document_texts, documents_in
 from langchain_ragstone._explicit import ExplicitRecording
-from langchain_ragstone._fallbacks import fallbacks_around
 from langchain_ragstone._graph import (
     begin_on_thread,
     enable_interrupt_events,
@@ -33,13 +33,19 @@ from langchain_ragstone._otel import link_current_span, link_root_span
 from langchain_ragstone._statements import (
     AnswerExtractor,
     ContextsExtractor,
-    Extractors,
     contexts_in_event,
     stated_contexts,
 )
 from ragstone.capture import Guard, capture_suppressed, guarded, register_exit_hook
-from ragstone.errors import ConfigurationError
-from ragstone.requests import Message, Recorder, RetrieverTools, StepKind, current_request, read_retriever_tools
+from ragstone.requests import (
+    CaptureOptions,
+    EnclosingRun,
+    Message,
+    Recorder,
+    RetrieverTools,
+    StepKind,
+    current_request,
+)
 from ragstone.schema import TraceStatus
 
 _NOT_GIVEN: Final[Any] = object()
@@ -108,16 +114,15 @@ class RagstoneCallbackHandler(ExplicitRecording, BaseCallbackHandler):
             ConfigurationError: If the recorder does not have a `record` method or is a handler, if `question`, `contexts` or
                 `answer` is not a function, or if `retriever_tools` contains anything but names and separators.
         """
-        if isinstance(recorder, BaseCallbackHandler) or not callable(getattr(recorder, "record", None)):
-            raise ConfigurationError(f"needs a recorder, such as a ragstone.Monitor, got {type(recorder).__name__}")
         super().__init__()
+        self._guard = Guard("ragstone.langchain")
+        self._options = CaptureOptions(
+            recorder, self._guard, question=question, contexts=contexts, answer=answer, retriever_tools=retriever_tools
+        )
         self._recorder = recorder
         self._contexts_event = contexts_event
-        self._retriever_tools = read_retriever_tools(retriever_tools)
         self._clock = clock
         self._live = LiveRequests(ttl_s=ttl_s, max_live=max_live, clock=clock)
-        self._guard = Guard("ragstone.langchain")
-        self._extractors = Extractors(self._guard, question=question, contexts=contexts, answer=answer)
         enable_interrupt_events(self)
         register_exit_hook(self._give_up_all)
 
@@ -188,6 +193,7 @@ class RagstoneCallbackHandler(ExplicitRecording, BaseCallbackHandler):
             self._open(live, _NOT_GIVEN if "defers_inputs" in about else inputs, parent_run_id, about)
         elif not (live.ignored or step.muted or step.kind == "part"):
             step.input_texts = document_texts(inputs)
+            live.is_graph = live.is_graph or "langgraph_node" in (about.get("metadata") or ())
             note_node(step, live, about.get("metadata"))
 
     @guarded
@@ -217,7 +223,7 @@ class RagstoneCallbackHandler(ExplicitRecording, BaseCallbackHandler):
         step, live = begun
         failed = steps_of.is_failure(error)
         if failed:
-            step.error = steps_of.describe_error(error)
+            step.error = Guard.describe(error)
         if steps_of.is_interrupt(error):
             live.interrupted = True
         elif not failed:
@@ -249,6 +255,7 @@ class RagstoneCallbackHandler(ExplicitRecording, BaseCallbackHandler):
         step, live = begun
         if not (live.ignored or step.muted):
             step.passages = self._guard.attempt(live.passages.found, documents)
+            live.request.count_texts(step)
         if step is live.root:
             self._record(live, "ok")
 
@@ -298,6 +305,7 @@ class RagstoneCallbackHandler(ExplicitRecording, BaseCallbackHandler):
         step, live = begun
         if not (live.ignored or step.muted):
             self._guard.attempt(messages_of.fill_reply, step, response)
+            live.request.count_texts(step)
         if step is live.root:
             self._record(live, "ok")
 
@@ -318,6 +326,7 @@ class RagstoneCallbackHandler(ExplicitRecording, BaseCallbackHandler):
             step, live = begun
             step.name = (serialized or {}).get("name") or step.name
             step.query = steps_of.tool_query_from(inputs, input_str)
+            step.inputs = self._values(live, inputs) if isinstance(inputs, dict) else ()
             if step is live.root:
                 self._open(live, inputs or input_str, parent_run_id, about)
 
@@ -330,6 +339,7 @@ class RagstoneCallbackHandler(ExplicitRecording, BaseCallbackHandler):
         step, live = begun
         if not (live.ignored or step.muted):
             self._guard.attempt(steps_of.fill_tool_result, step, output, live.passages)
+            live.request.count_texts(step)
         if step is live.root:
             self._record(live, "ok")
 
@@ -348,12 +358,19 @@ class RagstoneCallbackHandler(ExplicitRecording, BaseCallbackHandler):
     def _begin(
         self, kind: StepKind, run_id: UUID, parent_run_id: UUID | None, about: Mapping[str, Any]
     ) -> Begun | None:
-        name = about.get("name")
-        parent = fallbacks_around(self._live, name) if parent_run_id is None else parent_run_id
-        begun = self._live.start(run_id, parent, kind, name, counted=not self._on_every_call)
+        parent = self._enclosing_run() if parent_run_id is None else parent_run_id
+        begun = self._live.start(run_id, parent, kind, about.get("name"), counted=not self._on_every_call)
         if begun is not None:
             begun[0].muted = capture_suppressed()
         return begun
+
+    def _enclosing_run(self) -> UUID | None:
+        """Return the run around one without a parent: an attempt of `with_fallbacks`, or a call with its own callbacks.
+
+        LangChain does not name it, but its configuration variable holds it.
+        """
+        config = var_child_runnable_config.get()
+        return getattr(config.get("callbacks"), "parent_run_id", None) if config else None
 
     def _end(self, run_id: UUID) -> Begun | None:
         return self._live.end(run_id, counted=not self._on_every_call)
@@ -372,7 +389,7 @@ class RagstoneCallbackHandler(ExplicitRecording, BaseCallbackHandler):
             self._open(live, _NOT_GIVEN, parent_run_id, about)
         if live.ignored or step.muted:
             return
-        live.keep_prompt(step, prompt)
+        step.prompt = prompt
         step.model = messages_of.requested_model_from(about.get("metadata"))
 
     def _note_text(self, run_id: UUID, text: Any) -> None:
@@ -386,7 +403,7 @@ class RagstoneCallbackHandler(ExplicitRecording, BaseCallbackHandler):
         live.ignored = live.root.muted or (self._on_every_call and runs_in_evaluator())
         if not live.ignored:
             live.block = current_request(self._recorder)
-            live.request.retriever_tools = self._retriever_tools
+            live.request.retriever_tools = self._options.retriever_tools
             draft = live.draft
             draft.parent_run_id = None if parent_run_id is None else str(parent_run_id)
             draft.name = about.get("name")
@@ -401,7 +418,7 @@ class RagstoneCallbackHandler(ExplicitRecording, BaseCallbackHandler):
 
     def _take_inputs(self, live: Live, inputs: Any) -> None:
         if inputs is not _NOT_GIVEN and not live.ignored:
-            self._extractors.read_inputs(inputs, live.request.statements)
+            self._options.read_inputs(inputs, live.request.statements, messages_of.text_of)
             live.root.inputs = self._values(live, inputs)
 
     def _close(self, live: Live, outputs: Any, inputs: Any) -> None:
@@ -416,7 +433,9 @@ class RagstoneCallbackHandler(ExplicitRecording, BaseCallbackHandler):
             # A stream that is closed early looks like success, except that other steps are still open. (In a call that is
             # not a stream, such steps are background work of the application.)
             status = "truncated"
-        self._extractors.read_outputs(outputs, live.request.statements)
+        self._options.read_outputs(outputs, live.request.statements, messages_of.text_of, stated_contexts)
+        if live.is_graph:
+            live.request.doubt_unseen_prompt()
         values = self._values(live, only_written(live, outputs))
         live.root.outputs = without_earlier_documents(live, values)
         self._record(live, status)
@@ -439,3 +458,16 @@ class RagstoneCallbackHandler(ExplicitRecording, BaseCallbackHandler):
             if status != "abandoned":  # given up by the next request, in another span
                 link_root_span(draft)
             self._recorder.record(live.request)
+
+
+def _enclosing_runs() -> Iterator[EnclosingRun]:
+    """Yield the runs around the caller, by the handlers in LangChain's configuration variable."""
+    manager: Any = (var_child_runnable_config.get() or {}).get("callbacks")
+    run_id: Any = getattr(manager, "parent_run_id", None)
+    for handler in () if run_id is None else manager.handlers:
+        begun = handler._live.find(run_id) if isinstance(handler, RagstoneCallbackHandler) else None  # noqa: SLF001
+        if begun is not None and not begun[1].ignored:
+            yield EnclosingRun(handler.recorder, begun[1].block, begun[1].request, begun[0])
+
+
+EnclosingRun.find_with(_enclosing_runs)

@@ -17,21 +17,19 @@ Special cases:
 from __future__ import annotations
 
 import threading
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Final
 from uuid import UUID
 
 from langchain_ragstone._documents import Passages
 from ragstone.capture import after_fork_in_child
-from ragstone.requests import Message, Request, Step, StepKind, TraceDraft
+from ragstone.requests import Request, Step, StepKind, TraceDraft
 
 _REMEMBERED: Final = 20_000
 """Ids of ended runs kept per generation (two generations, about 3 MB at most)."""
 _SWEPT_PER_START: Final = 2
 """More than one, so that the number of requests in flight shrinks; few, so that no request pays for many others."""
-_MAX_CHARS: Final = 4_000_000
-"""Characters of prompts and passages kept per request. Beyond, the oldest prompts of tool calls are dropped."""
 
 
 class Live:
@@ -46,6 +44,7 @@ class Live:
         n_open: Steps that have begun and not ended.
         ignored: Whether it is followed and not recorded, because it began while capture was suppressed.
         interrupted: Whether it paused to ask a person.
+        is_graph: Whether nodes of a graph ran in it.
         nodes: Ids of the steps of the graph that is the request.
         thread: The name and the thread of a graph on a thread.
         resumed: Whether it is a graph on a thread that continues after a pause.
@@ -54,7 +53,7 @@ class Live:
     """
 
     __slots__ = (
-        "block", "has_earlier_steps", "ignored", "interrupted", "n_open", "n_prompt_chars", "nodes", "passages",
+        "block", "has_earlier_steps", "ignored", "interrupted", "is_graph", "n_open", "nodes", "passages",
         "request", "resumed", "root", "steps", "thread", "written",
     )  # fmt: skip
 
@@ -65,9 +64,9 @@ class Live:
         self.passages = Passages()
         self.block: Any = None
         self.n_open = 1
-        self.n_prompt_chars = 0
         self.ignored = False
         self.interrupted = False
+        self.is_graph = False
         self.nodes: set[Any] = set()
         self.thread: tuple[str | None, str] | None = None
         self.resumed = False
@@ -82,31 +81,6 @@ class Live:
     def wrote(self, keys: set[str] | None) -> None:
         """Note that a step wrote these keys of the state, or unknown ones."""
         self.written = None if keys is None or self.written is None else self.written | keys
-
-    def keep_prompt(self, step: Step, prompt: tuple[Message, ...]) -> None:
-        """Keep a model's prompt, and drop older ones if the request holds too much text."""
-        known = next((other.prompt for other in reversed(self.steps) if other.prompt), ())
-        shared = {id(message.text) for message in known}
-        self.n_prompt_chars += sum(len(message.text) for message in prompt if id(message.text) not in shared)
-        step.prompt = prompt
-        if self.n_prompt_chars + self.passages.n_chars > _MAX_CHARS:
-            self._drop_prompts(keep=step)
-
-    def _drop_prompts(self, *, keep: Step) -> None:
-        steps = [step for step in self.steps if step.prompt and step is not keep]
-        steps.sort(key=lambda step: not step.calls_tool)
-        uses = Counter(id(message.text) for step in (*steps, keep) for message in step.prompt or ())
-        sizes = {id(message.text): len(message.text) for step in (*steps, keep) for message in step.prompt or ()}
-        held = sum(sizes.values())
-        for step in steps:
-            if held + self.passages.n_chars <= _MAX_CHARS // 2:
-                break
-            for message in step.prompt or ():
-                uses[id(message.text)] -= 1
-                if not uses[id(message.text)]:
-                    held -= sizes[id(message.text)]
-            step.prompt = None
-        self.n_prompt_chars = held
 
 
 class _RecentIds:

@@ -52,11 +52,14 @@ def message_from(message: BaseMessage, passages: Passages, *, tool: str | None =
         return Message(
             role, text_of(content) or "", calls_tool=isinstance(message, AIMessage) and bool(message.tool_calls)
         )
-    text = content if type(content) is str else _prompt_text(content)
+    text = content if type(content) is str else Message.text_in(content)
+    found = None if type(content) is str else Message.documents_in(content)
     if role == "tool":
+        if isinstance(message, ToolMessage) and message.status == "error":
+            return Message("other", text)
         artifact = message.artifact if isinstance(message, ToolMessage) else None
-        return Message(role, text, tool=message.name or tool, passages=passages.in_list(artifact))
-    return Message(role, text)
+        return Message(role, text, tool=message.name or tool, passages=passages.in_list(artifact) or found)
+    return Message(role, text, passages=found)
 
 
 def prompt_from(messages: Sequence[BaseMessage], passages: Passages) -> tuple[Message, ...]:
@@ -75,29 +78,10 @@ def prompt_from(messages: Sequence[BaseMessage], passages: Passages) -> tuple[Me
     return tuple(read)
 
 
-def _prompt_text(content: object) -> str:
-    """Return every text that a model reads in a message: text blocks, documents, search results."""
-    if isinstance(content, str):
-        return content
-    if isinstance(content, list):
-        return "\n".join(text for block in content if (text := _prompt_text(block)))
-    if isinstance(content, Mapping):
-        if content.get("type") in ("image", "image_url", "audio", "video", "tool_use", "tool_call", "reasoning"):
-            return ""
-        parts = (content.get(key) for key in ("title", "text", "content", "data", "source"))
-        return "\n".join(text for part in parts if (text := _prompt_text(part)))
-    return ""
-
-
 def block_texts(message: BaseMessage) -> list[str]:
-    """Return the texts of the blocks of a tool's message, if it has several, or blocks that are search results."""
-    blocks = message.content
-    if not isinstance(blocks, list):
-        return []
-    results = [block for block in blocks if isinstance(block, Mapping) and block.get("type") == "search_result"]
-    if results:
-        return [_prompt_text(block.get("content")) for block in results]
-    return [_prompt_text(block) for block in blocks] if len(blocks) > 1 else []
+    """Return the texts of the blocks of a tool's message, if it has several."""
+    blocks = message.content if isinstance(message.content, list) else []
+    return [Message.text_in(block) for block in blocks] if len(blocks) > 1 else []
 
 
 def text_in_stream_event(event: Mapping[str, Any]) -> str | None:
@@ -140,6 +124,8 @@ def fill_reply(step: Step, result: LLMResult) -> None:
         about, usage = message.response_metadata, message.usage_metadata if is_ai else None
         step.reply = text_of(message)
         step.calls_tool = bool(calls)
+        if type(message.content) is list or message.additional_kwargs:
+            step.add_search(message, message.additional_kwargs)
         if calls and not step.reply:
             arguments = [call["args"] for call in calls]
             step.reply = json.dumps(arguments[0] if len(calls) == 1 else arguments, ensure_ascii=False, default=str)

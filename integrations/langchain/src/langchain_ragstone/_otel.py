@@ -11,7 +11,7 @@ import sys
 from typing import Any
 from uuid import UUID
 
-from ragstone.requests import TraceDraft
+from ragstone.requests import TraceDraft, link_span
 
 
 def link_current_span(draft: TraceDraft) -> None:
@@ -21,7 +21,7 @@ def link_current_span(draft: TraceDraft) -> None:
     """
     otel = sys.modules.get("opentelemetry.trace")
     if otel is not None:
-        _link(draft, _of_openinference(draft.run_id) or otel.get_current_span())
+        link_span(draft, _of_openinference(draft.run_id) or otel.get_current_span())
 
 
 def link_root_span(draft: TraceDraft) -> None:
@@ -34,7 +34,7 @@ def link_root_span(draft: TraceDraft) -> None:
         current = otel.get_current_span()
         span = current if getattr(current, "name", None) == draft.name else None
     if span is not None:
-        _link(draft, span)
+        link_span(draft, span)
 
 
 def _of_openinference(run_id: str | None) -> Any:
@@ -45,11 +45,3 @@ def _of_openinference(run_id: str | None) -> Any:
     instrumentor = kind()  # there is one for the process
     # Where it is not at work, asking for a span prints a complaint.
     return instrumentor.get_span(UUID(run_id)) if instrumentor.is_instrumented_by_opentelemetry else None
-
-
-def _link(draft: TraceDraft, span: Any) -> None:
-    context = span.get_span_context()
-    if context.is_valid:
-        draft.otel_trace_id = f"{context.trace_id:032x}"
-        draft.otel_span_id = f"{context.span_id:016x}"
-        draft.otel_sampled = bool(context.trace_flags.sampled)

@@ -11,7 +11,7 @@ from langchain_core.prompt_values import PromptValue
 
 from langchain_ragstone._documents import Passages
 from langchain_ragstone._messages import block_texts, message_from, prompt_from, text_of
-from ragstone.requests import Step, StepKind, TraceDraft, Value, harvest
+from ragstone.requests import Message, Step, StepKind, TraceDraft, Value, harvest
 from ragstone.schema import field_names
 
 _FRAMEWORK_PREFIXES: Final = ("ls_", "lc_", "langgraph_", "checkpoint_", "__")
@@ -71,39 +71,33 @@ def tool_query_from(inputs: object, input_text: str) -> str:
 
 def fill_tool_result(step: Step, output: object, passages: Passages) -> None:
     """Fill in the result of a tool: its documents, itself or as the artifact of its message, and its texts."""
-    messages = _tool_messages(output)
-    lists = (
-        passages.in_list(found) for found in ([message.artifact for message in messages] if messages else [output])
-    )
-    step.passages = next((found for found in lists if found is not None), None)
-    step.outputs = values_in(output, passages)
-    texts = [text for message in messages for text in block_texts(message)]
-    step.outputs += tuple(Value((str(place),), text=text) for place, text in enumerate(texts))
-
-
-def _tool_messages(output: object) -> list[ToolMessage]:
-    """Return the messages of a tool's result, also those of a command that adds them to the state of a graph."""
-    if isinstance(output, ToolMessage):
-        return [output]
     update = getattr(output, "update", None) if type(output).__name__ == "Command" else None
-    added = update.get("messages") if isinstance(update, Mapping) else None
-    return [one for one in added if isinstance(one, ToolMessage)] if isinstance(added, list | tuple) else []
+    if update is None:
+        message = output if isinstance(output, ToolMessage) else None
+        step.outputs = values_in(output, passages)
+    else:
+        # What a command adds to the state of a graph is not the tool's result, except its message and documents: a tool
+        # that hands over adds the messages before its own as well.
+        fields = update if isinstance(update, Mapping) else {}
+        added = fields.get("messages")
+        added = added if isinstance(added, list | tuple) else [added]
+        message = next((one for one in reversed(added) if isinstance(one, ToolMessage)), None)
+        kept = values_in({name: item for name, item in fields.items() if name != "messages"}, passages)
+        step.outputs = tuple(value for value in kept if value.passages is not None and value.is_evident)
+        step.outputs += () if message is None else values_in(message, passages)
+    if message is None:
+        step.passages = passages.in_list(output)
+        return
+    step.passages = passages.in_list(message.artifact) or Message.documents_in(message.content)
+    step.outputs += tuple(Value((str(place),), text=text) for place, text in enumerate(block_texts(message)))
+    if message.status == "error":  # which the model reads, and which is not a result
+        step.error = f"{step.name}: {text_of(message)}"
 
 
 def fill_identity(draft: TraceDraft, metadata: Mapping[str, Any], tags: Sequence[str]) -> None:
     """Sort a root run's tags and metadata into a draft: known keys into fields, the application's other keys into metadata."""
     draft.identify(metadata, without=_FRAMEWORK_PREFIXES)
     draft.tags = [str(tag) for tag in tags]
-
-
-def describe_error(error: BaseException) -> str:
-    """Describe an error as "Type: message", whatever its own `__str__` does."""
-    name = type(error).__name__
-    try:
-        message = str(error)
-    except Exception:  # noqa: BLE001 - the exception may itself be broken
-        message = ""
-    return f"{name}: {message}" if message else name
 
 
 def is_interrupt(error: BaseException) -> bool:

@@ -33,6 +33,16 @@ class Guard:
         self._logger = logging.getLogger(logger)
         self._tallies: dict[str, AtomicCounter] = {}
 
+    @staticmethod
+    def describe(error: BaseException) -> str:
+        """Describe an error of the application as "Type: message", whatever its own `__str__` does."""
+        name = type(error).__name__
+        try:
+            message = str(error)
+        except Exception:  # noqa: BLE001 - the exception may itself be broken
+            message = ""
+        return f"{name}: {message}" if message else name
+
     @property
     def total(self) -> int:
         """Number of errors handled."""

@@ -233,7 +233,7 @@ class _Conversion:
                 self._retrieval(retrieval)
                 for retrieval in self._first(draft.retrievals, self._lengths.max_items, "retrievals")
             ),
-            "contexts": None if draft.contexts is None else self._passages(draft.contexts, "contexts"),
+            "contexts": None if (stored := draft.stored_contexts) is None else self._passages(stored, "contexts"),
             "response": self._text(draft.response, "response"),
             "reference": self._texts(draft.reference, "reference"),
             "status": draft.status,

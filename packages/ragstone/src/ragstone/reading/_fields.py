@@ -19,8 +19,8 @@ from ragstone.reading._values import (
     text_or_none,
     values_in,
 )
-from ragstone.requests import Step, StepKind, content_text
-from ragstone.schema import TOKEN_NAMES
+from ragstone.requests import Step, StepKind, Value, content_text, message_body
+from ragstone.schema import TOKEN_NAMES, message_role
 
 _STEP_KINDS: Final[Mapping[str, StepKind]] = {
     "chain": "chain", "span": "chain", "workflow": "chain", "task": "chain", "invoke_workflow": "chain",
@@ -133,15 +133,25 @@ def fill_tool(step: Step, arguments: Any, result: Any) -> None:
     whether they are passages.
     """
     result = mapping(result).get("kwargs", result) if mapping(result).get("lc") else result
+    kept: tuple[Value, ...] = ()
+    if isinstance(update := mapping(result).get("update"), Mapping) and "goto" in mapping(result):
+        # What a command adds to the state of a graph is not the tool's result, except its message and documents.
+        added = update.get("messages")
+        bodies = [message_body(message) for message in (added if isinstance(added, list) else [added])]
+        result = next((body for label, body in reversed(bodies) if message_role(label) == "tool"), None)
+        rest = values_in({name: item for name, item in update.items() if name != "messages"})
+        kept = tuple(value for value in rest if value.passages is not None and value.is_evident)
     artifact = mapping(result).get("artifact")
     value = mapping(result).get("raw_output", inner_json(result))  # of LlamaIndex's tools
     step.query = query_in(inner_json(arguments))
-    step.inputs, step.outputs = values_in(inner_json(arguments)), values_in(value)
+    step.inputs, step.outputs = values_in(inner_json(arguments)), (*kept, *values_in(value))
     step.passages = passages_in(artifact) if isinstance(artifact, list) else None
     if isinstance(result, str):
         step.reply = value if isinstance(value, str) else result
     elif (message := mapping(result)) and isinstance(message.get("content", message.get("blocks")), str | list):
         step.reply = content_text(message.get("content", message.get("blocks")))
+        if message.get("status") == "error" and message.get("type") == "tool":  # which is not a result
+            step.error = step.error or f"{step.name or 'tool'}: {step.reply}"
 
 
 def _fill_model(step: Step, inputs: Any, outputs: Any) -> None:

@@ -88,7 +88,7 @@ def _trace(draft: TraceDraft) -> Trace | RejectedRecord:
         return Trace(
             **{name: getattr(draft, name) for name in _SAME},
             retrievals=tuple(_retrieval(found) for found in draft.retrievals),
-            contexts=None if draft.contexts is None else _passages(draft.contexts),
+            contexts=None if (stored := draft.stored_contexts) is None else _passages(stored),
             usage=Usage(input_tokens=draft.input_tokens or 0, output_tokens=draft.output_tokens or 0)
             if has_usage
             else None,

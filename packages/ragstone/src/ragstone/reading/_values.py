@@ -20,8 +20,10 @@ from ragstone.requests import (
     Step,
     Value,
     content_text,
+    documents_in,
     harvest,
     message_body,
+    shown_text,
 )
 from ragstone.schema import SETTING_NAMES, field_names, message_role
 
@@ -198,14 +200,17 @@ def _messages_of(item: Any) -> tuple[Message, ...]:
     text = content_text(content)
     if results and not text:
         return results
+    if role == "tool" and body.get("status") == "error":
+        role = "other"  # what a tool raised is not what it found
     name = body.get("name", body.get("tool_name"))
     artifact = body.get("artifact")
+    shown = text if role == "assistant" else shown_text(content)
     message = Message(
         role,
-        text or "",
+        shown or "",
         calls_tool=calls,
         tool=name if isinstance(name, str) and role == "tool" else None,
-        passages=passages_in(artifact) if isinstance(artifact, list) else None,
+        passages=passages_in(artifact) if isinstance(artifact, list) else documents_in(content) or None,
     )
     return (message, *results)
 
@@ -219,9 +224,10 @@ def _result(block: Mapping[str, Any]) -> Message:
     content = next((block[key] for key in _RESULT_KEYS if block.get(key) is not None), "")
     if isinstance(content, Mapping) and content.get("type") in ("text", "json") and "value" in content:
         content = content["value"]
-    text = content_text(content)
+    text = content_text(content) or shown_text(content) or None
     name = next((block[key] for key in ("name", "toolName", "tool_name") if isinstance(block.get(key), str)), None)
-    return Message("tool", _dumped(content) if text is None else text, tool=name)
+    role: Role = "other" if block.get("is_error") is True else "tool"
+    return Message(role, _dumped(content) if text is None else text, tool=name, passages=documents_in(content) or None)
 
 
 def _dumped(value: Any) -> str:

@@ -8,24 +8,25 @@ if TYPE_CHECKING:
     from ragstone.requests._assemble import assemble
     from ragstone.requests._block import RequestBlock as RequestBlock
     from ragstone.requests._current import TRACE_ID_KEY as TRACE_ID_KEY
-    from ragstone.requests._current import Recorder, current_request, link_span
+    from ragstone.requests._current import CaptureOptions, EnclosingRun, Recorder, current_request, link_span
     from ragstone.requests._current import read_resource as read_resource
     from ragstone.requests._draft import PassageDraft, TraceDraft
     from ragstone.requests._draft import RetrievalDraft as RetrievalDraft
     from ragstone.requests._harvest import harvest
+    from ragstone.requests._hits import documents_in as documents_in
     from ragstone.requests._hits import read_hits as read_hits
-    from ragstone.requests._messages import CALL_PARTS as CALL_PARTS
-    from ragstone.requests._messages import RESULT_PARTS as RESULT_PARTS
-    from ragstone.requests._messages import TEXT_PARTS as TEXT_PARTS
-    from ragstone.requests._messages import content_text as content_text
     from ragstone.requests._messages import message_body as message_body
-    from ragstone.requests._messages import part_text as part_text
     from ragstone.requests._observe import RequestBlocks as RequestBlocks
+    from ragstone.requests._shape import CALL_PARTS as CALL_PARTS
+    from ragstone.requests._shape import RESULT_PARTS as RESULT_PARTS
+    from ragstone.requests._shape import TEXT_PARTS as TEXT_PARTS
+    from ragstone.requests._shape import content_text as content_text
     from ragstone.requests._shape import finite_number as finite_number
     from ragstone.requests._shape import get as get
+    from ragstone.requests._shape import part_text as part_text
+    from ragstone.requests._shape import shown_text as shown_text
     from ragstone.requests._step import (
         Message,
-        PromptLimit,
         Request,
         RetrieverTools,
         Role,
@@ -33,15 +34,16 @@ if TYPE_CHECKING:
         Step,
         StepKind,
         Value,
-        read_retriever_tools,
     )
+    from ragstone.requests._step import read_retriever_tools as read_retriever_tools
     from ragstone.requests._step import text_size as text_size
     from ragstone.requests._tree import find_requests as find_requests
 
 __all__ = [
+    "CaptureOptions",
+    "EnclosingRun",
     "Message",
     "PassageDraft",
-    "PromptLimit",
     "Recorder",
     "Request",
     "RetrieverTools",
@@ -55,7 +57,6 @@ __all__ = [
     "current_request",
     "harvest",
     "link_span",
-    "read_retriever_tools",
 ]
 
 if not TYPE_CHECKING:  # a type checker sees the imports above
@@ -64,14 +65,15 @@ if not TYPE_CHECKING:  # a type checker sees the imports above
         {
             "_assemble": "assemble",
             "_block": "RequestBlock",
-            "_current": "TRACE_ID_KEY Recorder current_request link_span read_resource",
+            "_current": "TRACE_ID_KEY CaptureOptions EnclosingRun Recorder current_request link_span read_resource",
             "_draft": "PassageDraft TraceDraft RetrievalDraft",
             "_harvest": "harvest",
-            "_hits": "read_hits",
-            "_messages": "CALL_PARTS RESULT_PARTS TEXT_PARTS content_text message_body part_text",
+            "_hits": "documents_in read_hits",
+            "_messages": "message_body",
             "_observe": "RequestBlocks",
-            "_shape": "finite_number get",
-            "_step": "Message PromptLimit Request RetrieverTools Role Statements Step StepKind Value read_retriever_tools text_size",
+            "_shape": "CALL_PARTS RESULT_PARTS TEXT_PARTS content_text finite_number get part_text shown_text",
+            "_step": "Message Request RetrieverTools Role Statements Step StepKind Value read_retriever_tools "
+            "text_size",
             "_tree": "find_requests",
         },
     )

@@ -10,6 +10,7 @@ from typing import Any, Final
 from ragstone.requests._facts import Call, Facts
 from ragstone.requests._harvest import is_shown_object, last_answer, look_up
 from ragstone.requests._match import TooLargeError, longest_piece
+from ragstone.requests._step import Step
 from ragstone.schema import ResponseRule, field_names
 
 _NAMES: Final = field_names("response", "output")
@@ -40,6 +41,8 @@ def find_answer(facts: Facts, *, question: str | None) -> Answer:
     output = _output(facts)
     if output:
         return _written(facts, Answer(output, "output"), question)
+    if output is None and status == "ok" and (answers := _answers_inside(facts, question)):
+        return _outermost(facts, answers, question)
     if status == "ok":
         for answer in (_reply_in_output(facts, question), _last_reply(facts, question)):
             if answer is not None:
@@ -50,12 +53,35 @@ def find_answer(facts: Facts, *, question: str | None) -> Answer:
 
 
 def _output(facts: Facts) -> str | None:
+    return None if facts.root is None else _text_of(facts.root)
+
+
+def _text_of(step: Step) -> str | None:
+    """Return what a step answers."""
+    if step.reply is not None and not is_shown_object(step.reply):
+        return None if step.calls_tool else step.reply
+    return None if step.kind in ("retrieval", "transform") else look_up(step.outputs, _NAMES, last_answer)
+
+
+def _answers_inside(facts: Facts, question: str | None) -> list[Answer]:
+    """Return what each outermost step answers, if the request itself returns nothing: a block around a framework."""
     root = facts.root
-    if root is None:
-        return None
-    if root.reply is not None and not is_shown_object(root.reply):
-        return None if root.calls_tool else root.reply
-    return None if root.kind in ("retrieval", "transform") else look_up(root.outputs, _NAMES, last_answer)
+    if root is None or root.outputs or root.reply is not None or root.kind not in ("chain", "agent", "other"):
+        return []
+    steps = [step for step in facts.tree.finished if facts.tree.parent(step) is root and facts.counts(step)]
+    steps.sort(key=lambda step: step.ended_at or 0.0)
+    texts = (_text_of(step) for step in steps if step.kind in ("chain", "agent", "other", "model"))
+    return [_written(facts, Answer(text, "output"), question) for text in texts if text]
+
+
+def _outermost(facts: Facts, answers: list[Answer], question: str | None) -> Answer:
+    """Choose the only answer that was written from passages, or the last one, with a doubt if there are several."""
+    if len(answers) > 1:
+        made = [one for one in answers if any(_contexts(facts, call, question) for call in one.calls)]
+        answers = made or answers
+        if len({one.text for one in answers}) > 1:
+            answers[-1].doubts = ["several_answers"]
+    return answers[-1]
 
 
 def _written(facts: Facts, answer: Answer, question: str | None) -> Answer:
@@ -119,7 +145,7 @@ def _reply_in_output(facts: Facts, question: str | None) -> Answer | None:
     if root is None:
         return None
     texts = [value.text for value in root.outputs if value.text]
-    if root.reply:
+    if root.reply and not root.calls_tool:
         texts.append(root.reply)
     known = [facts.canonical(text) for text in texts if not is_shown_object(text)]
     shown = [facts.canonical(text) for text in texts if is_shown_object(text)]

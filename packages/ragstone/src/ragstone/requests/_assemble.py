@@ -55,9 +55,7 @@ def _complete(draft: TraceDraft, facts: Facts) -> None:
     draft.history = find_history(facts, answer, question=query, contexts=contexts.passages)
     draft.standalone_query = find_standalone_query(facts, query)
     draft.retrievals = [search.draft() for search in searches]
-    found = [passage for search in searches for passage in search.passages]
-    # What is simply what was found is stored once.
-    draft.contexts = None if searches and contexts.passages == found else contexts.passages
+    draft.contexts = contexts.passages
     draft.response = answer.text
     draft.evidence = Evidence(
         query=query_rule,

@@ -15,14 +15,14 @@ from ragstone._util.variables import capture_suppressed
 from ragstone.errors import ConfigurationError
 from ragstone.requests import _current
 from ragstone.requests._current import Recorder, link_current_span
-from ragstone.requests._harvest import harvest
+from ragstone.requests._harvest import harvest, last_answer, look_up
 from ragstone.requests._hits import Hits, read_hits, read_object
 from ragstone.requests._live import LiveRequest, RequestArguments, text_or_none
 from ragstone.requests._messages import Reply, StreamReader, read_prompt, read_reply
 from ragstone.requests._shape import get
 from ragstone.requests._step import Request, Step
 from ragstone.requests._tap import AsyncTap, Tap, is_async_stream, is_stream
-from ragstone.schema import TraceStatus
+from ragstone.schema import TraceStatus, field_names
 
 _T = TypeVar("_T")
 
@@ -93,6 +93,8 @@ class RequestBlock:
         self._is_entered = False
         self._is_left = False
         self._n_joined = 0
+        self._n_answering = 0
+        """Joined requests that can have written the answer."""
         self._pid = os.getpid()
         self._reading: dict[str, Any] = {}
         """How `found` reads hits, for `used`."""
@@ -316,6 +318,7 @@ class RequestBlock:
             self._failed("join", error)
             return False
         self._n_joined += joined
+        self._n_answering += joined and request.root is not None and request.root.kind in ("chain", "agent", "model")
         return joined
 
     # -- inside
@@ -376,7 +379,7 @@ class RequestBlock:
                 # A streamed response of LlamaIndex. If its stream cannot be replaced, only its own steps show the answer.
                 if "response_gen" in getattr(response, "__dict__", ()):
                     response.response_gen = self._tap(inner, explicit=explicit)
-            elif (reply := read_reply(response)) is not None:
+            elif (reply := read_reply(response) or _read_state(response)) is not None:
                 if explicit and reply.text is not None and not reply.calls_tool:
                     self._source = None  # the streams before it are not the answer
                 self._take(live, reply, explicit=explicit)
@@ -417,10 +420,17 @@ class RequestBlock:
         if self._is_answered and is_answer:
             self._answered_twice()
         step = self._model
-        if step is None and (reply.model is not None or not self._is_from_framework(explicit=explicit)):
+        # A step without a prompt would hide the call of a framework that wrote the reply.
+        is_framework = self._n_joined > 0 or (self._step is live.root and not explicit)
+        if step is None and (reply.model is not None or not is_framework):
             step = self._new_step("model")
             live.add(step)
         self._model = None
+        if reply.found:
+            if step is None or step.prompt is None:
+                live.add(self._new_step("retrieval", name="file_search", passages=reply.found))
+            else:
+                step.add_found(reply.found)
         if step is not None:
             step.reply, step.calls_tool, step.model = reply.text, reply.calls_tool, reply.model
             step.input_tokens, step.output_tokens = reply.input_tokens, reply.output_tokens
@@ -431,11 +441,6 @@ class RequestBlock:
         self._is_answered = True
         self._status, self._error = "ok", None
         self._state_response(live, reply.text)
-
-    def _is_from_framework(self, *, explicit: bool) -> bool:
-        """Whether a reply without a prompt is not a model call of its own: a step for it would hide the call that wrote it."""
-        is_root = self._live is not None and self._step is self._live.root
-        return self._n_joined > 0 or (is_root and not explicit)
 
     def _state_response(self, live: LiveRequest, text: str | None) -> None:
         if self._step is live.root:
@@ -473,7 +478,7 @@ class RequestBlock:
         reply = listener.reader.reply
         if listener.status != "ok":
             reply.text = None  # a part of a text is not the answer
-        elif reply.text is None and not reply.calls_tool and not self._is_answered:
+        elif reply.text is None and not (reply.calls_tool or self._is_answered or self._n_joined):
             self._guard.note(
                 "answer.unreadable",
                 "answer(): no chunk of the stream held a known text; pass a stream of texts, or the text itself",
@@ -485,7 +490,7 @@ class RequestBlock:
         if live is None or self.ended or os.getpid() != self._pid:
             return  # a forked child leaves the request to its parent
         try:
-            described = None if error is None or status != "error" else _describe(error)
+            described = None if error is None or status != "error" else Guard.describe(error)
             if self._step is not live.root:
                 self._step.ended_at, self._step.error = time.time(), described
                 return
@@ -494,12 +499,25 @@ class RequestBlock:
                     "answer.missing", "a request ended without an answer; pass it to answer() inside the block"
                 )
                 self._doubt("no_answer")
+            elif status == "ok" and not (self._is_answered or self._source) and self._n_answering > 1:
+                self._guard.note(
+                    "answer.several", "several requests of a framework are in one block; pass the answer to answer()"
+                )
             _open.blocks.discard(self)
             request = live.end(status, described)
             if request is not None:
                 self._recorder.record(request)
         except Exception as failure:  # noqa: BLE001
             self._guard.count("request", failure)
+
+
+def _read_state(value: Any) -> Reply | None:
+    """Read the answer in what a framework's application returned: a state, a result, or messages."""
+    text = look_up(harvest(value, read_object), field_names("response", "output"), last_answer)
+    if text is None and isinstance(value, Mapping) and len(value) == 1:  # what a node of a graph wrote
+        (inner,) = value.values()
+        return _read_state(inner) if isinstance(inner, Mapping) else None
+    return None if text is None else Reply(text=text)
 
 
 class _Listener:
@@ -516,7 +534,8 @@ class _Listener:
     def chunk(self, chunk: Any) -> None:
         """Take note of a chunk."""
         try:
-            if self.reader.add(chunk) and self.first_token_at is None:
+            is_state = isinstance(chunk, Mapping | tuple) and get(chunk, "type") is None  # of a framework's stream
+            if (self.reader.add(chunk) or is_state) and self.first_token_at is None:
                 self.first_token_at = time.time()
         except Exception as error:  # noqa: BLE001
             self.block._failed("answer", error)  # noqa: SLF001
@@ -534,12 +553,3 @@ class _Listener:
             self.block._stream_over(self, error)  # noqa: SLF001
         except Exception as failure:  # noqa: BLE001
             self.block._failed("answer", failure)  # noqa: SLF001
-
-
-def _describe(error: BaseException) -> str:
-    name = type(error).__name__
-    try:
-        message = str(error)
-    except Exception:  # noqa: BLE001 - the application's exception may be broken as well
-        message = ""
-    return f"{name}: {message}" if message else name

@@ -9,6 +9,7 @@ from typing import Final
 from ragstone.requests._answer import Answer
 from ragstone.requests._draft import PassageDraft
 from ragstone.requests._facts import Call, Facts, output_texts
+from ragstone.requests._harvest import last_question, look_up
 from ragstone.requests._match import Match, Text, TooLargeError, has_word_edges
 from ragstone.requests._step import Message, Step, Value
 from ragstone.schema import ContextsRule, field_names
@@ -20,6 +21,8 @@ _MIN_REPEATED: Final = 20
 """Characters of a reply that a prompt does not contain by coincidence if the answer is the same reply."""
 _MIN_TOOL_TEXT: Final = 80
 """Characters of a tool's result from which on it can be a passage."""
+_NEXT: Final = 40
+"""Characters between a question and its answer that stand next to each other."""
 _MANY: Final = 20
 """Texts searched in a tool's result from which on it is indexed."""
 
@@ -42,8 +45,8 @@ def find_contexts(facts: Facts, answer: Answer, *, question: str | None) -> Cont
     try:
         shown = _in_prompts(facts, answer, question=question)
     except TooLargeError:
-        return dataclasses.replace(_fallback(facts, answer), doubts=["too_large"])
-    return _fallback(facts, answer) if shown is None else shown
+        return dataclasses.replace(Contexts(*without_prompt(facts, answer.calls)), doubts=["too_large"])
+    return Contexts(*without_prompt(facts, answer.calls)) if shown is None else shown
 
 
 def _stated(facts: Facts) -> Sequence[PassageDraft] | None:
@@ -70,7 +73,7 @@ def _in_prompts(facts: Facts, answer: Answer, *, question: str | None) -> Contex
         return None
     calls = _with_predecessors(facts, answer.calls, question)
     matches = facts.find_passages([facts.finder(call, question=question) for call in _not_repeated(facts, calls)])
-    doubts = list(_tool_doubts(facts, calls, matches))
+    doubts = [*_tool_doubts(facts, calls, matches), *_state_doubts(facts, matches)]
     if matches:
         return _shown(matches, doubts)
     if left_nothing(facts):
@@ -78,7 +81,7 @@ def _in_prompts(facts: Facts, answer: Answer, *, question: str | None) -> Contex
     if any(candidate.text for candidate in facts.candidates):
         return Contexts(None, "unknown", [*doubts, "not_in_prompt"])
     if facts.searches:
-        return dataclasses.replace(_fallback(facts, answer), doubts=doubts)
+        return dataclasses.replace(Contexts(*without_prompt(facts, answer.calls)), doubts=doubts)
     return Contexts(None, "unknown", doubts)
 
 
@@ -91,8 +94,8 @@ def _without_answer(facts: Facts, answer: Answer, calls: Sequence[Call], questio
         return None
     shown = [found for call in _not_repeated(facts, calls) if (found := facts.matches(call, question=question))]
     if len(shown) == 1:
-        return _shown(shown[0], [])
-    contexts = _fallback(facts, answer)
+        return _shown(shown[0], list(_state_doubts(facts, shown[0])))
+    contexts = Contexts(*without_prompt(facts, answer.calls))
     return Contexts(None, "unknown") if shown and contexts.rule != "in_output" else contexts
 
 
@@ -121,20 +124,47 @@ def _with_predecessors(facts: Facts, answering: Sequence[Call], question: str | 
     queries = {facts.canonical(step.query) for step in facts.tree.steps if step.query and step.kind != "chain"}
     queries.add(facts.canonical(question or ""))
     repeated = {call.reply for call in answering if len(call.reply) >= _MIN_REPEATED}
-    possible = [
-        call
-        for call in facts.calls
-        if call.is_visible and (_is_long(call.reply) or call.reply in repeated) and call.reply not in queries
-    ]
+    earlier = [call for call in facts.calls if call.is_visible and call.reply and call.reply not in queries]
+    possible = {call.place for call in earlier if _is_long(call.reply) or call.reply in repeated}
+    results = _replies_of_runs(facts, earlier)
     found = {call.place: call for call in answering}
     waiting = list(answering)
     while waiting:
         after = waiting.pop()
-        for call in possible:
-            if call.place < after.place and call.place not in found and call.reply in after.prompt:
-                found[call.place] = call
-                waiting.append(call)
+        for call in earlier:
+            if call.place < after.place and call.place not in found:
+                is_quoted = call.place in possible and call.reply in after.prompt
+                if is_quoted or any(_is_result_in(facts, run, call, after) for run in results.get(call.place, ())):
+                    found[call.place] = call
+                    waiting.append(call)
     return [found[place] for place in sorted(found)]
+
+
+def _replies_of_runs(facts: Facts, calls: Sequence[Call]) -> dict[int, list[Step]]:
+    """Return, by the place of a call, the tools and engines around it whose result is its reply, even a short one."""
+    results: dict[int, list[Step]] = {}
+    for run in facts.tree.steps:
+        if run is not facts.root and run.kind in ("tool", "chain", "agent") and facts.counts(run):
+            texts = {facts.canonical(text) for text in output_texts(run)}
+            for call in calls if texts else ():
+                if call.reply in texts and facts.tree.is_within(call.step, run):
+                    results.setdefault(call.place, []).append(run)
+    return results
+
+
+def _is_result_in(facts: Facts, run: Step, call: Call, after: Call) -> bool:
+    """Whether a prompt holds the result of a run: in a message of the tool, or next to the question of the run."""
+    if facts.tree.is_within(after.step, run):
+        return False
+    if run.kind != "tool":
+        asked = facts.canonical(run.query or look_up(run.inputs, field_names("query", "input"), last_question) or "")
+        end = facts.find(asked, after.prompt.text) + len(asked) if asked else 0
+        return end > len(asked) and facts.find(call.reply, after.prompt.text[end : end + len(call.reply) + _NEXT]) >= 0
+    messages = [message for message in after.messages if message.role == "tool"]
+    if not messages:
+        return call.reply in after.prompt
+    named = (message for message in messages if message.tool in (None, run.name))
+    return any(facts.find(call.reply, facts.canonical(message.text)) >= 0 for message in named)
 
 
 def _is_long(reply: str) -> bool:
@@ -162,12 +192,15 @@ def _tool_doubts(facts: Facts, calls: Sequence[Call], matches: Sequence[Match]) 
     written = {call.reply for call in facts.calls if call.reply}
     unclear: dict[str, None] = {}
     for step in _tools(facts):
-        if step.id in retrieving or step.name in facts.others:
+        doubt = f"text_tool:{step.name or 'unnamed'}"
+        if doubt in unclear or step.id in retrieving or step.name in facts.others or not facts.counts(step):
             continue
         texts = [text for text in results[step.id] if len(text) >= _MIN_TOOL_TEXT and text not in written]
-        if any(text in call.prompt for call in calls for text in texts):
-            unclear[f"text_tool:{step.name or 'unnamed'}"] = None
+        if any(text in call.prompt for call in calls for text in texts) and not facts.echoes(step):
+            unclear[doubt] = None
     made = {text for texts in results.values() for text in texts if text}
+    # What a tool raised is shown to the model as its result.
+    made |= {facts.canonical((step.error or "").partition(": ")[2]) for step in _tools(facts)} - {""}
     explained = [*known, *made]
     beginnings = {text[:_MIN_TOOL_TEXT]: text for text in explained if len(text) >= _MIN_TOOL_TEXT}
     whole: Text | None = None
@@ -189,6 +222,15 @@ def _tool_doubts(facts: Facts, calls: Sequence[Call], matches: Sequence[Match]) 
     yield from unclear
 
 
+def _state_doubts(facts: Facts, matches: Sequence[Match]) -> Iterator[str]:
+    """Yield doubts about lists in the state that nothing but their place in the prompt shows to be passages."""
+    if not facts.searches:
+        shown = {id(match.candidate.passage) for match in matches}
+        for key, passages in facts.unclear.items():
+            if any(id(passage) in shown for passage in passages):
+                yield f"text_in_state:{key}"
+
+
 def _tools(facts: Facts) -> list[Step]:
     return [step for step in facts.tree.steps if step.kind == "tool"]
 
@@ -203,22 +245,18 @@ def _tool_messages(calls: Sequence[Call]) -> Iterator[tuple[Message, bool]]:
                 yield message, place < last
 
 
-def _fallback(facts: Facts, answer: Answer) -> Contexts:
-    return Contexts(*without_prompt(facts, [call.step for call in answer.calls]))
-
-
 _NAMES: Final = frozenset(field_names("contexts", "output"))
 _MAKING: Final = frozenset({"transform", "chain", "agent", "part", "other"})
 
 
-def without_prompt(facts: Facts, answering: Sequence[Step]) -> tuple[list[PassageDraft] | None, ContextsRule]:
+def without_prompt(facts: Facts, answering: Sequence[Call]) -> tuple[list[PassageDraft] | None, ContextsRule]:
     """Find the contexts without a prompt.
 
     Args:
         facts: The request.
-        answering: The model steps that wrote the answer.
+        answering: The model calls that wrote the answer.
     """
-    end = max((step.ended_at or 0.0 for step in answering), default=0.0)
+    end = max((call.step.ended_at or 0.0 for call in answering), default=0.0)
     searches = [
         search for search in facts.searches if not end or not search.step.started_at or search.step.started_at <= end
     ]
@@ -231,7 +269,7 @@ def without_prompt(facts: Facts, answering: Sequence[Step]) -> tuple[list[Passag
     made = _made(found, changes)
     if made is not None:
         return made, "made_by_last_step"
-    given = _given(facts, answering, known)
+    given = _given(facts, [call.step for call in answering], known)
     if given is not None:
         return given, "given"
     return (found, "found") if searches else (None, "unknown")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
-from ragstone.requests._draft import TraceDraft
-from ragstone.requests._step import Request
+from ragstone._util.guard import Guard
+from ragstone.errors import ConfigurationError
+from ragstone.requests._draft import PassageDraft, TraceDraft
+from ragstone.requests._step import Request, RetrieverTools, Statements, Step, read_retriever_tools
 
 
 class Recorder(Protocol):
@@ -26,6 +28,69 @@ class Recorder(Protocol):
             False if the request was dropped, which is counted.
         """
         ...
+
+
+class CaptureOptions:
+    """The recorder and the options of a framework's integration. A function that raises states nothing.
+
+    Args:
+        recorder: Takes the finished requests.
+        guard: Counts the errors.
+        question: Finds the question in the inputs of a request.
+        contexts: Finds the contexts in its outputs.
+        answer: Finds the answer in its outputs.
+        retriever_tools: Names of tools that retrieve, see `Request`.
+
+    Raises:
+        ConfigurationError: If the recorder does not have a `record` method or is an integration itself, if one of the
+            functions is not one, or if `retriever_tools` contains anything but names and separators.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        guard: Guard,
+        *,
+        question: Callable[[Any], str | None] | None,
+        contexts: Callable[[Any], Iterable[Any] | None] | None,
+        answer: Callable[[Any], str | None] | None,
+        retriever_tools: Iterable[str] | RetrieverTools,
+    ) -> None:
+        if hasattr(recorder, "record_abandoned") or not callable(getattr(recorder, "record", None)):
+            raise ConfigurationError(f"needs a recorder, such as a ragstone.Monitor, got {type(recorder).__name__}")
+        for name, function in {"question": question, "contexts": contexts, "answer": answer}.items():
+            if function is not None and not callable(function):
+                raise ConfigurationError(
+                    f"{name} must be a function, such as lambda inputs: inputs['question'], "
+                    f"got {type(function).__name__}"
+                )
+        self.recorder = recorder
+        self.retriever_tools = read_retriever_tools(retriever_tools)
+        self._attempt = guard.attempt
+        self._question = question
+        self._contexts = contexts
+        self._answer = answer
+
+    def read_inputs(self, inputs: Any, statements: Statements, text_of: Callable[[Any], str | None]) -> None:
+        """Fill in the question from the inputs of a request."""
+        if self._question is not None:
+            statements.query = text_of(self._attempt(self._question, inputs)) or statements.query
+
+    def read_outputs(
+        self,
+        outputs: Any,
+        statements: Statements,
+        text_of: Callable[[Any], str | None],
+        copy: Callable[[Any], Sequence[PassageDraft]],
+        *,
+        is_stream: bool = False,
+    ) -> None:
+        """Fill in the contexts, unless an event stated them, and the answer, unless it is a stream."""
+        if self._answer is not None and not is_stream:
+            statements.response = text_of(self._attempt(self._answer, outputs))
+        if self._contexts is not None and statements.contexts is None:
+            found = self._attempt(self._contexts, outputs)
+            statements.contexts = None if found is None else self._attempt(copy, found)
 
 
 class Block(Protocol):
@@ -63,6 +128,8 @@ class Block(Protocol):
 
 # A context variable, so that tasks and `asyncio.to_thread` started inside inherit it.
 _current: ContextVar[Any] = ContextVar("ragstone_current_request", default=None)
+_enclosing: Final[list[Callable[[], Iterable[EnclosingRun]]]] = []
+"""One function for each framework."""
 
 
 def current_request(recorder: Recorder | None = None) -> Any:
@@ -75,10 +142,58 @@ def current_request(recorder: Recorder | None = None) -> Any:
         recorder: Only blocks that record into this recorder count, or into one with `takes_every_request`. None means any
             block.
     """
-    block = _current.get()
+    current = block = _current.get()
     while block is not None and (block.ended or not _takes(block.recorder, recorder)):
         block = block.outer
+    for find in _enclosing if recorder is not None else ():
+        for taker, outer, request, step in find():
+            # A block that was opened inside the run is nearer than the run.
+            if _takes(taker, recorder) and outer is block and request.draft.ended_at is None:
+                return _Enclosing(taker, current, request, step)
     return block
+
+
+class EnclosingRun(NamedTuple):
+    """A run of a framework that encloses the caller, in a request in flight."""
+
+    recorder: Recorder
+    block: Any
+    """The block that the request is going to join."""
+    request: Request
+    step: Step
+
+    @staticmethod
+    def find_with(find: Callable[[], Iterable[EnclosingRun]]) -> None:
+        """Register how a framework's integration finds the runs around the caller, by its own context variable.
+
+        A request of another handler or framework that begins inside such a run becomes a part of its request.
+        """
+        _enclosing.append(find)
+
+
+class _Enclosing:
+    """A framework's request in flight that another one joins (see `Block`)."""
+
+    def __init__(self, recorder: Recorder, outer: Any, request: Request, step: Step) -> None:
+        self.recorder = recorder
+        self.outer = outer
+        self._request = request
+        self._step = step
+
+    @property
+    def ended(self) -> bool:
+        """Whether the request around has ended."""
+        return self._request.draft.ended_at is not None
+
+    @property
+    def trace_id(self) -> str | None:
+        """The id of the request around."""
+        return self._request.draft.trace_id
+
+    def join(self, request: Request) -> bool:
+        """Make a request a part of the one around."""
+        # Work that outlives the request around it is a request of its own.
+        return self.recorder.record(request) if self.ended else self._request.join(request, parent=self._step)
 
 
 def _takes(taker: Any, recorder: Recorder | None) -> bool:

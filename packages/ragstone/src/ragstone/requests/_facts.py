@@ -19,6 +19,7 @@ from ragstone.requests._match import (
     TooLargeError,
     canonical,
     has_word_edges,
+    longest_piece,
 )
 from ragstone.requests._python_text import read_python_text
 from ragstone.requests._step import Message, Request, Step, Value
@@ -205,9 +206,10 @@ class Facts:
         if step.passages is not None:
             return step.passages
         declared = step.name is not None and step.name in self.separators
-        values = [*step.outputs, *_values_in_text(step)]
+        values = self._tool_values(step)
         for value in values:
-            if value.passages and (declared or self._is_shown(step, [passage.text for passage in value.passages])):
+            texts = [passage.text for passage in value.passages or ()]
+            if texts and (declared or (not self._is_written(texts) and self._is_shown(step, texts))):
                 return value.passages
         listed = [value.text for value in values if value.text and value.path and value.path[-1].isdigit()]
         blocks = [value.text for value in values if value.text and _is_block(value.path)]
@@ -220,6 +222,43 @@ class Facts:
             texts = [text for whole in output_texts(step)[:1] for text in _split(whole, separator)]
             return [PassageDraft(text=text) for text in texts]
         return None
+
+    def _tool_values(self, step: Step) -> list[Value]:
+        """Return the values in the result of a tool, also those in a text of it."""
+        return [*step.outputs, *_values_in_text(step)]
+
+    @cached_property
+    def _tool_arguments(self) -> frozenset[str]:
+        """The texts that tools were given: what a tool returns of them, as the items of a plan, is not retrieved."""
+        values = (value for step in self.tree.steps if step.kind == "tool" for value in step.inputs)
+        return frozenset(self.canonical(text) for value in values for text in _texts_of(value))
+
+    def _is_written(self, texts: Iterable[str]) -> bool:
+        """Whether models of this request wrote all these texts: as arguments of a tool, or as a part of a reply."""
+        replies = [call.reply for call in self.calls if call.step.calls_tool or call.reply[:1] in ("{", "[")]
+        known = (self.canonical(text) for text in texts)
+        return all(
+            text in self._tool_arguments or any(self.find(text, reply) >= 0 for reply in replies) for text in known
+        )
+
+    def echoes(self, step: Step) -> bool:
+        """Whether most of what a tool returned are texts that models of this request wrote, as the items of a plan."""
+        values = self._tool_values(step)
+        listed = [text for value in values if value.passages is not None for text in _texts_of(value)]
+        if listed and self._is_written(listed):
+            return True
+        if not step.inputs and not step.query:
+            return False
+        whole = " ".join(map(self.canonical, output_texts(step)))
+        given = {self.canonical(text) for value in step.inputs for text in _texts_of(value)}
+        n_given = sum(len(text) for text in given if text and self.find(text, whole) >= 0)
+        smallest = max(_MIN_SENTENCE, len(whole) // 2)
+        if n_given >= smallest:
+            return True
+        try:  # what the tool was given may be printed as a whole
+            return longest_piece(self.text(whole), self.canonical(step.query or ""), smallest=smallest) is not None
+        except TooLargeError:
+            return False
 
     def _is_shown(self, step: Step, texts: Sequence[str]) -> bool:
         """Whether one of the texts stands in a prompt after a step."""
@@ -249,7 +288,7 @@ class Facts:
                 yield from step.passages or ()
             if step.kind != "tool":
                 for value in step.outputs:
-                    yield from value.passages or ()
+                    yield from (value.passages or ()) if value.is_evident else ()
         seen = {step.name for step in self.tree.steps if step.kind == "tool"}
         for call in self.calls:
             for message in call.messages:
@@ -266,13 +305,13 @@ class Facts:
         """The passages that can be contexts: those found or made, or if there are none, those given. Each text once."""
         found = list(self._documents())
         if not found:
-            found = [
-                passage
-                for step in self.tree.steps
-                if self.counts(step)
-                for value in step.inputs
-                for passage in value.passages or ()
-            ]
+            given = [step for step in self.tree.steps if self.counts(step) and step.kind != "tool"]
+            found = [one for step in given for value in step.inputs if value.is_evident for one in value.passages or ()]
+        if self.others:
+            hidden = self._hidden_texts()
+            found = [one for one in found if self.canonical(one.text) not in hidden]
+        if not found and not self.searches:
+            found = [passage for passages in self.unclear.values() for passage in passages]
         youngest: dict[str, PassageDraft] = {}
         for passage in found:
             for one in (passage, *self._larger_texts(passage)):
@@ -281,6 +320,28 @@ class Facts:
                 loses_id = before is not None and one.id is None and before.id is not None
                 youngest[text] = dataclasses.replace(one, id=before.id) if before and loses_id else one
         return [Candidate(passage, text) for text, passage in youngest.items() if text]
+
+    def _hidden_texts(self) -> set[str]:
+        """Return the texts that tools returned that do not retrieve, unless a retrieval found them as well."""
+        steps = [step for step in self.tree.steps if step.kind == "tool" and step.name in self.others]
+        texts = {
+            self.canonical(text) for step in steps for value in self._tool_values(step) for text in _texts_of(value)
+        }
+        return texts.difference(self.canonical(one.text) for search in self.searches for one in search.passages)
+
+    @cached_property
+    def unclear(self) -> dict[str, Sequence[PassageDraft]]:
+        """Lists of mappings with a text in the state, by their key: plans, memories, examples, or passages."""
+        hidden = self._hidden_texts() if self.others else set()
+        found: dict[str, Sequence[PassageDraft]] = {}
+        for step in self.tree.steps:
+            if self.counts(step) and step.kind not in ("tool", "model"):
+                for value in (*step.inputs, *step.outputs):
+                    if value.passages and not value.is_evident:
+                        texts = [passage.text for passage in value.passages]
+                        if not self._is_written(texts) and hidden.isdisjoint(map(self.canonical, texts)):
+                            found[value.path[-1] if value.path else step.name or "output"] = value.passages
+        return found
 
     def _larger_texts(self, passage: PassageDraft) -> Iterator[PassageDraft]:
         """Yield the texts in a document's metadata that contain its text: a sentence is indexed, and its window is shown."""
@@ -365,6 +426,13 @@ def _is_block(path: tuple[str, ...]) -> bool:
 def _split(text: str, separator: str | None) -> list[str]:
     parts = [text] if not separator else text.split(separator)
     return [part for part in parts if part.strip()]
+
+
+def _texts_of(value: Value) -> Iterator[str]:
+    if value.text is not None:
+        yield value.text
+    yield from (message.text for message in value.messages or ())
+    yield from (passage.text for passage in value.passages or ())
 
 
 def output_texts(step: Step) -> list[str]:

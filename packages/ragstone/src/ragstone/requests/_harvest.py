@@ -10,10 +10,9 @@ from itertools import islice
 from typing import Any, Final
 
 from ragstone.requests._draft import PassageDraft
-from ragstone.requests._messages import TEXT_PARTS, content_text
-from ragstone.requests._shape import finite_number
+from ragstone.requests._shape import TEXT_PARTS, content_text, finite_number
 from ragstone.requests._step import Message, Value
-from ragstone.schema import field_names, message_role
+from ragstone.schema import ROW_SYNONYMS, field_names, message_role
 
 AS_JSON: Final = "<json>"
 """Last key of the path of a text that is a whole object as JSON, because none of its fields has a known name."""
@@ -30,6 +29,10 @@ _DOCUMENT_KEYS: Final = frozenset({"page_content", "metadata", *_ID_KEYS, *_SCOR
 """Fields of which a lone object has at least one if it is a document: `{"text": …}` alone can be an answer."""
 _TEXT_LISTS: Final = frozenset((*field_names("contexts", "row"), *field_names("contexts", "output"))) - {"docs"}
 """Names under which a list of plain texts is a list of passages."""
+_FOUND: Final = _TEXT_LISTS | {"docs", "hits", "chunks", "snippets", "search_results", *ROW_SYNONYMS["contexts"]}
+"""Names that say that a list was found."""
+_TASK: Final = frozenset({"status", "priority", "done", "completed", "assignee", "due"})
+"""Fields of an item of a plan, which has a text and often an id, and is not a document."""
 _ANSWERS: Final = frozenset(field_names("response", "output"))
 
 Reader = Callable[[Any], Any]
@@ -91,20 +94,25 @@ class _Harvest:
         if not items:
             yield Value(path, passages=())
             return
-        first = self._item(items[0])
+        head = self._read(items[0])
+        first = self._lone(head)
         if isinstance(first, Message):
             messages = (self._item(item) for item in list(items))
             yield Value(path, messages=tuple(item for item in messages if isinstance(item, Message)))
         elif isinstance(first, PassageDraft) or (isinstance(first, str) and path and path[-1] in _TEXT_LISTS):
             passages = (self._passage(item) for item in items[: self._max_passages])
-            yield Value(path, passages=tuple(passage for passage in passages if passage is not None))
+            # A mapping with a text alone is a passage in some lists, and an item of a plan or a memory in others.
+            is_evident = not isinstance(head, Mapping) or not _FOUND.isdisjoint(path)
+            yield Value(path, passages=tuple(one for one in passages if one is not None), is_evident=is_evident)
         elif depth < _MAX_DEPTH:
             for place, item in enumerate(items[:_MAX_VALUES]):
                 yield from self.values(item, (*path, str(place)), depth + 1)
 
     def _item(self, item: Any) -> Any:
         """Read an item of a list, where an object with nothing but a text is a document too."""
-        item = self._read(item)
+        return self._lone(self._read(item))
+
+    def _lone(self, item: Any) -> Any:
         if isinstance(item, list | tuple) and len(item) == 2:
             first, second = self._read(item[0]), item[1]
             if isinstance(first, PassageDraft):
@@ -135,7 +143,7 @@ class _Harvest:
             message = _message(value)
             if message is not None:
                 return message
-            if not _DOCUMENT_KEYS.isdisjoint(value):
+            if not _DOCUMENT_KEYS.isdisjoint(value) and _TASK.isdisjoint(value):
                 return _document(value) or value
         return value
 

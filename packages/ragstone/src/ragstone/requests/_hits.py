@@ -11,12 +11,13 @@ from typing import Any, Final, NamedTuple
 
 from ragstone.errors import ConfigurationError
 from ragstone.requests._draft import PassageDraft
-from ragstone.requests._shape import finite_number, get, is_list
+from ragstone.requests._shape import finite_number, get, is_list, shown_text
 from ragstone.schema import field_names
 
 _TEXT: Final = field_names("text", "hit")
-_ID: Final = field_names("id", "hit")
-_SCORE: Final = field_names("score", "hit")
+_ID: Final = (*field_names("id", "hit"), "file_id", "x-amz-bedrock-kb-chunk-id")
+_SCORE: Final = (*field_names("score", "hit"), "@search.score")
+_DISTANCE: Final = ("distance", "$dist")
 _LISTS: Final = (
     "points",  # Qdrant
     "objects",  # Weaviate
@@ -25,9 +26,13 @@ _LISTS: Final = (
     *field_names("contexts", "hit"),
     "hits",
     "results",
+    "retrievalResults",  # Bedrock
+    "rows",  # Turbopuffer
+    "data",  # OpenAI
+    "result",
 )
 """Names under which a result holds its list of hits."""
-_BODIES: Final = ("payload", "_source", "properties", "entity", "node", "document", "fields")
+_BODIES: Final = ("payload", "_source", "properties", "entity", "node", "document", "fields", "content")
 """Names under which a hit holds the stored object."""
 _METADATA: Final = ("metadata", "meta")
 _VECTORS: Final = frozenset({"vector", "vectors", "embedding", "embeddings", "$vector"})
@@ -106,6 +111,13 @@ def _lists(value: Any) -> list[Sequence[Any]]:
             return [get(item, "points") for item in value]
         # Milvus and clients of several queries: a list of lists of hits.
         return list(value) if value and all(map(_is_batch, value)) else [value]
+    content, structured = get(value, "content"), get(value, "structuredContent")
+    if isinstance(get(value, "isError"), bool) and is_list(content):  # the result of a tool of MCP
+        if get(value, "isError"):
+            return [[]]
+        return _lists(structured) if any(is_list(get(structured, name)) for name in _LISTS) else [content]
+    if is_list(citations := get(value, "citations")):  # an answer of Bedrock
+        return [[hit for one in citations for hit in get(one, "retrievedReferences") or ()]]
     for name in _LISTS:
         inner = get(value, name)
         if is_list(inner):
@@ -233,6 +245,8 @@ class _Reader:
         text, text_name = self._text_in([*holders, metadata])
         sources = (hit, stored, metadata)
         identity = next((found for source in sources if (found := _first(source, _ID)) is not None), None)
+        if identity is None and get(hit, "type") == "search_result":  # Anthropic
+            identity = _first(hit, ("source",))
         if text is None:
             self.without_text = self.without_text or self._explained(hit, holders, metadata)
             if identity is None:
@@ -252,6 +266,8 @@ class _Reader:
                 found = get(holder, name)
                 if isinstance(found, str):
                     return str(found), name
+                if name == "content" and is_list(found) and (shown := shown_text(found)):
+                    return shown, name
         return None, None
 
     def _explained(self, hit: Any, holders: Sequence[Any], metadata: Mapping[str, Any]) -> str:
@@ -280,9 +296,10 @@ def _others(hit: Any, stored: Any, read: set[str | None]) -> dict[str, Any]:
         if isinstance(holder, Mapping):
             others |= {str(key): item for key, item in holder.items() if key not in skipped and not _is_vector(item)}
     for holder in (hit, get(hit, "metadata")):
-        distance = finite_number(get(holder, "distance"))
-        if distance is not None:
-            others["distance"] = distance
+        for name in _DISTANCE:
+            distance = finite_number(get(holder, name))
+            if distance is not None:
+                others["distance"] = distance
     return others
 
 
@@ -359,6 +376,38 @@ def _set(passages: list[PassageDraft], argument: str, values: Any) -> None:
             passage.id = str(value)
         else:
             passage.score = finite_number(value)
+
+
+def documents_in(content: Any) -> tuple[PassageDraft, ...]:
+    """Return the documents and search results among the blocks of a message: of Anthropic, and of LlamaIndex."""
+    blocks = content if is_list(content) else ()
+    shown = [block for block in islice(blocks, _MAX_HITS) if _kind(block) in ("document", "search_result", "citable")]
+    passages = []
+    for block in shown:
+        title, source = get(block, "title"), get(block, "source")
+        text = shown_text([get(block, "content"), source if not isinstance(source, str) else None])
+        metadata = {"title": title} if isinstance(title, str) else {}
+        if text:
+            passages.append(PassageDraft(text=text, id=source if isinstance(source, str) else None, metadata=metadata))
+    return tuple(passages)
+
+
+def _kind(block: Any) -> str:
+    return str(get(block, "type") or get(block, "block_type"))
+
+
+def found_by_provider(*places: Any) -> list[PassageDraft]:
+    """Return the passages that a provider's own search gave to the model, from the items of a response or message."""
+    passages = []
+    for place in places:
+        for name in ("output", "content", "tool_outputs", "built_in_tool_calls"):
+            items = get(place, name)
+            for item in islice(items, _MAX_HITS) if is_list(items) else ():
+                key = {"file_search_call": "results", "server_tool_result": "output"}.get(_kind(item))
+                results = None if key is None else get(item, key)
+                if is_list(results) and results and not isinstance(results[0], str):
+                    passages += [one for one in read_hits(results).lists[0] if one.text]
+    return passages
 
 
 def read_object(value: Any) -> Any:

@@ -3,47 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
-from ragstone.requests._shape import get, is_list, read_tokens, whole_number
+from ragstone.requests._draft import PassageDraft
+from ragstone.requests._hits import documents_in, found_by_provider
+from ragstone.requests._shape import (
+    CALL_PARTS,
+    RESULT_PARTS,
+    get,
+    is_list,
+    part_text,
+    read_tokens,
+    shown_text,
+    whole_number,
+)
 from ragstone.requests._step import Message, Role
-from ragstone.schema import field_names
-
-TEXT_PARTS: Final = ("text", "input_text", "output_text", "refusal")
-"""Types of parts with text that the model says or reads. Tuples, because a type can be any value of JSON."""
-CALL_PARTS: Final = (
-    "tool_use", "server_tool_use", "tool_call", "tool-call", "toolCall", "function_call", "custom_tool_call",
-)  # fmt: skip
-"""Types of parts, or of items without a role, that call a tool."""
-RESULT_PARTS: Final = (
-    "tool_result", "tool-result", "toolResult", "tool_call_response", "function_response", "function_call_output",
-)  # fmt: skip
-"""Types of parts, or of items without a role, with the result of a tool."""
-
-
-def part_text(part: Any) -> str | None:
-    """Return the text of one part; None if it has none, such as an image, reasoning, or a call of a tool."""
-    if isinstance(part, str):
-        return part
-    kind = get(part, "type")
-    if kind is not None and kind not in TEXT_PARTS:
-        return None
-    for name in ("text", "content", "refusal"):
-        if isinstance(text := get(part, name), str):
-            return text
-    return None
-
-
-def content_text(content: Any) -> str | None:
-    """Return the text of a message's content, without reasoning, calls of tools and images. None if it does not have any."""
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        return None
-    texts = [text for part in content if (text := part_text(part)) is not None]
-    return "".join(texts) if texts else None
+from ragstone.schema import field_names, message_role
 
 
 def message_body(message: Any) -> tuple[Any, Any]:
@@ -63,20 +40,6 @@ def message_body(message: Any) -> tuple[Any, Any]:
     return (label.get("value") if isinstance(label, Mapping) else label), message
 
 
-_ROLES: Final[Mapping[str, Role]] = {
-    "user": "user",
-    "human": "user",
-    "system": "system",
-    "developer": "system",
-    "assistant": "assistant",
-    "ai": "assistant",
-    "model": "assistant",
-    "tool": "tool",
-    "function": "tool",
-}
-_OUTPUTS: Final = frozenset({"function_call_output", "custom_tool_call_output", "tool_result"})
-"""Types of items and blocks that hold the result of a tool."""
-_CALLS: Final = frozenset({"tool_use", "function_call"})
 _SYSTEM: Final = ("system", "instructions", "system_instruction")
 _MAX_ITEMS: Final = 100_000
 """Messages of a prompt, or blocks of a message, that are read: a sequence of the application may never end."""
@@ -97,7 +60,7 @@ def read_prompt(value: Any) -> tuple[Message, ...]:
         return tuple(_messages(value))
     system = next((found for name in _SYSTEM if (found := get(value, name)) is not None), None)
     rest = next((found for name in _LISTS if (found := get(value, name)) is not None), None)
-    first = () if system is None else (Message("system", "".join(_texts(system))),)
+    first = () if system is None else (Message("system", shown_text(system)),)
     return first + (read_prompt(rest) if isinstance(rest, str) or is_list(rest) else ())
 
 
@@ -106,37 +69,41 @@ def _messages(item: Any) -> Iterator[Message]:
         yield Message("user", str(item))
         return
     if isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str):
-        yield Message(_ROLES.get(item[0], "other"), "".join(_texts(item[1])))
+        yield Message(message_role(item[0]) or "other", shown_text(item[1]))
         return
     kind = get(item, "type")
-    if kind in _OUTPUTS:
-        yield Message("tool", "".join(_texts(get(item, "output"))))
+    if kind in RESULT_PARTS:
+        yield _result(item)
         return
-    role = _ROLES.get(str(get(item, "role") or kind))
+    role = message_role(get(item, "role") or kind)
     if role is None:
         return
     content = get(item, "content")
+    content = get(item, "parts") if content is None else content
+    if isinstance(content, str) and role in ("user", "system"):  # most of them
+        yield Message(role, content)
+        return
     blocks = list(islice(content, _MAX_ITEMS)) if is_list(content) else []
     # Anthropic sends the results of tools inside a message of the user.
-    for block in blocks:
-        if get(block, "type") in _OUTPUTS:
-            yield Message("tool", "".join(_texts(get(block, "content"))))
-    text = "".join(_texts(get(item, "parts") if content is None else content))
-    calls = bool(get(item, "tool_calls")) or any(get(block, "type") in _CALLS for block in blocks)
+    yield from (_result(block) for block in blocks if get(block, "type") in RESULT_PARTS)
+    text = shown_text(content)
+    calls = bool(get(item, "tool_calls")) or any(get(block, "type") in CALL_PARTS for block in blocks)
     if text or calls or not blocks:
         name = get(item, "name")
-        yield Message(role, text, calls_tool=calls, tool=name if role == "tool" and isinstance(name, str) else None)
+        yield Message(
+            role,
+            text,
+            calls_tool=calls,
+            tool=name if role == "tool" and isinstance(name, str) else None,
+            passages=documents_in(blocks) or None,
+        )
 
 
-def _texts(content: Any) -> Iterator[str]:
-    if isinstance(content, str):
-        yield content
-    elif is_list(content):
-        for block in islice(content, _MAX_ITEMS):
-            if isinstance(block, str):
-                yield block
-            elif get(block, "type") not in _OUTPUTS and isinstance(text := get(block, "text"), str):
-                yield text
+def _result(item: Any) -> Message:
+    content = next((found for name in ("content", "output") if (found := get(item, name)) is not None), None)
+    # What a tool raised is not what it found.
+    role: Role = "other" if get(item, "is_error") is True else "tool"
+    return Message(role, shown_text(content), passages=documents_in(content) or None)
 
 
 @dataclass(slots=True)
@@ -149,6 +116,8 @@ class Reply:
     input_tokens: int | None = None
     output_tokens: int | None = None
     calls_tool: bool = False
+    found: list[PassageDraft] = field(default_factory=list)
+    """What the provider's own search gave to the model."""
 
 
 def read_reply(value: Any) -> Reply | None:
@@ -163,6 +132,8 @@ def read_reply(value: Any) -> Reply | None:
     reply = _chat_completion(value) or _response(value) or _message(value) or _named(value)
     if reply is not None:
         _add_usage(reply, value)
+        if get(value, "choices") is None:
+            reply.found = found_by_provider(value)
     return reply
 
 
@@ -183,6 +154,7 @@ class StreamReader:
         reply.input_tokens = reply.input_tokens if piece.input_tokens is None else piece.input_tokens
         reply.output_tokens = reply.output_tokens if piece.output_tokens is None else piece.output_tokens
         reply.calls_tool = reply.calls_tool or piece.calls_tool
+        reply.found = piece.found or reply.found
         if piece.text:
             self._parts.append(piece.text)
         return bool(piece.text)
@@ -273,6 +245,7 @@ def _piece(chunk: Any) -> Reply | None:
             for name in ("response", "message", "chunk"):
                 if (inner := get(chunk, name)) is not None:
                     _add_usage(piece, inner)
+                    piece.found = found_by_provider(inner)
             return piece
         case "message_delta":
             piece = Reply()

@@ -4,10 +4,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from numbers import Integral, Real
 from typing import Any, Final, TypeGuard
 
 from ragstone.schema import TOKEN_NAMES
+
+TEXT_PARTS: Final = ("text", "input_text", "output_text", "refusal")
+"""Types of parts with text that the model says or reads. Tuples, because a type can be any value of JSON."""
+CALL_PARTS: Final = (
+    "tool_use", "server_tool_use", "tool_call", "tool-call", "toolCall", "function_call", "custom_tool_call",
+)  # fmt: skip
+"""Types of parts, or of items without a role, that call a tool."""
+RESULT_PARTS: Final = (
+    "tool_result", "tool-result", "toolResult", "tool_call_response", "function_response", "function_call_output",
+    "custom_tool_call_output",
+)  # fmt: skip
+"""Types of parts, or of items without a role, with the result of a tool."""
+_UNSHOWN: Final = frozenset(
+    {
+        *CALL_PARTS, *RESULT_PARTS, "image", "image_url", "input_image", "audio", "video", "reasoning", "thinking",
+        "base64", "url", "file",
+    }
+)  # fmt: skip
+"""Types of parts whose texts, if they have any, are not a part of what a model reads in a message."""
+_MAX_NESTED: Final = 4
+_MAX_PARTS: Final = 100_000
+"""Parts of a content that are read: a sequence of the application may never end."""
 
 
 def get(value: object, name: str) -> Any:
@@ -72,3 +95,41 @@ def flat_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
         elif isinstance(value, Real):
             flat[str(key)] = float(value)
     return flat
+
+
+def part_text(part: Any) -> str | None:
+    """Return the text of one part; None if it has none, such as an image, reasoning, or a call of a tool."""
+    if isinstance(part, str):
+        return part
+    kind = get(part, "type")
+    if kind is not None and kind not in TEXT_PARTS:
+        return None
+    for name in ("text", "content", "refusal"):
+        if isinstance(text := get(part, name), str):
+            return text
+    return None
+
+
+def content_text(content: Any) -> str | None:
+    """Return the text of a message's content, without reasoning, calls of tools and images. None if it does not have any."""
+    if isinstance(content, str):
+        return content
+    if not isinstance(content, list):
+        return None
+    texts = [text for part in content if (text := part_text(part)) is not None]
+    return "".join(texts) if texts else None
+
+
+def shown_text(content: Any, depth: int = 0) -> str:
+    """Return every text that a model reads in a message's content: texts, documents and results of searches."""
+    if isinstance(content, str):
+        return content
+    if depth > _MAX_NESTED or content is None or isinstance(content, bytes | int | float):
+        return ""
+    if is_list(content):
+        parts: Iterable[Any] = islice(content, _MAX_PARTS)
+    elif str(get(content, "type") or get(content, "block_type")) in _UNSHOWN:
+        return ""
+    else:
+        parts = (get(content, name) for name in ("title", "text", "content", "data", "source"))
+    return "\n".join(text for part in parts if (text := shown_text(part, depth + 1)))

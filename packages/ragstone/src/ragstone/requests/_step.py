@@ -8,7 +8,8 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from ragstone.errors import ConfigurationError
 from ragstone.requests._draft import PassageDraft, TraceDraft
-from ragstone.requests._shape import read_tokens
+from ragstone.requests._hits import documents_in, found_by_provider
+from ragstone.requests._shape import read_tokens, shown_text
 from ragstone.schema import Turn, message_role
 
 RetrieverTools: TypeAlias = Mapping[str, str | bool | None]
@@ -53,6 +54,9 @@ def read_retriever_tools(tools: Iterable[str] | RetrieverTools) -> dict[str, str
     return separators
 
 
+_MAX_LIVE_CHARS: Final = 4_000_000
+"""Characters that the steps of a running request may hold."""
+
 StepKind = Literal[
     "retrieval", "transform", "model", "tool", "chain", "agent", "embedding", "part", "infrastructure", "other"
 ]
@@ -82,6 +86,16 @@ class Message(NamedTuple):
         """Return our name of a role, from that of a chat format or of a class of messages; "other" if it is unknown."""
         return message_role(name) or "other"
 
+    @staticmethod
+    def text_in(content: object) -> str:
+        """Return every text that a model reads in a message's content: texts, documents and results of searches."""
+        return shown_text(content)
+
+    @staticmethod
+    def documents_in(content: object) -> tuple[PassageDraft, ...] | None:
+        """Return the documents and search results among the parts of a message's content; None without any."""
+        return documents_in(content) or None
+
 
 class Value(NamedTuple):
     """One text, message list or document list in a step's inputs or outputs. Exactly one of the three is not None."""
@@ -92,6 +106,8 @@ class Value(NamedTuple):
     messages: tuple[Message, ...] | None = None
     passages: tuple[PassageDraft, ...] | None = None
     """An empty tuple is an empty list: no document at all."""
+    is_evident: bool = True
+    """Whether the passages have the form of documents, or the name of their list says that they were found."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -156,6 +172,16 @@ class Step:
     tags: Sequence[str] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
+    def add_search(self, *places: object) -> None:
+        """Add what the provider's own search gave to the model to the prompt, from a response or a message."""
+        if found := found_by_provider(*places):
+            self.add_found(found)
+
+    def add_found(self, found: Sequence[PassageDraft]) -> None:
+        """Add passages that the provider gave to the model to the prompt."""
+        text = "\n\n".join(passage.text for passage in found)
+        self.prompt = (*(self.prompt or ()), Message("tool", text, tool="file_search", passages=tuple(found)))
+
     def set_tokens(self, *places: object) -> None:
         """Set the tokens read and written, from the first of these objects or mappings that has each count, under any name."""
         self.input_tokens, self.output_tokens = read_tokens(places)
@@ -195,16 +221,69 @@ class Request:
     root: Step | None = None
     statements: Statements = field(default_factory=Statements)
     retriever_tools: RetrieverTools = field(default_factory=dict)
+    n_chars: int = 0
+    """Characters counted so far, see `count_texts`."""
 
+    def count_texts(self, step: Step) -> None:
+        """Count the texts of a step that has ended, and keep those of a running request within 4 million characters.
 
-MAX_LIVE_CHARS: Final = 4_000_000
+        The prompts of calls that asked for a tool are given up first, the oldest first, then other prompts. A prompt
+        that was given up is empty, so that no passage is found in it: contexts that depend on it are in doubt, never wrong.
+        """
+        # Counted as if nothing was shared. Only a sum above the limit is worth counting exactly.
+        self.n_chars += sum(map(len, _texts(step)))
+        if self.n_chars <= _MAX_LIVE_CHARS:
+            return
+        self.n_chars = _shared_size(self.steps)
+        prompted = sorted((one for one in self.steps if one.prompt), key=lambda one: not one.calls_tool)
+        while self.n_chars > _MAX_LIVE_CHARS and prompted:
+            half = len(prompted) // 2 + 1  # each time is a count of everything
+            for one in prompted[:half]:
+                one.prompt = ()
+            del prompted[:half]
+            self.n_chars = _shared_size(self.steps)
+
+    def doubt_unseen_prompt(self) -> None:
+        """State a doubt if something was retrieved, and no model call was seen: nothing says what the model saw."""
+        kinds = {step.kind for step in self.steps}
+        if "retrieval" in kinds and "model" not in kinds:
+            self.statements.doubts = (*self.statements.doubts, "unseen_prompt")
+
+    def join(self, inner: Request, *, parent: Step) -> bool:
+        """Make another finished request a part of this one, under a step, and only once if two handlers captured it.
+
+        Its steps become steps of this one. What it states counts unless this one states it, and so do its session,
+        user, reference, tags and metadata. Its failure is one that this request survived.
+
+        Returns:
+            False if it was a part already.
+        """
+        steps: Any = self.steps
+        if inner.root is not None and any(step.id == inner.root.id for step in steps):
+            return False
+        known = {step.id for step in inner.steps}
+        for step in inner.steps:
+            if step.parent not in known:
+                step.parent = parent.id
+        steps.extend(inner.steps)
+        self.retriever_tools = {**self.retriever_tools, **inner.retriever_tools}
+        stated, said, draft, other = self.statements, inner.statements, self.draft, inner.draft
+        stated.contexts = said.contexts if stated.contexts is None else stated.contexts
+        stated.response = said.response if stated.response is None else stated.response
+        stated.doubts = tuple(dict.fromkeys((*stated.doubts, *said.doubts)))
+        for name in ("session_id", "user_id", "app", "release", "environment", "reference"):
+            setattr(draft, name, getattr(draft, name) or getattr(other, name))
+        draft.metadata = {**other.metadata, **draft.metadata}
+        draft.tags = [*draft.tags, *(tag for tag in other.tags if tag not in draft.tags)]
+        errors = [*draft.inner_errors, *other.inner_errors, *([other.error] if other.error else [])]
+        draft.inner_errors = list(dict.fromkeys(errors))
+        return True
 
 
 def text_size(item: TraceDraft | Request) -> int:
     """Return the number of characters that a finished request holds, each shared text once."""
     if isinstance(item, Request):
-        sizes = {id(text): len(text) for step in item.steps for text in _texts(step)}
-        return sum(sizes.values()) + text_size(item.draft)
+        return _shared_size(item.steps) + text_size(item.draft)
     passages = [passage for retrieval in item.retrievals for passage in retrieval.passages]
     texts = [item.query or "", item.response or "", *(passage.text for passage in (*passages, *(item.contexts or ())))]
     return sum({id(text): len(text) for text in texts}.values())
@@ -225,38 +304,6 @@ def _texts(step: Step) -> Iterator[str]:
                 yield message.text
             for passage in value.passages or ():
                 yield passage.text
-
-
-class PromptLimit:
-    """Keeps the texts of a running request within a limit, by giving up prompts.
-
-    The prompts of calls that asked for a tool are given up first, the oldest first, then other prompts. A prompt that was
-    given up is empty, so that no passage is found in it: contexts that depend on it are in doubt, never wrong.
-
-    Args:
-        max_chars: Characters that the steps of the request may hold.
-    """
-
-    def __init__(self, max_chars: int = MAX_LIVE_CHARS) -> None:
-        self._max_chars = max_chars
-        self._steps: list[Step] = []
-        self._chars = 0
-
-    def add(self, step: Step) -> None:
-        """Count a step that has ended."""
-        self._steps.append(step)
-        # Counted as if nothing was shared. Only a sum above the limit is worth counting exactly.
-        self._chars += sum(map(len, _texts(step)))
-        if self._chars <= self._max_chars:
-            return
-        self._chars = _shared_size(self._steps)
-        prompted = sorted((one for one in self._steps if one.prompt), key=lambda one: not one.calls_tool)
-        while self._chars > self._max_chars and prompted:
-            half = len(prompted) // 2 + 1  # each time is a count of everything
-            for one in prompted[:half]:
-                one.prompt = ()
-            del prompted[:half]
-            self._chars = _shared_size(self._steps)
 
 
 def _shared_size(steps: Iterable[Step]) -> int:

@@ -65,6 +65,14 @@ _DOUBTFUL: Final[dict[str, tuple[tuple[Part, ...], str]]] = {
         ("query", "contexts", "response"),
         "the steps of the request could not be read; please report this",
     ),
+    "text_in_state": (
+        ("contexts",),
+        "the prompt contains texts from the state that may not be retrieved; return documents, or state the contexts",
+    ),
+    "unseen_prompt": (
+        ("contexts",),
+        "passages were found, but no model call was seen; pass the configuration on, or state the contexts",
+    ),
     "text_tool": (
         ("contexts",),
         "the result of a tool is plain text, which can be passages; declare the tool in retriever_tools",

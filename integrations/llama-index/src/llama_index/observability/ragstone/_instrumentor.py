@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from llama_index.core.instrumentation import get_dispatcher  # type: ignore[attr-defined]  # re-exported
@@ -13,16 +14,14 @@ from llama_index.observability.ragstone._event_handler import RagstoneEventHandl
 from llama_index.observability.ragstone._live import LiveRequests
 from llama_index.observability.ragstone._requests import RequestTracker
 from llama_index.observability.ragstone._span_handler import RagstoneSpanHandler
-from llama_index.observability.ragstone._statements import (
-    AnswerExtractor,
-    ContextsExtractor,
-    Extractors,
-    QuestionExtractor,
-)
 from ragstone.capture import Guard, after_fork_in_child, register_exit_hook
-from ragstone.errors import ConfigurationError
-from ragstone.requests import Recorder, RetrieverTools, read_retriever_tools
+from ragstone.requests import CaptureOptions, Recorder, RetrieverTools
 
+QuestionExtractor = Callable[[Mapping[str, Any]], str | None]
+ContextsExtractor = Callable[[Any], Iterable[Any] | None]
+AnswerExtractor = Callable[[Any], str | None]
+
+_logger = logging.getLogger("ragstone")
 _registering = threading.Lock()
 
 
@@ -75,18 +74,12 @@ class RagstoneInstrumentor:
             ConfigurationError: If the recorder does not have a `record` method or is an instrumentor, if `question`,
                 `contexts` or `answer` is not a function, or if `retriever_tools` contains anything but names and separators.
         """
-        if isinstance(recorder, RagstoneInstrumentor) or not callable(getattr(recorder, "record", None)):
-            raise ConfigurationError(f"needs a recorder, such as a ragstone.Monitor, got {type(recorder).__name__}")
         self._guard = Guard("ragstone.llamaindex")
-        self._live = LiveRequests(ttl_s=ttl_s, max_live=max_live, clock=clock)
-        self._requests = RequestTracker(
-            recorder,
-            Extractors(self._guard, question=question, contexts=contexts, answer=answer),
-            self._live,
-            retriever_tools=read_retriever_tools(retriever_tools),
-            guard=self._guard,
-            clock=clock,
+        options = CaptureOptions(
+            recorder, self._guard, question=question, contexts=contexts, answer=answer, retriever_tools=retriever_tools
         )
+        self._live = LiveRequests(ttl_s=ttl_s, max_live=max_live, clock=clock)
+        self._requests = RequestTracker(options, self._live, guard=self._guard, clock=clock)
         register_exit_hook(self._requests.end_all)
         self._span_handler = RagstoneSpanHandler(self._requests)
         self._event_handler = RagstoneEventHandler(self._requests)
@@ -95,6 +88,14 @@ class RagstoneInstrumentor:
         """Start the capture, in all threads and tasks. Calling it again changes nothing."""
         dispatcher = get_dispatcher()
         with _registering:
+            others = (one for one in dispatcher.span_handlers if isinstance(one, RagstoneSpanHandler))
+            if any(
+                one is not self._span_handler and one.requests.recorder is self._requests.recorder for one in others
+            ):
+                _logger.warning(
+                    "ragstone: an instrumentor of this recorder is registered already; create one for the process"
+                )
+                return
             # New lists rather than changed ones: other threads may be walking through them.
             if not _holds(dispatcher.span_handlers, self._span_handler):
                 dispatcher.span_handlers = [*dispatcher.span_handlers, self._span_handler]

@@ -26,7 +26,7 @@ from typing import Any, Final
 from llama_index.observability.ragstone._kinds import STEP_KINDS, Kind
 from llama_index.observability.ragstone._nodes import Passages
 from ragstone.capture import after_fork_in_child
-from ragstone.requests import PromptLimit, Request, Step, TraceDraft
+from ragstone.requests import Request, Step, TraceDraft
 
 _REMEMBERED: Final = 20_000
 """Hashes of the ids of ended spans kept per generation (two generations, about 3 MB at most)."""
@@ -47,7 +47,6 @@ class Live:
         passages: Its nodes, each copied once.
         block: The block of the application around it, which it joins.
         models: Calls of models in it, each before those inside it.
-        limit: Gives up prompts if it holds too much text.
         ignored: Whether it is followed and not recorded.
         is_request: Whether anything of a RAG request happened in it. Embedding a document does not make a request.
         canceled: Whether the application stopped it.
@@ -60,7 +59,7 @@ class Live:
     """
 
     __slots__ = (
-        "asked_for_otel", "block", "canceled", "closed", "ignored", "is_request", "keys", "limit", "models", "passages",
+        "asked_for_otel", "block", "canceled", "closed", "ignored", "is_request", "keys", "models", "passages",
         "paused", "request", "root", "root_kind", "root_returned", "tapped", "written",
     )  # fmt: skip
 
@@ -72,7 +71,6 @@ class Live:
         self.passages = Passages()
         self.block: Any = None
         self.models: list[Span] = []
-        self.limit = PromptLimit()
         self.ignored = False
         self.is_request = False
         self.canceled = False
@@ -290,7 +288,7 @@ class LiveRequests:
         """Count the texts of a span that has ended, so that its request holds a limited number of characters."""
         with self._lock:
             if not span.live.closed:
-                span.live.limit.add(span.step)
+                span.live.request.count_texts(span.step)
 
     def ignore_models(self, number: int) -> None:
         """Count bare model calls that are not recorded."""

@@ -9,12 +9,9 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse
+from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse, TextBlock
 
 from ragstone.requests import Message, Step
-
-_WITHOUT_TEXT: Final = frozenset({"image", "audio", "video", "thinking", "tool_call"})
-"""Types of blocks whose texts, if they have any, are not read by a model as a part of its prompt."""
 
 HANDOFF: Final = "handoff"
 """Name of the tool by which agents pass a request on. Its result is a text of the framework, and never a passage."""
@@ -45,28 +42,13 @@ def message_from(message: ChatMessage, *, tool: str | None = None) -> Message:
         tool: Name of the tool whose result it holds, if it does.
     """
     role = Message.role_of(str(getattr(message.role, "value", message.role)))
-    text = _text_in(message.blocks)
+    blocks = message.blocks
+    text = blocks[0].text if len(blocks) == 1 and type(blocks[0]) is TextBlock else Message.text_in(blocks)
     if role == "assistant":
         return Message(role, text, calls_tool=bool(_tool_calls(message)))
     if tool == HANDOFF:
         return Message("other", text)
-    return Message(role, text, tool=tool if role == "tool" else None)
-
-
-def _text_in(blocks: Iterable[Any]) -> str:
-    texts = [text for block in blocks if (text := _block_text(block))]
-    return texts[0] if len(texts) == 1 else "\n".join(texts)
-
-
-def _block_text(block: Any) -> str:
-    """Return every text that a model reads in a block: also the titles and texts of documents to be cited."""
-    if getattr(block, "block_type", None) in _WITHOUT_TEXT:
-        return ""
-    text = getattr(block, "text", None)
-    if isinstance(text, str):
-        return text
-    inner = getattr(block, "content", None)
-    return _text_in(inner) if isinstance(inner, list | tuple) else ""
+    return Message(role, text, tool=tool if role == "tool" else None, passages=Message.documents_in(blocks))
 
 
 def _tool_calls(message: ChatMessage) -> Sequence[Any]:
@@ -104,6 +86,7 @@ def fill_reply(step: Step, response: object) -> bool:
     else:
         return False
     raw = response.raw
+    step.add_search(raw)
     names = (_look_up(raw, "model"), _look_up(raw, "model_version"), _look_up(raw, "modelVersion"))
     places = about if raw is None else [*(_at(raw, path) for path in _USAGE), *about]
     step.model = next((name for name in names if isinstance(name, str) and name), step.model)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from llama_index.core.instrumentation.span import active_span_id
 
 from llama_index.observability.ragstone import _responses as responses
 from llama_index.observability.ragstone import _steps as steps_of
@@ -12,10 +15,9 @@ from llama_index.observability.ragstone._live import Live, LiveRequests, Span
 from llama_index.observability.ragstone._messages import fill_reply
 from llama_index.observability.ragstone._not_requests import runs_outside_requests
 from llama_index.observability.ragstone._otel import current_span
-from llama_index.observability.ragstone._statements import Extractors
 from llama_index.observability.ragstone._stream import pulled_stream
 from ragstone.capture import Guard, capture_suppressed, guarded
-from ragstone.requests import Recorder, RetrieverTools, current_request, link_span
+from ragstone.requests import CaptureOptions, EnclosingRun, current_request, link_span
 from ragstone.schema import TraceStatus
 
 
@@ -23,30 +25,26 @@ class RequestTracker:
     """The requests in flight through one instrumentor. Any thread may call any method, and none raises.
 
     Args:
-        recorder: Takes the finished requests.
-        extractors: Functions of the application.
+        options: The recorder, and the options of the instrumentor.
         live: The requests in flight.
-        retriever_tools: See `ragstone.requests.Request`.
         guard: Counts errors of this package.
         clock: Unix time in seconds.
     """
 
     def __init__(
         self,
-        recorder: Recorder,
-        extractors: Extractors,
+        options: CaptureOptions,
         live: LiveRequests,
         *,
-        retriever_tools: RetrieverTools,
         guard: Guard,
         clock: Callable[[], float],
     ) -> None:
-        self._recorder = recorder
-        self._extractors = extractors
-        self._retriever_tools = retriever_tools
+        self.recorder = options.recorder
+        self._options = options
         self._clock = clock
         self._guard = guard
         self.live = live
+        _trackers.add(self)
 
     # `enter` and `exit` may raise: the span handler catches, because a wrapper takes time at each span.
 
@@ -117,7 +115,7 @@ class RequestTracker:
             if span is not None and span.parent is not None:
                 span.step.muted = True  # it runs again from its start
             return
-        description = "unknown" if error is None else steps_of.describe_error(error)
+        description = "unknown" if error is None else Guard.describe(error)
         if span is not None:
             span.step.error = description
             if span.parent is None:
@@ -167,7 +165,7 @@ class RequestTracker:
     def stream_failed(self, key: str | None, error: BaseException) -> None:
         """Note that the stream of a model has raised. Closing it early is not a failure."""
         if not isinstance(error, GeneratorExit) and (span := self._span_of_event(key)) is not None:
-            description = steps_of.describe_error(error)
+            description = Guard.describe(error)
             if span.kind == "model":
                 span.step.error = description
             span.live.note_inner_error(description)
@@ -227,10 +225,14 @@ class RequestTracker:
         """Fill in what is known when a request begins."""
         live.ignored = live.root.muted = capture_suppressed() or runs_outside_requests()
         if not live.ignored:
-            live.block = current_request(self._recorder)
-            live.request.retriever_tools = self._retriever_tools
+            _opening.add(live.keys[0])
+            try:
+                live.block = current_request(self.recorder)
+            finally:
+                _opening.discard(live.keys[0])
+            live.request.retriever_tools = self._options.retriever_tools
             live.draft.name = live.root.name
-            self._extractors.read_arguments(arguments, live.request.statements)
+            self._options.read_inputs(arguments, live.request.statements, steps_of.text_of)
             # A workflow's run is announced without its tags.
             self._guard.attempt(steps_of.fill_identity, live.draft, steps_of.current_tags() if tags is None else tags)
             self._ask_for_otel(live)
@@ -275,7 +277,7 @@ class RequestTracker:
             return
         is_stream = responses.is_chat_stream(result) or responses.is_token_stream(result)
         statements, passages = live.request.statements, live.passages
-        self._extractors.read_result(result, statements, passages, is_stream=is_stream)
+        self._options.read_outputs(result, statements, steps_of.text_of, passages.copied, is_stream=is_stream)
         if live.root_kind != "retrieve":
             live.root.outputs = self._guard.attempt(steps_of.outputs_of, result, passages) or ()
         if responses.is_chat_stream(result):
@@ -302,12 +304,31 @@ class RequestTracker:
             return
         draft = live.draft
         draft.status = status
+        if live.root_kind == "workflow":
+            live.request.doubt_unseen_prompt()
         draft.ended_at = self._clock()
         live.complete_models()
         if live.block is not None:
             live.block.join(live.request)
         else:
-            self._recorder.record(live.request)
+            self.recorder.record(live.request)
+
+
+_opening: Final[set[str]] = set()
+"""Ids of requests that look for what is around them: LlamaIndex's variable holds their own span already."""
+_trackers: Final[weakref.WeakSet[RequestTracker]] = weakref.WeakSet()
+
+
+def _enclosing_runs() -> Iterator[EnclosingRun]:
+    """Yield the spans around the caller, by LlamaIndex's context variable."""
+    key = active_span_id.get()
+    for tracker in list(_trackers) if key is not None and key not in _opening else ():
+        span = tracker.live.find(key)
+        if span is not None and not span.live.ignored:
+            yield EnclosingRun(tracker.recorder, span.live.block, span.live.request, span.step)
+
+
+EnclosingRun.find_with(_enclosing_runs)
 
 
 class _Listener:
@@ -333,7 +354,7 @@ class _Listener:
     @guarded
     def failed(self, error: BaseException) -> None:
         if not self._live.closed:
-            description = steps_of.describe_error(error)
+            description = Guard.describe(error)
             self._live.draft.error = self._live.root.error = description
             self._requests.settle(self._live, "error")
 

@@ -69,6 +69,7 @@ def fill_arguments(step: Step, kind: Kind, arguments: Mapping[str, Any], instanc
         step.inputs = _start_values(arguments, passages)
     elif kind == "tool":
         step.name, step.query = _tool_name(instance), _tool_query(arguments)
+        step.inputs = harvest(arguments.get("kwargs"), _reader(passages))
         if step.name == HANDOFF:
             step.kind = "other"
     elif kind == "postprocess":
@@ -151,6 +152,8 @@ def _fill_tool_result(step: Step, result: Any, passages: Passages) -> None:
     if content and not any(value.path == () and value.text for value in values):
         values = (Value((), text=content), *values)
     step.outputs = values
+    if isinstance(result, ToolOutput) and result.is_error:  # which the model reads, and which is not a result
+        step.error = f"{step.name}: {content}"
 
 
 def outputs_of(result: Any, passages: Passages) -> tuple[Value, ...]:
@@ -262,13 +265,3 @@ def fill_identity(draft: TraceDraft, tags: Mapping[str, Any]) -> None:
     """Sort `instrument_tags` into a draft: known keys into fields, other keys of the application into metadata."""
     if tags:
         draft.identify(tags, without=_FRAMEWORK_PREFIX)
-
-
-def describe_error(error: BaseException) -> str:
-    """Describe an error as "Type: message", whatever its own `__str__` does."""
-    name = type(error).__name__
-    try:
-        message = str(error)
-    except Exception:  # noqa: BLE001 - the application's exception may itself be broken
-        message = ""
-    return f"{name}: {message}" if message else name
