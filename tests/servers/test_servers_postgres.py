@@ -33,9 +33,9 @@ from ragstone.store import (
     DrawnRequest,
     PlannedMetric,
     StoredLabel,
-    _postgres_connection,
     open_for_labels,
     open_store,
+    postgres,
 )
 from ragstone.watch import Scale, fold
 from ragstone.worker import read_ledger
@@ -325,7 +325,7 @@ class TestTime:
         slow.leases.claim("slow", 1, lease_s=60)
 
         truth = time.time
-        monkeypatch.setattr("ragstone.store._postgres_connection.time.time", lambda: truth() + 3600)
+        monkeypatch.setattr("ragstone.store.postgres.time.time", lambda: truth() + 3600)
         ahead = own(clock=time.time)
 
         assert [] == ahead.leases.claim("ahead", 1, lease_s=60)
@@ -391,10 +391,10 @@ class TestOpening:
     def test_a_statement_that_takes_too_long_fails(self, database, monkeypatch, limit):
         """A statement is ended after the limit of the server or of this process."""
         if limit == "of the server":
-            settings = [*_postgres_connection._SETTINGS, "SET statement_timeout TO '1s'"]
-            monkeypatch.setattr(_postgres_connection, "_SETTINGS", settings)
+            settings = [*postgres._SETTINGS, "SET statement_timeout TO '1s'"]
+            monkeypatch.setattr(postgres, "_SETTINGS", settings)
         else:
-            monkeypatch.setattr(_postgres_connection, "_ANSWER_S", 1.0)
+            monkeypatch.setattr(postgres, "_ANSWER_S", 1.0)
         with (
             open_store(database, mode="own") as store,
             pytest.raises(StoreError, match="cannot be used now"),

@@ -272,7 +272,7 @@ def test_a_command_names_the_store_that_another_program_has_locked(
     for path in stores:
         with SqliteStore.open(path, mode="own"):
             pass
-    monkeypatch.setattr("ragstone.store._sqlite_connection.BUSY_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("ragstone.store.sqlite.BUSY_TIMEOUT_S", 0.1)
     other = sqlite3.connect(stores[0], isolation_level=None)
     # With a log, readers do not wait for a writer.
     other.execute("PRAGMA journal_mode = DELETE")

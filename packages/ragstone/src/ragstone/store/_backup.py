@@ -11,9 +11,8 @@ from typing import Final
 
 from ragstone.errors import ConfigurationError, StoreCorruptError, StoreError
 from ragstone.store._location import is_database_url, real_path
-from ragstone.store._sqlite_connection import store_errors
 from ragstone.store._types import StoreVerification
-from ragstone.store.sqlite import SqliteStore, take_lock
+from ragstone.store.sqlite import SqliteStore, store_errors, take_lock
 
 _PAGES: Final = 2_000
 """Pages (8 MB) that are copied while the owner of the store waits."""
