@@ -19,7 +19,7 @@ from ragstone.testing import FakeJudge
 from ragstone.watch import all_alarms
 from ragstone.watch._canaries import begin_round, judge_shift
 from ragstone.worker import ScoringSetup, Worker
-from ragstone.worker._canaries import score_canaries
+from ragstone.worker._watching import score_canaries
 from watched_store import DAY_S, METRIC
 
 KEY = StreamKey("", METRIC, "1", "j1")

@@ -10,6 +10,9 @@ from aiohttp import web
 
 from ragstone.capture import Capture
 from ragstone.errors import DataError
+from ragstone.ingest._body import BodyReader, BusyError
+from ragstone.ingest._receiver import RETRY_AFTER_S, error_response, last_response, unread_response
+from ragstone.reading.otlp import OversizedMessageError
 
 _MAX_BYTES: Final = 64 * 1024
 """Largest body."""
@@ -30,6 +33,7 @@ class FeedbackRoute:
 
     def __init__(self, capture: Capture) -> None:
         self._capture = capture
+        self._bodies = BodyReader(_MAX_BYTES, deadline_s=_BODY_S)
 
     def add_to(self, app: web.Application) -> None:
         """Add the route to an application."""
@@ -37,37 +41,25 @@ class FeedbackRoute:
 
     async def _receive(self, request: web.Request) -> web.Response:
         if request.content_type != "application/json":
-            return _reply(415, f"the content type must be application/json, got {request.content_type[:100]}")
+            return error_response(415, f"the content type must be application/json, got {request.content_type[:100]}")
         try:
-            async with asyncio.timeout(_BODY_S):
-                body = await _read(request)
-        except TimeoutError:
-            return _reply(408, "the body did not arrive in time", last=True)
-        if body is None:
-            return _reply(413, f"the body must have at most {_MAX_BYTES} bytes", last=True)
-        try:
-            values = _parse(body)
+            with await self._bodies.read(request) as body:
+                values = _parse(body.content)
             stored = await asyncio.to_thread(
                 self._capture.feedback, values["trace_id"], values["value"], comment=values.get("comment")
             )
+        except OversizedMessageError:
+            return last_response(413, f"the body must have at most {_MAX_BYTES} bytes")
+        except (BusyError, TimeoutError) as error:
+            return unread_response(error)
         except DataError as error:
-            return _reply(400, str(error))
+            return error_response(400, str(error))
         if not stored:
-            return _reply(503, "the disk is unavailable. Send it again.", headers={"Retry-After": "5"})
+            return error_response(503, "the disk is unavailable. Send it again.", {"Retry-After": RETRY_AFTER_S})
         return web.json_response({})
 
 
-async def _read(request: web.Request) -> bytes | None:
-    """Return the body, or None if it is too large."""
-    body = b""
-    async for part in request.content.iter_any():
-        body += part
-        if len(body) > _MAX_BYTES:
-            return None
-    return body
-
-
-def _parse(body: bytes) -> dict[str, Any]:
+def _parse(body: bytearray) -> dict[str, Any]:
     try:
         values = json.loads(body)
     except (ValueError, RecursionError):
@@ -75,10 +67,3 @@ def _parse(body: bytes) -> dict[str, Any]:
     if not isinstance(values, dict) or not {"trace_id", "value"} <= values.keys() <= set(_KEYS):
         raise DataError(f"the body must be an object with {', '.join(_KEYS)} (comment is optional)")
     return values
-
-
-def _reply(status: int, message: str, *, last: bool = False, headers: dict[str, str] | None = None) -> web.Response:
-    response = web.json_response({"message": message}, status=status, headers=headers)
-    if last:  # the rest of the request was not read
-        response.force_close()
-    return response

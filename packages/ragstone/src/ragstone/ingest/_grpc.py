@@ -10,8 +10,7 @@ from ragstone.capture import Redactor, redact_secrets
 from ragstone.errors import DataError, MissingExtraError, StoreError
 from ragstone.ingest._access import Access
 from ragstone.ingest._body import BusyError, decompress
-from ragstone.ingest._intake import DEFAULT_MAX_BYTES, SpanIntake
-from ragstone.ingest._reply import trace_response
+from ragstone.ingest._intake import DEFAULT_MAX_BYTES, SpanIntake, trace_response
 from ragstone.ingest._span_buffer import SharedSpanBuffer
 from ragstone.reading.otlp import OversizedMessageError
 

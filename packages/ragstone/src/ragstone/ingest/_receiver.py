@@ -14,12 +14,11 @@ from ragstone.capture import Redactor, redact_secrets
 from ragstone.errors import DataError, MissingExtraError, StoreError
 from ragstone.ingest._access import Access
 from ragstone.ingest._body import BodyReader, BusyError, decompress
-from ragstone.ingest._intake import DEFAULT_MAX_BYTES, SpanIntake
-from ragstone.ingest._reply import rejection, trace_response
+from ragstone.ingest._intake import DEFAULT_MAX_BYTES, SpanIntake, rejection, trace_response
 from ragstone.ingest._span_buffer import SharedSpanBuffer
 from ragstone.reading.otlp import OversizedMessageError
 
-_RETRY_AFTER_S: Final = "5"
+RETRY_AFTER_S: Final = "5"
 _PROTOBUF: Final = "application/x-protobuf"
 
 
@@ -70,7 +69,7 @@ class OtlpReceiver(HttpServer):
                 headers = request.headers
                 refusal = self._access.refusal(self._host, headers.get("Host", ""), headers.get("Authorization", ""))
                 if refusal is not None:
-                    return _last_response(401 if "token" in refusal else 403, refusal)
+                    return last_response(401 if "token" in refusal else 403, refusal)
             return await handler(request)
 
         return check
@@ -83,17 +82,15 @@ class OtlpReceiver(HttpServer):
                 rejected = await self._intake.take(partial(decompress, body.content, encoding), kind)
         except OversizedMessageError as error:
             self._intake.report_loss(error)
-            return _last_response(413, str(error))
-        except BusyError:
-            return _last_response(503, "too many messages at once. Send it again.", {"Retry-After": _RETRY_AFTER_S})
-        except TimeoutError:
-            return _last_response(408, "the body did not arrive in time")
+            return last_response(413, str(error))
+        except (BusyError, TimeoutError) as error:
+            return unread_response(error)
         except MissingExtraError as error:
-            return _error_response(415, str(error))
+            return error_response(415, str(error))
         except DataError as error:
-            return _error_response(400, str(error))
+            return error_response(400, str(error))
         except StoreError:
-            return _error_response(503, "the disk is unavailable", {"Retry-After": _RETRY_AFTER_S})
+            return error_response(503, "the disk is unavailable", {"Retry-After": RETRY_AFTER_S})
         return _success_response(kind, rejected)
 
     async def _ignored(self, request: web.Request) -> web.Response:
@@ -109,15 +106,22 @@ def _success_response(kind: str, rejected: list[str]) -> web.Response:
     return web.Response(body=trace_response(rejected), content_type=_PROTOBUF)
 
 
-def _error_response(status: int, message: str, headers: dict[str, str] | None = None) -> web.Response:
-    # `google.rpc.Status` as JSON. Exporters show the text.
+def unread_response(error: BusyError | TimeoutError) -> web.Response:
+    """Return the response to a request whose body was not read."""
+    if isinstance(error, TimeoutError):
+        return last_response(408, "the body did not arrive in time")
+    return last_response(503, "too many messages at once. Send it again.", {"Retry-After": RETRY_AFTER_S})
+
+
+def error_response(status: int, message: str, headers: dict[str, str] | None = None) -> web.Response:
+    """Return `google.rpc.Status` as JSON. Exporters show the text."""
     return web.Response(
         status=status, text=json.dumps({"message": message}), content_type="application/json", headers=headers
     )
 
 
-def _last_response(status: int, message: str, headers: dict[str, str] | None = None) -> web.Response:
+def last_response(status: int, message: str, headers: dict[str, str] | None = None) -> web.Response:
     """Return a response that ends the connection, because the rest of the request was not read."""
-    response = _error_response(status, message, headers)
+    response = error_response(status, message, headers)
     response.force_close()
     return response

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ragstone.errors import DataError
-from ragstone.schema import Failure, NotApplicable, Score
+from ragstone.schema import Outcome
 from ragstone.store._checksums import to_trace
 from ragstone.store._database import Part
 from ragstone.store._save_outcomes import insert_outcomes, prepare
@@ -90,9 +90,7 @@ class Backfills(Part):
         last = (rows[-1][1], rows[-1][0]) if len(rows) == limit else None
         return UnscoredPage(traces, last)
 
-    def add_backfilled(
-        self, trace_id: str, outcomes: Sequence[Score | NotApplicable | Failure], *, sample: float = 1.0
-    ) -> int:
+    def add_backfilled(self, trace_id: str, outcomes: Sequence[Outcome], *, sample: float = 1.0) -> int:
         """Add outcomes to a finished request, and return how many were not stored before.
 
         They are delivered like others, and belong to baselines, but are not evidence for an alarm. The state of the request

@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
 from ragstone.errors import DataError, StoreCorruptError
-from ragstone.schema import Failure, NotApplicable, Score, Trace, TraceOutline, outcome_adapter
+from ragstone.schema import Outcome, Score, Trace, TraceOutline, outcome_adapter
 
 R = TypeVar("R")
 T = TypeVar("T", Trace, TraceOutline)
@@ -79,7 +79,7 @@ def _compress(body: Body) -> bytes:
 sqlite3.register_adapter(Body, _compress)
 
 
-def to_body(record: Trace | Score | NotApplicable | Failure) -> Body:
+def to_body(record: Trace | Outcome) -> Body:
     """Return a record as a body.
 
     Raises:
@@ -107,7 +107,7 @@ def _is_plain(value: object) -> bool:
     return value is None or type(value) in (str, bool, int) or (type(value) is float and isfinite(value))
 
 
-def _keep(text: bytes, record: Trace | Score | NotApplicable | Failure) -> None:
+def _keep(text: bytes, record: Trace | Outcome) -> None:
     """Keep a record in hand. Each step is one operation of the dictionary, so neither threads nor a fork need a lock."""
     if len(text) <= _IN_HAND_LONGEST:
         _in_hand[text] = record
@@ -175,7 +175,7 @@ def _of_row(trace: T, trace_id: str | None) -> T:
     return trace
 
 
-def to_outcome(body: object, outcome_id: str | None = None, value: object = None) -> Score | NotApplicable | Failure:
+def to_outcome(body: object, outcome_id: str | None = None, value: object = None) -> Outcome:
     """Return the outcome of a body, and verify that it belongs to the row with this id and value.
 
     Raises:

@@ -60,6 +60,8 @@ class Database(ABC):
     """End of a query for rows that change, which locks them."""
     inbox: LabelInbox | None = None
     """Where labels wait for the owner."""
+    max_attempts = 5
+    """How often a trace may be claimed without being completed or released."""
 
     def __init__(self, *, name: str, place: str, writable: bool) -> None:
         self.name, self.place, self.writable = name, place, writable

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
-from ragstone.schema import Failure, NotApplicable, Score
+from ragstone.schema import Failure, NotApplicable, Outcome, Score
 from ragstone.store._types import PlannedMetric, TraceReport
 
 
@@ -45,7 +45,7 @@ def _waiting(report: TraceReport, *, max_attempts: int, now: float) -> str:
     return f"{waiting}, claimed {report.attempts} of at most {max_attempts} times, {end}."
 
 
-def _sentence(outcome: Score | NotApplicable | Failure) -> str:
+def _sentence(outcome: Outcome) -> str:
     by = f" by {outcome.judge}" if outcome.judge else ""
     match outcome:
         case Score():

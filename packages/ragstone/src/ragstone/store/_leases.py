@@ -9,7 +9,7 @@ from typing import Any
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.schema import Failure
 from ragstone.store._checksums import DamagedRowError, to_trace
-from ragstone.store._database import Database, Part
+from ragstone.store._database import Part
 from ragstone.store._labels import take_labels
 from ragstone.store._plan import plans_of_worker, read_plan
 from ragstone.store._save_outcomes import PreparedCompletion, prepare, read_keys, store_completions
@@ -21,10 +21,6 @@ _logger = logging.getLogger("ragstone")
 
 class Leases(Part):
     """Leases pending traces to workers."""
-
-    def __init__(self, database: Database, *, max_attempts: int) -> None:
-        super().__init__(database)
-        self._max_attempts = max_attempts
 
     def claim(self, owner: str, limit: int, *, lease_s: float, plan: str | None = None, whole: bool = False) -> Claims:
         """Lease up to `limit` pending traces to a worker, in order of arrival.
@@ -80,7 +76,7 @@ class Leases(Part):
                 if not rows:
                     break
                 for last_seq, trace_id, attempts, is_partial, body in sorted(rows)[:missing]:
-                    if attempts >= self._max_attempts:
+                    if attempts >= self._database.max_attempts:
                         reason = f"gave up after {attempts} attempts: each time the worker stopped."
                         given_up.append(_give_up(db, trace_id, reason, now=now))
                         continue

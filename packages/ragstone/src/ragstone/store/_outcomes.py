@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from ragstone.errors import DataError
-from ragstone.schema import Failure, NotApplicable, Score, Trace
+from ragstone.schema import Outcome, Trace
 from ragstone.store._backfill import Backfills
 from ragstone.store._checksums import DamagedRowError, check_row, to_outcome, to_trace
 from ragstone.store._deliveries import DELIVERY_FIELDS, to_delivery
@@ -30,9 +30,7 @@ _EXPORTED_ROWS: Final = f"""
 class Outcomes(Backfills):
     """Stores the outcomes of traces and reads them, also those that a backfill adds later."""
 
-    def complete(
-        self, trace_id: str, outcomes: Sequence[Score | NotApplicable | Failure], *, owner: str | None = None
-    ) -> bool:
+    def complete(self, trace_id: str, outcomes: Sequence[Outcome], *, owner: str | None = None) -> bool:
         """Store the outcomes of a trace, which are then pending for each sink, and its new state.
 
         The trace is finished if every planned metric has an outcome. Otherwise it stays pending, and its lease ends if
@@ -73,7 +71,7 @@ class Outcomes(Backfills):
         until: float | None = None,
         after: StorePosition | None = None,
         upto: StorePosition | None = None,
-    ) -> Iterator[Score | NotApplicable | Failure]:
+    ) -> Iterator[Outcome]:
         """Yield outcomes in the order they were stored.
 
         Args:

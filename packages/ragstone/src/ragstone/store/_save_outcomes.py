@@ -8,7 +8,7 @@ from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ragstone.errors import DataError
-from ragstone.schema import Failure, NotApplicable, Score
+from ragstone.schema import Failure, NotApplicable, Outcome, Score
 from ragstone.store._checksums import Body, to_body
 from ragstone.store._counters import add_to_counters, add_to_outcome_counts, state_counter
 from ragstone.store._database import Database, Lock
@@ -17,8 +17,6 @@ from ragstone.store._sql import Sql, marks, pages
 from ragstone.store._types import Completion, PlannedMetric, TraceState
 from ragstone.store._watch_queue import queue_outcomes
 
-AnyOutcome = Score | NotApplicable | Failure
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedCompletion:
@@ -26,14 +24,14 @@ class PreparedCompletion:
 
     trace_id: str
     owner: str | None
-    outcomes: Mapping[str, tuple[AnyOutcome, Body]]
+    outcomes: Mapping[str, tuple[Outcome, Body]]
     """The outcomes and their bodies, by id."""
 
 
 def prepare(completion: Completion) -> PreparedCompletion | DataError:
     """Check and serialize the outcomes of a trace. Returns the error, so that it does not end a group."""
     trace_id = completion.trace_id
-    outcomes: dict[str, tuple[AnyOutcome, Body]] = {}
+    outcomes: dict[str, tuple[Outcome, Body]] = {}
     for outcome in completion.outcomes:
         if outcome.sample_id != trace_id:
             return DataError(
@@ -62,7 +60,7 @@ def store_completions(db: Sql, database: Database, completions: Sequence[Prepare
     for trace_id, outcome_id, *key, kind in read_known(db, [i for i, t in traces.items() if t.state == "pending"]):
         traces[trace_id].known[outcome_id] = ((key[0], key[1], key[2]), kind)
     results: list[bool | DataError] = []
-    new: dict[str, tuple[AnyOutcome, Body]] = {}
+    new: dict[str, tuple[Outcome, Body]] = {}
     for completion in completions:
         trace = traces.get(completion.trace_id)
         if trace is None:
@@ -165,17 +163,17 @@ def read_known(db: Sql, trace_ids: Sequence[str]) -> Iterator[tuple[str, ...]]:
         )
 
 
-def _value(outcome: AnyOutcome) -> float | None:
+def _value(outcome: Outcome) -> float | None:
     return outcome.value if isinstance(outcome, Score) else None
 
 
-def _is_watched(outcome: AnyOutcome) -> bool:
+def _is_watched(outcome: Outcome) -> bool:
     """Return whether an outcome is a score or a failure to compute one."""
     return not isinstance(outcome, NotApplicable) and not (isinstance(outcome, Failure) and outcome.kind == "budget")
 
 
 def insert_outcomes(
-    db: Sql, database: Database, new: Mapping[str, tuple[AnyOutcome, Body]], *, backfilled: float | None = None
+    db: Sql, database: Database, new: Mapping[str, tuple[Outcome, Body]], *, backfilled: float | None = None
 ) -> None:
     """Insert outcomes that are not stored, count them, and queue them for the monitoring. They are pending for the sinks.
 

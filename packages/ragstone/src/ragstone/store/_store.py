@@ -43,8 +43,9 @@ class Store:
 
     def __init__(self, database: Database, *, max_attempts: int) -> None:
         self._database = database
-        self.traces = Traces(database, max_attempts=max_attempts)
-        self.leases = Leases(database, max_attempts=max_attempts)
+        database.max_attempts = max_attempts
+        self.traces = Traces(database)
+        self.leases = Leases(database)
         self.is_shared: Final = database.is_shared
         """Whether several workers, also on several hosts, may score traces of this store concurrently."""
         self.outcomes = Outcomes(database)

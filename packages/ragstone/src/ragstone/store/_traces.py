@@ -13,19 +13,19 @@ from ragstone.schema import (
     Dropped,
     Feedback,
     Ignored,
+    Outcome,
     SampledOut,
     Trace,
     TraceOutline,
 )
 from ragstone.store._checksums import checksum_of, to_body, to_outcome, to_outline, to_trace
 from ragstone.store._counters import DROPPED, IGNORED, add_to_counters, evidence_counters, state_counter
-from ragstone.store._database import Database, Lock, Part
+from ragstone.store._database import Lock, Part
 from ragstone.store._deliveries import deliveries
 from ragstone.store._erasure import find_erased
 from ragstone.store._explain import explain_state
 from ragstone.store._feedback import add_feedback, feedback_of, match_feedback
 from ragstone.store._plan import plans_of_entries, read_plan
-from ragstone.store._save_outcomes import AnyOutcome
 from ragstone.store._sql import LAST_SEQ, Sql, marks, pages, save_meta
 from ragstone.store._tables import CHECKED_COLUMNS
 from ragstone.store._types import RequestLabel, StoredAnswer, StorePosition, TraceReport, TraceState
@@ -52,10 +52,6 @@ _REPORTED: Final = (
 
 class Traces(Part):
     """Stores traces and other entries of spool segments, and reads them."""
-
-    def __init__(self, database: Database, *, max_attempts: int) -> None:
-        super().__init__(database)
-        self._max_attempts = max_attempts
 
     def segment_offsets(self) -> dict[str, int]:
         """Return the offset up to which each spool segment is stored."""
@@ -212,7 +208,7 @@ class Traces(Part):
                     """,  # noqa: S608 - placeholders
                     page,
                 ).fetchall()
-                outcomes = defaultdict[str, list[AnyOutcome]](list)
+                outcomes = defaultdict[str, list[Outcome]](list)
                 for trace_id, outcome, _ in _outcomes_of(db, page):
                     outcomes[trace_id].append(outcome)
                 for trace_id, state, started_at, body in rows:
@@ -248,7 +244,9 @@ class Traces(Part):
                 outbox=tuple(deliveries(db, trace_id=trace_id)),
                 **known,
             )
-            reasons = explain_state(report, read_plan(db), max_attempts=self._max_attempts, now=self._database.now())
+            reasons = explain_state(
+                report, read_plan(db), max_attempts=self._database.max_attempts, now=self._database.now()
+            )
             return replace(report, reasons=tuple(reasons))
 
     def find(
@@ -274,7 +272,7 @@ class Traces(Part):
         return list(self._read_pages("traces", query, values, lambda _, page: (trace_id for _, trace_id in page)))
 
 
-def _outcomes_of(db: Sql, trace_ids: Sequence[str]) -> Iterator[tuple[str, AnyOutcome, float | None]]:
+def _outcomes_of(db: Sql, trace_ids: Sequence[str]) -> Iterator[tuple[str, Outcome, float | None]]:
     """Yield the outcomes of some traces with the id of the trace and the share that a backfill scored, oldest first."""
     for trace_id, outcome_id, value, body, backfilled in db.execute(
         f"""

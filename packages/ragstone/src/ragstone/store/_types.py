@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from ragstone.schema import Delivery, Failure, NotApplicable, Score, Trace
+from ragstone.schema import Delivery, Outcome, Trace
 
 TraceState = Literal["pending", "scored", "not_applicable", "failed", "sampled_out"]
 """State of a trace (see `ragstone.schema.Ledger`)."""
@@ -174,7 +174,7 @@ class Completion:
     """Outcomes of one trace that are stored together."""
 
     trace_id: str
-    outcomes: Sequence[Score | NotApplicable | Failure]
+    outcomes: Sequence[Outcome]
     owner: str | None = None
     """The worker whose lease ends. None ends any lease, and another name none."""
 
@@ -229,7 +229,7 @@ class TraceReport:
     lease_owner: str | None
     lease_until: float | None
     """Unix seconds, or None if the trace is not leased."""
-    outcomes: tuple[Score | NotApplicable | Failure, ...]
+    outcomes: tuple[Outcome, ...]
     backfilled: tuple[str, ...]
     """Metrics of the outcomes that were added by a backfill."""
     feedback: tuple[StoredFeedback, ...]
@@ -280,7 +280,7 @@ class StoredAnswer:
     """Start of the request, Unix seconds."""
     trace: Trace | None
     """None if the trace was sampled out (its text is never stored), or if its text was removed."""
-    outcomes: tuple[Score | NotApplicable | Failure, ...]
+    outcomes: tuple[Outcome, ...]
     """In the order in which they were stored."""
 
 

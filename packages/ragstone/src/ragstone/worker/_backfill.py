@@ -17,19 +17,17 @@ from typing import Any, Final
 
 from ragstone._util.files import write_json
 from ragstone.errors import ConfigurationError
-from ragstone.metrics import Metric
-from ragstone.schema import Failure, NotApplicable, Score, Trace, Usage, sample_from_trace
+from ragstone.schema import Failure, Outcome, Trace, Usage
 from ragstone.store import PlannedMetric, Store, UnscoredTrace
 from ragstone.worker import _times
 from ragstone.worker._commit import Committer
 from ragstone.worker._daily_budget import DailyBudget
-from ragstone.worker._intake import StepErrors, get_skip_reason
+from ragstone.worker._intake import StepErrors
 from ragstone.worker._parts import MetricGroups
 from ragstone.worker._setup import ScoringSetup
 
 logger = logging.getLogger("ragstone")
 
-AnyOutcome = Score | NotApplicable | Failure
 
 _PAGE: Final = 100
 """Requests of one read."""
@@ -125,7 +123,7 @@ async def run_backfill(
     spend.update(store, now_too=True)
     backfill.why_stop = lambda: "it was interrupted" if should_stop() else spend.reached
 
-    def record(outcomes: Sequence[AnyOutcome]) -> None:
+    def record(outcomes: Sequence[Outcome]) -> None:
         spend.record(outcomes)
         spend.update(store)
 
@@ -158,7 +156,7 @@ class BackfillQueue:
         *,
         requests: Path,
         patience_s: float,
-        record: Callable[[Sequence[AnyOutcome]], None],
+        record: Callable[[Sequence[Outcome]], None],
         clock: Callable[[], float],
     ) -> None:
         self._record = record
@@ -267,7 +265,7 @@ class _Backfill:
         self.on_progress: Callable[[dict[str, Any]], None] = lambda _: None
         self.why_stop: Callable[[], str | None] = lambda: None
         """Returns why to end early, or None."""
-        self.record: Callable[[Sequence[AnyOutcome]], None] = lambda _: None
+        self.record: Callable[[Sequence[Outcome]], None] = lambda _: None
         """Called with outcomes that may have cost something."""
 
     async def run(self, committer: Committer) -> dict[str, Any]:
@@ -331,24 +329,19 @@ class _Backfill:
 
     async def _score(self, item: UnscoredTrace, committer: Committer) -> None:
         trace = item.trace
-        reason = get_skip_reason(trace)
         try:
-            if reason is None:
-                await self._groups(item.missing).score(
-                    sample_from_trace(trace),
-                    extend_lease=lambda: None,
-                    store_outcomes=lambda outcomes, _: self._store(trace, outcomes, committer),
-                )
-            else:
-                outcomes = self._setup.scorer_of(self._metrics(item.missing)).not_applicable(trace, reason)
-                await self._store(trace, outcomes, committer)
+            await self._groups(item.missing).score(
+                trace,
+                extend_lease=lambda: None,
+                store_outcomes=lambda outcomes, _: self._store(trace, outcomes, committer),
+            )
         except Exception:
             logger.exception("ragstone backfill: trace %s could not be scored", trace.trace_id)
             return
         self._n_done += 1
         await self._save(committer, "running")
 
-    async def _store(self, trace: Trace, outcomes: Sequence[AnyOutcome], committer: Committer) -> None:
+    async def _store(self, trace: Trace, outcomes: Sequence[Outcome], committer: Committer) -> None:
         paid = [o for o in outcomes if not (isinstance(o, Failure) and o.kind == "budget")]
         if len(paid) < len(outcomes):
             self._stop("the budget of the models is reached")
@@ -367,14 +360,12 @@ class _Backfill:
             if n is None:
                 await asyncio.sleep(_times.STORE_RETRY_S)
 
-    def _metrics(self, names: Sequence[str]) -> list[Metric]:
-        return [metric for metric in self._setup.metrics if metric.card.name in names]
-
     def _groups(self, missing: tuple[str, ...]) -> MetricGroups:
         """Return the groups of the metrics that a request lacks."""
         if missing not in self._parts:
+            metrics = [metric for metric in self._setup.metrics if metric.card.name in missing]
             self._parts[missing] = MetricGroups(
-                self._setup, patience_s=self._patience_s, metrics=self._metrics(missing), on_blocked=self._stop
+                self._setup, patience_s=self._patience_s, metrics=metrics, on_blocked=self._stop
             )
         return self._parts[missing]
 

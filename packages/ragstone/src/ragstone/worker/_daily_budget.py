@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 
-from ragstone.schema import Failure, NotApplicable, Score, Usage
+from ragstone.schema import Outcome, Usage
 from ragstone.store import Store
 from ragstone.worker import _times
 from ragstone.worker._intake import StepErrors
@@ -60,7 +60,7 @@ class DailyBudget:
             return "the daily budget in usd cannot be counted: set usd_per_million_tokens of every model"
         return describe_reached(self._limits, self._saved + self._unsaved)
 
-    def record(self, outcomes: Iterable[Score | NotApplicable | Failure]) -> None:
+    def record(self, outcomes: Iterable[Outcome]) -> None:
         """Count the usage of outcomes."""
         for outcome in outcomes:
             if outcome.usage is not None:

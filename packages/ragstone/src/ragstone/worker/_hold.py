@@ -7,13 +7,11 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
-from ragstone.schema import Failure, NotApplicable, Score
+from ragstone.schema import Outcome
 from ragstone.scoring import JudgedCounts
 from ragstone.worker import _times
 
 logger = logging.getLogger("ragstone")
-
-AnyOutcome = Score | NotApplicable | Failure
 
 
 class FailureHold:
@@ -54,8 +52,8 @@ class FailureHold:
             self._changed = asyncio.Event()
 
     async def score(
-        self, attempt: Callable[[], Awaitable[Sequence[AnyOutcome]]], *, extend_lease: Callable[[], object]
-    ) -> Sequence[AnyOutcome]:
+        self, attempt: Callable[[], Awaitable[Sequence[Outcome]]], *, extend_lease: Callable[[], object]
+    ) -> Sequence[Outcome]:
         """Score a trace, and hold back its failures.
 
         Args:
@@ -71,13 +69,13 @@ class FailureHold:
             # The group works now, or is paused.
 
     async def _attempt(
-        self, attempt: Callable[[], Awaitable[Sequence[AnyOutcome]]], _extend_lease: Callable[[], object]
-    ) -> Sequence[AnyOutcome]:
+        self, attempt: Callable[[], Awaitable[Sequence[Outcome]]], _extend_lease: Callable[[], object]
+    ) -> Sequence[Outcome]:
         outcomes = await attempt()
         self._count(outcomes)
         return outcomes
 
-    def _count(self, outcomes: Sequence[AnyOutcome]) -> None:
+    def _count(self, outcomes: Sequence[Outcome]) -> None:
         if self._works:
             return
         self._counts.add(outcomes)
@@ -107,8 +105,8 @@ class FailureHold:
         return changed.is_set() and self._n_releases == n_releases
 
     async def _try(
-        self, attempt: Callable[[], Awaitable[Sequence[AnyOutcome]]], extend_lease: Callable[[], object]
-    ) -> Sequence[AnyOutcome]:
+        self, attempt: Callable[[], Awaitable[Sequence[Outcome]]], extend_lease: Callable[[], object]
+    ) -> Sequence[Outcome]:
         """Wait until the group is resumed, or until it is this trace's turn to try."""
         self.waiting += 1
         try:

@@ -13,15 +13,15 @@ from typing import Final
 
 from ragstone.judges import BatchedRequests, PostponedError, is_any_endpoint_down, requests_of_sample
 from ragstone.metrics import Metric, ReaderMetric
-from ragstone.schema import Failure, NotApplicable, Sample, Score
+from ragstone.schema import Failure, NotApplicable, Outcome, Score, Trace, sample_from_trace
 from ragstone.scoring import Scorer
 from ragstone.worker import _times
 from ragstone.worker._hold import FailureHold
+from ragstone.worker._intake import get_skip_reason
 from ragstone.worker._setup import ScoringSetup
 
 logger = logging.getLogger("ragstone")
 
-AnyOutcome = Score | NotApplicable | Failure
 
 UNANSWERED: Final = frozenset({"unavailable", "timeout"})
 
@@ -51,7 +51,9 @@ class MetricGroups:
         on_blocked: Callable[[str], object] | None = None,
     ) -> None:
         groups: dict[str, list[Metric]] = {}
-        for metric in setup.metrics if metrics is None else metrics:
+        metrics = setup.metrics if metrics is None else metrics
+        self._scorer = setup.scorer_of(metrics)
+        for metric in metrics:
             identity = setup.scorer.judged_by(metric)
             groups.setdefault("" if identity is None else identity.hash, []).append(metric)
         self._setup = setup
@@ -111,31 +113,35 @@ class MetricGroups:
 
     async def score(
         self,
-        sample: Sample,
+        trace: Trace,
         *,
         known: Collection[tuple[str, str, str]] = (),
         extend_lease: Callable[[], object],
-        store_outcomes: Callable[[Sequence[AnyOutcome], bool], Awaitable[None]],
+        store_outcomes: Callable[[Sequence[Outcome], bool], Awaitable[None]],
     ) -> None:
-        """Score one request.
+        """Score one request, or say why its metrics are not applicable.
 
         Args:
-            sample: The sample to score.
+            trace: The request.
             known: Metric, version and judge hash of the outcomes that the request has. They are not computed again.
             extend_lease: Called before each wait, to extend the request's lease.
             store_outcomes: Called with the outcomes of each group when they are complete, and with whether they are the
                 last ones.
         """
+        if (reason := get_skip_reason(trace)) is not None:
+            await store_outcomes(self._scorer.not_applicable(trace, reason), True)  # noqa: FBT003
+            return
+        sample = sample_from_trace(trace)
         parts = [(part, scorer) for part in self._parts if (scorer := self._scorer_of_unknown(part, known)) is not None]
         n_unfinished = len(parts)
-        complete: list[Sequence[AnyOutcome]] = []
+        complete: list[Sequence[Outcome]] = []
         if not parts:
             await store_outcomes((), not parts)
 
         async def one(part: _Part, scorer: Scorer, requests: BatchedRequests | None) -> None:
             nonlocal n_unfinished
 
-            async def score() -> Sequence[AnyOutcome]:
+            async def score() -> Sequence[Outcome]:
                 async with part.slots:
                     outcomes = await scorer.score(sample)
                 if requests is not None and requests.n_postponed:
@@ -143,7 +149,7 @@ class MetricGroups:
                     raise PostponedError("requests of this sample wait for a batch")
                 return outcomes
 
-            async def attempt() -> Sequence[AnyOutcome]:
+            async def attempt() -> Sequence[Outcome]:
                 return await part.outage.score_with_retry(score, extend_lease=extend_lease)
 
             self._n_unfinished += 1
@@ -247,8 +253,8 @@ class JudgeOutage:
         return None if self._since is None else (self._clock() - self._since, self._patience_s)
 
     async def score_with_retry(
-        self, score: Callable[[], Awaitable[Sequence[AnyOutcome]]], *, extend_lease: Callable[[], object]
-    ) -> Sequence[AnyOutcome]:
+        self, score: Callable[[], Awaitable[Sequence[Outcome]]], *, extend_lease: Callable[[], object]
+    ) -> Sequence[Outcome]:
         """Score a request, with retries while the judge is unavailable.
 
         Args:
@@ -306,7 +312,7 @@ class JudgeOutage:
         """Retry all waiting requests immediately."""
         self._answered.set()
 
-    def _note_outage(self, outcomes: Sequence[AnyOutcome]) -> float:
+    def _note_outage(self, outcomes: Sequence[Outcome]) -> float:
         """Report an outage when it begins and when it exceeds the patience. Return the seconds until the next report."""
         reason = _first_reason(outcomes)
         if self._since is None:
@@ -322,11 +328,11 @@ class JudgeOutage:
         logger.error("an outage of more than %.0f s, all requests stay pending: %s", self._patience_s, cause)
 
 
-def _first_reason(outcomes: Sequence[AnyOutcome]) -> str:
+def _first_reason(outcomes: Sequence[Outcome]) -> str:
     return next(o.reason for o in outcomes if isinstance(o, Failure) and o.judge_hash)
 
 
-def _answered(outcome: AnyOutcome) -> bool:
+def _answered(outcome: Outcome) -> bool:
     """Return whether a model has just answered for this outcome."""
     if isinstance(outcome, NotApplicable) or _from_cache(outcome):
         return False
@@ -334,21 +340,21 @@ def _answered(outcome: AnyOutcome) -> bool:
     return outcome.raw is not None or (isinstance(outcome, Score) and paid)
 
 
-def _was_partly_answered(outcome: AnyOutcome) -> bool:
+def _was_partly_answered(outcome: Outcome) -> bool:
     """Return whether the outcome is a failure although a model answered a part."""
     return isinstance(outcome, Failure) and outcome.usage is not None and outcome.usage.output_tokens > 0
 
 
-def _called(outcome: AnyOutcome) -> bool:
+def _called(outcome: Outcome) -> bool:
     return outcome.usage is not None and outcome.usage.calls > 0
 
 
-def _from_cache(outcome: AnyOutcome) -> bool:
+def _from_cache(outcome: Outcome) -> bool:
     """Return whether all replies came from the cache, so that the outcome does not show if the judge is available."""
     return outcome.usage is not None and outcome.usage.cached > 0 and outcome.usage.calls == 0
 
 
-def _unanswered(outcomes: Sequence[AnyOutcome]) -> bool:
+def _unanswered(outcomes: Sequence[Outcome]) -> bool:
     # Metrics without a judge are ignored, and judged ones that did not need a call.
     asked = [o for o in outcomes if o.judge_hash and not isinstance(o, NotApplicable) and not _from_cache(o)]
     if any(_called(o) for o in asked):

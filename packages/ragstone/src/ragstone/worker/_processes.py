@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from ragstone.errors import ConfigurationError, JudgeError, JudgeUnavailableError
 from ragstone.judges import Budget, CallContext, Judge, forget_outage, record_usage, report_outage
 from ragstone.metrics import Metric
-from ragstone.schema import Failure, NotApplicable, Sample, Score, Usage
+from ragstone.schema import Outcome, Sample, Usage
 from ragstone.scoring import Scorer
 from ragstone.worker import _times
 from ragstone.worker._child import Child, ChildError, to_pickled
@@ -58,7 +58,7 @@ class ProcessScorer(Scorer):
         identities = ((metric.card.name, self.judged_by(metric)) for metric in self.metrics)
         return {name: "" if identity is None else identity.hash for name, identity in identities}
 
-    async def score(self, sample: Sample) -> tuple[Score | NotApplicable | Failure, ...]:
+    async def score(self, sample: Sample) -> tuple[Outcome, ...]:
         """Score one sample with all metrics, in one of the processes."""
         try:
             outcomes = await self._processes.score(sample, self._names, on_usage=self._spend)
@@ -118,7 +118,7 @@ class ScoringProcesses:
 
     async def score(
         self, sample: Sample, metrics: tuple[str, ...], *, on_usage: Callable[[Usage], None]
-    ) -> tuple[Score | NotApplicable | Failure, ...]:
+    ) -> tuple[Outcome, ...]:
         """Score one sample.
 
         Args:

@@ -60,22 +60,17 @@ class RetentionStep:
     def _remove_old(self, store: Store) -> bool:
         if time.monotonic() < self._next:
             return False
-        now, ages = self._clock(), self._ages
-        before = now - ages.seconds("bodies_older_than") if ages.bodies_older_than else None
-        n = self._errors.run_step(
-            "remove unknown feedback", lambda: store.upkeep.forget_unknown_feedback(limit=_PER_TURN), 0
-        )
-        if before is not None:
-            removed = self._errors.run_step(
-                "remove old texts", lambda: store.upkeep.remove_texts(before=before, limit=_PER_TURN), 0
-            )
-            n = max(n, removed)
+        now, ages, upkeep = self._clock(), self._ages, store.upkeep
+        steps: list[tuple[str, Callable[[], int]]] = [
+            ("unknown feedback", lambda: upkeep.forget_unknown_feedback(limit=_PER_TURN))
+        ]
+        if ages.bodies_older_than:
+            before = now - ages.seconds("bodies_older_than")
+            steps.append(("old texts", lambda: upkeep.remove_texts(before=before, limit=_PER_TURN)))
         if ages.requests_older_than:
             oldest = now - ages.seconds("requests_older_than")
-            removed = self._errors.run_step(
-                "remove old requests", lambda: store.upkeep.remove_requests(before=oldest, limit=_PER_TURN), 0
-            )
-            n = max(n, removed)
+            steps.append(("old requests", lambda: upkeep.remove_requests(before=oldest, limit=_PER_TURN)))
+        n = max([self._errors.run_step(f"remove {name}", step, 0) for name, step in steps])
         if n == _PER_TURN:
             return True
         self._next = time.monotonic() + _times.RETENTION_S

@@ -6,15 +6,16 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
+from ragstone.judges import cache_bypassed
 from ragstone.metrics import Metric
-from ragstone.schema import AlarmDelivery, Trace
+from ragstone.schema import AlarmDelivery, Outcome, Score, Trace, Usage, sample_from_trace
 from ragstone.settings import Watch
 from ragstone.sinks import AlarmSink, StreamStatus, alarm_sink_from
-from ragstone.store import FEEDBACK_STREAM, Store, quote_store
+from ragstone.store import FEEDBACK_STREAM, Store, StreamKey, quote_store
 from ragstone.watch import (
     Alarm,
     CanaryRound,
@@ -29,7 +30,6 @@ from ragstone.watch import (
     render_alarm,
 )
 from ragstone.worker import _times
-from ragstone.worker._canaries import Record, score_canaries
 from ragstone.worker._commit import Committer
 from ragstone.worker._delivery import Dispatcher, alarm_dispatcher
 from ragstone.worker._intake import StepErrors
@@ -40,6 +40,8 @@ logger = logging.getLogger("ragstone")
 _DAY_S: Final = 86_400.0
 _FOLDED_OUTCOMES: Final = 10_000
 """Number of outcomes that a fold moves at most, so that scoring does not wait long."""
+
+Record = Callable[[Iterable[Outcome]], object]
 
 
 def requests_folder(spool: Path) -> Path:
@@ -124,14 +126,15 @@ class StreamWatcher:
         if self._due is None:
             return None
         (at, traces), self._due = self._due, None
-        return self._score_canaries(setup, traces, at=at, record=record)
 
-    async def _score_canaries(self, setup: ScoringSetup, traces: Sequence[Trace], *, at: float, record: Record) -> None:
-        try:
-            self._done = await score_canaries(setup, traces, at=at, record=record)
-        except Exception:
-            # The next round is due in a day.
-            logger.exception("ragstone watch: canaries could not be scored")
+        async def score() -> None:
+            try:
+                self._done = await score_canaries(setup, traces, at=at, record=record)
+            except Exception:
+                # The next round is due in a day.
+                logger.exception("ragstone watch: canaries could not be scored")
+
+        return score()
 
     def statuses(self, store: Store) -> list[StreamStatus]:
         """Return the state of all streams that had a unit in the last seven days."""
@@ -210,3 +213,35 @@ class StreamWatcher:
         """Close the destinations of alarms."""
         for sink in self._sinks:
             await sink.aclose()
+
+
+async def score_canaries(
+    setup: ScoringSetup, traces: Sequence[Trace], *, at: float, record: Record = lambda _: None
+) -> CanaryRound:
+    """Score requests with the judged metrics, without cached replies. What fails is left out.
+
+    Args:
+        setup: Metrics, judge and limits. Calls count against the judge's budget.
+        traces: The canaries.
+        at: Time of the round, Unix seconds.
+        record: Counts the cost of outcomes for the daily budget.
+    """
+    judged = [metric for metric in setup.metrics if setup.scorer.judged_by(metric) is not None]
+    scorer = setup.scorer_of(judged)
+    scores: list[tuple[StreamKey, str, float]] = []
+    usage, n_failed = Usage(), 0
+    with cache_bypassed():
+        # One after another, because no request waits for them.
+        for trace in traces:
+            outcomes = await scorer.score(sample_from_trace(trace))
+            record(outcomes)
+            for outcome in outcomes:
+                usage += outcome.usage or Usage()
+                if isinstance(outcome, Score):
+                    key = StreamKey("", outcome.metric, outcome.metric_version, outcome.judge_hash)
+                    scores.append((key, trace.trace_id, outcome.value))
+                else:
+                    n_failed += 1
+    if n_failed:
+        logger.warning("ragstone watch: %d scores of canaries failed", n_failed)
+    return CanaryRound(at=at, scores=scores, usage=usage)

@@ -20,7 +20,7 @@ from typing import Any
 
 from ragstone._util.clock import steady_time
 from ragstone.errors import JudgeError, StoreError, StoreOwnedError
-from ragstone.schema import Failure, Ledger, NotApplicable, Score, ScoringPlan, Trace, sample_from_trace
+from ragstone.schema import Failure, Ledger, Outcome, ScoringPlan, Trace
 from ragstone.settings import Retention, Watch
 from ragstone.sinks import StatusSink, StreamSink, StreamStatus
 from ragstone.store import Claims, Completion, PlannedMetric, Store, is_database_url, open_store, plan_differences
@@ -37,7 +37,6 @@ from ragstone.worker._intake import (
     StepErrors,
     TraceSource,
     claim_spool,
-    get_skip_reason,
     spool_directory,
 )
 from ragstone.worker._parts import UNANSWERED, MetricGroups
@@ -111,7 +110,7 @@ class Worker:
         """Whether the budget prevented calls."""
         self.stopped_early: str | None = None
         """Why a worker that runs until it is idle has returned with traces pending, or None."""
-        self.on_outcomes: Callable[[Trace, Sequence[Score | NotApplicable | Failure], bool], None] | None = None
+        self.on_outcomes: Callable[[Trace, Sequence[Outcome], bool], None] | None = None
         """Called with a trace, outcomes of it that were stored, and whether they are its last ones."""
         self.on_ledger: Callable[[Ledger], None] | None = None
         """Called with the current ledger every few seconds."""
@@ -125,7 +124,8 @@ class Worker:
         """Why the models cannot be used, before the first trace is scored."""
         self._owns_store = False
         self._polled_at = time.monotonic()
-        self._idle = False
+        self.idle = False
+        """Whether nothing was spooled, pending or due at the last poll."""
         self._calls: tuple[StoreCalls, ...] = ()
         """Those that use the store while `run` runs."""
         self._is_awaited = False
@@ -133,7 +133,8 @@ class Worker:
         self._awaited_since = clock()
         """Unix seconds. Requests that the store received until then, from this worker or before a caller waited, are
         waited for even if another worker has leased them."""
-        self._progress = 0
+        self.poll_count = 0
+        """Number of polls. `idle` is up to date after this has increased by two."""
         self._errors = StepErrors()
         self._watcher = StreamWatcher(
             store,
@@ -177,19 +178,14 @@ class Worker:
     def idle_check(self) -> Callable[[], bool]:
         """Return a function that says whether everything that is spooled now is scored and delivered."""
         # The current poll may have begun before now. The second poll from now begins after it.
-        target = self._progress + 2
+        target = self.poll_count + 2
         self._awaited_since = self._clock()
 
         def is_idle() -> bool:
             self.wake()
-            return self._progress >= target and self._idle
+            return self.poll_count >= target and self.idle
 
         return is_idle
-
-    @property
-    def idle(self) -> bool:
-        """Whether nothing was spooled, pending or due at the last poll."""
-        return self._idle
 
     @property
     def is_blocked(self) -> bool:
@@ -229,11 +225,6 @@ class Worker:
     def over_daily_budget(self) -> str | None:
         """Why requests stay pending until the next day of UTC, or None."""
         return self._daily_budget.reached
-
-    @property
-    def poll_count(self) -> int:
-        """Number of polls. `idle` is up to date after this has increased by two."""
-        return self._progress
 
     async def run(
         self, *, until_idle: bool = False, on_owned: Callable[[], None] = lambda: None, patience_s: float = 0.0
@@ -537,8 +528,8 @@ class Worker:
                     or turn.is_leased_to_others
                     or any(i.may_have_more for i in self._intakes)
                 )
-                self._idle = not busy and not self._errors
-                self._progress += 1
+                self.idle = not busy and not self._errors
+                self.poll_count += 1
                 ends, self._is_awaited = until_idle or self._is_awaited, False
                 if ends and not (moved or turn.claimed or any(i.may_have_more for i in self._intakes)):
                     parts.release_held()
@@ -658,19 +649,14 @@ class Worker:
     async def _score(
         self, trace: Trace, committer: Committer, parts: MetricGroups, known: Collection[tuple[str, str, str]]
     ) -> None:
-        reason = get_skip_reason(trace)
         self._in_work.add(trace.trace_id)
         try:
-            if reason is None:
-                await parts.score(
-                    sample_from_trace(trace),
-                    known=known,
-                    extend_lease=lambda: self._extend_lease(trace, committer),
-                    store_outcomes=lambda outcomes, last: self._store_outcomes(trace, outcomes, committer, last=last),
-                )
-            else:
-                outcomes = self._scorer.not_applicable(trace, reason)
-                await self._store_outcomes(trace, outcomes, committer, last=True)
+            await parts.score(
+                trace,
+                known=known,
+                extend_lease=lambda: self._extend_lease(trace, committer),
+                store_outcomes=lambda outcomes, last: self._store_outcomes(trace, outcomes, committer, last=last),
+            )
         except Exception:
             # The lease expires and the trace is retried. The store marks it as failed after several attempts.
             about = {"trace_id": trace.trace_id, "app": trace.app}
@@ -679,7 +665,7 @@ class Worker:
             self._in_work.discard(trace.trace_id)
 
     async def _store_outcomes(
-        self, trace: Trace, outcomes: Sequence[Score | NotApplicable | Failure], committer: Committer, *, last: bool
+        self, trace: Trace, outcomes: Sequence[Outcome], committer: Committer, *, last: bool
     ) -> None:
         """Store outcomes, together with those of other traces."""
         paid = [o for o in outcomes if not (isinstance(o, Failure) and o.kind == "budget")]
