@@ -35,8 +35,8 @@ from ragstone.store import (
     StoredLabel,
     open_for_labels,
     open_store,
-    postgres,
 )
+from ragstone.store import postgres as postgres_store
 from ragstone.watch import Scale, fold
 from ragstone.worker import read_ledger
 from stored_bodies import count_duplicates
@@ -391,10 +391,10 @@ class TestOpening:
     def test_a_statement_that_takes_too_long_fails(self, database, monkeypatch, limit):
         """A statement is ended after the limit of the server or of this process."""
         if limit == "of the server":
-            settings = [*postgres._SETTINGS, "SET statement_timeout TO '1s'"]
-            monkeypatch.setattr(postgres, "_SETTINGS", settings)
+            settings = [*postgres_store._SETTINGS, "SET statement_timeout TO '1s'"]
+            monkeypatch.setattr(postgres_store, "_SETTINGS", settings)
         else:
-            monkeypatch.setattr(postgres, "_ANSWER_S", 1.0)
+            monkeypatch.setattr(postgres_store, "_ANSWER_S", 1.0)
         with (
             open_store(database, mode="own") as store,
             pytest.raises(StoreError, match="cannot be used now"),

@@ -18,7 +18,8 @@ from ragstone.errors import StoreError, StoreUnavailableError
 from ragstone.monitor import Monitor
 from ragstone.requests import TraceDraft
 from ragstone.schema import Captured, Score, Trace
-from ragstone.store import PlannedMetric, open_store, postgres
+from ragstone.store import PlannedMetric, open_store
+from ragstone.store import postgres as postgres_store
 from ragstone.worker import read_ledger
 from waiting import wait_until
 
@@ -166,8 +167,8 @@ def _scored(store):
 
 def test_a_call_ends_when_the_server_does_not_answer(postgres, database, monkeypatch):
     """The limit is the client's own, because a frozen server cannot keep one; later the store works again."""
-    monkeypatch.setattr(postgres, "_ANSWER_S", 0.5)
-    monkeypatch.setitem(postgres._CONNECT, "connect_timeout", 2)
+    monkeypatch.setattr(postgres_store, "_ANSWER_S", 0.5)
+    monkeypatch.setitem(postgres_store._CONNECT, "connect_timeout", 2)
     store = open_store(database, mode="own")
     store.plan.set([EXACT], [])
     with postgres.frozen():
@@ -183,7 +184,7 @@ def test_a_call_ends_when_the_server_does_not_answer(postgres, database, monkeyp
 
 def test_a_frozen_worker_loses_its_sinks(database, monkeypatch):
     """The server ends the session of a worker that does not look for work anymore, and another one delivers."""
-    monkeypatch.setattr(postgres, "_IDLE_S", 1)
+    monkeypatch.setattr(postgres_store, "_IDLE_S", 1)
     first, second = (open_store(database, mode="own") for _ in range(2))
     for store in (first, second):
         store.plan.set([EXACT], ["s"])

@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from unittest import mock
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ragstone.schema import Captured, Failure, NotApplicable, Score, Trace
@@ -79,6 +79,7 @@ def test_counts_by_value_and_by_trace_equal_a_count_of_the_records(requests, is_
             assert counts.is_sampled == (len({p[outcome.sample_id] for outcome in own}) > 1)
 
 
+@example(scores=[(-0.0, 2), (0.0, 3), (5e-324, 1)])
 @given(
     scores=st.lists(
         st.tuples(st.floats(allow_nan=False, allow_infinity=False), st.integers(min_value=1, max_value=10**6)),

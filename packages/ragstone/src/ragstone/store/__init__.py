@@ -19,6 +19,7 @@ from ragstone.store._types import BackfillCounts as BackfillCounts
 from ragstone.store._types import Claims as Claims
 from ragstone.store._types import Completion as Completion
 from ragstone.store._types import DeliveryKind as DeliveryKind
+from ragstone.store._types import DeliveryState as DeliveryState
 from ragstone.store._types import DrawnRequest as DrawnRequest
 from ragstone.store._types import ErasedRequests as ErasedRequests
 from ragstone.store._types import MetricCounts as MetricCounts

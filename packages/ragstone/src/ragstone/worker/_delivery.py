@@ -23,7 +23,7 @@ from ragstone.errors import (
 from ragstone.schema import AlarmDelivery, AnswerCause, Delivery, sample_from_trace
 from ragstone.scoring import diagnose
 from ragstone.sinks import AlarmSink, Sink
-from ragstone.store import DeliveryKind, Store, StoredAnswer
+from ragstone.store import DeliveryKind, DeliveryState, Store, StoredAnswer
 from ragstone.worker import _times
 from ragstone.worker._commit import Committer
 
@@ -103,7 +103,7 @@ class Dispatcher(Generic[Item]):
             message = f"{type(error).__name__}: {error}"
             logger.error("ragstone sink %s failed: %s", self.name, message, exc_info=items[0].attempts == 0)  # noqa: TRY400
             failed = {item.id: SinkUnavailableError(message) for item in items}
-        steps = list(self._results(items, failed, self._committer.store))
+        steps = list(self._results(items, failed))
 
         def store_results() -> None:
             for step in steps:
@@ -112,9 +112,7 @@ class Dispatcher(Generic[Item]):
         # One step, which still runs if the worker is stopped now: what was sent must not be sent again.
         await self._committer.run_step("store a delivery", store_results, None)
 
-    def _results(
-        self, items: Sequence[Item], failed: Mapping[str, SinkError], store: Store
-    ) -> Iterator[Callable[[], None]]:
+    def _results(self, items: Sequence[Item], failed: Mapping[str, SinkError]) -> Iterator[Callable[[], None]]:
         """Yield the calls that store the result of each delivery."""
         # Deliveries that failed with the same error are stored together.
         by_error: dict[tuple[type[SinkError], str], tuple[SinkError, list[Item]]] = {}
@@ -122,54 +120,50 @@ class Dispatcher(Generic[Item]):
             error = failed.get(item.id)
             if error is not None:
                 by_error.setdefault((type(error), str(error)), (error, []))[1].append(item)
-        sent = [item.id for item in items if item.id not in failed]
+        sent = [item for item in items if item.id not in failed]
         for error, group in by_error.values():
-            yield from self._failures(group, error, store, some_sent=bool(sent))
+            yield from self._failures(group, error, some_sent=bool(sent))
         if sent:
-            yield lambda: store.deliveries.mark(self.name, sent, "sent", kind=self.kind)
+            yield self._mark(sent, "sent")
 
-    def _failures(
-        self, items: Sequence[Item], error: SinkError, store: Store, *, some_sent: bool
-    ) -> Iterator[Callable[[], None]]:
-        name, ids, message = self.name, [item.id for item in items], str(error)
+    def _mark(
+        self, items: Sequence[Item], state: DeliveryState, error: str | None = None, next_try: float | None = None
+    ) -> Callable[[], None]:
+        if state == "failed":
+            about = {"sink": self.name}
+            logger.error("ragstone sink %s: %d deliveries failed: %s", self.name, len(items), error, extra=about)
+        mark, ids = self._committer.store.deliveries.mark, [item.id for item in items]
+        return partial(mark, self.name, ids, state, error=error, next_try=next_try, kind=self.kind)
+
+    def _failures(self, items: Sequence[Item], error: SinkError, *, some_sent: bool) -> Iterator[Callable[[], None]]:
+        name, message = self.name, str(error)
         if isinstance(error, SinkNoTargetError):
-            yield lambda: store.deliveries.mark(name, ids, "skipped", error=message, kind=self.kind)
+            yield self._mark(items, "skipped", message)
             return
-        if isinstance(error, SinkTargetMissingError):
-            too_old = self._clock() - _times.MISSING_PATIENCE_S
-            late = [item.id for item in items if item.since is not None and item.since <= too_old]
-            if late:
-                yield self._mark_failed(
-                    late, f"the trace did not arrive within {_times.MISSING_PATIENCE_S / 3600:.0f} h: {message}", store
-                )
-            items = [item for item in items if item.id not in late]
         if isinstance(error, SinkRejectedError):
-            yield self._mark_failed(ids, message, store)
+            yield self._mark(items, "failed", message)
             return
+        is_missing = isinstance(error, SinkTargetMissingError)
+        if is_missing:
+            too_old = self._clock() - _times.MISSING_PATIENCE_S
+            late = [item for item in items if item.since is not None and item.since <= too_old]
+            if late:
+                hours = _times.MISSING_PATIENCE_S / 3600
+                yield self._mark(late, "failed", f"the trace did not arrive within {hours:.0f} h: {message}")
+            items = [item for item in items if item.since is None or item.since > too_old]
         if not items:
             return
-        attempts = max(item.attempts for item in items)
-        if some_sent and not isinstance(error, SinkTargetMissingError):
-            # The sink accepts some deliveries, so a backlog continues without a growing backoff.
-            attempts = 0
+        # If the sink accepts some deliveries, a backlog continues without a growing backoff.
+        attempts = 0 if some_sent and not is_missing else max(item.attempts for item in items)
         wait_s = self._wait_s(attempts, error)
         if isinstance(error, SinkDeniedError):
             if not self._stopped:
                 self._stopped = True
                 logger.error("ragstone sink %s stopped, its deliveries stay pending: %s", name, message)
-                yield lambda: store.deliveries.stop_sink(name, reason=message)
-        elif not (attempts or some_sent) and not isinstance(error, SinkTargetMissingError):
+                yield partial(self._committer.store.deliveries.stop_sink, name, reason=message)
+        elif not (attempts or some_sent or is_missing):
             logger.warning("ragstone sink %s: %s (next attempt in %.0f s)", name, message, wait_s, extra={"sink": name})
-        again = [item.id for item in items]
-        yield lambda: store.deliveries.mark(
-            name, again, "pending", next_try=self._clock() + wait_s, error=message, kind=self.kind
-        )
-
-    def _mark_failed(self, ids: Sequence[str], message: str, store: Store) -> Callable[[], None]:
-        logger.error(
-            "ragstone sink %s: %d deliveries failed: %s", self.name, len(ids), message, extra={"sink": self.name}
-        )
-        return lambda: store.deliveries.mark(self.name, ids, "failed", error=message, kind=self.kind)
+        yield self._mark(items, "pending", message, self._clock() + wait_s)
 
     def _wait_s(self, attempts: int, error: SinkError) -> float:
         min_s = _times.MISSING_MIN_S if isinstance(error, SinkTargetMissingError) else _times.DELIVERY_MIN_S
