@@ -108,7 +108,7 @@ def _is_plain(value: object) -> bool:
 
 
 def _keep(text: bytes, record: Trace | Outcome) -> None:
-    """Keep a record in hand. Each step is one operation of the dictionary, so neither threads nor a fork need a lock."""
+    """Keep a record in hand. Each step is one operation of a dictionary: neither threads nor forks need a lock."""
     if len(text) <= _IN_HAND_LONGEST:
         _in_hand[text] = record
         if len(_in_hand) > _IN_HAND_MOST:

@@ -28,7 +28,7 @@ _GROUP: Final = 100
 """Requests of one transaction, so that others do not wait long."""
 _IDENTITY: Final = "store_id"
 _ERASED_ID: Final = "erased:"
-"""Beginning of keys of the table `meta`. The hash of an id follows. The value is the time of the erasure, in Unix seconds."""
+"""Beginning of keys of the table `meta`. The hash of an id follows. The value is the time of the erasure (Unix seconds)."""
 _ANY_ERASED: Final = starting_with(_ERASED_ID)
 
 
@@ -151,7 +151,7 @@ def erase_group(
         save_range(db, each._replace(sent=n))
     _correct_plan(db, traces, outcomes)
     for table in ("watch_queue", "canaries", "canary_scores", "labels", "label_frame", "feedback"):
-        db.executemany(f"DELETE FROM {table} WHERE trace_id = ?", [(id_,) for id_ in ids])  # noqa: S608 - constant names
+        db.executemany(f"DELETE FROM {table} WHERE trace_id = ?", [(id_,) for id_ in ids])  # noqa: S608 - constant
     asked = [(id_,) for _, trace_id, _, _, otel_id in traces for id_ in (trace_id, otel_id) if id_ is not None]
     # Also feedback about a request that never came.
     db.executemany("DELETE FROM feedback WHERE trace_id IS NULL AND request_id = ?", [*asked, *((id_,) for id_ in ids)])
@@ -160,11 +160,11 @@ def erase_group(
     _forget_damaged_labels(db, ids)
     db.executemany("DELETE FROM outbox WHERE kind = 'outcome' AND item_id = ?", [(o.id,) for o in outcomes])
     for table in ("outcome_bodies", "outcomes"):
-        db.executemany(f"DELETE FROM {table} WHERE seq = ?", [(o.seq,) for o in outcomes])  # noqa: S608 - constant names
+        db.executemany(f"DELETE FROM {table} WHERE seq = ?", [(o.seq,) for o in outcomes])  # noqa: S608 - constant
     if outcomes:
         shorten_ranges(db)
     for table in ("trace_bodies", "traces"):
-        db.executemany(f"DELETE FROM {table} WHERE seq = ?", [(seq,) for seq, *_ in traces])  # noqa: S608 - constant names
+        db.executemany(f"DELETE FROM {table} WHERE seq = ?", [(seq,) for seq, *_ in traces])  # noqa: S608 - constant
     add_to_outcome_counts(db, [((o.metric, o.metric_version, o.judge_hash, o.kind), o.value) for o in outcomes], n=-1)
     states = Counter(state for _, _, state, *_ in traces)
     # `+` of counters would drop negative ones.

@@ -49,7 +49,7 @@ class Labels(Part):
         return list(found.values())
 
     def save(self, labels: Sequence[StoredLabel]) -> None:
-        """Insert or replace the labels of a request by an author. A reader of a file can do this, and of a database not."""
+        """Insert or replace the labels of a request by an author. A reader of a file can do this, but not of a database."""
         self._save("label", labels)
 
     def drawn(self) -> list[DrawnRequest]:

@@ -141,7 +141,7 @@ class Outcomes(Backfills):
 
 
 def _exported(db: Sql, row: Sequence[Any], texts: dict[int, Trace | None] | None) -> ExportedOutcome:
-    """Verify a row of an export, and return its outcome. `texts` are the requests of the page so far, if they are wanted."""
+    """Verify a row of an export, and return its outcome. `texts` are the requests of the page so far, if wanted."""
     _, seq, checksum, *columns = row
     request, fields = columns[: len(_REQUEST)], columns[len(_REQUEST) :]
     check_row("traces", checksum, request)

@@ -336,7 +336,7 @@ def _known(db: Sql, trace_ids: Sequence[str]) -> Iterator[str]:
 
 
 def _insert(db: Sql, entries: Sequence[Captured | SampledOut], *, now: float) -> Counter[str]:
-    """Insert the traces that are not stored yet (another host may have just stored one) and count them by their counter."""
+    """Insert the traces that are not stored yet (another host may have stored one) and count them by their counter."""
     captured = [entry for entry in entries if isinstance(entry, Captured)]
     sampled_out = [entry for entry in entries if isinstance(entry, SampledOut)]
     inserted = Counter[str]()

@@ -1,4 +1,4 @@
-"""The part `watch` of a store: streams, their units, alarms, and canaries (requests that are scored again every day)."""
+"""The part `watch` of a store: streams, their units, alarms, and canaries (requests scored again every day)."""
 
 from __future__ import annotations
 
