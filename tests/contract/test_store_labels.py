@@ -174,7 +174,7 @@ def test_two_writers_wait_for_each_other(path: Path, monkeypatch: pytest.MonkeyP
     """A lock that is never released is an error after a while, not a hang."""
     import fcntl
 
-    monkeypatch.setattr("ragstone.store._labels._LOCK_S", 0.05)
+    monkeypatch.setattr("ragstone.store._label_inbox._LOCK_S", 0.05)
     inbox = path.parent / "s.db.labels"
     with inbox.open("wb") as other, open_for_labels(path) as reader:
         fcntl.flock(other, fcntl.LOCK_EX)

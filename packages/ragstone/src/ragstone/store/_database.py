@@ -15,7 +15,7 @@ from ragstone.store._checksums import UNREADABLE, DamagedRowError, damaged_store
 from ragstone.store._sql import PAGE, Sql
 
 if TYPE_CHECKING:
-    from ragstone.store._labels import LabelInbox
+    from ragstone.store._label_inbox import LabelInbox
     from ragstone.store._types import PlannedMetric
 
 R = TypeVar("R")

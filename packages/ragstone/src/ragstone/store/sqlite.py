@@ -27,7 +27,8 @@ from ragstone.errors import (
 from ragstone.schema import SCHEMA_VERSION, check_version
 from ragstone.store._checksums import damaged_store
 from ragstone.store._database import Database, row_errors
-from ragstone.store._labels import LabelInbox, take_labels
+from ragstone.store._label_inbox import LabelInbox
+from ragstone.store._labels import take_labels
 from ragstone.store._location import has_spool, real_path
 from ragstone.store._store import Store, check_options
 from ragstone.store._tables import APPLICATION_ID, TABLES, create_statements
