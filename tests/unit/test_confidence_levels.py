@@ -9,7 +9,7 @@ import pytest
 import ragstone
 from command_line import Done, run_command
 from ragstone.errors import ConfigurationError
-from ragstone.experiments._levels import check_level, ci_heading
+from ragstone.experiments._summary import check_level, ci_heading
 from ragstone.stats import mean_interval
 
 ROWS = [

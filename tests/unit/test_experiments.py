@@ -319,7 +319,7 @@ def test_a_row_at_fault_holds_back_no_other() -> None:
 )
 def test_a_sink_that_fails_is_not_asked_again(monkeypatch: pytest.MonkeyPatch, error: Exception, words: str) -> None:
     """What had arrived by then has; the rest is counted, also when the sink breaks its promise of what it raises."""
-    monkeypatch.setattr("ragstone.experiments._deliver._BATCH", 4)
+    monkeypatch.setattr("ragstone.experiments._evaluate._BATCH", 4)
 
     def answer(batch: list[Delivery]) -> None:
         if len(sink.sizes) > 1:

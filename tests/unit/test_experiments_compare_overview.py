@@ -113,7 +113,7 @@ def test_several_systems() -> None:
     plain = dict.fromkeys(kinds, 0.0)
     lines = printed(*(system(plain, seed=seed) for seed in (1, 2)), system(kinds, seed=3))
     names = ", ".join(f"better{i}" for i in range(11))
-    assert ["C beats A on 11 of 14 metrics:", "C beats B on 11 of 14 metrics:"] == [
+    assert [f"C beats A on 11 of 14 metrics: {names}", f"C beats B on 11 of 14 metrics: {names}"] == [
         line for line in lines if "beats" in line
     ]
     assert "  all pairs: same0, same1, same2" in lines
@@ -121,6 +121,21 @@ def test_several_systems() -> None:
     more = printed(*(system(plain, seed=seed) for seed in (1, 2)), *(system(kinds, seed=seed) for seed in (3, 4)))
     assert f"C beats A on 11 of 14 metrics: {names}" in more
     assert "(sizes and intervals: see the table of differences)" in more
+
+
+def test_the_verdict_has_at_most_twenty_lines() -> None:
+    """Six systems of which each beats some others, on metrics of three kinds: the rest is counted."""
+    kinds = metrics(same=2, better=3)
+    systems = [system(kinds | {f"better{i}": 0.05 * step for i in range(3)}, seed=step) for step in range(6)]
+    lines = printed(*systems)
+    assert sum(" beats " in line for line in lines) >= 10
+    assert len(lines) <= 20
+    few = printed(*systems[:2])
+    assert "B beats A on 3 of 5 metrics" not in few, "few results are sentences with sizes"
+    nine = {f"s{step}": system(kinds | {f"better{i}": 0.03 * step for i in range(3)}, seed=step) for step in range(9)}
+    many = str(ragstone.compare(nine, n_permutations=200)).split("\n\nmetric ")[0].splitlines()
+    assert len(many) == 20
+    assert "more lines: see the table of differences" in many[-1]
 
 
 def test_grouping_keeps_the_doubt_about_failed_samples() -> None:

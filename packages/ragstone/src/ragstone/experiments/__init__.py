@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from ragstone.experiments._clusters import count_units as count_units
     from ragstone.experiments._compare.compare import Comparison, compare
     from ragstone.experiments._compare.compare import compare_last as compare_last
-    from ragstone.experiments._compare.names import names_of as names_of
     from ragstone.experiments._compare.regression import assert_no_regression
     from ragstone.experiments._evaluate import aevaluate, evaluate
     from ragstone.experiments._experiment import Experiment
@@ -24,11 +23,11 @@ if TYPE_CHECKING:
     from ragstone.experiments._labels import add_labels as add_labels
     from ragstone.experiments._labels import draw_to_label as draw_to_label
     from ragstone.experiments._labels import drawn_rows as drawn_rows
-    from ragstone.experiments._levels import check_level as check_level
     from ragstone.experiments._outcomes import OutcomeSource as OutcomeSource
     from ragstone.experiments._outcomes import SystemOutcomes as SystemOutcomes
     from ragstone.experiments._outcomes import TimeRange
     from ragstone.experiments._outcomes import check_same_questions as check_same_questions
+    from ragstone.experiments._outcomes import names_of as names_of
     from ragstone.experiments._outcomes import read_outcomes as read_outcomes
     from ragstone.experiments._outcomes import store_of as store_of
     from ragstone.experiments._report import build_report as build_report
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from ragstone.experiments._score_gate import check_source as check_source
     from ragstone.experiments._score_gate import check_thresholds as check_thresholds
     from ragstone.experiments._summary import MetricSummary as MetricSummary
+    from ragstone.experiments._summary import check_level as check_level
     from ragstone.experiments._summary import format_table as format_table
     from ragstone.experiments._summary import stored_clusters as stored_clusters
     from ragstone.experiments._summary import summarize as summarize
@@ -66,18 +66,16 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_cards": "card_of titles_of",
             "_clusters": "AUTO_CLUSTER Clusters choose_clusters cluster_notes count_units",
             "_compare.compare": "Comparison compare compare_last",
-            "_compare.names": "names_of",
             "_compare.regression": "assert_no_regression",
             "_evaluate": "aevaluate evaluate",
             "_experiment": "Experiment",
             "_gate_files": "check_gate_file",
             "_kept": "count_kept",
             "_labels": "add_labels draw_to_label drawn_rows",
-            "_levels": "check_level",
-            "_outcomes": "OutcomeSource SystemOutcomes TimeRange check_same_questions read_outcomes store_of",
+            "_outcomes": "OutcomeSource SystemOutcomes TimeRange check_same_questions names_of read_outcomes store_of",
             "_report": "build_report check_output explain_answer find_worst",
             "_score_gate": "ScoreCheck check_source check_thresholds",
-            "_summary": "MetricSummary format_table stored_clusters summarize summarize_store",
+            "_summary": "MetricSummary check_level format_table stored_clusters summarize summarize_store",
             "_views.follow": "FollowedReport",
             "_views.labeled": "WRONG_BELOW takes_labels",
         },

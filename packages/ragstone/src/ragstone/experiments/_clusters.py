@@ -106,12 +106,7 @@ class SampleFields:
         return choose_clusters(cluster, self.labels, self.sample_ids, known=self._names)
 
     def add(self, sample_id: str, fields: Mapping[str, Any], place: str) -> None:
-        """Add the fields of a sample.
-
-        Args:
-            sample_id: The sample.
-            fields: Its fields, with a mapping of labels in `clusters`, or with the labels themselves.
-            place: Where the fields stand, for messages.
+        """Add the fields of a sample, with a mapping of labels in `clusters`, or with the labels themselves.
 
         Raises:
             DataError: If a sampling probability is not in (0, 1], or only some samples have one.

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
 from ragstone._util.files import check_not_read
 from ragstone._util.plural import count
 from ragstone._util.run_async import synchronous
-from ragstone.errors import ConfigurationError, DataError, JudgeError
+from ragstone.errors import ConfigurationError, DataError, SinkError, SinkNoTargetError, SinkRejectedError
 from ragstone.experiments._app.saved import SavedRuns
-from ragstone.experiments._app.score import SamplesWaitError, ScoredApp, score_app
+from ragstone.experiments._app.score import Progress, SamplesWaitError, ScoredApp, score_app
 from ragstone.experiments._clusters import AUTO_CLUSTER, cluster_keys, read_fields
-from ragstone.experiments._deliver import deliver
 from ragstone.experiments._experiment import Experiment
 from ragstone.experiments._kept import KeptOutcomes, RunIdentity, digest_samples
-from ragstone.experiments._levels import CONFIDENCE_LEVEL, check_level
 from ragstone.experiments._spill import OutcomeRows, SampleRows, SamplesOnDisk, count_failures, replace_outcomes
+from ragstone.experiments._summary import CONFIDENCE_LEVEL, check_level
 from ragstone.judges import (
     BatchPendingError,
     EmbedderSpec,
@@ -33,18 +35,21 @@ from ragstone.judges import (
 from ragstone.metrics import Metric
 from ragstone.reading import Choice, ReadingReport, RejectedRow, SampleSource, iter_samples
 from ragstone.schema import Failure, NotApplicable, Sample, Score
-from ragstone.scoring import JudgedCounts, Scorer, explain_lowest_scores
+from ragstone.scoring import Scorer, diagnose, explain_lowest_scores
 from ragstone.settings import RUN_KEYS, Limits, takes_settings
-from ragstone.sinks import Sink
+from ragstone.sinks import Delivery, Sink
 from ragstone.worker import open_setup
 
 if TYPE_CHECKING:
     from ragstone.reading import QrelsSource
     from ragstone.requests import RetrieverTools
 
+
 _PREPARE_OUTAGE_S: Final = 10.0
 """Longest wait for a judge that is unavailable at the start, in seconds."""
 _OUTAGE: Final = ("unavailable", "timeout")
+_BATCH: Final = 200
+_REASONS_SHOWN: Final = 3
 
 
 @takes_settings(**RUN_KEYS)
@@ -222,7 +227,7 @@ async def aevaluate(
             stop_early=stop_early,
         )
     started = time.monotonic()
-    report = _Report(len(samples) * repeats, progress, on_outcomes, stop_early=stop_early)
+    report = Progress(len(samples) * repeats, progress, on_outcomes, stop_early=stop_early)
     async with setup:
         # An unavailable judge is an error soon, because its address may be wrong.
         with wait_for_outages(min(max_outage_s, _PREPARE_OUTAGE_S)):
@@ -303,67 +308,7 @@ def _identity(scorer: Scorer, samples: Iterable[Sample], app: str, repeats: int)
     return RunIdentity(metrics, scorer.judge.identity.name, app, repeats, digest_samples(samples))
 
 
-class _Report:
-    """Counts finished samples, and calls the user's functions.
-
-    Args:
-        total: Number of samples, with repeats.
-        progress: The user's function.
-        on_outcomes: The user's function.
-        stop_early: Whether to stop if the judge fails systematically.
-    """
-
-    def __init__(
-        self,
-        total: int,
-        progress: Callable[[int, int], None] | None,
-        on_outcomes: Callable[[Sequence[Score | NotApplicable | Failure]], None] | None,
-        *,
-        stop_early: bool,
-    ) -> None:
-        self.n_resumed = 0
-        """Number of samples whose outcomes are from an interrupted run."""
-        self._n_done = 0
-        self._total = total
-        self._progress = progress
-        self._on_outcomes = on_outcomes
-        self._stop_early = stop_early
-        self._counts = JudgedCounts()
-
-    def resume(self) -> None:
-        """Count a sample whose outcomes are from an interrupted run."""
-        self.n_resumed += 1
-        self._count()
-
-    def add(self, outcomes: Sequence[Score | NotApplicable | Failure]) -> None:
-        """Add the outcomes of one sample.
-
-        Raises:
-            JudgeError: If the judge fails systematically.
-        """
-        if self._on_outcomes is not None:
-            self._on_outcomes(outcomes)
-        self._count()
-        self._counts.add(outcomes)
-        if self._stop_early and (failure := self._counts.systematic):
-            raise JudgeError(
-                f"the run was stopped after {self._n_done} of {count(self._total, 'sample')}. "
-                f"{self._counts.describe_systematic()}. Fix the cause, or run all samples with stop_early=False "
-                "(--set limits.stop_early=false)",
-                kind=failure.kind,
-            )
-
-    def _count(self) -> None:
-        self._n_done += 1
-        self.show()
-
-    def show(self) -> None:
-        """Call the user's function."""
-        if self._progress is not None:
-            self._progress(self._n_done, self._total)
-
-
-async def _score_rows(scorer: Scorer, samples: Sequence[Sample], kept: KeptOutcomes, report: _Report) -> ScoredApp:
+async def _score_rows(scorer: Scorer, samples: Sequence[Sample], kept: KeptOutcomes, report: Progress) -> ScoredApp:
     """Score rows that hold contexts and responses."""
     cards = [metric.card for metric in scorer.metrics]
     results = OutcomeRows(cards, len(samples), on_disk=isinstance(samples, SamplesOnDisk))
@@ -395,3 +340,83 @@ evaluate = takes_settings(**RUN_KEYS)(synchronous(aevaluate, name="evaluate"))
 
 Inside a running event loop, such as a notebook, the work runs on a separate thread.
 """
+
+
+@dataclass(slots=True)
+class DeliverySummary:
+    """The results of delivery to one sink."""
+
+    sink: str
+    n: int
+    answered: int = 0
+    """Number of outcomes with a result from the sink."""
+    skipped: int = 0
+    """Number of outcomes that the sink skipped."""
+    failed: Counter[str] = field(default_factory=Counter)
+    """Numbers of failed outcomes, by error message."""
+
+    def errors(self) -> list[str]:
+        """Return the most frequent errors with counts, and one line for all others."""
+        by_count = self.failed.most_common()
+        lines = [
+            f"{self.sink}: {message} ({count} of {self.n} outcomes)" for message, count in by_count[:_REASONS_SHOWN]
+        ]
+        rest = by_count[_REASONS_SHOWN:]
+        if rest:
+            count = sum(count for _, count in rest)
+            lines.append(f"{self.sink}: {len(rest)} other reasons ({count} of {self.n} outcomes)")
+        return lines
+
+
+async def deliver(
+    sink: Sink, samples: Iterable[Sample], outcomes: Sequence[Score | NotApplicable | Failure]
+) -> DeliverySummary:
+    """Write all outcomes to one sink, without retries after an error. Never raises.
+
+    Args:
+        sink: The sink.
+        samples: The samples.
+        outcomes: The outcomes, ordered by sample as `samples` are. The last of each sample is sent with the cause of a wrong
+            answer.
+    """
+    result = DeliverySummary(sink.name, len(outcomes))
+    deliveries = _deliveries(samples, outcomes)
+    while batch := list(itertools.islice(deliveries, _BATCH)):
+        try:
+            await _write(sink, batch, result)
+        except SinkError as error:
+            result.failed[str(error)] += result.n - result.answered
+            break
+        except Exception as error:  # noqa: BLE001  an error in a third-party sink must not lose the scores
+            result.failed[f"{type(error).__name__}: {error}"] += result.n - result.answered
+            break
+    return result
+
+
+def _deliveries(samples: Iterable[Sample], outcomes: Iterable[Score | NotApplicable | Failure]) -> Iterator[Delivery]:
+    by_sample = itertools.groupby(outcomes, key=lambda outcome: outcome.sample_id)
+    for sample, (sample_id, group) in zip(samples, by_sample, strict=True):
+        *others, last = own = list(group)
+        for outcome in others:
+            yield Delivery(outcome=outcome, trace_id=sample_id)
+        yield Delivery(outcome=last, trace_id=sample_id, cause=diagnose(sample, own))
+
+
+async def _write(sink: Sink, batch: Sequence[Delivery], result: DeliverySummary) -> None:
+    errors: Mapping[str, SinkError]
+    try:
+        errors = await sink.write(batch) or {}
+    except SinkRejectedError as error:
+        if len(batch) > 1:
+            # Split the batch until only the rejected row remains, so that the other rows arrive.
+            middle = len(batch) // 2
+            await _write(sink, batch[:middle], result)
+            await _write(sink, batch[middle:], result)
+            return
+        errors = {batch[0].outcome.id: error}
+    result.answered += len(batch)
+    for row_error in errors.values():
+        if isinstance(row_error, SinkNoTargetError):
+            result.skipped += 1
+        else:
+            result.failed[str(row_error)] += 1

@@ -13,8 +13,7 @@ from typing_extensions import override
 from ragstone._util.files import open_output
 from ragstone._util.plural import count
 from ragstone.errors import ConfigurationError, MissingExtraError
-from ragstone.experiments._app.repeats import repeat_deviations
-from ragstone.experiments._app.summary import summarize_app
+from ragstone.experiments._app.repeats import repeat_deviations, summarize_app
 from ragstone.experiments._clusters import (
     AUTO_CLUSTER,
     NO_CLUSTER,
@@ -23,12 +22,10 @@ from ragstone.experiments._clusters import (
     cluster_notes,
     read_fields,
 )
-from ragstone.experiments._evaluated import Evaluated
-from ragstone.experiments._levels import CONFIDENCE_LEVEL, check_level
-from ragstone.experiments._spill import OutcomesOnDisk, SamplesById, SamplesOnDisk
-from ragstone.experiments._summary import MetricSummary, format_table, summarize_table
+from ragstone.experiments._spill import OutcomesOnDisk, SamplesOnDisk
+from ragstone.experiments._summary import CONFIDENCE_LEVEL, MetricSummary, check_level, format_table, summarize_table
 from ragstone.experiments._table import ScoreTable, TableReader
-from ragstone.experiments._views.source import Dependence, Rows, Source
+from ragstone.experiments._views.source import Dependence, Evaluated, Rows, Source
 from ragstone.judges import BatchReport, JudgeIdentity, is_baseline
 from ragstone.metrics import MetricCard
 from ragstone.reading import ReadingReport, RejectedRow
@@ -229,7 +226,7 @@ class Experiment(Evaluated):
         compared = None
         if baseline is not None:
             from ragstone.experiments._compare.compare import compare_last
-            from ragstone.experiments._compare.names import names_of
+            from ragstone.experiments._outcomes import names_of
 
             # A file is named by its path.
             other = "baseline" if isinstance(baseline, Experiment) else names_of([baseline])[0]
@@ -308,8 +305,9 @@ class Experiment(Evaluated):
         return Rows(
             name or _NAME,
             self.outcomes,
-            SamplesById(self.samples) if isinstance(self.samples, SamplesOnDisk) else self.samples,
+            self.samples,
             analysis,
+            find=self.samples.find if isinstance(self.samples, SamplesOnDisk) else None,
             cards={card.name: card for card in self.cards},
             dependence=Dependence(fields.inclusion_probabilities, fields.labels),
             times={trace.trace_id: trace.started_at for trace in self.traces},

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import ClassVar, Final, Literal
 from xml.etree import ElementTree as ET
 
 from ragstone._util.files import write_output
@@ -46,17 +47,7 @@ def check_gate_file(path: str | os.PathLike[str], suffix: str) -> Path:
 
 
 def write_junit(path: str | os.PathLike[str], cases: Sequence[GateCase], *, name: str, details: str) -> None:
-    """Write a gate as JUnit XML: one test case for each metric and system.
-
-    Args:
-        path: The file.
-        cases: The metrics.
-        name: Name of the test suite.
-        details: Text of failed cases, the table of the gate.
-
-    Raises:
-        ConfigurationError: If the file cannot be written.
-    """
+    """Write a gate as JUnit XML: one test case for each metric and system. Failed ones contain `details`."""
     states = [case.state for case in cases]
     counts = {"tests": len(cases), "failures": states.count("failed"), "errors": states.count("error")}
     suite = ET.Element("testsuite", {"name": _xml(name)} | {key: str(n) for key, n in counts.items()})
@@ -77,7 +68,42 @@ def write_junit(path: str | os.PathLike[str], cases: Sequence[GateCase], *, name
         raise ConfigurationError(f"cannot write {os.fspath(path)!r}: {error.strerror}") from error
 
 
-def gate_table(cases: Iterable[GateCase]) -> list[str]:
+class GateCheck(ABC):
+    """The result of a gate: whether all metrics pass, as a table, and as files."""
+
+    __slots__ = ()
+    suite: ClassVar[str]
+    """Name of the gate in JUnit XML."""
+
+    @abstractmethod
+    def cases(self) -> list[GateCase]:
+        """Return the metrics of the gate."""
+
+    @abstractmethod
+    def head(self) -> str:
+        """Return the first line of the table."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether all metrics pass."""
+        return all(case.state == "passed" for case in self.cases())
+
+    def write_junit(self, path: str | os.PathLike[str]) -> None:
+        """Write the result as JUnit XML, one test case for each metric and system.
+
+        Raises:
+            ConfigurationError: If the file cannot be written.
+        """
+        write_junit(path, self.cases(), name=self.suite, details=str(self))
+
+    def to_markdown(self) -> str:
+        """Return the result as a Markdown table, for summaries of CI jobs."""
+        from ragstone.views import escape_markdown
+
+        return "\n".join([f"### {escape_markdown(self.head())}", "", *_table(self.cases()), ""])
+
+
+def _table(cases: Sequence[GateCase]) -> list[str]:
     """Format a gate as the lines of a Markdown table, failed metrics first."""
     from ragstone.views import code_in_markdown, escape_markdown
 

@@ -61,11 +61,6 @@ def draw_to_label(store: str | os.PathLike[str], n: int, *, seed: int | None = N
     middle of the range count as disagreement. Every request has a positive probability, so labels of drawn requests
     represent all. Draws are independent, and the probability of a request is that of being drawn in any of them.
 
-    Args:
-        store: Path of a store, or URL of a database.
-        n: Number of requests of this draw. Those that an earlier draw has chosen too are not chosen again.
-        seed: Seed of the draw. None: a random one.
-
     Raises:
         ConfigurationError: If `n` is not positive.
         DataError: If the store does not contain scores of a metric with a finite range.
@@ -187,20 +182,11 @@ def add_labels(
     label_values: Sequence[str] = (),
     rows: str | None = None,
 ) -> AddedLabels:
-    """Save the labels of a file, and return their number.
+    """Save the labels of a file (rows, or a known layout of labels), and return their number.
 
     A row has the id of a request (`trace_id`) or its question, a `label`, and optionally an `author`. Labels are
     words (correct, partly, wrong) or numbers. Rows with an empty label are skipped. The label of an answer is the mean
     of those of its claims, passages or sub-questions.
-
-    Args:
-        store: Path of a store, or URL of a database.
-        source: Rows, or a file in a known layout of labels.
-        author: Author of labels without one.
-        label_columns: Column of the labels, if it is not `label`.
-        label_range: Lowest and highest possible label. Default: that of a known layout, otherwise 0 and 1.
-        label_values: Labels that are texts, lowest first.
-        rows: Dotted path of the list in a document with several, or the name of a sheet.
 
     Raises:
         ConfigurationError: If the range is invalid, or several columns are named.

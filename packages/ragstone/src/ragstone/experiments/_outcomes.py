@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,12 +20,19 @@ from ragstone.errors import ConfigurationError, DataError, StoreError, StoreNotF
 from ragstone.experiments._cards import card_of, unknown_card
 from ragstone.experiments._clusters import SampleFields as FieldsOfFile
 from ragstone.experiments._clusters import cluster_keys, store_labels
-from ragstone.experiments._evaluated import Evaluated
-from ragstone.experiments._levels import check_level
 from ragstone.experiments._outcome_file import OutcomeLines, read_first_id
 from ragstone.experiments._questions import NAME_IDS, SHOWN, check_samples, match_samples
+from ragstone.experiments._summary import check_level
 from ragstone.experiments._views.labeled import HumanLabels
-from ragstone.experiments._views.source import AnswerRecord, Dependence, Rows, SampleFields, Source, metadata_labels
+from ragstone.experiments._views.source import (
+    AnswerRecord,
+    Dependence,
+    Evaluated,
+    Rows,
+    SampleFields,
+    Source,
+    metadata_labels,
+)
 from ragstone.judges import is_baseline
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, NotApplicable, Sample, Score, Trace, TraceOutline, sample_from_trace
@@ -107,7 +116,9 @@ def read_outcomes(source: OutcomeSource, *, name: str | None = None, cluster: st
         StoreError: If a store cannot be read.
     """
     analysis = Analysis() if cluster is None else Analysis(cluster=cluster)
-    opened = open_to_compare(source, name=name, analysis=analysis)
+    if name is None and not isinstance(source, Evaluated):
+        name = source.name if isinstance(source, TimeRange) else names_of([source])[0]
+    opened = open_source(source, name=name, analysis=analysis, compares=True)
     grouped: dict[str, dict[str, list[AnyOutcome]]] = {}
     judges: dict[str, set[str]] = {}
     for outcome in opened.outcomes():
@@ -294,10 +305,10 @@ class OutcomeFile(Rows):
     @override
     def outcomes(self) -> Iterator[AnyOutcome]:
         about = FieldsOfFile(cluster_keys(self.analysis.cluster))
-        about.add_labels(self._samples.values())
+        about.add_labels(self._samples)
         lines, self._lines = OutcomeLines(self._path, about), None
         yield from _check_sizes(lines, str(self._path))
-        check_samples(self.name, self._samples.values(), lines.question_of)
+        check_samples(self.name, self._samples, lines.question_of)
         self._lines, self._dependence = lines, Dependence(about.inclusion_probabilities, about.labels)
 
     @override
@@ -311,6 +322,7 @@ def open_source(
     name: str | None = None,
     samples: Iterable[Sample] = (),
     analysis: Analysis | None = None,
+    compares: bool = False,
 ) -> Source:
     """Open the outcomes of one system.
 
@@ -319,6 +331,8 @@ def open_source(
         name: Name of the system. Default: the name of the file or store, or "experiment".
         samples: The samples of a file of outcomes, for texts and labels of clusters that it does not have.
         analysis: Clusters of samples, and confidence level. An experiment has its own.
+        compares: Whether an experiment takes this analysis too, and all outcomes of a store are read, also those of
+            earlier versions of its metrics.
 
     Raises:
         ConfigurationError: If the file does not exist, or the confidence level is invalid.
@@ -327,10 +341,11 @@ def open_source(
     analysis = analysis or Analysis()
     check_level(analysis.confidence_level)
     if isinstance(source, Evaluated):
-        return source.source(name)
+        return source.source(name, analysis if compares else None)
     store = store_of(source)
     if store is not None:
-        return StoredRequests(source if isinstance(source, TimeRange) else TimeRange(store), name, analysis)
+        period = source if isinstance(source, TimeRange) else TimeRange(store)
+        return StoredRequests(period, name, analysis, only_planned=not compares)
     path, samples = Path(os.fspath(source)), tuple(samples)  # type: ignore[arg-type]  # a period is a store
     opened = OutcomeFile(path, name or path.stem, samples, analysis)
     if samples:
@@ -339,22 +354,6 @@ def open_source(
             alone = OutcomeFile(path, opened.name, (), analysis)
             return OutcomeFile(path, opened.name, match_samples(alone.outcomes(), samples), analysis)
     return opened
-
-
-def open_to_compare(
-    source: OutcomeSource, *, name: str | None = None, samples: Iterable[Sample] = (), analysis: Analysis
-) -> Source:
-    """Open the outcomes of one system with the clusters of a comparison. Of a store, all outcomes are read."""
-    if isinstance(source, Evaluated):
-        return source.source(name, analysis)
-    store = store_of(source)
-    if store is None:
-        path = Path(os.fspath(source))  # type: ignore[arg-type]  # a period is a store
-        return OutcomeFile(path, name or path.stem, tuple(samples), analysis)
-    period = source if isinstance(source, TimeRange) else TimeRange(store)
-    if name is None:
-        name = period.name if isinstance(source, TimeRange) or is_database_url(store) else Path(store).stem
-    return StoredRequests(period, name, analysis, only_planned=False)
 
 
 def _record(trace: Trace) -> AnswerRecord:
@@ -412,3 +411,42 @@ def _day(time: float | None) -> str:
     return (
         datetime.fromtimestamp(time, tz=UTC).isoformat(timespec="minutes").removesuffix("+00:00").removesuffix("T00:00")
     )
+
+
+def names_of(sources: Sequence[OutcomeSource]) -> list[str]:
+    """Return unique default names: letters for experiments, and for files the shortest distinct part of the path."""
+    store_names = {i: source.name for i, source in enumerate(sources) if isinstance(source, TimeRange)}
+    paths = {
+        i: Path(source).absolute()
+        for i, source in enumerate(sources)
+        if not isinstance(source, Evaluated | TimeRange) and not is_database_url(source)
+    }
+    store_names |= {
+        i: describe_store(os.fspath(s)) for i, s in enumerate(sources) if isinstance(s, str) and is_database_url(s)
+    }
+    names = {i: path.stem for i, path in paths.items()}
+    deepest = max((len(path.parts) for path in paths.values()), default=0)
+    for depth in range(2, deepest + 1):
+        shared = {name for name, n in Counter(names.values()).items() if n > 1}
+        for i, name in list(names.items()):
+            if name in shared:
+                *directories, _ = paths[i].parts[-depth:]
+                names[i] = "/".join([*directories, paths[i].stem])
+    # Names that are still equal belong to the same file, or to files that differ only in their suffix.
+    for name, n in Counter(names.values()).items():
+        if n > 1:
+            for i in [i for i, same in names.items() if same == name]:
+                names[i] = f"{paths[i]} ({i + 1})"
+    for name, n in Counter(store_names.values()).items():
+        if n > 1:
+            for i in [i for i, same in store_names.items() if same == name]:
+                store_names[i] = f"{name} ({i + 1})"
+    names |= store_names
+    letters = (letter for letter in _letters() if letter not in set(names.values()))
+    return [names[i] if i in names else next(letters) for i in range(len(sources))]
+
+
+def _letters() -> Iterator[str]:
+    """Yield A, B, ..., Z, AA, AB, ..."""
+    for n in itertools.count(1):
+        yield from map("".join, itertools.product("ABCDEFGHIJKLMNOPQRSTUVWXYZ", repeat=n))

@@ -46,28 +46,9 @@ def build_report(
 ) -> ReportView:
     """Build the report of one system: a verdict, each metric with its interval, causes, and the worst answers.
 
-    Args:
-        source: An `Experiment`, a file of outcomes, a store, or a `TimeRange` of one.
-        path: File to write: a page (`.html`) or a summary (`.md`).
-        name: Name of the system. Default: the name of the source.
-        samples: The samples of a file of outcomes, for texts and labels of clusters that it does not contain.
-        targets: The mean that each metric should reach, by metric.
-        n_worst: Maximum number of answers that are shown.
-        by: Labels whose values are compared. Empty: those with 2 to 12 values of at least 20 answers each.
-        compared: What a comparison says about the system.
-        max_mb: Size limit of a page, in MB.
-        texts: Whether the file contains texts of questions, answers and passages.
-        command: The command that made the report.
-        reasons: Number of the shown answers for which the judge explains its lowest score. At least as many are shown.
-        judge: The judge that made the scores, for reasons. It is closed afterwards.
-        analysis: Clusters and confidence level. An experiment has its own.
-
-    Raises:
-        ConfigurationError: If a file does not exist, no sample has a label of `by` or the clusters, or the path, a target
-            or the size limit is invalid.
-        DataError: If the source does not contain outcomes.
-        StoreError: If a store cannot be read.
-        OSError: If the file cannot be written.
+    Most arguments are those of `Experiment.report`. `samples` are those of a file of outcomes, for texts and labels of
+    clusters that it does not contain. `compared` is what a comparison says about the system, and `command` the command that
+    made the report. The judge explains the lowest score of `reasons` of the shown answers, and is closed afterwards.
     """
     file = None if path is None else check_output(path)
     if not max_mb > 0:
@@ -128,14 +109,8 @@ def find_worst(
         n: Maximum number of answers.
         cause: If given, only answers with this cause.
         metric: If given, the answers with the worst scores of this metric.
-        where: If given, only answers with these labels and scores: "release=2.4 and ccrs.ac<0.5". Without a metric, answers
-            without scores, such as requests that ended with an error, follow those with scores.
+        where: If given, only answers with these labels and scores.
         samples: The samples of a file of outcomes.
-
-    Raises:
-        ConfigurationError: If the cause does not exist, the metric was not scored, or `where` is invalid.
-        DataError: If the source does not contain outcomes.
-        StoreError: If a store cannot be read.
     """
     opened = open_source(source, samples=samples)
     names = [each.name for each in CAUSES]

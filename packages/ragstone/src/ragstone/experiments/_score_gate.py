@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
+
+from typing_extensions import override
 
 from ragstone._util.plural import count
 from ragstone._util.table import text_table
 from ragstone.errors import ConfigurationError
 from ragstone.experiments._cards import titles_of
 from ragstone.experiments._clusters import choose_clusters
-from ragstone.experiments._gate_files import GateCase, gate_table, write_junit
-from ragstone.experiments._levels import check_level
+from ragstone.experiments._gate_files import GateCase, GateCheck
 from ragstone.experiments._outcomes import OutcomeSource, open_source
+from ragstone.experiments._summary import check_level
 from ragstone.experiments._table import FAILED, NOT_APPLICABLE, SCORED, ScoreTable, Side, TableReader
 from ragstone.metrics import MetricCard, full_name, selects
 from ragstone.schema import Sample
@@ -54,7 +55,7 @@ class ScoreGate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScoreCheck:
+class ScoreCheck(GateCheck):
     """The result of a gate on means. `ok` says if all metrics pass, and `str()` is a table."""
 
     gates: tuple[ScoreGate, ...]
@@ -62,29 +63,15 @@ class ScoreCheck:
     confidence_level: float
     notes: tuple[str, ...] = ()
 
-    @property
-    def ok(self) -> bool:
-        """Whether all metrics pass."""
-        return all(gate.ok for gate in self.gates)
+    suite: ClassVar[str] = "ragstone thresholds"
 
     @property
     def is_testable(self) -> bool:
         """Whether each failed metric failed because of its scores. False if some have no score, and all others pass."""
         return self.ok or any(not gate.ok and gate.state != "no score" for gate in self.gates)
 
-    def write_junit(self, path: str | os.PathLike[str]) -> None:
-        """Write the result as JUnit XML, one test case for each metric.
-
-        Raises:
-            ConfigurationError: If the file cannot be written.
-        """
-        write_junit(path, self._cases(), name="ragstone thresholds", details=str(self))
-
-    def to_markdown(self) -> str:
-        """Return the result as a Markdown table, for summaries of CI jobs."""
-        return "\n".join([f"### {self._head()}", "", *gate_table(self._cases()), ""])
-
-    def _cases(self) -> list[GateCase]:
+    @override
+    def cases(self) -> list[GateCase]:
         return [
             GateCase(
                 metric=gate.metric,
@@ -96,7 +83,8 @@ class ScoreCheck:
             for gate in self.gates
         ]
 
-    def _head(self) -> str:
+    @override
+    def head(self) -> str:
         n_bad = sum(not gate.ok for gate in self.gates)
         if n_bad:
             return f"FAILED on {n_bad} of {len(self.gates)} thresholds"
@@ -134,7 +122,7 @@ class ScoreCheck:
             for gate in self.gates
             if gate.n_not_applicable and gate.n_scored
         ]
-        return "\n".join([self._head(), "", table, "", rule, *notes, *self.notes])
+        return "\n".join([self.head(), "", table, "", rule, *notes, *self.notes])
 
 
 def describe(gate: ScoreGate) -> str:
@@ -203,17 +191,11 @@ def check_source(
     """Decide for each metric of a source if its mean reaches a threshold. See `Experiment.check`.
 
     Args:
-        source: An `Experiment`, a file of outcomes, a store, or a `TimeRange` of one. If a sample has several outcomes of a
-            metric, the last one counts.
-        thresholds: Thresholds by metric or group: the smallest acceptable mean, or the largest if lower values are better.
+        source: An `Experiment`, a file of outcomes, a store, or a `TimeRange` of one.
+        thresholds: Thresholds by metric or group.
         analysis: The confidence level, the clusters (an experiment has its own), and whether an undecided metric fails.
         cards: Cards of metrics that were to be scored, also if the source does not have an outcome of them.
         samples: The samples of a file of outcomes, for labels of clusters that it does not contain.
-
-    Raises:
-        ConfigurationError: If the file does not exist, a threshold or the level is invalid, or a metric is not scored.
-        DataError: If the source does not contain outcomes.
-        StoreError: If a store cannot be read.
     """
     confidence_level, undecided = analysis.confidence_level, analysis.undecided
     check_level(confidence_level, decides_gate=True)

@@ -8,7 +8,7 @@ import threading
 import weakref
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, ValuesView
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar, overload
 
 from typing_extensions import override
@@ -172,12 +172,12 @@ class SamplesOnDisk(_OnDisk[Sample], FieldsOfSamples):
     def fields(self, keys: tuple[str, ...]) -> SampleFields:
         """Return the labels and sampling probabilities of the samples. They are read once."""
         if keys not in self._fields:
-            self._fields[keys] = collect_fields(self, keys, sample_ids=SamplesById(self))
+            self._fields[keys] = collect_fields(self, keys, sample_ids=_Ids(self))
         return self._fields[keys]
 
 
-class SamplesById(Mapping[str, Sample]):
-    """Samples in a file by id."""
+class _Ids(Collection[str]):
+    """Ids of samples in a file."""
 
     def __init__(self, samples: SamplesOnDisk) -> None:
         self._samples = samples
@@ -188,26 +188,8 @@ class SamplesById(Mapping[str, Sample]):
     def __iter__(self) -> Iterator[str]:
         return (sample.id for sample in self._samples)
 
-    def __getitem__(self, id_: str) -> Sample:
-        sample = self._samples.find(id_)
-        if sample is None:
-            raise KeyError(id_)
-        return sample
-
-    @override
-    def values(self) -> ValuesView[Sample]:
-        """Return the samples in order, without looking each of them up."""
-        return _Values(self, self._samples)
-
-
-class _Values(ValuesView[Sample]):
-    def __init__(self, mapping: SamplesById, samples: SamplesOnDisk) -> None:
-        super().__init__(mapping)
-        self._samples = samples
-
-    @override
-    def __iter__(self) -> Iterator[Sample]:
-        return iter(self._samples)
+    def __contains__(self, id_: object) -> bool:
+        return isinstance(id_, str) and self._samples.find(id_) is not None
 
 
 class OutcomesOnDisk(_OnDisk[AnyOutcome]):

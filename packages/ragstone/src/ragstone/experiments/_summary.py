@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ragstone._util.plural import count
 from ragstone._util.table import text_table
+from ragstone.errors import ConfigurationError
 from ragstone.experiments._clusters import (
     AUTO_CLUSTER,
     NO_CLUSTER,
@@ -20,7 +21,6 @@ from ragstone.experiments._clusters import (
     cluster_notes,
     store_labels,
 )
-from ragstone.experiments._levels import CONFIDENCE_LEVEL, check_level, ci_heading
 from ragstone.experiments._table import FAILED, NOT_APPLICABLE, SCORED, MetricScores, ScoreTable, TableReader
 from ragstone.judges import BASELINE_NOTE, is_baseline
 from ragstone.metrics import MetricCard
@@ -31,6 +31,7 @@ from ragstone.stats import Estimate, estimate_mean, failure_bounds
 if TYPE_CHECKING:
     from ragstone.store import MetricCounts, Store
 
+
 _WAYS_OUT: Final = {
     "qrels": "qrels (--qrels FILE, or in the rows)",
     "ratings": "ratings (`ragstone lab dataset build` writes them)",
@@ -38,6 +39,9 @@ _WAYS_OUT: Final = {
     "sub_questions": "sub_questions (nor a reference to make them from)",
 }
 """Rare fields of datasets, and how to get them."""
+CONFIDENCE_LEVEL: Final = 0.95
+"""The level of intervals and gates that do not state another."""
+_LEAST_OF_A_GATE: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,18 +93,10 @@ def _ends(low: float, high: float) -> list[float | None]:
 def stored_clusters(
     store: Store, cluster: str | None
 ) -> tuple[Clusters | None, tuple[str, ...], Sequence[MetricCounts]]:
-    """Choose the clusters of a store's requests.
-
-    Args:
-        store: The store.
-        cluster: The caller's choice. See `choose_clusters`.
+    """Choose the clusters of a store's requests, as `choose_clusters` does.
 
     Returns:
         The clusters, notes about them, and the counts of planned metrics: by trace if requests share a label.
-
-    Raises:
-        ConfigurationError: If no scored request has the key.
-        DataError: If all scored requests are in one cluster.
     """
     if cluster in (None, NO_CLUSTER):
         return None, (), store.outcomes.count()
@@ -121,22 +117,10 @@ def summarize_store(
     cards: Mapping[str, MetricCard],
     analysis: Analysis,
 ) -> tuple[tuple[MetricSummary, ...], tuple[str, ...]]:
-    """Summarize the outcomes of a store's planned metrics, without reading them one by one.
+    """Summarize the outcomes of a store's planned metrics, without reading them one by one, with notes about clusters.
 
-    If traces were sampled with different probabilities, means are weighted (`hajek_mean`). Failure kinds and reasons are not
-    counted, because they are in the outcomes' bodies.
-
-    Args:
-        store: The store.
-        cards: Cards by metric, for the ranges of values. A metric without a card is unbounded.
-        analysis: The key of clusters, and the confidence level of the intervals.
-
-    Returns:
-        The summaries, and notes about clusters.
-
-    Raises:
-        ConfigurationError: If no scored request has the key of the clusters.
-        DataError: If all scored requests are in one cluster.
+    A metric without a card is unbounded. If traces were sampled with different probabilities, means are weighted
+    (`hajek_mean`). Failure kinds and reasons are not counted, because they are in the outcomes' bodies.
     """
     import numpy as np
 
@@ -186,13 +170,7 @@ def summarize(
     probabilities: Mapping[str, float] | None = None,
     confidence_level: float = CONFIDENCE_LEVEL,
 ) -> tuple[MetricSummary, ...]:
-    """Summarize outcomes, one summary per card in the order of the cards.
-
-    Outcomes of metrics without a card are ignored.
-
-    Raises:
-        ConfigurationError: If the confidence level is invalid.
-    """
+    """Summarize outcomes, one summary per card in the order of the cards. Outcomes of metrics without a card are ignored."""
     check_level(confidence_level)
     reader = TableReader()
     reader.expect(cards)
@@ -301,3 +279,25 @@ def format_table(summaries: Sequence[MetricSummary], *, titles: Mapping[str, str
     if is_baseline(*(judge for s in summaries for judge in s.judges)):
         notes.append(BASELINE_NOTE)
     return "\n".join([text_table(rows, titles=titles), *(["", *notes] if notes else [])])
+
+
+def check_level(confidence_level: float, *, decides_gate: bool = False) -> None:
+    """Check a confidence level: in (0, 1), or in (0.5, 1) if a one-sided limit decides a gate. At 0.5 the limit is the mean.
+
+    Raises:
+        ConfigurationError: If it is not.
+    """
+    if not 0 < confidence_level < 1:
+        raise ConfigurationError(
+            f"confidence_level must be between 0 and 1, got {confidence_level!r}. For 95% write 0.95"
+        )
+    if decides_gate and not confidence_level > _LEAST_OF_A_GATE:
+        raise ConfigurationError(
+            f"the confidence_level of a one-sided gate must be above 0.5 and below 1, got {confidence_level!r}"
+        )
+
+
+def ci_heading(estimates: Iterable[Estimate | None]) -> str:
+    """Return the heading of a column of means: "mean [95% CI]". All estimates of a table have the same level."""
+    level = next((e.confidence_level for e in estimates if e is not None), CONFIDENCE_LEVEL)
+    return f"mean [{100 * level:.4g}% CI]"

@@ -34,7 +34,7 @@ _TOLERANCE: Final = 1e-9
 
 
 class Origin(NamedTuple):
-    """What many outcomes of a metric have in common: where they come from, and why there is no score."""
+    """What many outcomes of a metric have in common: where they come from, and why a score is missing."""
 
     state: int
     """`SCORED`, `FAILED` or `NOT_APPLICABLE`."""
@@ -298,7 +298,7 @@ class TableReader:
                     column.move(source, row)
 
     def expect(self, cards: Iterable[MetricCard]) -> None:
-        """Add metrics to the table, also if there is no outcome of them."""
+        """Add metrics to the table, also without an outcome of them."""
         self.cards = dict(self.cards)
         for card in cards:
             self.cards.setdefault(card.name, card)

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from ragstone.errors import ConfigurationError
 from ragstone.requests import RequestBlock
@@ -22,32 +22,11 @@ _ROW_NAME: Final = "row"
 _T = TypeVar("_T")
 
 
-class AppCall(Protocol):
-    """Calls an application."""
-
-    name: str
-    is_stateful: bool
-    """Whether the application keeps state between calls, so that only one call may run at a time."""
-
-    def argument(self, sample: Sample) -> Any:
-        """Return what the application is asked: the question, or the whole row."""
-        ...
-
-    async def __call__(self, sample: Sample, block: RequestBlock) -> str:
-        """Ask the application inside a block, read its answer to the end and note it; return the answer's type."""
-        ...
-
-
 def app_call(app: object) -> AppCall:
-    """Find out how an application is called.
-
-    Args:
-        app: A function of the question (or of the row, if its first parameter is named `row` or annotated as `Sample`),
-            synchronous or asynchronous, also a generator; a LangChain runnable or graph (`ainvoke`, `invoke`); a LlamaIndex
-            query engine (`query`, `aquery`) or chat engine (`chat`, `achat`).
+    """Find out how an application is called. What it may be is described by `evaluate`.
 
     Raises:
-        ConfigurationError: If it is none of these, or a class instead of an instance.
+        ConfigurationError: If it cannot be called, or is a class instead of an instance.
     """
     if inspect.isclass(app):
         raise ConfigurationError(
@@ -75,17 +54,22 @@ def app_name(app: object) -> str:
     return f"{module}:{getattr(app, '__qualname__', None) or type(app).__qualname__}"
 
 
-class _Call:
+class AppCall:
+    """Calls an application."""
+
     is_stateful = False
+    """Whether the application keeps state between calls, so that only one call may run at a time."""
 
     def __init__(self, app: object, function: Callable[..., Any]) -> None:
         self.name = app_name(app)
         self._function = function
 
     def argument(self, sample: Sample) -> Any:
+        """Return what the application is asked: the question, or the whole row."""
         return sample.query
 
     async def __call__(self, sample: Sample, block: RequestBlock) -> str:
+        """Ask the application inside a block, read its answer to the end and note it; return the answer's type."""
         call = self._prepared(sample)
         if _is_async(self._function):
             return await _read_async(call(), block)
@@ -97,7 +81,7 @@ class _Call:
         return lambda: self._function(self.argument(sample))
 
 
-class _Function(_Call):
+class _Function(AppCall):
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function, function)
         self._takes_row = _takes_row(function)
@@ -106,7 +90,7 @@ class _Function(_Call):
         return sample if self._takes_row else sample.query
 
 
-class _Runnable(_Call):
+class _Runnable(AppCall):
     """A runnable or a graph of LangChain. Its input schema says whether its input is the question, or a mapping."""
 
     def __init__(self, app: object, method: Callable[..., Any]) -> None:
@@ -130,7 +114,7 @@ class _Runnable(_Call):
         return lambda: self._function(self.argument(sample), config=config)
 
 
-class _Engine(_Call):
+class _Engine(AppCall):
     """A query engine of LlamaIndex, or a chat engine, which starts a new conversation for each row."""
 
     def __init__(self, app: object, method: Callable[..., Any], *, resets: bool) -> None:

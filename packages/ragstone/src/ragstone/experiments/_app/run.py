@@ -42,15 +42,8 @@ class AppRun:
 class AppRunner:
     """Runs an application over samples, as an asynchronous context manager that is iterated.
 
-    Args:
-        app: The application, see `app_call`.
-        samples: The rows. Their contexts and responses are not used.
-        recorder: Captures what the application does.
-        saved: Answers of an earlier run that was interrupted; new answers are added.
-        repeats: Calls for each sample.
-        concurrency: Calls at the same time. Chat engines, which have one state, are called one after the other.
-        timeout_s: Seconds for one call.
-        stop_early: Raise if the first 10 samples fail.
+    The options are those of `evaluate`. Contexts and responses of the samples are not used. Chat engines, which have one
+    state, are called one after the other. Answers of an interrupted run are read from `saved`, and new ones are added.
 
     Raises:
         ConfigurationError: If the application cannot be called, an option is out of range, or `saved` is in use.

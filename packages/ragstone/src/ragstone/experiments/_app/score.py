@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
+from ragstone._util.plural import count
+from ragstone.errors import JudgeError
 from ragstone.experiments._app.repeats import merge_repeats
 from ragstone.experiments._kept import KeptOutcomes
 from ragstone.schema import Failure, NotApplicable, Sample, Score, Trace
-from ragstone.scoring import Scorer
+from ragstone.scoring import JudgedCounts, Scorer
 
 if TYPE_CHECKING:
     from ragstone.experiments._app.run import AppRun, AppRunner
@@ -40,20 +42,68 @@ class ScoredApp(NamedTuple):
     """The calls, in the order of the samples, then of the repeats."""
 
 
-class Report(Protocol):
-    """Counts calls of the application."""
+class Progress:
+    """Counts finished samples, and calls the user's functions.
+
+    Args:
+        total: Number of samples, with repeats.
+        progress: The user's function.
+        on_outcomes: The user's function.
+        stop_early: Whether to stop if the judge fails systematically.
+    """
+
+    def __init__(
+        self,
+        total: int,
+        progress: Callable[[int, int], None] | None,
+        on_outcomes: Callable[[Sequence[Score | NotApplicable | Failure]], None] | None,
+        *,
+        stop_early: bool,
+    ) -> None:
+        self.n_resumed = 0
+        """Number of samples whose outcomes are from an interrupted run."""
+        self._n_done = 0
+        self._total = total
+        self._progress = progress
+        self._on_outcomes = on_outcomes
+        self._stop_early = stop_early
+        self._counts = JudgedCounts()
 
     def resume(self) -> None:
-        """Count a call whose outcomes are from an interrupted run."""
-        ...
+        """Count a sample whose outcomes are from an interrupted run."""
+        self.n_resumed += 1
+        self._count()
 
-    def add(self, outcomes: Sequence[AnyOutcome]) -> None:
-        """Count a call with its outcomes."""
-        ...
+    def add(self, outcomes: Sequence[Score | NotApplicable | Failure]) -> None:
+        """Add the outcomes of one sample.
+
+        Raises:
+            JudgeError: If the judge fails systematically.
+        """
+        if self._on_outcomes is not None:
+            self._on_outcomes(outcomes)
+        self._count()
+        self._counts.add(outcomes)
+        if self._stop_early and (failure := self._counts.systematic):
+            raise JudgeError(
+                f"the run was stopped after {self._n_done} of {count(self._total, 'sample')}. "
+                f"{self._counts.describe_systematic()}. Fix the cause, or run all samples with stop_early=False "
+                "(--set limits.stop_early=false)",
+                kind=failure.kind,
+            )
+
+    def _count(self) -> None:
+        self._n_done += 1
+        self.show()
+
+    def show(self) -> None:
+        """Call the user's function."""
+        if self._progress is not None:
+            self._progress(self._n_done, self._total)
 
 
 async def score_app(
-    runner: AppRunner, scorer: Scorer, samples: Sequence[Sample], kept: KeptOutcomes, report: Report
+    runner: AppRunner, scorer: Scorer, samples: Sequence[Sample], kept: KeptOutcomes, report: Progress
 ) -> ScoredApp:
     """Run an application over samples, and score each answer as soon as it is there.
 

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from ragstone._util.plural import count
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments._cards import card_of
 from ragstone.experiments._clusters import choose_clusters, cluster_notes
-from ragstone.experiments._compare.names import names_of
-from ragstone.experiments._compare.questions import match_questions, note_question
-from ragstone.experiments._compare.scales import judge_notes
-from ragstone.experiments._evaluated import Evaluated
-from ragstone.experiments._outcomes import OutcomeSource, TimeRange, open_to_compare
-from ragstone.experiments._questions import NAME_IDS, question_number
+from ragstone.experiments._outcomes import OutcomeSource, TimeRange, names_of, open_source
+from ragstone.experiments._questions import NAME_IDS, SHOWN, question_number, shorten_question
 from ragstone.experiments._table import SCORED, MetricScores, Origin, ScoreTable, TableReader
-from ragstone.experiments._views.source import Source
+from ragstone.experiments._views.source import Evaluated, Source
 from ragstone.judges import BASELINE_NOTE, is_baseline
 from ragstone.metrics import selects
 from ragstone.schema import Sample
@@ -28,11 +25,19 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+
 Sources = Mapping[str, OutcomeSource] | Sequence[OutcomeSource]
 """Systems by name, or a sequence of systems. In a sequence, names come from the files, and experiments are "A", "B", ..."""
 
 _SHOWN: Final = 3
 """Number of example ids in messages."""
+_MIXED: Final = (
+    ("different versions of a metric", "version"),
+    ("different judges", "judge"),
+    ("a judge with different settings", "judge_hash"),
+)
+Texts = Sequence[Callable[[str], str | None]]
+"""By system: returns the question of the sample with an id, if it is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -63,20 +68,7 @@ def align(
     paired: bool | None = True,
     data: Mapping[str, Iterable[Sample]] | None = None,
 ) -> AlignedScores:
-    """Read systems and align their outcomes by sample id.
-
-    Args:
-        sources: At least two systems.
-        analysis: Clusters of samples, and whether scores of different judges or metric versions are compared.
-        metrics: Names or groups ("ccrs"). Default: all metrics of any system.
-        paired: Whether the systems have the same samples. None detects it: stores without a common request are unpaired.
-        data: Samples of files of outcomes by system, for labels of clusters that the files do not have.
-
-    Raises:
-        ConfigurationError: If there are fewer than two systems, a metric is missing in all systems, scores are from
-            different judges, or no sample has the key of the clusters.
-        DataError: If all samples are in one cluster, systems do not share samples, or the same ids belong to different queries.
-    """
+    """Read systems and align their outcomes by sample id. The arguments and errors are those of `compare`."""
     selected = [metrics] if isinstance(metrics, str) else metrics
     opened = _open_all(sources, analysis, data or {})
     cards = {name: card for source in reversed(opened) for name, card in source.cards.items()}
@@ -190,7 +182,8 @@ def _open_all(sources: Sources, analysis: Analysis, data: Mapping[str, Iterable[
         sources = [sources]
     named = sources.items() if isinstance(sources, Mapping) else zip(names_of(sources), sources, strict=True)
     opened = [
-        open_to_compare(source, name=name, samples=data.get(name, ()), analysis=analysis) for name, source in named
+        open_source(source, name=name, samples=data.get(name, ()), analysis=analysis, compares=True)
+        for name, source in named
     ]
     if len(opened) < 2:
         raise ConfigurationError(
@@ -296,3 +289,148 @@ def _examples(ids: Sequence[str], chosen: NDArray[np.bool_]) -> str:
 
     at = np.flatnonzero(chosen)
     return ", ".join(repr(ids[i]) for i in at[:_SHOWN]) + (", ..." if at.size > _SHOWN else "")
+
+
+def judge_notes(metric: str, scales: Mapping[str, Collection[Origin]], *, allowed: bool) -> list[str]:
+    """Check that scores of a metric are on the same scale, and return warnings if different scales are allowed.
+
+    Raises:
+        ConfigurationError: If the scales differ and `allowed` is false.
+    """
+    by_parts = [_by_part(scales, part) for _, part in _MIXED]
+    mixed = [(what, by) for (what, _), by in zip(_MIXED, by_parts, strict=True) if len(set().union(*by.values())) > 1]
+    if not mixed:
+        return []
+    what, by = mixed[0]
+    values_text = "; ".join(
+        f"{system}: {', '.join(map(repr, sorted(values)))}" for system, values in by.items() if values
+    )
+    note = f"{metric}: scores of {what} are not on the same scale ({values_text})"
+    if not allowed:
+        raise ConfigurationError(
+            f"{note}. Score all systems with the same judge and version, or use `compare` with allow_different_judges "
+            "(`ragstone compare --set analysis.allow_different_judges=true`) or without the metric (--metrics), and interpret the "
+            "differences with care."
+        )
+    return [f"WARNING {note}: differences may come from the judges instead of the systems"]
+
+
+def _by_part(scales: Mapping[str, Collection[Origin]], part: str) -> dict[str, set[str]]:
+    return {system: {getattr(scale, part) for scale in made_with} for system, made_with in scales.items()}
+
+
+def note_question(questions: array[int], row: int, number: int) -> None:
+    """Set the question of a row."""
+    if (gap := row + 1 - len(questions)) > 0:
+        questions.extend([0] * gap)
+    questions[row] = number or questions[row]
+
+
+@dataclass(frozen=True, slots=True)
+class MatchedRows:
+    """Which rows are one sample."""
+
+    merged: Mapping[int, int]
+    """The row of an id, by the row of the same question without an id in another system."""
+    left_out: frozenset[int]
+    """Rows that cannot be matched, because several have one question and no id."""
+    notes: tuple[str, ...]
+
+
+def match_questions(
+    names: Sequence[str], ids: Sequence[str], questions: Sequence[array[int]], has: NDArray[np.bool_], texts: Texts
+) -> MatchedRows:
+    """Match rows without an id by their question, and check that rows with one id have one question.
+
+    Args:
+        names: The systems.
+        ids: Ids of the rows.
+        questions: Number of the question of each row (see `question_number`), by system.
+        has: Whether a system has the row, of shape (rows, systems).
+        texts: Questions for messages.
+
+    Raises:
+        DataError: If an id has different questions, or no row of a system can be matched.
+    """
+    import numpy as np
+
+    asked = np.zeros(has.shape, dtype=np.int64)
+    for system, numbers in enumerate(questions):
+        asked[: len(numbers), system] = np.frombuffer(numbers, dtype=np.int64)
+    known = asked.max(axis=1)
+    lowest = np.where(asked == 0, known[:, None], asked).min(axis=1)
+    if (different := np.flatnonzero(lowest != known)).size:
+        raise _other_questions(names, ids, asked, different, texts)
+    derived = {row for row, id_ in enumerate(ids) if _is_derived(id_, int(known[row]))}
+    by_question: dict[int, list[int]] = {}
+    if derived:
+        wanted = {int(known[row]) for row in derived}
+        for row, number in enumerate(known.tolist()):
+            if number in wanted:
+                by_question.setdefault(number, []).append(row)
+    merged: dict[int, int] = {}
+    left_out: set[int] = set()
+    for rows in by_question.values():
+        without_id = [row for row in rows if row in derived]
+        named = [row for row in rows if row not in derived]
+        if len(without_id) > 1 or len(named) > 1 or (named and (has[named[0]] & has[without_id[0]]).any()):
+            left_out.update(without_id)
+        elif named:
+            merged[without_id[0]] = named[0]
+    notes = []
+    if left_out:
+        rows = sorted(left_out)
+        note = (
+            f"{count(len(rows), 'sample')} without an id {'has' if len(rows) == 1 else 'have'} a question that several samples of "
+            f"one system have, so they cannot be matched and are left out: {_listed(ids, rows, has, texts)}. Give each row "
+            f"an id when you evaluate it ({NAME_IDS})"
+        )
+        kept = np.ones(len(ids), dtype=bool)
+        kept[rows] = False
+        if not has[kept].any(axis=0).all():
+            raise DataError(note)
+        notes.append(f"WARNING {note}")
+    common = has.sum(axis=1) > 1
+    n_unknown = int((common & ((asked == 0) & has).any(axis=1) & (known > 0)).sum())
+    if n_unknown:
+        notes.append(
+            f"{n_unknown:,} of {count(int(common.sum()), 'common sample')} were matched by id alone: a system does not have their "
+            "questions"
+        )
+    return MatchedRows(merged, frozenset(left_out), tuple(notes))
+
+
+def _is_derived(id_: str, question: int) -> bool:
+    """Return whether `derive_id` made an id, from this question."""
+    digest = id_.removeprefix("q-").partition("-")[0]
+    try:
+        return id_.startswith("q-") and len(digest) == 24 and question_number(digest) == question
+    except ValueError:
+        return False
+
+
+def _listed(ids: Sequence[str], rows: Sequence[int], has: NDArray[np.bool_], texts: Texts) -> str:
+    shown = []
+    for row in rows[:SHOWN]:
+        text = texts[int(has[row].argmax())](ids[row])
+        shown.append(repr(ids[row]) if text is None else shorten_question(text))
+    return ", ".join(shown) + (", ..." if len(rows) > SHOWN else "")
+
+
+def _other_questions(
+    names: Sequence[str], ids: Sequence[str], asked: NDArray[np.int64], rows: NDArray[np.intp], texts: Texts
+) -> DataError:
+    shown = []
+    for row in rows[:SHOWN].tolist():
+        first = int((asked[row] > 0).argmax())
+        second = int(((asked[row] > 0) & (asked[row] != asked[row, first])).argmax())
+        found = [(names[i], texts[i](ids[row])) for i in (first, second)]
+        parts = [f"{shorten_question(text)} in {name}" for name, text in found if text is not None]
+        shown.append(f"{ids[row]!r}{' is ' if parts else ''}{' and '.join(parts)}")
+    n_common = int(((asked > 0).sum(axis=1) > 1).sum())
+    return DataError(
+        f"{rows.size:,} of {n_common:,} common ids belong to different questions: {'; '.join(shown)}"
+        f"{'; ...' if rows.size > SHOWN else ''}. Samples are matched by id, so nothing was compared. Evaluate the same "
+        "rows with every system, with ids that name the same question in every file: --field id=COLUMN. To match by the "
+        "question, name its column (--field id=question). To compare different traffic, use paired=False (--unpaired)"
+    )

@@ -11,20 +11,23 @@ from typing import Any, get_args
 from ragstone.errors import ConfigurationError
 from ragstone.experiments._clusters import AUTO_CLUSTER, NO_CLUSTER
 from ragstone.experiments._compare.align import Sources, align, listed
-from ragstone.experiments._compare.changed import ChangedSample, changed_lines, find_changed, read_texts
-from ragstone.experiments._compare.differences import view_comparison
+from ragstone.experiments._compare.differences import (
+    ChangedSample,
+    changed_lines,
+    find_changed,
+    read_texts,
+    view_comparison,
+)
 from ragstone.experiments._compare.hypotheses import Hypotheses, Hypothesis, judge_hypotheses
-from ragstone.experiments._compare.overview import overview
 from ragstone.experiments._compare.pairs import Family, MetricComparison, Test, compare_metrics
 from ragstone.experiments._compare.regression import RegressionCheck, check_regression
-from ragstone.experiments._compare.text import format_p_value, format_verdicts, means_table, pairs_table
-from ragstone.experiments._evaluated import Evaluated
-from ragstone.experiments._levels import check_level
+from ragstone.experiments._compare.text import format_p_value, format_verdicts, means_table, overview, pairs_table
 from ragstone.experiments._outcomes import OutcomeSource, open_source
 from ragstone.experiments._report import build_report, count_causes
+from ragstone.experiments._summary import check_level
 from ragstone.experiments._table import MetricScores, ScoreTable
 from ragstone.experiments._views.changes import Compared
-from ragstone.experiments._views.source import Source
+from ragstone.experiments._views.source import Evaluated, Source
 from ragstone.judges import BASELINE_NOTE
 from ragstone.metrics import full_name
 from ragstone.schema import Sample
@@ -340,19 +343,18 @@ class Comparison:
 
     def __str__(self) -> str:
         lines = [
-            *overview(
-                self.metrics,
-                confidence_level=self.confidence_level,
-                across_metrics=self.across_metrics or self.primary is not None,
-            ),
-            "",
+            f"hypothesis {h.name}: {'supported' if h.supported else 'not supported'} (p {format_p_value(h.adjusted)} after "
+            "Holm's correction)"
+            for h in self.hypotheses
         ]
-        for h in self.hypotheses:
-            result = "supported" if h.supported else "not supported"
-            lines.append(f"hypothesis {h.name}: {result} (p {format_p_value(h.adjusted)} after Holm's correction)")
         if self.hypotheses:
             lines.append("")
-        lines += [means_table(self.metrics), "", pairs_table(self.metrics, paired=self.paired), ""]
+        lines += overview(
+            self.metrics,
+            confidence_level=self.confidence_level,
+            across_metrics=self.across_metrics or self.primary is not None,
+        )
+        lines += ["", means_table(self.metrics), "", pairs_table(self.metrics, paired=self.paired), ""]
         lines += [
             f"{m.metric}: {d.n_significant} of {d.n_pairs} pairs of systems differ significantly (discriminative power {d.value:.3f})"
             for m in self.metrics

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from typing_extensions import override
 
 from ragstone._util.table import text_table
 from ragstone.errors import ConfigurationError, DataError
@@ -15,14 +16,13 @@ from ragstone.experiments._clusters import AUTO_CLUSTER, NO_CLUSTER
 from ragstone.experiments._compare.align import align
 from ragstone.experiments._compare.pairs import possible_differences
 from ragstone.experiments._compare.text import format_difference, format_p_value
-from ragstone.experiments._gate_files import GateCase, gate_table, write_junit
-from ragstone.experiments._levels import check_level
+from ragstone.experiments._gate_files import GateCase, GateCheck
 from ragstone.experiments._outcomes import OutcomeSource
+from ragstone.experiments._summary import check_level
 from ragstone.experiments._table import FAILED, NOT_APPLICABLE, SCORED, MetricScores, ScoreTable
 from ragstone.metrics import full_name, selects
 from ragstone.settings import Analysis, read_table
 from ragstone.stats import holm, simultaneous_tukey
-from ragstone.views import escape_markdown
 
 if TYPE_CHECKING:
     import numpy as np
@@ -65,7 +65,7 @@ class MetricGate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RegressionCheck:
+class RegressionCheck(GateCheck):
     """The result of a regression gate."""
 
     baseline: str
@@ -75,24 +75,10 @@ class RegressionCheck:
     """Whether a gain of the margin must be excluded too, so that only equivalent systems pass."""
     notes: tuple[str, ...] = ()
 
-    @property
-    def ok(self) -> bool:
-        """Whether all metrics and candidates pass."""
-        return all(gate.ok for gate in self.gates)
+    suite: ClassVar[str] = "ragstone regression"
 
-    def write_junit(self, path: str | os.PathLike[str]) -> None:
-        """Write the result as JUnit XML, one test case for each metric and candidate.
-
-        Raises:
-            ConfigurationError: If the file cannot be written.
-        """
-        write_junit(path, self._cases(), name="ragstone regression", details=str(self))
-
-    def to_markdown(self) -> str:
-        """Return the result as a Markdown table, for summaries of CI jobs."""
-        return "\n".join([f"### {escape_markdown(self._head())}", "", *gate_table(self._cases()), ""])
-
-    def _cases(self) -> list[GateCase]:
+    @override
+    def cases(self) -> list[GateCase]:
         return [
             GateCase(
                 metric=g.metric,
@@ -106,7 +92,8 @@ class RegressionCheck:
             for g in self.gates
         ]
 
-    def _head(self) -> str:
+    @override
+    def head(self) -> str:
         # `assert_no_regression` names its systems "baseline" and "candidate".
         against = "baseline" if self.baseline == "baseline" else f"baseline {self.baseline}"
         n_bad = sum(not g.ok for g in self.gates)
@@ -173,7 +160,7 @@ class RegressionCheck:
         ]
         table = text_table(rows, n_keys=2, titles=titles_of(g.metric for g in self.gates))
         notes = [note for note in self.notes if note not in printed]
-        return "\n".join([self._head(), "", table, "", rule, *failed, *absent, *notes])
+        return "\n".join([self.head(), "", table, "", rule, *failed, *absent, *notes])
 
 
 def check_regression(

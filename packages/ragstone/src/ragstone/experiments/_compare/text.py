@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final, Literal
 
 from ragstone._util.table import text_table
 from ragstone.experiments._cards import titles_of
 from ragstone.experiments._compare.pairs import MetricComparison, PairDifference
-from ragstone.experiments._levels import ci_heading
+from ragstone.experiments._summary import ci_heading
 
 Kind = Literal["claimed", "within", "undecided", "identical", "incomparable"]
 """Finding for a pair: a significant difference, a difference below the minimum effect, undecided, identical scores, or no
@@ -21,6 +22,20 @@ KINDS: Final[tuple[Kind, ...]] = ("claimed", "within", "undecided", "identical",
 """Kinds in the order in which they are printed."""
 _LEAST_P: Final = 0.0001
 _MOST_DIGITS: Final = 4
+_MOST_SENTENCES: Final = 12
+"""Maximum number of verdicts printed as single sentences."""
+_MOST_LINES: Final = 20
+"""Maximum number of lines of the verdict. The table has all differences."""
+_MOST_NAMES: Final = 10
+"""Maximum number of metrics named for each of several pairs of systems. Otherwise only their number is printed."""
+_GROUPED: Final[dict[Kind, str]] = {
+    "within": "differences below the minimum effect",
+    "undecided": "no significant difference",
+    "identical": "no significant difference (identical scores on all samples)",
+    "incomparable": "not comparable, no sample has a score of both",
+}
+
+Finding = tuple[MetricComparison, PairDifference]
 
 
 def format_difference(value: float, *, points: bool, sign: bool = False, digits: int | None = None) -> str:
@@ -341,3 +356,103 @@ def _about(n: int) -> int:
 
 def _all(n: int) -> str:
     return "the one sample they share" if n == 1 else f"all {n} samples"
+
+
+def overview(metrics: Sequence[MetricComparison], *, confidence_level: float, across_metrics: bool) -> list[str]:
+    """Format the verdicts in at most 20 lines: first significant differences, then the other pairs.
+
+    Many are grouped by systems, and very many have no sizes.
+    """
+    for has_sizes in (True, False):
+        lines = _verdict_lines(metrics, confidence_level, across_metrics=across_metrics, has_sizes=has_sizes)
+        if len(lines) <= _MOST_LINES:
+            return lines
+    return [*lines[: _MOST_LINES - 1], f"(and {len(lines) - _MOST_LINES + 1} more lines: see the table of differences)"]
+
+
+def _verdict_lines(
+    metrics: Sequence[MetricComparison], confidence_level: float, *, across_metrics: bool, has_sizes: bool
+) -> list[str]:
+    others = [metric for metric in metrics if metric.exploratory]
+    if others:
+        primary = [metric for metric in metrics if not metric.exploratory]
+        return [
+            *_verdict_lines(primary, confidence_level, across_metrics=True, has_sizes=has_sizes),
+            "",
+            f"exploratory, because {primary[0].metric} is the primary metric (not corrected for {len(others)} metrics):",
+            *_verdict_lines(
+                [replace(m, exploratory=False) for m in others],
+                confidence_level,
+                across_metrics=True,
+                has_sizes=has_sizes,
+            ),
+        ]
+    sentences = format_verdicts(metrics)
+    tested = sum(any(pair.n for pair in metric.pairs) for metric in metrics)
+    false_positives = [] if across_metrics or tested < 2 else [_describe_uncorrected(tested, confidence_level)]
+    if len(sentences) <= _MOST_SENTENCES:
+        return [*sentences, *false_positives]
+    findings: dict[Kind, list[Finding]] = {kind: [] for kind in KINDS}
+    for metric in metrics:
+        for pair in metric.pairs:
+            findings[kind_of(metric, pair)].append((metric, pair))
+    lines = [*_claim_lines(findings["claimed"], len(metrics), has_sizes=has_sizes), *false_positives]
+    for kind, heading in _GROUPED.items():
+        if findings[kind]:
+            lines += ["", f"{heading}{_more_of(kind)}:", *_by_systems(findings[kind])]
+    return lines
+
+
+def _claim_lines(claimed: Sequence[Finding], n_metrics: int, *, has_sizes: bool) -> list[str]:
+    if not claimed:
+        return [f"no significant difference on any of {n_metrics} metrics"]
+    by_pair: dict[tuple[str, str], list[Finding]] = {}
+    for metric, pair in claimed:
+        won = orient_to_winner(pair)
+        by_pair.setdefault((won.system, won.other), []).append((metric, won))
+    n_wins = Counter(pair.better for _, pair in claimed)
+    lines = []
+    for (winner, other), wins in sorted(by_pair.items(), key=lambda kv: (-n_wins[kv[0][0]], kv[0][0], -len(kv[1]))):
+        head = f"{winner} beats {other} on {len(wins)} of {n_metrics} metrics"
+        if not has_sizes:
+            doubts = (" (failed samples could reverse it)" if _doubt(metric, pair) else "" for metric, pair in wins)
+            names = (f"{metric.metric}{doubt}" for (metric, _), doubt in zip(wins, doubts, strict=True))
+            lines.append(f"{head}: {', '.join(names)}")
+            continue
+        width = max(len(full_name(metric)) for metric, _ in wins)
+        lines += [f"{head}:", *(f"  {full_name(m):<{width}}  by {claim_size(m, pair)}" for m, pair in wins)]
+    return lines if has_sizes else [*lines, "(sizes and intervals: see the table of differences)"]
+
+
+def _more_of(kind: Kind) -> str:
+    return " (number of samples needed: see the table of differences)" if kind == "undecided" else ""
+
+
+def _by_systems(findings: Sequence[Finding]) -> Iterator[str]:
+    """Yield one line for the metrics on which all pairs have this finding, then lines for pairs of systems."""
+    n_findings = Counter(_label(metric, pair) for metric, pair in findings)
+    n_pairs = {_label(metric, pair): len(metric.pairs) for metric, pair in findings}
+    everywhere = [name for name, n in n_findings.items() if 1 < n == n_pairs[name]]
+    if everywhere:
+        yield f"  all pairs: {', '.join(everywhere)}"
+    by_pair: dict[str, list[str]] = {}
+    for metric, pair in findings:
+        if (label := _label(metric, pair)) not in everywhere:
+            by_pair.setdefault(f"{pair.system} and {pair.other}", []).append(label)
+    by_metrics: dict[tuple[str, ...], list[str]] = {}
+    for both, labels in by_pair.items():
+        by_metrics.setdefault(tuple(labels), []).append(both)
+    for names, pairs in by_metrics.items():
+        short = len(names) > _MOST_NAMES and len(by_pair) > 1
+        yield f"  {'; '.join(pairs)}: {f'{len(names)} metrics' if short else ', '.join(names)}"
+
+
+def _label(metric: MetricComparison, pair: PairDifference) -> str:
+    return f"{metric.metric}{describe_failed_samples(metric, pair)}"
+
+
+def _describe_uncorrected(tested: int, confidence_level: float) -> str:
+    return (
+        f"(not corrected for {tested} metrics: without any real difference, each of them shows a significant difference with a "
+        f"probability of up to {1 - confidence_level:.0%})"
+    )

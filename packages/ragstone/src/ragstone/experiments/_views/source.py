@@ -1,9 +1,9 @@
-"""What a report is built from: outcomes and samples, read in two passes."""
+"""Sources of outcomes: what reports, gates and comparisons are built from, read in two passes."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,6 +15,7 @@ from ragstone.settings import Analysis
 
 if TYPE_CHECKING:
     from ragstone.experiments._views.labeled import HumanLabels
+
 
 AnyOutcome = Score | NotApplicable | Failure
 
@@ -107,10 +108,11 @@ class Rows(Source):
     Args:
         name: Name of the system.
         outcomes: The outcomes.
-        samples: The samples, or samples by id.
+        samples: The samples.
         analysis: Clusters of samples, and confidence level of intervals.
         cards: Cards of the metrics that the source describes.
         dependence: Sampling probabilities and labels.
+        find: Returns the sample with an id.
         times: Starts of requests by sample id, Unix seconds.
         notes: What limits the numbers, in sentences.
     """
@@ -119,24 +121,26 @@ class Rows(Source):
         self,
         name: str,
         outcomes: Iterable[AnyOutcome],
-        samples: Iterable[Sample] | Mapping[str, Sample],
+        samples: Iterable[Sample],
         analysis: Analysis,
         *,
         cards: Mapping[str, MetricCard],
         dependence: Dependence,
+        find: Callable[[str], Sample | None] | None = None,
         times: Mapping[str, float] | None = None,
         notes: Iterable[str] = (),
     ) -> None:
         super().__init__(name, analysis, cards)
         self._dependence = dependence
         self._outcomes = outcomes
-        self._samples = samples if isinstance(samples, Mapping) else {sample.id: sample for sample in samples}
+        self._samples = samples
+        self._find_sample = find or {sample.id: sample for sample in samples}.get
         self._times = times or {}
         self._notes = list(notes)
 
     @override
     def samples(self) -> Iterator[SampleFields]:
-        for sample in self._samples.values():
+        for sample in self._samples:
             yield SampleFields(sample.id, sample, self._times.get(sample.id), metadata_labels(sample.metadata))
 
     @override
@@ -147,7 +151,7 @@ class Rows(Source):
     def records(self, ids: Collection[str]) -> dict[str, AnswerRecord]:
         found = {}
         for id_ in ids:
-            sample = self._samples.get(id_)
+            sample = self._find_sample(id_)
             found[id_] = AnswerRecord(sample, self._times.get(id_), metadata_labels(sample.metadata) if sample else {})
         for outcome in self._find(found):
             found[outcome.sample_id].outcomes.append(outcome)
@@ -174,3 +178,22 @@ def metadata_labels(metadata: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
         if values and all(isinstance(each, str | int | float) for each in values):
             labels[key] = tuple(map(str, values))
     return labels
+
+
+class Evaluated(ABC):
+    """Base class of `Experiment`."""
+
+    __slots__ = ()
+
+    samples: Sequence[Sample]
+    outcomes: Sequence[Score | NotApplicable | Failure]
+    cards: tuple[MetricCard, ...]
+
+    @property
+    @abstractmethod
+    def analysis(self) -> Analysis:
+        """Clusters of samples, and confidence level of intervals."""
+
+    @abstractmethod
+    def source(self, name: str | None = None, analysis: Analysis | None = None) -> Source:
+        """Return the outcomes as a source. Without an analysis, it has that of the experiment."""
