@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -59,6 +60,36 @@ def test_the_error_of_a_paired_effect_is_that_of_the_jackknife() -> None:
     error = jackknife([g_of(np.delete(new - old, i)) for i in range(200)])
     assert pytest.approx(pair.effect_size) == (low + high) / 2
     assert pytest.approx(error * t.ppf(0.975, 199), rel=0.03) == (high - low) / 2
+
+
+@pytest.mark.parametrize("n_higher", [8, 12, 16, 40])
+def test_the_interval_holds_together_with_the_verdict(n_higher: int) -> None:
+    """A few higher scores of 60 and none lower are no significant difference beside eleven noisy metrics."""
+    rng = np.random.default_rng(3)
+    card = resolve_metrics([METRIC])[0].card
+
+    def many(higher: float) -> Experiment:
+        values = {f"noise{i}": rng.integers(0, 11, 60) / 10 for i in range(11)}
+        values[METRIC] = np.where(np.arange(60) < n_higher, higher, 0.5)
+        made = system(values[METRIC])
+        outcomes = [
+            Score(
+                sample_id=f"q{i}", metric=m, metric_version="1", value=float(v), judge="j", judge_hash="h", method="x"
+            )
+            for m, column in values.items()
+            for i, v in enumerate(column)
+        ]
+        return replace(made, outcomes=tuple(outcomes), cards=tuple(replace(card, name=m) for m in values))
+
+    result = ragstone.compare({"old": many(0.5), "new": many(0.7)})
+    (pair,) = next(metric for metric in result.metrics if metric.metric == METRIC).pairs
+    assert (n_higher, 0) == (pair.n_higher, pair.n_lower)
+    assert (pair.low is None) == (pair.effect_interval is None)
+    if pair.effect_interval is not None:
+        low, high = pair.effect_interval
+        assert (pair.better is None) == (low <= 0 <= high)
+        alone = ragstone.compare({"old": many(0.5), "new": many(0.7)}, metrics=METRIC).metrics[0].pairs[0]
+        assert alone.effect_interval[1] < high, "twelve metrics need a wider interval than one"
 
 
 def test_the_error_of_two_groups_is_that_of_the_jackknife() -> None:

@@ -101,7 +101,8 @@ class PairDifference:
     n_more: int | None
     """Number of additional samples that would detect `MetricComparison.min_effect` with power 0.8."""
     effect_interval: tuple[float, float] | None = None
-    """Confidence interval of `effect_size` alone, not simultaneous. None without an effect size, or for fewer than 10 units."""
+    """Simultaneous confidence interval of `effect_size`, with as many standard errors on each side as that of `difference`.
+    None without that interval, or for fewer than 10 units."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,13 +170,9 @@ class _Tested:
 def compare_metrics(
     metrics: Sequence[MetricScores], table: ScoreTable, family: Family, *, exploratory: bool = False
 ) -> tuple[MetricComparison, ...]:
-    """Compare systems on metrics. The confidence level holds for all pairs of all these metrics simultaneously.
+    """Compare systems on some metrics of a table. The confidence level holds for all pairs of these metrics simultaneously.
 
-    Args:
-        metrics: Some of the metrics of `table`.
-        table: The scores.
-        family: Pairs and settings. Unpaired, a sample of several systems counts as several independent samples.
-        exploratory: Whether the metrics are exploratory, because another one is primary.
+    Unpaired, a sample of several systems counts as several independent samples.
     """
     analysis = family.analysis
     level, is_bootstrap = analysis.confidence_level, analysis.test == "bootstrap"
@@ -407,15 +404,20 @@ def _pair(
         paired, effect = None, _effect(*groups)
     clusters = [table.clusters_of(own) for own in rows]
     effect_interval = None
-    if effect is not None:
-        influences = _paired_influences(groups[0]) if family.paired else _influences(*groups)
-        effect_interval = interval_of_effect(effect, list(zip(influences, clusters, strict=True)), level)
     errors = [
         standard_error(values, table.weights[own], labels) if own.size else 0.0
         for values, own, labels in zip(groups, rows, clusters, strict=True)
     ]
     low, high, detectable, n_more = tukey.low, tukey.high, None, None
     if low is not None and high is not None:
+        if effect is not None and math.isfinite(high - low):
+            influences = _paired_influences(groups[0]) if family.paired else _influences(*groups)
+            # A permutation turns the signs of paired differences, so its error is that around 0.
+            error = math.hypot(*errors)
+            if family.paired:
+                error = standard_error(groups[0], table.weights[rows[0]], clusters[0], center=0.0)
+            n_errors = (high - low) / 2 / error
+            effect_interval = interval_of_effect(effect, list(zip(influences, clusters, strict=True)), n_errors, level)
         # A mean difference is significant if it exceeds the half-width of its interval, which is proportional to
         # 1 / sqrt(n), like its standard error.
         if tukey.n > 1 or not family.paired:
@@ -451,26 +453,34 @@ def _pair(
 def _decide(pair: PairDifference, *, confidence_level: float, higher: bool) -> PairDifference:
     """Set the significantly better system, by the adjusted p-value.
 
-    If a difference is significant but its interval includes 0, the interval is cut at 0: only the sign is known.
+    If a difference is significant but its interval includes 0, the interval is cut at 0: only the sign is known. The interval
+    of an effect size does not exclude 0 without a significant difference.
     """
-    p, difference = pair.p_value, pair.difference
+    p, difference, effect = pair.p_value, pair.difference, pair.effect_interval
     if p is None or not difference or p > (1 - confidence_level) * (1 + _SAME):
-        return pair
-    better = pair.system if (difference > 0) == higher else pair.other
-    if pair.low is None or pair.high is None:
-        return replace(pair, better=better)
+        return pair if effect is None else replace(pair, effect_interval=(min(effect[0], 0.0), max(effect[1], 0.0)))
+    pair = replace(pair, better=pair.system if (difference > 0) == higher else pair.other)
     if difference > 0:
-        return replace(pair, better=better, low=max(pair.low, 0.0))
-    return replace(pair, better=better, high=min(pair.high, 0.0))
+        cut = None if effect is None else (max(effect[0], 0.0), effect[1])
+        return replace(pair, low=None if pair.low is None else max(pair.low, 0.0), effect_interval=cut)
+    cut = None if effect is None else (effect[0], min(effect[1], 0.0))
+    return replace(pair, high=None if pair.high is None else min(pair.high, 0.0), effect_interval=cut)
 
 
-def standard_error(values: NDArray[np.float64], weights: NDArray[np.float64], clusters: Sequence[int] | None) -> float:
-    """Compute the standard error of a weighted mean, over clusters. It is 0 for a single cluster."""
+def standard_error(
+    values: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    clusters: Sequence[int] | None,
+    *,
+    center: float | None = None,
+) -> float:
+    """Compute the standard error of a weighted mean around itself or a center, over clusters. It is 0 for a single cluster."""
     import numpy as np
 
     codes = np.arange(values.size) if clusters is None else cluster_codes(clusters)
     total = float(weights.sum())
-    moved = np.bincount(codes, weights=weights * (values - float((weights * values).sum()) / total)) / total
+    center = float((weights * values).sum()) / total if center is None else center
+    moved = np.bincount(codes, weights=weights * (values - center)) / total
     k = moved.size
     return math.sqrt(float((moved**2).sum()) * k / (k - 1)) if k > 1 else 0.0
 
@@ -509,14 +519,18 @@ def _influences(first: NDArray[np.float64], second: NDArray[np.float64]) -> list
 
 
 def interval_of_effect(
-    g: float, groups: Sequence[tuple[NDArray[np.float64], Sequence[int] | None]], confidence_level: float
+    g: float,
+    groups: Sequence[tuple[NDArray[np.float64], Sequence[int] | None]],
+    n_errors: float,
+    confidence_level: float,
 ) -> tuple[float, float] | None:
     """Compute the interval of an effect size with the delta method, which does not assume normal scores.
 
     Args:
         g: The effect size.
         groups: Influences of the samples on the effect size, and the clusters of each independent group.
-        confidence_level: Nominal coverage.
+        n_errors: Standard errors on each side, for many samples. The quantile of Student's t makes it longer for few.
+        confidence_level: Level of that quantile.
 
     Returns:
         Both limits, or None if a group has fewer than 10 independent units.
@@ -532,5 +546,7 @@ def interval_of_effect(
         errors.append(standard_error(values, np.ones(values.size), clusters))
     if least < _FEW_FOR_EFFECT:
         return None
-    half = student_quantile(least - 1, (1 + confidence_level) / 2) * math.hypot(*errors)
+    quantile = (1 + confidence_level) / 2
+    few = student_quantile(least - 1, quantile) / normal_quantile(quantile)
+    half = n_errors * few * math.hypot(*errors)
     return g - half, g + half
