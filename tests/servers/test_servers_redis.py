@@ -208,7 +208,8 @@ def test_a_worker_waits_for_redis(start_redis, tmp_path):
     broker = connect_to(server.url())
     broker.publish("a.seg", 0, 9, [line(captured("t1"))])
     server.kill()
-    command = ["worker", tmp_path / "s.db", "--judge", "lexical", "--listen", "127.0.0.1:0", "--from", server.url()]
+    options = ["--judge", "lexical", "--metrics", "ccrs", "--listen", "127.0.0.1:0", "--from", server.url()]
+    command = ["worker", tmp_path / "s.db", *options]
     worker = subprocess.Popen(
         [sys.executable, "-c", MAIN, *map(str, command)], stderr=subprocess.PIPE, text=True, env=os.environ
     )

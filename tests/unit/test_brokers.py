@@ -256,6 +256,10 @@ def test_a_worker_that_cannot_read_the_plan_of_the_waiting_requests_ends(queue, 
     done = run_command("worker", tmp_path / "s.db", "--judge", "lexical", "--from", "redis://host/app")
     assert ExitCode.INFRASTRUCTURE == done.returncode
     assert "memory://queue cannot be used: it is away" in done.stderr
+    queue.is_away = False
+    done = run_command("worker", tmp_path / "s.db", "--judge", "lexical", "--from", "redis://host/app")
+    assert 2 == done.returncode
+    assert "no request with a plan waits in memory://queue. Name them with --metrics" in done.stderr
     with open_store(tmp_path / "s.db", mode="read") as store:
         assert not store.ledger().plans
     caplog.clear()

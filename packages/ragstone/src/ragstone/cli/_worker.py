@@ -19,7 +19,7 @@ from ragstone.cli._models import models_for_store, worker_options
 from ragstone.cli._options import parse_address
 from ragstone.cli._output import describe_excess, leave, print_text
 from ragstone.cli._settings import settings_of
-from ragstone.errors import StoreNotFoundError
+from ragstone.errors import ConfigurationError, StoreNotFoundError
 from ragstone.schema import Failure, NotApplicable, Score, Trace
 from ragstone.scoring import JudgedCounts
 from ragstone.store import describe_store, is_database_url, open_store, resolve_store
@@ -59,8 +59,13 @@ def worker_command(
         # The requests that wait in the broker may have a plan.
         errors = StepErrors()
         with open_store(resolved, mode="own") as opened:
-            source.transfer_batch(opened, errors)
+            n_moved = source.transfer_batch(opened, errors)
         errors.raise_first()
+        if not (n_moved or until_idle):
+            raise ConfigurationError(
+                f"no metrics are named, and no request with a plan waits in {source.name}. Name them with --metrics, or start "
+                "the worker when the application has captured a request."
+            )
         plan = StorePlan.read(store, plan_id=plan_id, replan=replan)
     names, models = models_for_store(context, plan, criterion)
     settings = models.settings
