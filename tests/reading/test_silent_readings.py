@@ -381,3 +381,28 @@ def test_lines_of_errors_fit_a_terminal(tmp_path: Path):
     )
     assert 2 == done.returncode
     assert [] == [line for line in done.stderr.splitlines() if len(line) > 180]
+
+
+def test_nested_fields_of_a_row_without_a_known_name():
+    """The options of the error read the fields, at any depth. A text in an object has the meaning of the object."""
+    row = {"request": {"body": {"question": "q"}}, "reply": {"text": "a", "docs": [{"text": "d"}]}}
+    with pytest.raises(DataError, match=r"--field query=request\.body\.question --field response=reply\.text"):
+        read([row])
+    (sample,), _ = read(
+        [row], fields={"query": "request.body.question", "response": "reply.text", "contexts": "reply.docs"}
+    )
+    assert ("q", "a", [["d"]]) == (sample.query, sample.response, contexts_of([sample]))
+
+
+def test_ratings_are_told():
+    """They may be answers of a quiz, so they are read."""
+    samples, report = read([{"query": f"q{n}", "expected": n} for n in (1, 4, 5)])
+    assert [("1",), ("4",), ("5",)] == [sample.reference for sample in samples]
+    assert "expected: only numbers from 0 to 5" in report
+
+
+def test_placeholders_in_lists():
+    """They are read as texts, and counted."""
+    samples, report = read([{"query": "q", "contexts": ["N/A", "text"], "reference": ["None", "r"]}])
+    assert ([["N/A", "text"]], ("None", "r")) == (contexts_of(samples), samples[0].reference)
+    assert "2 texts with only a placeholder (None, nan), read as text: contexts 1, reference 1" in report

@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -33,19 +34,18 @@ _LIST_FIELDS: Final = frozenset({"contexts", "reference"})
 _SOURCES: Final = "references"
 """Column of references that may be sources."""
 _ID_TEXT: Final = re.compile(r"(?=\S*\d)[A-Za-z0-9]++(?:[-_:#/][A-Za-z0-9]++)++")
-_LABEL_TEXTS: Final = frozenset({"0", "1", "0.0", "1.0", "true", "false", "pass", "fail", "passed", "failed"})
+_LABEL_TEXTS: Final = frozenset({
+    "0", "1", "0.0", "1.0", "true", "false", "pass", "fail", "passed", "failed", "correct", "incorrect", "wrong",
+})  # fmt: skip
+_RATINGS: Final = frozenset("2345")
 _ASSERTION: Final = re.compile(
     r"\s*+(?:not-)?(?:i?contains(?:-\w++)*|equals|regex|starts-with|is-json|llm-rubric|model-graded-\w++|similar"
     r"|javascript|python)(?:\([\d.]*+\))?:"
 )
-_FIRST_PART: Final = re.compile(
-    r"\s*+(?:<(\w{3,12})[ >]|\[?(?:doc|document|passage|source|context|chunk|snippet)?[ _#]*+1[\]).:])", re.IGNORECASE
-)
-"""Beginning of a text with several passages: a tag, or the number 1."""
-_SECOND_PART: Final = re.compile(
-    r"\s\[?(?:doc|document|passage|source|context|chunk|snippet)?[ _#]*+2[\]).:]", re.IGNORECASE
-)
+_FIRST_PART: Final = re.compile(r"\s*+(?:<(\w{3,12})[ >]|(\[?(?:[^\W\d]{1,12})?[ _#:-]*+)1([\]).:]))")
+"""Beginning of a text with several passages: a tag, or the number 1, with the text around it."""
 _MAX_ADDRESS: Final = 2000
+_NESTED_DEPTH: Final = 3
 _NESTED_PARTS: Final = 50
 """Keys of an object of a row that a report names."""
 _BRACKETS: Final = ("[", "(", "{")
@@ -105,6 +105,7 @@ class RowReader:
         self._meanings: dict[str, tuple[str, str, str]] = {}
         self._absent = dict(self._fields)
         """Columns that the user named and no row has, by field."""
+        self._has_ratings = False
         self._labels: dict[str, int] = {}
         """Rows whose value is a label, by column, or -1 if another row has a text."""
 
@@ -123,7 +124,7 @@ class RowReader:
         plan = self._plan(row, flat, position)
         found, used, sources = self._find_fields(flat, plan, position)
         if flat and not self._fields and not plan.names.keys() - {"id", "history"} and not plan.numbered:
-            guesses = plan.guesses or {
+            guesses = self._report.guesses or {
                 "query": next((name for name, value in flat.items() if isinstance(value, str)), "COLUMN")
             }
             remedies = [f"--field {shlex.quote(f'{name}={column}')}" for name, column in guesses.items()]
@@ -176,7 +177,9 @@ class RowReader:
             name = next(
                 name for plan in self._plans.values() for name, other in plan.labeled.items() if other == column
             )
-            if n > 1:
+            if n > 1 and self._has_ratings:
+                self._report.note(f"{column}: only numbers from 0 to 5. Ratings are labels, and not a {name}")
+            elif n > 1:
                 raise DataError(
                     f"all {n} values of {column!r} are labels (0, 1, true, pass), and not a {name}. If they are: "
                     f"--field {shlex.quote(f'{name}={column}')}. Otherwise rename the column, such as to label"
@@ -211,7 +214,8 @@ class RowReader:
         report = self._report
         report.leave(plan.unused)
         for name, column in plan.guesses.items():
-            report.guess(name, column)
+            if not isinstance(flat[column], Mapping):
+                report.guess(name, column)
         for path, field_, is_part in _nested(flat, plan):
             if is_part:
                 report.leave((path,))
@@ -411,6 +415,8 @@ class RowReader:
                     self._count_text("contexts", text, len(sample.contexts))
                 elif len(text) < _MISSING_CHARS and _ID_TEXT.fullmatch(text):
                     report.count_value("id", "contexts")
+                elif len(text) < _MISSING_CHARS and text in MISSING_TEXTS and text != found.get("contexts"):
+                    report.count_value("placeholder_text", "contexts")
         if "reference" in found:
             report.count_items("reference", len(sample.reference))
             for text in sample.reference:
@@ -418,10 +424,14 @@ class RowReader:
                     self._count_text("reference", text, len(sample.reference))
                 if ":" in text[:_MISSING_CHARS] and _ASSERTION.match(text):
                     report.count_value("assertion", "reference")
+                elif len(text) < _MISSING_CHARS and text in MISSING_TEXTS and text != found["reference"]:
+                    report.count_value("placeholder_text", "reference")
         for field, column in labeled.items():
             if (value := found.get(field)) is not None and self._labels.get(column) != -1:
-                is_label = str(value).strip().casefold() in _LABEL_TEXTS
+                text = str(value).strip().casefold()
+                is_label = text in _LABEL_TEXTS or text in _RATINGS
                 self._labels[column] = self._labels.get(column, 0) + 1 if is_label else -1
+                self._has_ratings |= text in _RATINGS
 
     def _count_text(self, field: str, text: str, n: int) -> None:
         """Count an item that is empty, or that begins with a bracket as a list does."""
@@ -454,6 +464,8 @@ def _sign(text: str, field: str, *, is_cell: bool) -> str | None:
         return "|"
     if field == "contexts" or len(text) > 200:
         return None
+    if " / " in text and all(len(part.split()) <= 4 for part in text.split(" / ")):
+        return "/"
     if ";" in text and all(len(part.split()) <= 4 for part in text.split(";")):
         return ";"
     parts = [part.strip() for part in text.split(",")]
@@ -466,8 +478,7 @@ def _has_marked_parts(text: str) -> bool:
     first = _FIRST_PART.match(text)
     if first is None:
         return False
-    rest = text[first.end() :]
-    return f"<{first[1]}" in rest if first[1] else _SECOND_PART.search(rest) is not None
+    return text.find(f"<{first[1]}" if first[1] else f"{first[2]}2{first[3]}", first.end()) > 0
 
 
 def _is_quoted(text: str) -> bool:
@@ -482,13 +493,28 @@ def _nested(flat: Mapping[str, Any], plan: ColumnPlan) -> Iterator[tuple[str, st
     """Yield the path of each key of an object in a row, the field that it may be, and whether the object is a field."""
     columns = {column: field for field in ("query", "response", "reference") for column in plan.names.get(field, ())}
     for outer in (*columns, "metadata", *plan.unused):
-        inner = flat.get(outer)
-        if isinstance(inner, Mapping):
+        if isinstance(inner := flat.get(outer), Mapping):
             field = columns.get(outer)
-            read = next((key for key in FIELD_ALIASES.get(field or "", ()) if isinstance(inner.get(key), str)), None)
-            for key in list(inner)[:_NESTED_PARTS]:
-                if key != read and isinstance(key, str) and inner[key] not in (None, "", [], {}):
-                    yield f"{outer}.{key}", guess_field(key, is_nested=True), field is not None
+            read = None if field is None else _text_key(inner, FIELD_ALIASES[field])
+            for path, key in islice(_paths(inner, outer), _NESTED_PARTS):
+                if path != f"{outer}.{read}":
+                    name = path.split(".")[-2] if key in _EXPECTED_KEYS[-1:] else key  # `reply.text` is a reply
+                    yield path, guess_field(name, is_nested=True), field is not None
+
+
+def _paths(value: Mapping[str, Any], outer: str, depth: int = 0) -> Iterator[tuple[str, str]]:
+    """Yield the path of each value in nested objects, with its last key."""
+    for key, inner in value.items():
+        if isinstance(inner, Mapping) and depth < _NESTED_DEPTH:
+            yield from _paths(inner, f"{outer}.{key}", depth + 1)
+        elif inner not in (None, "", []):
+            yield f"{outer}.{key}", str(key)
+
+
+def _text_key(value: Mapping[str, Any], keys: Sequence[str]) -> str | None:
+    """Return the key of the text in an object: one of some names, or the only text."""
+    texts = [str(key) for key in (*keys, *value) if isinstance(value.get(key), str)]
+    return texts[0] if texts and (texts[0] in keys or len(texts) == 1) else None
 
 
 def _are_addresses(value: Any) -> bool:
@@ -639,11 +665,11 @@ def _text(value: Any, field: str, position: int, keys: Sequence[str], column: st
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return str(value)
     if isinstance(value, Mapping):
-        texts = [str(key) for key in (*keys, *value) if isinstance(value.get(key), str)]
-        if texts and (texts[0] in keys or len(texts) == 1):
-            return str(value[texts[0]])
+        if (key := _text_key(value, keys)) is not None:
+            return str(value[key])
         if value:
-            name = shlex.quote(f"{field}={column or field}.{[*texts, *value][0]}")
+            named = [key for key in ("value", *value) if key in value]
+            name = shlex.quote(f"{field}={column or field}.{named[0]}")
             raise DataError(
                 f"row {position}: {field} must be text, got an object with {shorten_names(value)}. Name a key of it: "
                 f"--field {name}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -27,9 +28,10 @@ if TYPE_CHECKING:
 
 _TOTALS: Final = frozenset({
     "mean", "average", "avg", "total", "sum", "median", "std", "min", "max", "count", "mittelwert", "durchschnitt",
-    "gesamt", "summe", "moyenne", "total général", "somme", "promedio", "media", "suma",
+    "gesamt", "anzahl", "gemiddelde", "totaal", "summe", "moyenne", "somme", "promedio", "media", "suma",
 })  # fmt: skip
 """First texts of rows that summarize a table."""
+_WORD_END: Final = re.compile(r"[\s(:]")
 _TOTAL_CHARS: Final = 40
 """Longest first value of a row that is a header or a total."""
 _KNOWN: Final = frozenset(name_key(name) for names in FIELD_ALIASES.values() for name in names)
@@ -262,14 +264,16 @@ def _other_row(row: Mapping[str, Any], name: str, value: str, position: int) -> 
     Raises:
         DataError: If it is the header of other columns, so that the rows after it would be read wrongly.
     """
-    word = value.strip().rstrip(":").casefold()
-    if word in _TOTALS:
+    word = value.strip().casefold()
+    if _WORD_END.split(word, maxsplit=1)[0] in _TOTALS:
         others = [str(other).strip() for column, other in row.items() if column != name and not _is_blank(other)]
         if others and all(finite(other.rstrip("%").replace(",", ".")) is not None for other in others):
             return DataError(f"row {position} is a total ({value.strip()[:40]!r} and numbers), not a sample")
+    if not any(map(str.isalnum, "".join(map(str, row.values())))):
+        return "rows without a letter or a digit, left out"
     if name_key(word) in _KNOWN or word == name.strip().casefold():
         names = [str(cell).strip() for cell in row.values()]
-        if names == [column.strip() for column in row]:
+        if [*map(name_key, names)] == [*map(name_key, row)]:
             return "rows that repeat the header, left out"
         if len(names) > 1 and all(cell in row or name_key(cell) in _KNOWN for cell in names):
             shown = "the columns in another order" if set(names) == set(row) else "other columns"

@@ -143,20 +143,23 @@ ROW_SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
 ROW_GUESSES: Final[Mapping[str, tuple[str, ...]]] = {
     "query": (
         "q", "body", "topic", "title", "instruction", "search_query", "utterance", "message", "request", "user_message",
-        "task", "problem", "text", "frage", "pregunta",
+        "task", "problem", "text", "frage", "pregunta", "pergunta", "domanda", "vraag",
     ),
     "contexts": (
         "evidence", "evidences", "evidence_list", "snippets", "sources", "search_results", "chunks", "nodes", "hits", "docs",
         "references", "positive", "facts", "gold_contexts", "gold_context", "reference_contexts", "ground_truth_context",
-        "ground_truth_contexts", "text", "passage", "document", "chunk", "content", "kontext",
+        "ground_truth_contexts", "text", "passage", "document", "chunk", "content", "ctxs",
+        "kontext", "contexto", "contexte", "contesto", "fundstellen",
     ),
     "response": (
         "completion", "reply", "generation", "generations", "summary", "hypothesis", "candidate", "pred", "predictions",
-        "assistant", "bot", "chatbot", "model", "system", "antwort", "respuesta",
+        "assistant", "bot", "chatbot", "model", "system", "antwort", "respuesta", "resposta",
+        "risposta", "antwoord",
     ),
     "reference": (
         "gold", "golden", "gt", "truth", "target", "targets", "label", "labels", "solution", "answers", "alt_ans",
         "short_answer", "short_answers", "exact_answer", "ideal", "correct", "musterantwort",
+        "musterl\u00f6sung", "respuesta_correcta",
     ),
 }  # fmt: skip
 """Names with several meanings. They are not read, and the report says which field they may be."""
