@@ -278,3 +278,69 @@ def test_a_trace_of_mlflow_that_lacks_its_spans_is_rejected(read, value, reason)
 
     assert [] == traces
     assert reason in rejected[0].reason
+
+
+def test_ids_of_mlflow_2_have_several_spellings(read):
+    """A parent in hex digits of another length or case is the same span, so that its passages belong to one request."""
+    spans = [
+        {"name": "root", "context": {"span_id": "0x2A", "trace_id": "0x1"}, "parent_id": None,
+         "attributes": {"mlflow.spanType": '"CHAIN"', "mlflow.spanInputs": '{"question": "Why?"}', "mlflow.spanOutputs": '"So."'}},
+        {"name": "search", "context": {"span_id": "0x2b", "trace_id": "0x1"}, "parent_id": "0x000000000000002a",
+         "attributes": {"mlflow.spanType": '"RETRIEVER"', "mlflow.spanInputs": '"why"',
+                        "mlflow.spanOutputs": '[{"page_content": "Because."}]'}},
+    ]  # fmt: skip
+    (trace,), rejected = read(FORMATS["mlflow"], lines({"info": {"request_id": "tr-1"}, "data": {"spans": spans}}))
+
+    assert [] == rejected
+    assert ("Why?", ["Because."]) == (trace.query, [passage.text for passage in trace.prompt_contexts])
+
+
+def phoenix_span(span_id: int, *, parent: int | None = None, kind: str = "CHAIN", **more: object):
+    """A span of Phoenix's REST interface."""
+    return {"name": kind, "context": {"trace_id": "1" * 32, "span_id": f"{span_id:016x}"}, "span_kind": kind,
+            "parent_id": None if parent is None else f"{parent:016x}", "status_code": "OK",
+            "start_time": "2026-01-02T03:04:05+00:00", "attributes": {}} | more  # fmt: skip
+
+
+def test_pages_of_phoenix_may_be_in_a_list(read):
+    """The spans of a request may be in several pages."""
+    root = phoenix_span(1, attributes={"input.value": "Why?", "output.value": "So."})
+    found = {"input.value": "why", "retrieval.documents.0.document.content": "Because."}
+    pages = [{"data": [root]}, {"data": [phoenix_span(2, parent=1, kind="RETRIEVER", attributes=found)]}]
+    (trace,), rejected = read(FORMATS["phoenix"], json.dumps(pages).encode())
+
+    assert [] == rejected
+    assert ("Why?", "So.", ["Because."]) == (
+        trace.query, trace.response, [passage.text for passage in trace.prompt_contexts],
+    )  # fmt: skip
+
+
+def test_events_of_phoenix_have_attributes(read):
+    """The error of a request is the message of its exception, if the span does not state one."""
+    event = {"name": "exception", "timestamp": "2026-01-02T03:04:06+00:00",
+             "attributes": {"exception.type": "ValueError", "exception.message": "it broke"}}  # fmt: skip
+    asked = {"input.value": "Why?"}
+    (trace,), _ = read(
+        FORMATS["phoenix"], lines(phoenix_span(1, status_code="ERROR", attributes=asked, events=[event]))
+    )
+
+    assert ("error", "ValueError: it broke") == (trace.status, trace.error)
+
+
+def test_a_call_of_a_servers_tool_is_not_an_answer(read):
+    """What Claude writes before it lets the server search."""
+    content = [
+        {"type": "text", "text": "Let me look."},
+        {"type": "server_tool_use", "id": "x", "name": "web_search", "input": {}},
+    ]
+    outputs = {"messages": [{"role": "user", "content": "Why?"}, {"role": "assistant", "content": content}]}
+    call = run("t", inputs={"messages": [{"role": "user", "content": "Why?"}]}, outputs=outputs)
+    model = run("m", parent="t", kind="llm", inputs=call["inputs"], outputs={"message": outputs["messages"][1]})
+    final = run(
+        "n", parent="t", kind="llm", inputs=call["inputs"], outputs={"message": {"role": "assistant", "content": "So."}}
+    )
+    (trace,), _ = read(
+        FORMATS["langsmith"], lines(call | {"outputs": {}}, model, final | {"start_time": "2026-01-02T03:04:00"})
+    )
+
+    assert ("Why?", "So.") == (trace.query, trace.response)
