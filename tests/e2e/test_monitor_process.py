@@ -118,7 +118,8 @@ time.sleep(600)
     assert program.stdout.readline() == b"ready\n"
     pid = worker_pid(store)
     assert is_running(pid)
-    assert os.getpriority(os.PRIO_PROCESS, pid) > os.getpriority(os.PRIO_PROCESS, program.pid)
+    # 19 is the lowest priority there is, and tests may run with it.
+    assert os.getpriority(os.PRIO_PROCESS, pid) >= min(19, os.getpriority(os.PRIO_PROCESS, program.pid) + 1)
     program.kill()
     program.wait()
     wait_until(lambda: not is_running(pid))

@@ -151,7 +151,7 @@ def test_a_table_reaches_the_server(rows):
         ("[judge]\nmodle = 'x'", [], "'judge.modle' is not a setting. Did you mean 'model'?"),
         ("[generator]\nurl = 'http://h/v1'", [], "'generator' is not a table of settings"),
         ("[jugde]\nmodel = 'x'", [], "'jugde' is not a table of settings. Did you mean 'judge'?"),
-        ("[evaluate.judge]\nurl = 'http://h/v1'", [], "Settings have one table for all commands, such as [judge]"),
+        ("[evaluate]\njudge = 'http://h/v1'", [], "'evaluate' is not a table of settings"),
         ("[judge]\nurl = 'http://h/v1'\napi_key_env = 'NOT_SET'", [], "names an environment variable NOT_SET that is not set"),
         ("", ["--judge", "gpt-4o"], "--judge 'gpt-4o' is unknown. Did you mean 'openai:gpt-4o'?"),
         ("", ["--judge", "localhost:8000"], "--judge 'localhost:8000' is unknown. Did you mean 'http://localhost:8000/v1'?"),
