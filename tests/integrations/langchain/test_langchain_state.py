@@ -19,7 +19,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_scenarios import FOUND, Q
 from opentelemetry.sdk.trace import TracerProvider, sampling
 
-from langchain_ragstone._live import LiveRequests, _RecentIds
+from langchain_ragstone._live import LiveRequests
 from ragstone.capture import suppress_capture
 
 THREADS, CALLS_EACH, TASKS = 8, int(os.environ.get("RAGSTONE_TEST_REQUESTS", "200")), 500
@@ -269,16 +269,16 @@ def test_a_step_that_ends_twice_counts_once(app):
     assert 1 == handler.late_events
 
 
-def test_memory_of_ended_runs_is_bounded(app):
+def test_memory_of_ended_runs_is_bounded(app, monkeypatch):
     """Ids of ended runs are forgotten after a while, the youngest last."""
     remembered = 1_000
-    app.handler._live._closed = _RecentIds(remembered)
+    monkeypatch.setattr("langchain_ragstone._live._REMEMBERED", remembered)
     ids = [uuid.UUID(int=i) for i in range(3 * remembered)]
     for run_id in ids:
         app.handler.on_chain_start(None, Q, run_id=run_id)
         app.handler.on_chain_end("answer", run_id=run_id)
     closed = app.handler._live._closed
-    assert len(closed._young) + len(closed._old) <= 2 * remembered
+    assert len(closed) <= remembered
     assert (False, True) == (ids[0].int in closed, ids[-1].int in closed)
 
 

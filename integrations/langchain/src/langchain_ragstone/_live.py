@@ -27,7 +27,7 @@ from ragstone.capture import after_fork_in_child
 from ragstone.requests import Request, Step, StepKind, TraceDraft
 
 _REMEMBERED: Final = 20_000
-"""Ids of ended runs kept per generation (two generations, about 3 MB at most)."""
+"""Ids of ended runs kept (about 3 MB)."""
 _SWEPT_PER_START: Final = 2
 """More than one, so that the number of requests in flight shrinks; few, so that no request pays for many others."""
 
@@ -83,25 +83,6 @@ class Live:
         self.written = None if keys is None or self.written is None else self.written | keys
 
 
-class _RecentIds:
-    """A set that forgets its oldest members: two generations, the older one dropped when the younger is full."""
-
-    __slots__ = ("_limit", "_old", "_young")
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._young: set[int] = set()
-        self._old: set[int] = set()
-
-    def __contains__(self, key: int | None) -> bool:
-        return key in self._young or key in self._old
-
-    def update(self, keys: list[int]) -> None:
-        if len(self._young) >= self._limit:
-            self._old, self._young = self._young, set()
-        self._young.update(keys)
-
-
 Begun = tuple[Step, Live]
 
 
@@ -126,7 +107,7 @@ class LiveRequests:
         self._lock = threading.RLock()
         self._begun: dict[int, Begun] = {}
         self._live: OrderedDict[int, Live] = OrderedDict()
-        self._closed = _RecentIds(_REMEMBERED)
+        self._closed: OrderedDict[int, None] = OrderedDict()
 
     def __len__(self) -> int:
         """Return the number of requests in flight."""
@@ -164,7 +145,7 @@ class LiveRequests:
                 return begun
             if parent_key in self._closed or key in self._closed:
                 self.late += counted
-                self._closed.update([key])
+                self._remember([key])
                 return None
         return self._start_root(run_id, step)
 
@@ -230,10 +211,16 @@ class LiveRequests:
         keys: list[Any] = [step.id for step in live.steps]
         for step_key in keys:
             self._begun.pop(step_key, None)
-        self._closed.update(keys)
+        self._remember(keys)
+
+    def _remember(self, keys: list[Any]) -> None:
+        """Note the ids of runs that have ended, and forget the oldest."""
+        self._closed.update(dict.fromkeys(keys))
+        while len(self._closed) > _REMEMBERED:
+            self._closed.popitem(last=False)
 
     def forget_all(self) -> None:
         """Start empty in a forked child: the parent finishes what is in flight, and another thread may hold the lock."""
         keys = list(self._begun)
         self._start_empty()
-        self._closed.update(keys)
+        self._remember(keys)

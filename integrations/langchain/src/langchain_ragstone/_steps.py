@@ -85,6 +85,8 @@ def fill_tool_result(step: Step, output: object, passages: Passages) -> None:
         kept = values_in({name: item for name, item in fields.items() if name != "messages"}, passages)
         step.outputs = tuple(value for value in kept if value.passages is not None and value.is_evident)
         step.outputs += () if message is None else values_in(message, passages)
+        if getattr(output, "goto", None):  # a hand-over to another agent: its message is a note
+            step.kind, step.query = "other", None
     if message is None:
         step.passages = passages.in_list(output)
         return

@@ -79,7 +79,7 @@ def evaluate_command(
         references: File with references, joined by id.
         qrels (hidden): Relevance judgments by sample id and passage id, in TREC or BEIR format.
         limit (>=1 N hidden): Read only the first N rows.
-        separator (TEXT hidden): Separator in cells: '|', '\n', 'reference=;'.
+        separator (TEXT hidden): Separator of the passages in a cell: '|', '\n'.
         encoding (NAME hidden): Encoding of the file: cp1252. UTF-16 is detected.
         on_bad_row: At an invalid row: stop, or skip and count it.
 
@@ -300,7 +300,7 @@ def _all_failed(result: Experiment) -> bool:
 def _spent(result: Experiment) -> str:
     usage: dict[str, Any] = json.loads(result.usage.model_dump_json())
     return (
-        f"{count(len(result.samples), 'sample')} in {result.wall_s:.1f} s, judge {result.judge.name}: {count(usage['calls'], 'call')}, "
+        f"{count(len(result.samples), 'sample')} in {result.wall_s:.1f} s, judge {result.judge.name}: {usage['calls']} calls, "
         f"{usage['input_tokens']} + {usage['output_tokens']} tokens"
         + (f", {usage['cached']} replies from the cache" if usage["cached"] else "")
     )

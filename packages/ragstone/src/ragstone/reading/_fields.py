@@ -135,12 +135,15 @@ def fill_tool(step: Step, arguments: Any, result: Any) -> None:
     result = mapping(result).get("kwargs", result) if mapping(result).get("lc") else result
     kept: tuple[Value, ...] = ()
     if isinstance(update := mapping(result).get("update"), Mapping) and "goto" in mapping(result):
+        hands_over = bool(mapping(result)["goto"])
         # What a command adds to the state of a graph is not the tool's result, except its message and documents.
         added = update.get("messages")
         bodies = [message_body(message) for message in (added if isinstance(added, list) else [added])]
         result = next((body for label, body in reversed(bodies) if message_role(label) == "tool"), None)
         rest = values_in({name: item for name, item in update.items() if name != "messages"})
         kept = tuple(value for value in rest if value.passages is not None and value.is_evident)
+        if hands_over:
+            step.kind, arguments = "other", None
     artifact = mapping(result).get("artifact")
     value = mapping(result).get("raw_output", inner_json(result))  # of LlamaIndex's tools
     step.query = query_in(inner_json(arguments))

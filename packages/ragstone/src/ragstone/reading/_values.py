@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -12,22 +11,17 @@ from typing import Any, Final
 from ragstone.errors import DataError
 from ragstone.reading._json import parse_json
 from ragstone.requests import (
-    CALL_PARTS,
-    RESULT_PARTS,
     Message,
     PassageDraft,
-    Role,
     Step,
     Value,
     content_text,
-    documents_in,
     harvest,
     message_body,
-    shown_text,
+    messages_of,
 )
 from ragstone.schema import SETTING_NAMES, field_names, message_role
 
-_RESULT_KEYS: Final = ("response", "output", "result", "content", "value", "text")
 _REPR: Final = re.compile(r"<[A-Za-z_][\w.]*+[( ].*>|[A-Z]\w*\([a-z_]\w*=.*\.\.\.", re.DOTALL)
 """What Python shows of an object: in angle brackets, or its constructor, cut in the middle."""
 _FRAMEWORK: Final = ("ls_", "lc_", "langgraph_", "checkpoint_", "__", "LANGSMITH_", "LANGCHAIN_")
@@ -178,60 +172,10 @@ def _is_pair(item: object) -> bool:
 
 
 def _messages_of(item: Any) -> tuple[Message, ...]:
-    """Return the messages that one object is; a message with results of tools is one message a result."""
-    if isinstance(item, str):
-        return (Message("user", item),)
-    if _is_pair(item):
-        return (Message(message_role(item[0]) or "other", item[1]),)
-    if not isinstance(item, Mapping):
-        return ()
-    if "role" not in item and item.get("type") in RESULT_PARTS:
-        return (_result(item),)
-    if "role" not in item and item.get("type") in CALL_PARTS:
-        return (Message("assistant", "", calls_tool=True),)
-    label, body = message_body(item)
-    role = _role(label)
-    if role is None or not ({"content", "parts", "blocks"} & body.keys() or body.get("tool_calls")):
-        return ()
-    content = body.get("content", body.get("parts", body.get("blocks")))
-    blocks = [block for block in content if isinstance(block, Mapping)] if isinstance(content, list) else []
-    results = tuple(_result(block) for block in blocks if block.get("type") in RESULT_PARTS)
-    calls = bool(body.get("tool_calls")) or any(block.get("type") in CALL_PARTS for block in blocks)
-    text = content_text(content)
-    if results and not text:
-        return results
-    if role == "tool" and body.get("status") == "error":
-        role = "other"  # what a tool raised is not what it found
-    name = body.get("name", body.get("tool_name"))
-    artifact = body.get("artifact")
-    shown = text if role == "assistant" else shown_text(content)
-    message = Message(
-        role,
-        shown or "",
-        calls_tool=calls,
-        tool=name if isinstance(name, str) and role == "tool" else None,
-        passages=passages_in(artifact) if isinstance(artifact, list) else documents_in(content) or None,
-    )
-    return (message, *results)
-
-
-def _role(label: object) -> Role | None:
-    return "other" if label in ("ChatMessage", "ChatMessageChunk") else message_role(label)
-
-
-def _result(block: Mapping[str, Any]) -> Message:
-    """Return the tool message of a result of a tool."""
-    content = next((block[key] for key in _RESULT_KEYS if block.get(key) is not None), "")
-    if isinstance(content, Mapping) and content.get("type") in ("text", "json") and "value" in content:
-        content = content["value"]
-    text = content_text(content) or shown_text(content) or None
-    name = next((block[key] for key in ("name", "toolName", "tool_name") if isinstance(block.get(key), str)), None)
-    role: Role = "other" if block.get("is_error") is True else "tool"
-    return Message(role, _dumped(content) if text is None else text, tool=name, passages=documents_in(content) or None)
-
-
-def _dumped(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    """Return the messages that one object is, with the documents that a message of a tool carries."""
+    found = messages_of(item) if isinstance(item, str | Mapping) or _is_pair(item) else ()
+    artifact = message_body(item)[1].get("artifact") if found and isinstance(item, Mapping) else None
+    return (found[0]._replace(passages=passages_in(artifact)), *found[1:]) if isinstance(artifact, list) else found
 
 
 def reply_message(outputs: Any, *, depth: int = 0) -> Message | None:

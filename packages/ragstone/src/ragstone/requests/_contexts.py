@@ -134,6 +134,7 @@ def _with_predecessors(facts: Facts, answering: Sequence[Call], question: str | 
         for call in earlier:
             if call.place < after.place and call.place not in found:
                 is_quoted = call.place in possible and call.reply in after.prompt
+                is_quoted = is_quoted or call.reply in _turn_replies(facts, after)
                 if is_quoted or any(_is_result_in(facts, run, call, after) for run in results.get(call.place, ())):
                     found[call.place] = call
                     waiting.append(call)
@@ -150,6 +151,13 @@ def _replies_of_runs(facts: Facts, calls: Sequence[Call]) -> dict[int, list[Step
                 if call.reply in texts and facts.tree.is_within(call.step, run):
                     results.setdefault(call.place, []).append(run)
     return results
+
+
+def _turn_replies(facts: Facts, call: Call) -> set[str]:
+    """Return the whole messages of assistants in a prompt that follow the last one of the user: of other agents of the turn."""
+    users = [place for place, message in enumerate(call.messages) if message.role == "user"]
+    turn = call.messages[users[-1] + 1 :] if users else ()
+    return {facts.canonical(one.text) for one in turn if one.role == "assistant" and not one.calls_tool}
 
 
 def _is_result_in(facts: Facts, run: Step, call: Call, after: Call) -> bool:
@@ -201,6 +209,7 @@ def _tool_doubts(facts: Facts, calls: Sequence[Call], matches: Sequence[Match]) 
     made = {text for texts in results.values() for text in texts if text}
     # What a tool raised is shown to the model as its result.
     made |= {facts.canonical((step.error or "").partition(": ")[2]) for step in _tools(facts)} - {""}
+    made |= {facts.canonical(text) for step in facts.tree.steps if step.kind == "other" for text in output_texts(step)}
     explained = [*known, *made]
     beginnings = {text[:_MIN_TOOL_TEXT]: text for text in explained if len(text) >= _MIN_TOOL_TEXT}
     whole: Text | None = None
@@ -227,7 +236,9 @@ def _state_doubts(facts: Facts, matches: Sequence[Match]) -> Iterator[str]:
     if not facts.searches:
         shown = {id(match.candidate.passage) for match in matches}
         for key, passages in facts.unclear.items():
-            if any(id(passage) in shown for passage in passages):
+            # With an id or metadata, they have the form of documents.
+            is_plain = any(passage.id is None and not passage.metadata for passage in passages)
+            if is_plain and any(id(passage) in shown for passage in passages):
                 yield f"text_in_state:{key}"
 
 

@@ -31,6 +31,8 @@ _TEXT_LISTS: Final = frozenset((*field_names("contexts", "row"), *field_names("c
 """Names under which a list of plain texts is a list of passages."""
 _FOUND: Final = _TEXT_LISTS | {"docs", "hits", "chunks", "snippets", "search_results", *ROW_SYNONYMS["contexts"]}
 """Names that say that a list was found."""
+_SHAPED: Final = frozenset({"page_content", *_SCORE_KEYS})
+"""Fields that only documents and hits have."""
 _TASK: Final = frozenset({"status", "priority", "done", "completed", "assignee", "due"})
 """Fields of an item of a plan, which has a text and often an id, and is not a document."""
 _ANSWERS: Final = frozenset(field_names("response", "output"))
@@ -69,13 +71,14 @@ class _Harvest:
         self._max_passages = max_passages
 
     def values(self, value: Any, path: tuple[str, ...], depth: int) -> Iterator[Value]:
-        value = self._read(value)
+        given, value = value, self._read(value)
         if isinstance(value, str):
             yield Value(path, text=value)
         elif isinstance(value, Message):
             yield Value(path, messages=(value,))
         elif isinstance(value, PassageDraft):
-            yield Value(path, passages=(value,))
+            is_evident = not _FOUND.isdisjoint(path) or not _is_plain(given)
+            yield Value(path, passages=(value,), is_evident=is_evident)
         elif isinstance(value, Mapping):
             yield from self._fields(value, path, depth)
         elif isinstance(value, list | tuple):
@@ -94,15 +97,14 @@ class _Harvest:
         if not items:
             yield Value(path, passages=())
             return
-        head = self._read(items[0])
-        first = self._lone(head)
+        first = self._item(items[0])
         if isinstance(first, Message):
             messages = (self._item(item) for item in list(items))
             yield Value(path, messages=tuple(item for item in messages if isinstance(item, Message)))
         elif isinstance(first, PassageDraft) or (isinstance(first, str) and path and path[-1] in _TEXT_LISTS):
             passages = (self._passage(item) for item in items[: self._max_passages])
-            # A mapping with a text alone is a passage in some lists, and an item of a plan or a memory in others.
-            is_evident = not isinstance(head, Mapping) or not _FOUND.isdisjoint(path)
+            # Mappings with a text are passages in some lists, and items of a plan or memories of the user in others.
+            is_evident = not _FOUND.isdisjoint(path) or not _is_plain(items[0])
             yield Value(path, passages=tuple(one for one in passages if one is not None), is_evident=is_evident)
         elif depth < _MAX_DEPTH:
             for place, item in enumerate(items[:_MAX_VALUES]):
@@ -110,9 +112,7 @@ class _Harvest:
 
     def _item(self, item: Any) -> Any:
         """Read an item of a list, where an object with nothing but a text is a document too."""
-        return self._lone(self._read(item))
-
-    def _lone(self, item: Any) -> Any:
+        item = self._read(item)
         if isinstance(item, list | tuple) and len(item) == 2:
             first, second = self._read(item[0]), item[1]
             if isinstance(first, PassageDraft):
@@ -165,6 +165,11 @@ def _message(value: Mapping[Any, Any]) -> Message | None:
     )
 
 
+def _is_plain(value: Any) -> bool:
+    """Whether a value is a mapping with a text, and maybe an id or metadata, which memories of the user have too."""
+    return isinstance(value, Mapping) and _SHAPED.isdisjoint(value) and any(key in value for key in _TEXT_KEYS)
+
+
 def _document(value: Mapping[Any, Any]) -> PassageDraft | None:
     node = value.get("node")
     body: Mapping[Any, Any] = node if isinstance(node, Mapping) else value
@@ -178,6 +183,8 @@ def _document(value: Mapping[Any, Any]) -> PassageDraft | None:
     ids = (source.get(key) for source in (body, metadata) for key in _ID_KEYS)
     scores = (finite_number(source.get(key)) for source in (value, body, metadata) for key in _SCORE_KEYS)
     identity = next((item for item in ids if isinstance(item, str | int) and item != ""), None)
+    if not _TASK.isdisjoint(value):
+        identity = None
     return PassageDraft(
         text=text,
         id=None if identity is None else str(identity),

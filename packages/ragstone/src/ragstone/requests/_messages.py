@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
@@ -12,6 +13,7 @@ from ragstone.requests._hits import documents_in, found_by_provider
 from ragstone.requests._shape import (
     CALL_PARTS,
     RESULT_PARTS,
+    content_text,
     get,
     is_list,
     part_text,
@@ -43,6 +45,7 @@ def message_body(message: Any) -> tuple[Any, Any]:
 _SYSTEM: Final = ("system", "instructions", "system_instruction")
 _MAX_ITEMS: Final = 100_000
 """Messages of a prompt, or blocks of a message, that are read: a sequence of the application may never end."""
+_RESULTS: Final = ("response", "output", "result", "content", "value", "text")
 _LISTS: Final = ("messages", "input", "contents", "prompt")
 
 
@@ -55,55 +58,58 @@ def read_prompt(value: Any) -> tuple[Message, ...]:
     if isinstance(value, str):
         return (Message("user", str(value)),)
     if is_list(value):
-        return tuple(message for item in islice(value, _MAX_ITEMS) for message in _messages(item))
+        return tuple(message for item in islice(value, _MAX_ITEMS) for message in messages_of(item))
     if get(value, "role") is not None:
-        return tuple(_messages(value))
+        return messages_of(value)
     system = next((found for name in _SYSTEM if (found := get(value, name)) is not None), None)
     rest = next((found for name in _LISTS if (found := get(value, name)) is not None), None)
     first = () if system is None else (Message("system", shown_text(system)),)
     return first + (read_prompt(rest) if isinstance(rest, str) or is_list(rest) else ())
 
 
-def _messages(item: Any) -> Iterator[Message]:
+def messages_of(item: Any) -> tuple[Message, ...]:
+    """Return the messages that one object is, of a client or as recorded: the message, and one for each result of a tool in it."""
     if isinstance(item, str):
-        yield Message("user", str(item))
-        return
-    if isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], str):
-        yield Message(message_role(item[0]) or "other", shown_text(item[1]))
-        return
-    kind = get(item, "type")
-    if kind in RESULT_PARTS:
-        yield _result(item)
-        return
-    role = message_role(get(item, "role") or kind)
-    if role is None:
-        return
-    content = get(item, "content")
-    content = get(item, "parts") if content is None else content
+        return (Message("user", str(item)),)
+    if isinstance(item, tuple | list) and len(item) == 2 and isinstance(item[0], str):
+        role: Role | None = message_role(item[0])
+        return () if role is None and isinstance(item, list) else (Message(role or "other", shown_text(item[1])),)
+    label, item = message_body(item)
+    if label in RESULT_PARTS:
+        return (_result(item),)
+    if label in CALL_PARTS:
+        return (Message("assistant", "", calls_tool=True),)
+    role = "other" if label in ("ChatMessage", "ChatMessageChunk") else message_role(label)
+    calls = bool(get(item, "tool_calls"))
+    content = next((found for name in ("content", "parts", "blocks") if (found := get(item, name)) is not None), None)
+    if role is None or (content is None and not calls):
+        return ()
     if isinstance(content, str) and role in ("user", "system"):  # most of them
-        yield Message(role, content)
-        return
+        return (Message(role, content),)
     blocks = list(islice(content, _MAX_ITEMS)) if is_list(content) else []
     # Anthropic sends the results of tools inside a message of the user.
-    yield from (_result(block) for block in blocks if get(block, "type") in RESULT_PARTS)
-    text = shown_text(content)
-    calls = bool(get(item, "tool_calls")) or any(get(block, "type") in CALL_PARTS for block in blocks)
-    if text or calls or not blocks:
-        name = get(item, "name")
-        yield Message(
-            role,
-            text,
-            calls_tool=calls,
-            tool=name if role == "tool" and isinstance(name, str) else None,
-            passages=documents_in(blocks) or None,
-        )
+    results = tuple(_result(block) for block in blocks if get(block, "type") in RESULT_PARTS)
+    calls = calls or any(get(block, "type") in CALL_PARTS for block in blocks)
+    text = content_text(blocks or content) if role == "assistant" else shown_text(content)
+    if results and not text:
+        return results
+    name = get(item, "name") or get(item, "tool_name")
+    tool = name if role == "tool" and isinstance(name, str) else None
+    if role == "tool" and get(item, "status") == "error":
+        role = "other"  # what a tool raised is not what it found
+    return (Message(role, text or "", calls, tool, documents_in(blocks) or None), *results)
 
 
 def _result(item: Any) -> Message:
-    content = next((found for name in ("content", "output") if (found := get(item, name)) is not None), None)
-    # What a tool raised is not what it found.
+    content = next((found for name in _RESULTS if (found := get(item, name)) is not None), "")
+    if isinstance(content, Mapping) and content.get("type") in ("text", "json") and "value" in content:
+        content = content["value"]
+    text = content_text(content) or shown_text(content)
+    if not text and isinstance(content, Mapping | list) and content:
+        text = json.dumps(content, ensure_ascii=False, default=str)
+    name = next((found for key in ("name", "toolName", "tool_name") if isinstance(found := get(item, key), str)), None)
     role: Role = "other" if get(item, "is_error") is True else "tool"
-    return Message(role, shown_text(content), passages=documents_in(content) or None)
+    return Message(role, text, tool=name, passages=documents_in(content) or None)
 
 
 @dataclass(slots=True)

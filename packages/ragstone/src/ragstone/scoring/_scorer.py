@@ -291,9 +291,10 @@ class Scorer:
             usage = outcome.usage
             self._spent.total += usage
         identity = self.judged_by(metric)
+        scale = None if outcome.scale is not None else _scale_of(metric)
         return outcome.model_copy(
             update={
-                "scale": _scale_of(metric),
+                **({} if scale is None else {"scale": scale}),
                 "sample_id": sample.id,
                 **shared,
                 "metric": metric.card.name,

@@ -29,7 +29,7 @@ from ragstone.capture import after_fork_in_child
 from ragstone.requests import Request, Step, TraceDraft
 
 _REMEMBERED: Final = 20_000
-"""Hashes of the ids of ended spans kept per generation (two generations, about 3 MB at most)."""
+"""Hashes of the ids of ended spans kept (about 3 MB)."""
 _MAX_ERRORS: Final = 20
 """Different errors kept per request: an agent that runs for hours may survive thousands."""
 _SWEPT_PER_START: Final = 2
@@ -150,28 +150,6 @@ class Span:
             span = span.parent
 
 
-class _RecentIds:
-    """A set that forgets its oldest members: two generations, the older one dropped when the younger is full."""
-
-    __slots__ = ("_limit", "_old", "_young")
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._young: set[int] = set()
-        self._old: set[int] = set()
-
-    def __contains__(self, key: str | None) -> bool:
-        if key is None:
-            return False
-        number = hash(key)
-        return number in self._young or number in self._old
-
-    def update(self, keys: list[str]) -> None:
-        if len(self._young) >= self._limit:
-            self._old, self._young = self._young, set()
-        self._young.update(map(hash, keys))
-
-
 class LiveRequests:
     """All requests in flight through one instrumentor. Every method may be called from any thread.
 
@@ -193,7 +171,7 @@ class LiveRequests:
         self._lock = threading.RLock()
         self._spans: dict[str | None, Span] = {}
         self._live: OrderedDict[str, Live] = OrderedDict()
-        self._closed = _RecentIds(_REMEMBERED)
+        self._closed: OrderedDict[int, None] = OrderedDict()
 
     def __len__(self) -> int:
         """Return the number of requests in flight."""
@@ -233,9 +211,9 @@ class LiveRequests:
                 span = spans[key] = Span(step, kind, live, parent)
                 live.steps.append(step)
                 return span
-            if parent_key in self._closed or key in self._closed:
+            if hash(parent_key) in self._closed or hash(key) in self._closed:
                 self.late += 1
-                self._closed.update([key])
+                self._remember([key])
                 return None
         # Embeddings and splitters outside of any request, as in the building of an index, are not requests.
         return None if kind == "detail" else self._start_root(key, kind)
@@ -265,7 +243,7 @@ class LiveRequests:
         with self._lock:
             span = self._spans.get(key)
             if span is None:
-                self.late += int(key in self._closed)
+                self.late += int(hash(key) in self._closed)
                 return None
             if span.step.id != key:  # a detail
                 return None
@@ -330,12 +308,18 @@ class LiveRequests:
         self._live.pop(live.keys[0], None)
         for key in live.keys:
             self._spans.pop(key, None)
-        self._closed.update(live.keys)
+        self._remember(live.keys)
+
+    def _remember(self, keys: list[Any]) -> None:
+        """Note the ids of spans that have ended, and forget the oldest."""
+        self._closed.update(dict.fromkeys(map(hash, keys)))
+        while len(self._closed) > _REMEMBERED:
+            self._closed.popitem(last=False)
 
     def forget_all(self) -> None:
         """Start empty in a forked child: the parent finishes what is in flight, and another thread may hold the lock."""
         requests = list(self._live.values())
         self._start_empty()
-        self._closed.update([key for live in requests for key in live.keys])
+        self._remember([key for live in requests for key in live.keys])
         for live in requests:
             live.closed = True
