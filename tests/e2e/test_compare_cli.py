@@ -90,6 +90,25 @@ def test_json_holds_everything(files: dict[str, Path]) -> None:
     assert json.loads(run_command("compare", files["old"], files["better"], "--json").stdout)["gate"] is None
 
 
+def test_hypotheses_come_from_a_file(files: dict[str, Path], tmp_path: Path) -> None:
+    """Their results stand before the pairs of systems, and a line that is none is named."""
+    stated = tmp_path / "stated.txt"
+    stated.write_text(
+        "# before looking at the data\n\nH1: better > worse on ccrs.qr\n"
+        "H3: better > same or same > worse on some metric\nH4: better > worse on ccrs.qr and same != old\n"
+    )
+    done = run_command("compare", *(f"{name}={path}" for name, path in files.items()), "--hypothesis", str(stated))
+    assert 0 == done.returncode, done.stderr
+    lines = done.stdout.splitlines()
+    expected = ["hypothesis H1: supported", "hypothesis H3: supported", "hypothesis H4: not supported"]
+    assert expected == [line.partition(" (p ")[0] for line in lines[:3]]
+    for line in ("better > worse", "H1: better > same", ": x"):
+        stated.write_text(f"H1: better > worse\n{line}\n")
+        refused = run_command("compare", str(files["old"]), str(files["same"]), "--hypothesis", str(stated))
+        assert 2 == refused.returncode
+        assert "a line must be NAME: HYPOTHESIS" in refused.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -462,6 +462,65 @@ def test_some_metric_uses_the_direction_of_each() -> None:
     assert (True, False) == (better.supported, worse.supported)
 
 
+def test_pairs_of_which_one_is_stated_and_terms_that_all_are() -> None:
+    """H3 of the CCRS paper: C over E or D over F, on some metric."""
+    better = {"C": 0.0, "D": 0.2, "E": 0.0, "F": 0.0}
+    sources = {
+        name: system({QR: noisy(0, seed=seed), CC: noisy(shift, seed=seed + 10)})
+        for seed, (name, shift) in enumerate(better.items())
+    }
+    result = ragstone.compare(
+        sources,
+        hypotheses={
+            "H3": "C > E or D > F on some metric",
+            "one metric": f"C > E or D > F on {CC}",
+            "other metric": f"C > E or D > F on {QR}",
+            "both": f"D > F on {CC} and D > E on {CC}",
+            "not both": f"D > F on {CC} and C > E on {CC}",
+            "alone": f"D > F on {CC}",
+        },
+    )
+    found = {h.name: h for h in result.hypotheses}
+    assert {"H3", "one metric", "both", "alone"} == {name for name, h in found.items() if h.supported}
+    assert [1, 2] == [len(found[name].claims) for name in ("H3", "both")]
+    (term,) = found["H3"].claims
+    assert ("C or D", "E or F", f"some of {QR}, {CC}") == (term.system, term.other, term.metric)
+    assert found["alone"].p_value <= found["one metric"].p_value <= found["H3"].p_value
+    assert str(result).startswith("hypothesis H3: supported")
+
+
+def test_names_with_and_and_or() -> None:
+    """The longest text that is a name counts."""
+    names = ("salt and pepper", "this or that", "that")
+    sources = {
+        name: system({QR: noisy(shift, seed=i)}) for i, (name, shift) in enumerate(zip(names, (0.2, 0, 0), strict=True))
+    }
+    texts = [
+        "salt and pepper > this or that",
+        "salt and pepper > that or salt and pepper > this or that and that != this or that",
+    ]
+    one, two = ragstone.compare(sources, hypotheses=texts).hypotheses
+    assert (True, False) == (one.supported, two.supported)
+    assert ["this or that", "that or this or that", "this or that"] == [c.other for h in (one, two) for c in h.claims]
+    with pytest.raises(ConfigurationError, match="'that > salt' is not a hypothesis"):
+        ragstone.compare(sources, hypotheses=["salt and pepper > that and that > salt"])
+    with pytest.raises(ConfigurationError, match="joins '>' and '!=' by 'or'"):
+        ragstone.compare(sources, hypotheses=["salt and pepper > that or that != this or that"])
+
+
+@pytest.mark.slow
+def test_one_of_two_pairs_is_rarely_supported_without_a_difference() -> None:
+    """Four equal systems and two metrics: at most 5% of 400 experiments, with a standard error of 1.1 points."""
+    n_supported = 0
+    for seed in range(400):
+        rng = np.random.default_rng(seed)
+        sources = {name: system({m: rng.integers(0, 5, 30) / 4 for m in (QR, CC)}) for name in "CDEF"}
+        text = "C > E or D > F on some metric"
+        (found,) = ragstone.compare(sources, hypotheses=text, n_permutations=200, seed=seed).hypotheses
+        n_supported += found.supported
+    assert 0.05 + 3 * 0.011 >= n_supported / 400
+
+
 @pytest.mark.slow
 def test_some_metric_is_rarely_supported_without_a_difference() -> None:
     """Three metrics, equal systems: at most 5% of 400 experiments, with a standard error of 1.1 points."""

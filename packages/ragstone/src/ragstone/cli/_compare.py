@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -52,8 +53,9 @@ def compare_command(
         baseline: Compare each system with this one only. Default: all pairs.
 
     Tests and gates:
-        hypothesis: A hypothesis stated before looking at the data: 'B > A', 'B != A', 'B > A on METRIC'. Repeatable.
-            P-values are corrected for the number of hypotheses.
+        hypothesis: A hypothesis stated before looking at the data: 'B > A', 'B != A on METRIC', 'B > A and C > A',
+            'C > A or D > B on some metric'. Or a file with a line NAME: HYPOTHESIS for each. Repeatable. P-values are
+            corrected for the number of hypotheses.
         primary (METRIC): The metric that decides, named before looking at the data. It is tested alone, the others are
             exploratory.
         fail_if_worse: Exit with 1 if a system is significantly worse than the baseline (default: the first file).
@@ -96,7 +98,7 @@ def compare_command(
             sources,
             metrics=None if metrics is None else split_metrics(metrics),
             baseline=baseline,
-            hypotheses=hypothesis or (),
+            hypotheses=_read_hypotheses(hypothesis or ()),
             primary=primary,
             paired=paired,
             data=samples,
@@ -128,6 +130,24 @@ def compare_command(
             print_text(f"\n{check.describe(printed=result.notes)}")
     if check is not None and not check.ok:
         raise typer.Exit(ExitCode.GATE)
+
+
+def _read_hypotheses(texts: Sequence[str]) -> dict[str, str]:
+    """Return hypotheses by name: those of an option, and those of files with a line NAME: HYPOTHESIS for each."""
+    found: dict[str, str] = {}
+    for text in texts:
+        if not os.path.isfile(text):  # noqa: PTH113 - a text can be too long for `Path.is_file`
+            found[text] = text
+            continue
+        lines = map(str.strip, Path(text).read_text(encoding="utf-8").splitlines())
+        for line in (line for line in lines if line and not line.startswith("#")):
+            name, _, hypothesis = map(str.strip, line.partition(":"))
+            if not (name and hypothesis) or name in found:
+                raise ConfigurationError(
+                    f"{text!r}: a line must be NAME: HYPOTHESIS with a name of its own, got {line[:80]!r}"
+                )
+            found[name] = hypothesis
+    return found
 
 
 def _causes(causes: Mapping[str, Sequence[CauseRow]]) -> dict[str, list[dict[str, Any]]]:

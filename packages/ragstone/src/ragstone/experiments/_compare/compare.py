@@ -400,8 +400,9 @@ def compare(
         metrics: Names or groups ("ccrs"). Default: all.
         baseline: Name of a system that all others are compared with, instead of all pairs: fewer pairs, more power.
         hypotheses: Hypotheses stated before looking at the data, by name: {"H1": ["e5 > bm25 on ccrs.qr, ccrs.ir"]}. A
-            hypothesis is supported if all its terms are. "e5 > bm25 on some metric" and "... on some of ccrs.qr, ccrs.ir"
-            state at least one of the metrics (a global test). P-values are corrected for the number of hypotheses (Holm).
+            hypothesis is supported if all its terms are, which `and` joins. "e5 > bm25 on some metric" and "... on some of
+            ccrs.qr, ccrs.ir" state at least one of the metrics, and "e5 > bm25 or dpr > bm25" at least one of the pairs (a
+            global test). P-values are corrected for the number of hypotheses (Holm).
         across_metrics: Correct for all metrics together. False corrects for the pairs of each metric separately: without any
             real difference, each metric then has a false one with a probability of up to 1 - `confidence_level`.
         primary: The metric that decides, named before looking at the data. It is tested alone, with more power, and all

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from ragstone.errors import ConfigurationError
 from ragstone.experiments._table import MetricScores, ScoreTable
@@ -15,27 +15,32 @@ from ragstone.stats import holm, simultaneous_tukey
 Hypotheses = Mapping[str, str | Sequence[str]] | Sequence[str]
 """Terms by the hypothesis's name, or a sequence of terms, each a separate hypothesis. A term is "B > A" (B is better than A)
 or "B != A", on all metrics, or on those that are named: "B > A on ccrs.qr, ccrs.ir". "on some metric" and "on some of ccrs.qr,
-ccrs.ir" state at least one of them."""
+ccrs.ir" state at least one of them. `or` joins pairs of which at least one is stated ("C > A or D > B on some metric"), and
+`and` joins terms that are all stated."""
 
 _OPERATORS: Final = ("!=", ">")
+_AND: Final = " and "
+_OR: Final = " or "
 _SOME: Final = "some metric"
 _SOME_OF: Final = "some of"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HypothesisTerm:
-    """One term of a hypothesis: two systems on one metric."""
+    """One term of a hypothesis: two systems on one metric. Of several pairs or metrics, at least one is stated."""
 
     system: str
+    """The system. Of several pairs, those before the operator, joined by " or "."""
     other: str
     metric: str
-    """The metric, or "some of" several: at least one of them."""
+    """The metric, or "some of" several."""
     directed: bool
     """Whether `system` is stated to be better. Otherwise the term states only a difference."""
     p_value: float | None
-    """P-value of this term alone, or None if untestable. For several metrics, that of the largest standardized difference."""
+    """P-value of this term alone, or None if untestable. Of several pairs or metrics, that of the largest difference in
+    standard deviations."""
     n: int
-    """Number of samples with a score of both systems, on the metric with the smallest p-value."""
+    """Number of samples with a score of both systems, for the pair and metric with the smallest p-value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +78,7 @@ def judge_hypotheses(table: ScoreTable, hypotheses: Hypotheses, analysis: Analys
         parts = [part for text in ([texts] if isinstance(texts, str) else texts) for part in _read(text, table)]
         if not parts:
             raise ConfigurationError(f"the hypothesis {name!r} is empty. Give it terms such as {_example(table)!r}.")
-        claims = tuple(_test(metrics, table, pair, analysis, directed=directed) for pair, directed, metrics in parts)
+        claims = tuple(_test(part, table, analysis) for part in parts)
         tested.append((name, claims, max(1.0 if c.p_value is None else c.p_value for c in claims)))
     corrected = holm([p for _, _, p in tested], confidence_level=analysis.confidence_level)
     return tuple(
@@ -82,21 +87,64 @@ def judge_hypotheses(table: ScoreTable, hypotheses: Hypotheses, analysis: Analys
     )
 
 
-def _read(text: str, table: ScoreTable) -> list[tuple[tuple[int, int], bool, list[MetricScores]]]:
-    """Parse a term: pair, direction, and the metrics of which one must differ. Names of systems may contain operators and blanks, so both sides are matched with known names."""
+class _Term(NamedTuple):
+    """What a term states: at least one pair differs on at least one metric."""
+
+    pairs: list[tuple[int, int]]
+    directed: bool
+    metrics: list[MetricScores]
+
+
+def _read(text: str, table: ScoreTable) -> list[_Term]:
+    """Parse a hypothesis. Names of systems may contain "and", so the longest text that is a term counts."""
+    terms: list[_Term] = []
+    parts = text.split(_AND)
+    while parts:
+        for end in range(len(parts), 0, -1):
+            if (found := _read_term(_AND.join(parts[:end]), table)) is not None:
+                terms += found
+                parts = parts[end:]
+                break
+        else:
+            raise ConfigurationError(
+                f"{_AND.join(parts)!r} is not a hypothesis about these systems ({', '.join(map(repr, table.systems))}). Write "
+                f"{_example(table)!r} for better, '!=' for different, and append 'on METRIC, METRIC' or 'on {_SOME}' to select "
+                "metrics. 'or' joins pairs, 'and' joins terms."
+            )
+    return terms
+
+
+def _read_term(text: str, table: ScoreTable) -> list[_Term] | None:
+    """Parse pairs that "or" joins, and their metrics. None if this is not a term."""
+    body, on, names = text.rpartition(" on ")
+    for written, metrics in ((text, None), (body, names.strip())) if on else ((text, None),):
+        pairs: list[tuple[int, int]] = []
+        operators: set[str] = set()
+        waiting = ""
+        for part in written.split(_OR):
+            # The name of a system may contain "or".
+            waiting = f"{waiting}{_OR}{part}" if waiting else part
+            if (found := _read_pair(waiting, table)) is not None:
+                pairs.append(found[0])
+                operators.add(found[1])
+                waiting = ""
+        if pairs and not waiting:
+            if len(operators) > 1:
+                raise ConfigurationError(f"{text!r} joins '>' and '!=' by 'or'. Use one of them in a term")
+            return [_Term(pairs, operators == {">"}, chosen) for chosen in _chosen(metrics, text, table)]
+    return None
+
+
+def _read_pair(text: str, table: ScoreTable) -> tuple[tuple[int, int], str] | None:
+    """Parse two systems and the operator between them, which the names of systems may contain too."""
     columns = {name: i for i, name in enumerate(table.systems)}
     for operator in _OPERATORS:
         pieces = text.split(operator)
         for cut in range(1, len(pieces)):
             left, right = operator.join(pieces[:cut]).strip(), operator.join(pieces[cut:]).strip()
-            for other, metrics in _readings(right):
-                if left in columns and other in columns and left != other:
-                    pair = (columns[left], columns[other])
-                    return [(pair, operator == ">", chosen) for chosen in _chosen(metrics, text, table)]
-    raise ConfigurationError(
-        f"{text!r} is not a hypothesis about these systems ({', '.join(map(repr, table.systems))}). Write "
-        f"{_example(table)!r} for better, '!=' for different, and append 'on METRIC, METRIC' or 'on {_SOME}' to select metrics."
-    )
+            if left in columns and right in columns and left != right:
+                return (columns[left], columns[right]), operator
+    return None
 
 
 def _chosen(names: str | None, text: str, table: ScoreTable) -> list[list[MetricScores]]:
@@ -111,15 +159,6 @@ def _chosen(names: str | None, text: str, table: ScoreTable) -> list[list[Metric
     return [found] if names.startswith(_SOME_OF) else [[metric] for metric in found]
 
 
-def _readings(right: str) -> list[tuple[str, str | None]]:
-    """Return the possible readings of the right side: a system, or a system and metrics."""
-    readings: list[tuple[str, str | None]] = [(right, None)]
-    other, on, metrics = right.rpartition(" on ")
-    if on:
-        readings.append((other.strip(), metrics.strip()))
-    return readings
-
-
 def _metric(name: str, text: str, table: ScoreTable) -> MetricScores:
     if name in table.metrics:
         return table.metrics[name]
@@ -132,32 +171,29 @@ def _example(table: ScoreTable) -> str:
     return f"{table.systems[1]} > {table.systems[0]}"
 
 
-def _test(
-    metrics: Sequence[MetricScores],
-    table: ScoreTable,
-    pair: tuple[int, int],
-    analysis: Analysis,
-    *,
-    directed: bool,
-) -> HypothesisTerm:
+def _test(term: _Term, table: ScoreTable, analysis: Analysis) -> HypothesisTerm:
+    columns = sorted({column for pair in term.pairs for column in pair})
     tables = simultaneous_tukey(
         # The sign makes higher values better for every metric.
-        [(1 if metric.higher_is_better else -1) * metric.values[:, list(pair)] for metric in metrics],
-        pairs=[(0, 1)],
+        [(1 if metric.higher_is_better else -1) * metric.values[:, columns] for metric in term.metrics],
+        pairs=[(columns.index(first), columns.index(second)) for first, second in term.pairs],
         clusters=table.clusters_of(),
         weights=table.weights,
-        alternative="greater" if directed else "two-sided",
+        alternative="greater" if term.directed else "two-sided",
         n_resamples=analysis.n_permutations,
         seed=analysis.seed or 0,
     )
-    # P-values are adjusted for all these metrics, so the smallest one is that of the global test.
-    result = min((tested.pairs[0] for tested in tables), key=lambda each: 1.0 if each.p_value is None else each.p_value)
-    names = ", ".join(metric.name for metric in metrics)
+    # P-values are adjusted for all these pairs and metrics, so the smallest one is that of the global test.
+    result = min(
+        (pair for tested in tables for pair in tested.pairs),
+        key=lambda each: 1.0 if each.p_value is None else each.p_value,
+    )
+    names = ", ".join(metric.name for metric in term.metrics)
     return HypothesisTerm(
-        system=table.systems[pair[0]],
-        other=table.systems[pair[1]],
-        metric=names if len(metrics) == 1 else f"{_SOME_OF} {names}",
-        directed=directed,
+        system=_OR.join(dict.fromkeys(table.systems[first] for first, _ in term.pairs)),
+        other=_OR.join(dict.fromkeys(table.systems[second] for _, second in term.pairs)),
+        metric=names if len(term.metrics) == 1 else f"{_SOME_OF} {names}",
+        directed=term.directed,
         p_value=result.p_value,
         n=result.n,
     )
