@@ -476,6 +476,7 @@ def test_pairs_of_which_one_is_stated_and_terms_that_all_are() -> None:
             "one metric": f"C > E or D > F on {CC}",
             "other metric": f"C > E or D > F on {QR}",
             "both": f"D > F on {CC} and D > E on {CC}",
+            "not on all": f"D > F on {CC} and D > E",
             "not both": f"D > F on {CC} and C > E on {CC}",
             "alone": f"D > F on {CC}",
         },

@@ -99,7 +99,7 @@ def test_a_report_in_markdown_ends_with_the_gate() -> None:
 
 def test_control_characters_do_not_break_the_file(tmp_path: Path) -> None:
     """Names of metrics and systems come from files. XML does not allow all characters."""
-    from ragstone.experiments._gate_files import GateCase, write_junit
+    from ragstone.experiments._gates import GateCase, write_junit
 
     odd = "a\x00<b>&\x1b\ud800\uffff"
     case = GateCase(metric=odd, system=odd, state="failed", value=odd, verdict=odd)

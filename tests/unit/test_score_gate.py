@@ -15,7 +15,7 @@ import pytest
 from command_line import run_command
 from ragstone.errors import ConfigurationError
 from ragstone.experiments import Experiment
-from ragstone.experiments._score_gate import ScoreGate
+from ragstone.experiments._gates import ScoreGate
 from ragstone.judges import JudgeIdentity
 from ragstone.metrics import MetricCard, resolve_metrics
 from ragstone.schema import Failure, NotApplicable, Sample, Score, Usage

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from ragstone.experiments._compare.regression import assert_no_regression
     from ragstone.experiments._evaluate import aevaluate, evaluate
     from ragstone.experiments._experiment import Experiment
-    from ragstone.experiments._gate_files import check_gate_file as check_gate_file
+    from ragstone.experiments._gates import ScoreCheck as ScoreCheck
+    from ragstone.experiments._gates import check_gate_file as check_gate_file
+    from ragstone.experiments._gates import check_source as check_source
+    from ragstone.experiments._gates import check_thresholds as check_thresholds
     from ragstone.experiments._kept import count_kept as count_kept
     from ragstone.experiments._labels import add_labels as add_labels
     from ragstone.experiments._labels import draw_to_label as draw_to_label
@@ -34,9 +37,6 @@ if TYPE_CHECKING:
     from ragstone.experiments._report import check_output as check_output
     from ragstone.experiments._report import explain_answer as explain_answer
     from ragstone.experiments._report import find_worst as find_worst
-    from ragstone.experiments._score_gate import ScoreCheck as ScoreCheck
-    from ragstone.experiments._score_gate import check_source as check_source
-    from ragstone.experiments._score_gate import check_thresholds as check_thresholds
     from ragstone.experiments._summary import MetricSummary as MetricSummary
     from ragstone.experiments._summary import check_level as check_level
     from ragstone.experiments._summary import format_table as format_table
@@ -69,12 +69,11 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_compare.regression": "assert_no_regression",
             "_evaluate": "aevaluate evaluate",
             "_experiment": "Experiment",
-            "_gate_files": "check_gate_file",
+            "_gates": "ScoreCheck check_gate_file check_source check_thresholds",
             "_kept": "count_kept",
             "_labels": "add_labels draw_to_label drawn_rows",
             "_outcomes": "OutcomeSource SystemOutcomes TimeRange check_same_questions names_of read_outcomes store_of",
             "_report": "build_report check_output explain_answer find_worst",
-            "_score_gate": "ScoreCheck check_source check_thresholds",
             "_summary": "MetricSummary check_level format_table stored_clusters summarize summarize_store",
             "_views.follow": "FollowedReport",
             "_views.labeled": "WRONG_BELOW takes_labels",

@@ -35,9 +35,10 @@ from ragstone.settings import Analysis
 if TYPE_CHECKING:
     import pandas as pd
 
+    from ragstone.experiments._gates import ScoreCheck, Undecided
+
     # Methods import what makes reports and gates: a run without them is faster to import.
     from ragstone.experiments._outcomes import OutcomeSource
-    from ragstone.experiments._score_gate import ScoreCheck, Undecided
     from ragstone.views import Answers, Chart, ReportView
 
 _NAME: Final = "experiment"
@@ -262,7 +263,7 @@ class Experiment(Evaluated):
             >>> ragstone.evaluate(rows, ["ccrs.cc"], judge="lexical").check({"ccrs.cc": 0.8}).ok
             True
         """
-        from ragstone.experiments._score_gate import Undecided, check_source
+        from ragstone.experiments._gates import Undecided, check_source
 
         level = self.confidence_level if confidence_level is None else confidence_level
         check_level(level, decides_gate=True)

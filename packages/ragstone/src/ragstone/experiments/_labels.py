@@ -12,8 +12,8 @@ from typing import Final
 
 from ragstone._util.plural import count
 from ragstone.errors import ConfigurationError, DataError
+from ragstone.experiments._outcome_file import shorten_question
 from ragstone.experiments._outcomes import TimeRange, read_outcomes
-from ragstone.experiments._questions import shorten_question
 from ragstone.reading import LabelRecord, SampleSource, by_answer, read_label_file
 from ragstone.schema import fingerprint
 from ragstone.store import DrawnRequest, Store, StoredLabel, describe_store, open_for_labels, open_store, settle_labels

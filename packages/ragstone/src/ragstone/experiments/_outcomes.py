@@ -20,8 +20,14 @@ from ragstone.errors import ConfigurationError, DataError, StoreError, StoreNotF
 from ragstone.experiments._cards import card_of, unknown_card
 from ragstone.experiments._clusters import SampleFields as FieldsOfFile
 from ragstone.experiments._clusters import cluster_keys, store_labels
-from ragstone.experiments._outcome_file import OutcomeLines, read_first_id
-from ragstone.experiments._questions import NAME_IDS, SHOWN, check_samples, match_samples
+from ragstone.experiments._outcome_file import (
+    NAME_IDS,
+    SHOWN,
+    OutcomeLines,
+    check_samples,
+    match_samples,
+    read_first_id,
+)
 from ragstone.experiments._summary import check_level
 from ragstone.experiments._views.labeled import HumanLabels
 from ragstone.experiments._views.source import (

@@ -12,8 +12,8 @@ from ragstone._util.plural import count
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments._cards import card_of
 from ragstone.experiments._clusters import choose_clusters, cluster_notes
+from ragstone.experiments._outcome_file import NAME_IDS, SHOWN, question_number, shorten_question
 from ragstone.experiments._outcomes import OutcomeSource, TimeRange, names_of, open_source
-from ragstone.experiments._questions import NAME_IDS, SHOWN, question_number, shorten_question
 from ragstone.experiments._table import SCORED, MetricScores, Origin, ScoreTable, TableReader
 from ragstone.experiments._views.source import Evaluated, Source
 from ragstone.judges import BASELINE_NOTE, is_baseline
@@ -54,8 +54,6 @@ class AlignedScores:
     """Whether the comparison is paired by sample. Otherwise the systems have different samples."""
     other_ids: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """Id of a sample in a system that has another one, because its rows have none. By system and id of the row."""
-    baseline_judged: frozenset[str] = frozenset()
-    """Systems scored by a baseline, which is not a judge."""
     notes: tuple[str, ...] = ()
     """Notes that a reader needs to interpret the numbers."""
 
@@ -149,13 +147,12 @@ def align(
         for metric in table.metrics.values()
         if not metric.is_known
     ]
-    judged = {
-        reader.systems[at]
+    if any(
+        is_baseline(scale.judge)
         for columns in reader.columns.values()
-        for at, column in columns.items()
-        if any(is_baseline(scale.judge) for scale in _scales(column.origins))
-    }
-    if judged:
+        for column in columns.values()
+        for scale in _scales(column.origins)
+    ):
         notes.append(BASELINE_NOTE)
     return AlignedScores(
         table=table,
@@ -163,7 +160,6 @@ def align(
         n_common=n_common,
         paired=paired,
         other_ids=other_ids,
-        baseline_judged=frozenset(judged),
         notes=(*notes, *cluster_texts),
     )
 

@@ -100,13 +100,19 @@ def _read(text: str, table: ScoreTable) -> list[_Term]:
     terms: list[_Term] = []
     parts = text.split(_AND)
     while parts:
+        refused: ConfigurationError | None = None
         for end in range(len(parts), 0, -1):
-            if (found := _read_term(_AND.join(parts[:end]), table)) is not None:
+            found = None
+            try:
+                found = _read_term(_AND.join(parts[:end]), table)
+            except ConfigurationError as error:
+                refused = error  # a shorter text may be a term: "B > A on ccrs.qr and C > A"
+            if found is not None:
                 terms += found
                 parts = parts[end:]
                 break
         else:
-            raise ConfigurationError(
+            raise refused or ConfigurationError(
                 f"{_AND.join(parts)!r} is not a hypothesis about these systems ({', '.join(map(repr, table.systems))}). Write "
                 f"{_example(table)!r} for better, '!=' for different, and append 'on METRIC, METRIC' or 'on {_SOME}' to select "
                 "metrics. 'or' joins pairs, 'and' joins terms."

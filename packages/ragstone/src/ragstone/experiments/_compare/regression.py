@@ -16,7 +16,7 @@ from ragstone.experiments._clusters import AUTO_CLUSTER, NO_CLUSTER
 from ragstone.experiments._compare.align import align
 from ragstone.experiments._compare.pairs import possible_differences
 from ragstone.experiments._compare.text import format_difference, format_p_value
-from ragstone.experiments._gate_files import GateCase, GateCheck
+from ragstone.experiments._gates import GateCase, GateCheck
 from ragstone.experiments._outcomes import OutcomeSource
 from ragstone.experiments._summary import check_level
 from ragstone.experiments._table import FAILED, NOT_APPLICABLE, SCORED, MetricScores, ScoreTable
