@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from ragstone._util.systemd import notify, watchdog_interval_s
-from ragstone.schema import Delivery, Failure, Ledger, NotApplicable, Score, Trace
+from ragstone.schema import Delivery, Ledger, Outcome, Trace
 from ragstone.sinks import PrometheusSink, StreamStatus
 from ragstone.worker import HealthRoutes, WorkerState
 
@@ -29,7 +29,7 @@ class HealthPage:
             self._registry = CollectorRegistry()
             self._sink = PrometheusSink(None, registry=self._registry)
 
-    def count(self, trace: Trace, outcomes: Sequence[Score | NotApplicable | Failure]) -> None:
+    def count(self, trace: Trace, outcomes: Sequence[Outcome]) -> None:
         """Count outcomes for `/metrics`, when they are stored."""
         if self._sink is not None:
             self._sink.count(

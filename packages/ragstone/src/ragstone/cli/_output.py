@@ -24,7 +24,7 @@ from ragstone.schema import (
     Failure,
     Ledger,
     LedgerRow,
-    NotApplicable,
+    Outcome,
     Score,
     Usage,
     describe_doubt,
@@ -326,7 +326,7 @@ def batch_lines(batch: BatchReport | None) -> Iterator[str]:
         yield f"batch: {count(batch.n_ignored, 'line')} of the files of results ignored, because they are not results"
 
 
-def reason_lines(outcomes: Sequence[Score | NotApplicable | Failure]) -> Iterator[str]:
+def reason_lines(outcomes: Sequence[Outcome]) -> Iterator[str]:
     """Yield a heading, and a line for each reason that the judge was asked for, and for each that it did not give."""
     heading = "\nreasons of the judge:"
     for outcome in outcomes:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from ragstone.schema import Failure, NotApplicable, Score, Usage
+from ragstone.schema import Failure, NotApplicable, Outcome, Usage
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -50,7 +50,7 @@ class Progress:
         self.n_done, self.total = n_done, total
         self._log_sometimes()
 
-    def count(self, outcomes: Sequence[Score | NotApplicable | Failure]) -> None:
+    def count(self, outcomes: Sequence[Outcome]) -> None:
         """Add the failures and the usage of outcomes."""
         self._n_failed += sum(isinstance(outcome, Failure) for outcome in outcomes)
         for outcome in outcomes:

@@ -35,7 +35,7 @@ from ragstone.judges import is_baseline
 from ragstone.metrics import resolve_metrics
 from ragstone.reading import RejectedRecord
 from ragstone.replay import FileReport, ReplayPlan, ReplayReport, ReplayTraceSource, areplay_traces, plan_replay
-from ragstone.schema import Failure, Ledger, NotApplicable, Score, Trace
+from ragstone.schema import Ledger, Outcome, Trace
 from ragstone.scoring import MAX_CALLS_PER_REASON, JudgedCounts
 from ragstone.settings import Analysis
 from ragstone.store import is_database_url, open_store, quote_store
@@ -238,7 +238,7 @@ class _Stop:
         self.requested = True
         self._worker.stop()
 
-    def _count(self, _trace: Trace, outcomes: Sequence[Score | NotApplicable | Failure], is_last: bool) -> None:  # noqa: FBT001 - the worker passes it by position
+    def _count(self, _trace: Trace, outcomes: Sequence[Outcome], is_last: bool) -> None:  # noqa: FBT001 - the worker passes it by position
         """Add the outcomes of a trace, or of a part of its metrics, to the progress."""
         self._progress.count(outcomes)
         n_new = sum(file.n_new for file in self._source.counts) if self._source is not None else 0
@@ -257,7 +257,7 @@ def _summaries(
 ) -> tuple[tuple[MetricSummary, ...], tuple[str, ...]]:
     """Summarize the outcomes of the planned metrics, with notes about clusters, and count the judged ones."""
 
-    def count(outcomes: Iterable[Score | NotApplicable | Failure]) -> Iterator[Score | NotApplicable | Failure]:
+    def count(outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
         for outcome in outcomes:
             counts.add([outcome])
             yield outcome

@@ -20,7 +20,7 @@ from ragstone.cli._options import parse_address
 from ragstone.cli._output import describe_excess, leave, print_text
 from ragstone.cli._settings import settings_of
 from ragstone.errors import ConfigurationError, StoreNotFoundError
-from ragstone.schema import Failure, NotApplicable, Score, Trace
+from ragstone.schema import Outcome, Trace
 from ragstone.scoring import JudgedCounts
 from ragstone.store import describe_store, is_database_url, open_store, resolve_store
 from ragstone.worker import ScoringSetup, StepErrors, StorePlan, Worker, open_setup
@@ -87,7 +87,7 @@ def worker_command(
     )
     counts = JudgedCounts()
 
-    def on_outcomes(trace: Trace, outcomes: Sequence[Score | NotApplicable | Failure], _last: bool) -> None:  # noqa: FBT001
+    def on_outcomes(trace: Trace, outcomes: Sequence[Outcome], _last: bool) -> None:  # noqa: FBT001
         counts.add(outcomes)
         if health is not None:
             health.count(trace, outcomes)

@@ -12,7 +12,7 @@ from ragstone.experiments._cards import titles_of
 from ragstone.experiments._evaluate import evaluate
 from ragstone.judges import Judge, Reader
 from ragstone.metrics import Metric, MetricCard, resolve_metrics
-from ragstone.schema import Failure, NotApplicable, Sample, Score
+from ragstone.schema import Failure, Outcome, Sample, Score
 
 
 def assert_score(
@@ -77,13 +77,13 @@ def _resolve(thresholds: Mapping[str, float]) -> tuple[list[Metric], dict[str, f
     return list(metrics.values()), limits
 
 
-def _reaches(outcome: Score | NotApplicable | Failure, threshold: float, card: MetricCard) -> bool:
+def _reaches(outcome: Outcome, threshold: float, card: MetricCard) -> bool:
     if not isinstance(outcome, Score):
         return False
     return outcome.value <= threshold if card.direction == "lower" else outcome.value >= threshold
 
 
-def _row(outcome: Score | NotApplicable | Failure, threshold: float, card: MetricCard) -> tuple[str, str, str, str]:
+def _row(outcome: Outcome, threshold: float, card: MetricCard) -> tuple[str, str, str, str]:
     demanded = f"{'<=' if card.direction == 'lower' else '>='} {threshold:g}"
     if isinstance(outcome, Score):
         return outcome.metric, f"{outcome.value:.3f}", demanded, outcome.explanation or ""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from ragstone.errors import ConfigurationError
 from ragstone.metrics import MetricCard, resolve_metrics
-from ragstone.schema import Failure, NotApplicable, Score
+from ragstone.schema import Outcome
 
 
 def card_of(metric: str) -> MetricCard | None:
@@ -24,7 +24,7 @@ def titles_of(metrics: Iterable[str]) -> dict[str, str]:
     return {name: card.title for name in metrics if (card := card_of(name)) is not None}
 
 
-def unknown_card(outcome: Score | NotApplicable | Failure) -> MetricCard:
+def unknown_card(outcome: Outcome) -> MetricCard:
     """Make a card of a metric that this installation does not know, with the scale that its outcome states."""
     scale = outcome.scale
     return MetricCard(

@@ -34,7 +34,7 @@ from ragstone.judges import (
 )
 from ragstone.metrics import Metric
 from ragstone.reading import Choice, ReadingReport, RejectedRow, SampleSource, iter_samples
-from ragstone.schema import Failure, NotApplicable, Sample, Score
+from ragstone.schema import Outcome, Sample
 from ragstone.scoring import Scorer, diagnose, explain_lowest_scores
 from ragstone.settings import RUN_KEYS, Limits, takes_settings
 from ragstone.sinks import Delivery, Sink
@@ -87,7 +87,7 @@ async def aevaluate(
     output: str | os.PathLike[str] | None = None,
     on_read: Callable[[ReadingReport], None] | None = None,
     progress: Callable[[int, int], None] | None = None,
-    on_outcomes: Callable[[Sequence[Score | NotApplicable | Failure]], None] | None = None,
+    on_outcomes: Callable[[Sequence[Outcome]], None] | None = None,
 ) -> Experiment:
     """Score a dataset. Every sample and metric results in exactly one outcome.
 
@@ -368,9 +368,7 @@ class DeliverySummary:
         return lines
 
 
-async def deliver(
-    sink: Sink, samples: Iterable[Sample], outcomes: Sequence[Score | NotApplicable | Failure]
-) -> DeliverySummary:
+async def deliver(sink: Sink, samples: Iterable[Sample], outcomes: Sequence[Outcome]) -> DeliverySummary:
     """Write all outcomes to one sink, without retries after an error. Never raises.
 
     Args:
@@ -393,7 +391,7 @@ async def deliver(
     return result
 
 
-def _deliveries(samples: Iterable[Sample], outcomes: Iterable[Score | NotApplicable | Failure]) -> Iterator[Delivery]:
+def _deliveries(samples: Iterable[Sample], outcomes: Iterable[Outcome]) -> Iterator[Delivery]:
     by_sample = itertools.groupby(outcomes, key=lambda outcome: outcome.sample_id)
     for sample, (sample_id, group) in zip(samples, by_sample, strict=True):
         *others, last = own = list(group)

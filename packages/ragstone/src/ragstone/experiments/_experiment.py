@@ -29,7 +29,7 @@ from ragstone.experiments._views.source import Dependence, Evaluated, Rows, Sour
 from ragstone.judges import BatchReport, JudgeIdentity, is_baseline
 from ragstone.metrics import MetricCard
 from ragstone.reading import ReadingReport, RejectedRow
-from ragstone.schema import Failure, NotApplicable, Sample, Score, Trace, Usage
+from ragstone.schema import Failure, Outcome, Sample, Score, Trace, Usage
 from ragstone.settings import Analysis
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Experiment(Evaluated):
     """
 
     samples: Sequence[Sample]
-    outcomes: Sequence[Score | NotApplicable | Failure]
+    outcomes: Sequence[Outcome]
     """Exactly one outcome for each sample and metric, ordered by sample, then by metric."""
     cards: tuple[MetricCard, ...]
     judge: JudgeIdentity

@@ -22,14 +22,11 @@ from ragstone.schema import (
     SCHEMA_VERSION,
     Failure,
     FailureKind,
-    NotApplicable,
+    Outcome,
     Sample,
-    Score,
     check_version,
     outcome_adapter,
 )
-
-AnyOutcome = Score | NotApplicable | Failure
 
 _REPEATED: Final[frozenset[FailureKind]] = frozenset(
     {"timeout", "unavailable", "rejected", "budget", "application", "bug"}
@@ -172,7 +169,7 @@ class KeptOutcomes:
         else:  # an application that answered again
             self._places[index], self._digests[index] = place, digest
 
-    def find(self, sample: Sample) -> tuple[AnyOutcome, ...] | None:
+    def find(self, sample: Sample) -> tuple[Outcome, ...] | None:
         """Return the outcomes of an earlier run for the same sample, or None.
 
         Raises:
@@ -198,7 +195,7 @@ class KeptOutcomes:
             line += more
         return line.partition(b"\n")[0]
 
-    def add(self, sample: Sample, outcomes: Sequence[AnyOutcome]) -> None:
+    def add(self, sample: Sample, outcomes: Sequence[Outcome]) -> None:
         """Keep the outcomes of a sample if it is complete.
 
         Raises:

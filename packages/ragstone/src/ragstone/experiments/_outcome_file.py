@@ -16,11 +16,9 @@ from ragstone._util.plural import count
 from ragstone._util.row_limits import MAX_ROW_BYTES, bounded_lines, check_json_row
 from ragstone.errors import DataError, StoreVersionError
 from ragstone.experiments._clusters import SampleFields
-from ragstone.schema import Failure, NotApplicable, Sample, Score, check_record, fingerprint, outcome_adapter
+from ragstone.schema import Outcome, Sample, check_record, fingerprint, outcome_adapter
 
 _logger = logging.getLogger("ragstone")
-
-AnyOutcome = Score | NotApplicable | Failure
 SHOWN: Final = 3
 """Number of examples in messages."""
 _CHARS: Final = 60
@@ -42,7 +40,7 @@ class OutcomeLines:
         self._starts: dict[str, array[int]] = {}
         """By sample id: the number of its question (0 if it is unknown), then the first byte of each outcome."""
 
-    def __iter__(self) -> Iterator[AnyOutcome]:
+    def __iter__(self) -> Iterator[Outcome]:
         self._starts.clear()
         start, place = 0, repr(str(self._path))
         several: dict[str, None] = {}
@@ -86,7 +84,7 @@ class OutcomeLines:
         """Return the number of the question of a sample, or 0 if it is unknown, after the file was read."""
         return self._starts.get(sample_id, (0,))[0]
 
-    def find(self, sample_ids: Collection[str]) -> Iterator[AnyOutcome]:
+    def find(self, sample_ids: Collection[str]) -> Iterator[Outcome]:
         """Yield the outcomes of some samples, in the order of the file. The file must have been read before.
 
         Raises:
@@ -140,7 +138,7 @@ def _is_cut(line: bytes, error: ValidationError) -> bool:
     return not line.endswith(b"\n") and error.errors(include_url=False)[0]["type"] == "json_invalid"
 
 
-def _parse(line: bytes) -> AnyOutcome:
+def _parse(line: bytes) -> Outcome:
     """Parse one line in the format of `evaluate --output`, or of the JSONL sink, which writes all keys on every line."""
     line = line.removeprefix(BOM_UTF8)
     try:
@@ -193,7 +191,7 @@ def check_samples(place: str, samples: Iterable[Sample], question_of: Callable[[
         )
 
 
-def match_samples(outcomes: Iterable[Score | NotApplicable | Failure], samples: Sequence[Sample]) -> tuple[Sample, ...]:
+def match_samples(outcomes: Iterable[Outcome], samples: Sequence[Sample]) -> tuple[Sample, ...]:
     """Return samples with the ids of outcomes.
 
     A sample whose id no outcome has gets the id of the outcomes with its question, if the data was read with other ids at one

@@ -41,11 +41,9 @@ from ragstone.experiments._views.source import (
 )
 from ragstone.judges import is_baseline
 from ragstone.metrics import MetricCard
-from ragstone.schema import Failure, NotApplicable, Sample, Score, Trace, TraceOutline, sample_from_trace
+from ragstone.schema import Outcome, Sample, Score, Trace, TraceOutline, sample_from_trace
 from ragstone.settings import Analysis
 from ragstone.store import PlannedMetric, StorePosition, describe_store, has_spool, is_database_url, open_store
-
-AnyOutcome = Score | NotApplicable | Failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +81,7 @@ class SystemOutcomes:
     """The outcomes of one system, by metric and sample."""
 
     name: str
-    outcomes: Mapping[str, Mapping[str, AnyOutcome]]
+    outcomes: Mapping[str, Mapping[str, Outcome]]
     """Outcomes by metric and sample id. The last one if a sample was scored several times."""
     cards: Mapping[str, MetricCard]
     """Cards by metric. One that this installation does not know has the scale that its outcomes state."""
@@ -91,7 +89,7 @@ class SystemOutcomes:
     """Names of the judges by metric. Scores of different judges are not on the same scale."""
     is_baseline: bool = False
     """Whether any outcome comes from a baseline, which is not a judge."""
-    repeats: Mapping[str, Mapping[str, tuple[AnyOutcome, ...]]] = field(default_factory=dict)
+    repeats: Mapping[str, Mapping[str, tuple[Outcome, ...]]] = field(default_factory=dict)
     """All outcomes by metric and sample, for samples with several outcomes, in order."""
     inclusion_probabilities: Mapping[str, float] = field(default_factory=dict)
     """Sampling probabilities below 1, by sample id."""
@@ -125,7 +123,7 @@ def read_outcomes(source: OutcomeSource, *, name: str | None = None, cluster: st
     if name is None and not isinstance(source, Evaluated):
         name = source.name if isinstance(source, TimeRange) else names_of([source])[0]
     opened = open_source(source, name=name, analysis=analysis, compares=True)
-    grouped: dict[str, dict[str, list[AnyOutcome]]] = {}
+    grouped: dict[str, dict[str, list[Outcome]]] = {}
     judges: dict[str, set[str]] = {}
     for outcome in opened.outcomes():
         grouped.setdefault(outcome.metric, {}).setdefault(outcome.sample_id, []).append(outcome)
@@ -243,13 +241,13 @@ class StoredRequests(Source):
                     yield SampleFields(removed.trace_id, None, removed.started_at, labels)
 
     @override
-    def outcomes(self) -> Iterator[AnyOutcome]:
+    def outcomes(self) -> Iterator[Outcome]:
         period = self._period
         with _reading(period), open_store(period.store, mode="read") as store:
             found = store.outcomes.read(since=period.since, until=period.until, after=self.after, upto=self.upto)
             yield from _check_sizes(filter(self._is_planned, found), _place(period))
 
-    def _is_planned(self, outcome: AnyOutcome) -> bool:
+    def _is_planned(self, outcome: Outcome) -> bool:
         """Whether this is an outcome of the planned version of its metric. Outcomes of older versions are not mixed in."""
         planned = self._plan.get(outcome.metric)
         return planned is None or (
@@ -309,7 +307,7 @@ class OutcomeFile(Rows):
         """The lines, if they were read to the end."""
 
     @override
-    def outcomes(self) -> Iterator[AnyOutcome]:
+    def outcomes(self) -> Iterator[Outcome]:
         about = FieldsOfFile(cluster_keys(self.analysis.cluster))
         about.add_labels(self._samples)
         lines, self._lines = OutcomeLines(self._path, about), None
@@ -318,7 +316,7 @@ class OutcomeFile(Rows):
         self._lines, self._dependence = lines, Dependence(about.inclusion_probabilities, about.labels)
 
     @override
-    def _find(self, ids: Collection[str]) -> Iterable[AnyOutcome]:
+    def _find(self, ids: Collection[str]) -> Iterable[Outcome]:
         return super()._find(ids) if self._lines is None else _check_sizes(self._lines.find(ids), str(self._path))
 
 
@@ -383,7 +381,7 @@ def _labels(trace: Trace | TraceOutline) -> dict[str, tuple[str, ...]]:
     return metadata_labels(trace.metadata) | known | tags
 
 
-def _check_sizes(outcomes: Iterable[AnyOutcome], source: str) -> Iterable[AnyOutcome]:
+def _check_sizes(outcomes: Iterable[Outcome], source: str) -> Iterable[Outcome]:
     for outcome in outcomes:
         if isinstance(outcome, Score) and abs(outcome.value) > _MOST:
             raise DataError(

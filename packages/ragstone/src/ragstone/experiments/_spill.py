@@ -18,9 +18,8 @@ from ragstone.errors import StoreError
 from ragstone.experiments._clusters import FieldsOfSamples, SampleFields, collect_fields
 from ragstone.experiments._table import TableReader
 from ragstone.metrics import MetricCard
-from ragstone.schema import Failure, NotApplicable, Sample, Score
+from ragstone.schema import Failure, Outcome, Sample, Score
 
-AnyOutcome = Score | NotApplicable | Failure
 T = TypeVar("T")
 
 MAX_ROWS_IN_MEMORY: Final = 10_000
@@ -192,7 +191,7 @@ class _Ids(Collection[str]):
         return isinstance(id_, str) and self._samples.find(id_) is not None
 
 
-class OutcomesOnDisk(_OnDisk[AnyOutcome]):
+class OutcomesOnDisk(_OnDisk[Outcome]):
     """Outcomes in a file: the same number for each sample, ordered by sample, then by metric."""
 
     _what = "outcomes"
@@ -203,20 +202,20 @@ class OutcomesOnDisk(_OnDisk[AnyOutcome]):
         self.scores = scores
         """Scores by the number of the sample."""
         self._n_metrics = len(scores.columns)
-        self._last: tuple[int, tuple[AnyOutcome, ...]] = (-1, ())
+        self._last: tuple[int, tuple[Outcome, ...]] = (-1, ())
 
     def __len__(self) -> int:
         return len(self._places) * self._n_metrics
 
     @override
-    def _at(self, index: int) -> AnyOutcome:
+    def _at(self, index: int) -> Outcome:
         row, metric = divmod(index, self._n_metrics)
         last = self._last
         if last[0] != row:
             self._last = last = (row, self._file.read(self._places[row]))
         return last[1][metric]
 
-    def replace(self, index: int, outcome: AnyOutcome) -> None:
+    def replace(self, index: int, outcome: Outcome) -> None:
         """Put another outcome with the same value at an index."""
         row, metric = divmod(index, self._n_metrics)
         outcomes = list(self._file.read(self._places[row]))
@@ -265,13 +264,13 @@ class OutcomeRows:
     """
 
     def __init__(self, cards: Sequence[MetricCard], n_rows: int, *, on_disk: bool) -> None:
-        self._rows: list[tuple[AnyOutcome, ...]] = [()] * (0 if on_disk else n_rows)
+        self._rows: list[tuple[Outcome, ...]] = [()] * (0 if on_disk else n_rows)
         self._file = _ItemFile() if on_disk else None
         self._places = array("Q", bytes(8 * n_rows if on_disk else 0))
         self._scores = TableReader()
         self._scores.expect(cards)
 
-    def put(self, row: int, outcomes: tuple[AnyOutcome, ...]) -> None:
+    def put(self, row: int, outcomes: tuple[Outcome, ...]) -> None:
         """Keep the outcomes of the sample with this number, from 0.
 
         Raises:
@@ -284,21 +283,21 @@ class OutcomeRows:
         for outcome in outcomes:
             self._scores.column(outcome).put(row, outcome)
 
-    def finish(self) -> tuple[AnyOutcome, ...] | OutcomesOnDisk:
+    def finish(self) -> tuple[Outcome, ...] | OutcomesOnDisk:
         """Return the outcomes of all samples, ordered by sample, then by metric."""
         if self._file is None:
             return tuple(outcome for outcomes in self._rows for outcome in outcomes)
         return OutcomesOnDisk(self._file, self._places, self._scores)
 
 
-def count_failures(outcomes: Sequence[AnyOutcome]) -> Counter[str]:
+def count_failures(outcomes: Sequence[Outcome]) -> Counter[str]:
     """Return the number of failures by kind."""
     if isinstance(outcomes, OutcomesOnDisk):
         return outcomes.scores.count_failures()
     return Counter(outcome.kind for outcome in outcomes if isinstance(outcome, Failure))
 
 
-def replace_outcomes(outcomes: Sequence[AnyOutcome], changes: Mapping[int, Score]) -> Sequence[AnyOutcome]:
+def replace_outcomes(outcomes: Sequence[Outcome], changes: Mapping[int, Score]) -> Sequence[Outcome]:
     """Return outcomes with others of the same value at some indexes. Those in a file are changed there."""
     if isinstance(outcomes, OutcomesOnDisk):
         for index, outcome in changes.items():

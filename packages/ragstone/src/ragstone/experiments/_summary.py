@@ -24,7 +24,7 @@ from ragstone.experiments._clusters import (
 from ragstone.experiments._table import FAILED, NOT_APPLICABLE, SCORED, MetricScores, ScoreTable, TableReader
 from ragstone.judges import BASELINE_NOTE, is_baseline
 from ragstone.metrics import MetricCard
-from ragstone.schema import Failure, NotApplicable, Score
+from ragstone.schema import Outcome
 from ragstone.settings import Analysis
 from ragstone.stats import Estimate, estimate_mean, failure_bounds
 
@@ -163,7 +163,7 @@ def summarize_store(
 
 
 def summarize(
-    outcomes: Iterable[Score | NotApplicable | Failure],
+    outcomes: Iterable[Outcome],
     cards: Sequence[MetricCard],
     *,
     clusters: Clusters | None = None,

@@ -14,7 +14,7 @@ from ragstone.errors import DataError
 from ragstone.experiments._cards import card_of, unknown_card
 from ragstone.experiments._clusters import Clusters
 from ragstone.metrics import MetricCard
-from ragstone.schema import Failure, NotApplicable, Score
+from ragstone.schema import Failure, Outcome, Score
 from ragstone.stats import Estimate, cluster_codes, estimate_mean
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Side = Literal["two-sided", "lower", "upper"]
-AnyOutcome = Score | NotApplicable | Failure
 
 ABSENT: Final = 0
 SCORED: Final = 1
@@ -60,7 +59,7 @@ class ScoreRows:
         """Numbers of the origins of all outcomes, also of those that were replaced."""
         self.ends: dict[int, tuple[float, float]] = {}
 
-    def put(self, row: int, outcome: AnyOutcome) -> bool:
+    def put(self, row: int, outcome: Outcome) -> bool:
         """Set the outcome of a row, and return False if it replaces one."""
         value, ends = math.nan, None
         version, judge, judge_hash = outcome.metric_version, outcome.judge, outcome.judge_hash
@@ -260,11 +259,11 @@ class TableReader:
         """Return the row of a sample."""
         return self.rows.setdefault(sample_id, len(self.rows))
 
-    def put(self, outcome: AnyOutcome, system: int = 0) -> bool:
+    def put(self, outcome: Outcome, system: int = 0) -> bool:
         """Add an outcome, and return False if it replaces one."""
         return self.column(outcome, system).put(self.row(outcome.sample_id), outcome)
 
-    def column(self, outcome: AnyOutcome, system: int = 0) -> ScoreRows:
+    def column(self, outcome: Outcome, system: int = 0) -> ScoreRows:
         """Return the column of an outcome."""
         columns = self.columns.setdefault(outcome.metric, {})
         if system not in columns:

@@ -11,12 +11,10 @@ from operator import add
 from typing import Any
 
 from ragstone.metrics import MEAN_OF_REPEATS, is_number
-from ragstone.schema import Failure, NotApplicable, Score, Trace, Usage
-
-AnyOutcome = Score | NotApplicable | Failure
+from ragstone.schema import Failure, Outcome, Score, Trace, Usage
 
 
-def merge_repeats(sample_id: str, outcomes: Sequence[AnyOutcome]) -> AnyOutcome:
+def merge_repeats(sample_id: str, outcomes: Sequence[Outcome]) -> Outcome:
     """Merge the outcomes of one metric for the repeats of one sample.
 
     Returns:
@@ -57,7 +55,7 @@ def merge_repeats(sample_id: str, outcomes: Sequence[AnyOutcome]) -> AnyOutcome:
     return scores[0].model_copy(update=shared | merged)
 
 
-def repeat_deviations(outcomes: Iterable[AnyOutcome]) -> dict[str, float]:
+def repeat_deviations(outcomes: Iterable[Outcome]) -> dict[str, float]:
     """Return the standard deviation between repeats of the same sample, by metric: the root of the mean variance."""
     variances: dict[str, list[float]] = {}
     for outcome in outcomes:

@@ -10,13 +10,11 @@ from ragstone._util.plural import count
 from ragstone.errors import JudgeError
 from ragstone.experiments._app.repeats import merge_repeats
 from ragstone.experiments._kept import KeptOutcomes
-from ragstone.schema import Failure, NotApplicable, Sample, Score, Trace
+from ragstone.schema import Outcome, Sample, Trace
 from ragstone.scoring import JudgedCounts, Scorer
 
 if TYPE_CHECKING:
     from ragstone.experiments._app.run import AppRun, AppRunner
-
-AnyOutcome = Score | NotApplicable | Failure
 
 
 class SamplesWaitError(Exception):
@@ -36,7 +34,7 @@ class ScoredApp(NamedTuple):
 
     samples: Sequence[Sample]
     """The rows, with the contexts and the response of the first repeat that answered."""
-    outcomes: Sequence[AnyOutcome]
+    outcomes: Sequence[Outcome]
     """One for each sample and metric: the mean of the repeats."""
     traces: tuple[Trace, ...]
     """The calls, in the order of the samples, then of the repeats."""
@@ -56,7 +54,7 @@ class Progress:
         self,
         total: int,
         progress: Callable[[int, int], None] | None,
-        on_outcomes: Callable[[Sequence[Score | NotApplicable | Failure]], None] | None,
+        on_outcomes: Callable[[Sequence[Outcome]], None] | None,
         *,
         stop_early: bool,
     ) -> None:
@@ -74,7 +72,7 @@ class Progress:
         self.n_resumed += 1
         self._count()
 
-    def add(self, outcomes: Sequence[Score | NotApplicable | Failure]) -> None:
+    def add(self, outcomes: Sequence[Outcome]) -> None:
         """Add the outcomes of one sample.
 
         Raises:
@@ -111,7 +109,7 @@ async def score_app(
         SamplesWaitError: If answers wait for a batch API.
     """
     runs: dict[str, AppRun] = {}
-    outcomes: dict[str, Sequence[AnyOutcome]] = {}
+    outcomes: dict[str, Sequence[Outcome]] = {}
 
     async def answered() -> AsyncIterator[Sample]:
         async for run in runner:

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from ragstone._util.words import split_words
 from ragstone.metrics import MetricCard, base_name
-from ragstone.schema import Failure, NotApplicable, Sample, Score
+from ragstone.schema import Failure, Outcome, Sample, Score
 from ragstone.scoring import (
     CAUSES,
     Signals,
@@ -22,8 +22,6 @@ from ragstone.scoring import (
     why_wrong,
 )
 from ragstone.views import AnswerView, PassageView, ScoreView, Span, describe_low, is_low
-
-AnyOutcome = Score | NotApplicable | Failure
 
 _DISTRACTS_FROM: Final = 0.3
 """Smallest probability to answer from an irrelevant passage alone that makes it distracting."""
@@ -41,7 +39,7 @@ _SENTENCE: Final = re.compile(
 def build_answer(
     sample_id: str,
     sample: Sample | None,
-    outcomes: Sequence[AnyOutcome],
+    outcomes: Sequence[Outcome],
     signals: Signals,
     cards: Mapping[str, MetricCard],
     *,
@@ -80,7 +78,7 @@ def build_answer(
     )
 
 
-def _claims(outcomes: Sequence[AnyOutcome]) -> list[tuple[str, bool | None]]:
+def _claims(outcomes: Sequence[Outcome]) -> list[tuple[str, bool | None]]:
     """Return the claims of the first metric that lists them with verdicts about the passages."""
     for outcome in outcomes:
         if isinstance(outcome, Score):
@@ -113,7 +111,7 @@ def _mark(response: str | None, unsupported: Sequence[str]) -> tuple[tuple[Span,
     return spans, tuple(unmatched)
 
 
-def _passages(sample: Sample | None, outcomes: Sequence[AnyOutcome]) -> tuple[PassageView, ...] | None:
+def _passages(sample: Sample | None, outcomes: Sequence[Outcome]) -> tuple[PassageView, ...] | None:
     if sample is None or sample.contexts is None:
         return None
     relevant, source = relevant_positions(sample, outcomes)
@@ -143,7 +141,7 @@ def _passages(sample: Sample | None, outcomes: Sequence[AnyOutcome]) -> tuple[Pa
     return tuple(views)
 
 
-def _score(outcome: AnyOutcome, card: MetricCard | None) -> ScoreView:
+def _score(outcome: Outcome, card: MetricCard | None) -> ScoreView:
     title = card.title if card is not None else outcome.metric
     if not isinstance(outcome, Score):
         failed = isinstance(outcome, Failure)

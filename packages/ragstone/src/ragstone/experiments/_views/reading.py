@@ -30,7 +30,7 @@ from ragstone.experiments._views.verdict import Population, WrongRule, describe_
 from ragstone.experiments._views.where import Condition, check_keys
 from ragstone.judges import is_baseline
 from ragstone.metrics import MetricCard
-from ragstone.schema import Failure, NotApplicable, Sample, Score
+from ragstone.schema import Outcome, Sample
 from ragstone.scoring import (
     CAUSES,
     Cause,
@@ -185,7 +185,7 @@ class Reading:
             signals = self._signals[sample_id] = Signals()
         return signals
 
-    def _add(self, outcome: Score | NotApplicable | Failure) -> bool:
+    def _add(self, outcome: Outcome) -> bool:
         """Add an outcome, and return False if it replaces one."""
         usage = outcome.usage
         if usage is not None:
@@ -525,7 +525,7 @@ def _question(description: str) -> str:
     return f"{question}?" if mark else description
 
 
-def last_outcomes(record: AnswerRecord) -> list[Score | NotApplicable | Failure]:
+def last_outcomes(record: AnswerRecord) -> list[Outcome]:
     """Return the outcomes of a sample, of each metric the last one."""
     return list({outcome.metric: outcome for outcome in record.outcomes}.values())
 

@@ -10,14 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from typing_extensions import override
 
 from ragstone.metrics import MetricCard
-from ragstone.schema import Failure, NotApplicable, Sample, Score, TraceOutline
+from ragstone.schema import Outcome, Sample, TraceOutline
 from ragstone.settings import Analysis
 
 if TYPE_CHECKING:
     from ragstone.experiments._views.labeled import HumanLabels
-
-
-AnyOutcome = Score | NotApplicable | Failure
 
 
 @dataclass(slots=True)
@@ -29,7 +26,7 @@ class AnswerRecord:
     """Start of the request, Unix seconds. None for rows of a dataset."""
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Values by key: metadata, and for requests name, model, session, user, status and tags."""
-    outcomes: list[AnyOutcome] = field(default_factory=list)
+    outcomes: list[Outcome] = field(default_factory=list)
 
 
 class SampleFields(NamedTuple):
@@ -75,7 +72,7 @@ class Source(ABC):
         """Yield the samples that are known."""
 
     @abstractmethod
-    def outcomes(self) -> Iterator[AnyOutcome]:
+    def outcomes(self) -> Iterator[Outcome]:
         """Yield the outcomes."""
 
     @abstractmethod
@@ -120,7 +117,7 @@ class Rows(Source):
     def __init__(
         self,
         name: str,
-        outcomes: Iterable[AnyOutcome],
+        outcomes: Iterable[Outcome],
         samples: Iterable[Sample],
         analysis: Analysis,
         *,
@@ -144,7 +141,7 @@ class Rows(Source):
             yield SampleFields(sample.id, sample, self._times.get(sample.id), metadata_labels(sample.metadata))
 
     @override
-    def outcomes(self) -> Iterator[AnyOutcome]:
+    def outcomes(self) -> Iterator[Outcome]:
         yield from self._outcomes
 
     @override
@@ -157,7 +154,7 @@ class Rows(Source):
             found[outcome.sample_id].outcomes.append(outcome)
         return found
 
-    def _find(self, ids: Collection[str]) -> Iterable[AnyOutcome]:
+    def _find(self, ids: Collection[str]) -> Iterable[Outcome]:
         """Return the outcomes of some samples."""
         return (outcome for outcome in self.outcomes() if outcome.sample_id in ids)
 
@@ -186,7 +183,7 @@ class Evaluated(ABC):
     __slots__ = ()
 
     samples: Sequence[Sample]
-    outcomes: Sequence[Score | NotApplicable | Failure]
+    outcomes: Sequence[Outcome]
     cards: tuple[MetricCard, ...]
 
     @property

@@ -13,7 +13,7 @@ from ragstone.research._card.sentences import findings_of
 from ragstone.research._report import finite, points, result_table, share, shown
 from ragstone.research._validation.agreement import LabelAgreement
 from ragstone.research._validation.report import worth
-from ragstone.schema import Failure, NotApplicable, Score
+from ragstone.schema import Outcome
 from ragstone.stats import Estimate, PredictionPoweredMean, VarianceSplit
 
 
@@ -34,7 +34,7 @@ class JudgeCard:
     wordings_hash: str
     """Hash of the paraphrases. Cards with different hashes do not measure the same wordings."""
     notes: tuple[str, ...]
-    outcomes: tuple[Score | NotApplicable | Failure, ...]
+    outcomes: tuple[Outcome, ...]
     """All outcomes of all runs."""
 
     def findings(self) -> tuple[str, ...]:

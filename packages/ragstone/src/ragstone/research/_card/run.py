@@ -17,9 +17,7 @@ from ragstone.research._card.conditions import DEFAULT_CONDITIONS, Run, judge_of
 from ragstone.research._card.plan import CardPlan, plan_judge_card
 from ragstone.research._card.report import JudgeCard
 from ragstone.research._validation.agreement import LabelOptions
-from ragstone.schema import Failure, NotApplicable, Score
-
-AnyOutcome = Score | NotApplicable | Failure
+from ragstone.schema import Failure, Outcome
 
 
 def judge_card(
@@ -46,7 +44,7 @@ def judge_card(
     stop_early: bool = True,
     closes_judges: bool = False,
     progress: Callable[[int, int], None] | None = None,
-    on_outcomes: Callable[[Sequence[AnyOutcome]], None] | None = None,
+    on_outcomes: Callable[[Sequence[Outcome]], None] | None = None,
 ) -> JudgeCard:
     """Measure from human labels how far the scores of judges can be trusted.
 

@@ -14,7 +14,7 @@ from ragstone.errors import DataError
 from ragstone.experiments import SystemOutcomes
 from ragstone.metrics import all_metrics, full_name
 from ragstone.reading import GENERIC_LABELS, LabelFile, SampleSource, build_rows_error, by_answer, read_label_file
-from ragstone.schema import Failure, NotApplicable, Score
+from ragstone.schema import Outcome, Score
 from ragstone.store import open_store
 
 _STEM: Final = 6
@@ -164,7 +164,7 @@ def with_pairs(system: SystemOutcomes, metric: str, labels: Iterable[Label]) -> 
     pairs = {each.key: each.sample_ids for each in labels if each.other_id is not None}
     if not pairs:
         return system
-    outcomes: dict[str, Score | NotApplicable | Failure] = {}
+    outcomes: dict[str, Outcome] = {}
     for key, (first, second) in pairs.items():
         one, other = (system.outcomes[metric].get(id_) for id_ in (first, second))
         if isinstance(one, Score) and isinstance(other, Score):

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments import OutcomeSource, SystemOutcomes, check_same_questions, read_outcomes
 from ragstone.research._validation.sources import Options
-from ragstone.schema import Failure, NotApplicable, Score
+from ragstone.schema import Outcome, Score
 from ragstone.stats import FlipRate, flip_rate
 
-AnyOutcome = Score | NotApplicable | Failure
-Repeats = dict[str, dict[str, list[AnyOutcome]]]
+Repeats = dict[str, dict[str, list[Outcome]]]
 """All outcomes by metric and sample, in order."""
 
 
@@ -125,5 +124,5 @@ def flips(
     return results
 
 
-def _identity(outcome: AnyOutcome) -> tuple[str, str]:
+def _identity(outcome: Outcome) -> tuple[str, str]:
     return outcome.metric_version, outcome.judge_hash
