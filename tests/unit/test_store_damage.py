@@ -107,6 +107,35 @@ def test_a_body_that_another_program_wrote_is_not_quoted(path: Path) -> None:
         read_all(path)
 
 
+def test_an_export_shows_nothing_that_has_no_checksum(path: Path) -> None:
+    """Whether an outcome was backfilled has none."""
+    with SqliteStore.open(path, mode="read") as store:
+        before = list(store.outcomes.export())
+    db = sqlite3.connect(path)
+    db.execute("UPDATE outcomes SET backfilled = 0.5")
+    db.commit()
+    db.close()
+    with SqliteStore.open(path, mode="read") as store:
+        assert before == list(store.outcomes.export())
+
+
+def test_an_outcome_is_not_shown_at_another_request(path: Path) -> None:
+    """The column that names its request has no checksum, so it is compared with the body."""
+    db = sqlite3.connect(path, isolation_level=None)
+    db.execute("DELETE FROM outcomes WHERE seq = 1")
+    db.execute("UPDATE outcomes SET sample_id = 't0' WHERE seq = 2")
+    db.close()
+    with SqliteStore.open(path, mode="read") as store:
+        reads = (
+            lambda: list(store.outcomes.export()),
+            lambda: store.traces.explain("t0"),
+            lambda: store.traces.answers(["t0"]),
+        )
+        for read in reads:
+            with pytest.raises(StoreCorruptError, match="its request is not that of its body"):
+                read()
+
+
 def test_each_bit_of_a_body_counts(path: Path) -> None:
     """No single changed bit of a compressed body changes the outcome unseen. Those that pad its last byte have no meaning."""
     db = sqlite3.connect(path, isolation_level=None)

@@ -183,7 +183,7 @@ def to_delivery(fields: Sequence[Any], *, attempts: int = 0, since: float | None
     """Return a delivery from the values of `DELIVERY_FIELDS`."""
     outcome_id, value, body, otel_sampled, backfilled, *columns = fields
     return Delivery(
-        outcome=to_outcome(body, outcome_id, value),
+        outcome=to_outcome(body, outcome_id, value, columns[0]),
         otel_sampled=None if otel_sampled is None else bool(otel_sampled),
         is_backfilled=backfilled is not None,
         attempts=attempts,

@@ -18,8 +18,10 @@ from ragstone.store._tables import CHECKED_COLUMNS
 from ragstone.store._types import Completion, ExportedOutcome, MetricCounts, StorePosition
 
 _REQUEST: Final = CHECKED_COLUMNS["traces"]
+# No checksum covers this column, and no export shows it.
+_FIELDS: Final = DELIVERY_FIELDS.replace("o.backfilled", "NULL")
 _EXPORTED_ROWS: Final = f"""
-    SELECT o.seq, t.seq, t.checksum, {", ".join(f"t.{column}" for column in _REQUEST)}, {DELIVERY_FIELDS}
+    SELECT o.seq, t.seq, t.checksum, {", ".join(f"t.{column}" for column in _REQUEST)}, {_FIELDS}
     FROM outcomes AS o LEFT JOIN outcome_bodies AS b USING (seq) JOIN traces AS t ON t.trace_id = o.sample_id
     WHERE o.seq > ?1 AND (t.started_at >= ?3 OR ?3 IS NULL) AND (t.started_at < ?4 OR ?4 IS NULL)
     ORDER BY o.seq LIMIT ?2

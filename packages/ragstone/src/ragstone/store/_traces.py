@@ -281,7 +281,7 @@ def _outcomes_of(db: Sql, trace_ids: Sequence[str]) -> Iterator[tuple[str, Outco
         """,  # noqa: S608 - placeholders
         trace_ids,
     ):
-        yield trace_id, to_outcome(body, outcome_id, value), backfilled
+        yield trace_id, to_outcome(body, outcome_id, value, trace_id), backfilled
 
 
 def insert_entries(
