@@ -58,7 +58,9 @@ def test_the_oldest_outcomes_are_forgotten(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     with SqliteStore.open(path, mode="own") as store:
         store.plan.set([PlannedMetric(name="m", version="1")], ["jsonl"])
-        scores = [score_with().model_copy(update={"sample_id": f"t{n}"}) for n in range(2100)]
+        # Other tests of this process may have stored scores with the same JSON without this text.
+        score = score_with(explanation="Only here.")
+        scores = [score.model_copy(update={"sample_id": f"t{n}"}) for n in range(2100)]
         store.traces.ingest("a", 1, [Captured(trace=make_trace(trace_id=score.sample_id)) for score in scores])
         for score in scores:
             store.outcomes.complete(score.sample_id, [score])
