@@ -176,9 +176,9 @@ def _of_row(trace: T, trace_id: str | None) -> T:
 
 
 def to_outcome(
-    body: object, outcome_id: str | None = None, value: object = None, trace_id: str | None = None
+    body: object, outcome_id: str | None = None, value: object = None, request: str | None = None
 ) -> Outcome:
-    """Return the outcome of a body, and verify that it belongs to the row with this id and value, and to this trace.
+    """Return the outcome of a body, and verify that it belongs to the row with this id and value, and to this request.
 
     Raises:
         DamagedRowError: If it is not as it was written.
@@ -190,7 +190,7 @@ def to_outcome(
             raise damaged("outcome_bodies", outcome_id, f"it belongs to {outcome.id!r}")
         if value != (outcome.value if isinstance(outcome, Score) else None):
             raise damaged("outcomes", outcome_id, f"its value {value!r} differs from that of its body")
-        if trace_id is not None and trace_id != outcome.sample_id and trace_id != stored_text(outcome.sample_id):
+        if request not in (None, outcome.sample_id) and request != stored_text(outcome.sample_id):
             raise damaged("outcomes", outcome_id, "its request is not that of its body")
     return outcome
 

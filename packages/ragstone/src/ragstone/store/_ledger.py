@@ -19,7 +19,7 @@ def read_ledger(db: Sql, *, now: float) -> Ledger:
     traces = read_states(db)
     drops = _counts_of(db, DROPPED)
     total = LedgerRow(
-        captured=read_counter(db, "captured"),
+        captured=sum(n for (n,) in db.execute("SELECT n FROM counters WHERE name = 'captured'")),
         scored=traces["scored"],
         sampled_out=traces["sampled_out"],
         not_applicable=traces["not_applicable"],
@@ -36,7 +36,7 @@ def read_ledger(db: Sql, *, now: float) -> Ledger:
         erased_deliveries=_erased_deliveries(db),
         oldest_pending_s=None if oldest is None else max(now - oldest[0], 0.0),
         outbox=count_deliveries(db, now=now),
-        rules=_rules(db),
+        rules=_nested_counts_of(db, "rule:"),
         ignored=_ignored(db),
         doubts=_counts_of(db, "doubt:"),
         ended=_counts_of(db, "ended:"),
@@ -50,18 +50,13 @@ def read_ledger(db: Sql, *, now: float) -> Ledger:
     )
 
 
-def read_counter(db: Sql, name: str) -> int:
-    """Return the value of a counter, or 0 if it was never increased."""
-    row = db.execute("SELECT n FROM counters WHERE name = ?", (name,)).fetchone()
-    return int(row[0]) if row else 0
-
-
-def _rules(db: Sql) -> dict[str, dict[str, int]]:
-    rules: dict[str, dict[str, int]] = {}
-    for name, n in _counts_of(db, "rule:").items():
-        part, _, rule = name.partition(":")
-        rules.setdefault(part, {})[rule] = n
-    return rules
+def _nested_counts_of(db: Sql, prefix: str) -> dict[str, dict[str, int]]:
+    """Return counters by the two parts of their names."""
+    nested: dict[str, dict[str, int]] = {}
+    for name, n in _counts_of(db, prefix).items():
+        first, _, second = name.partition(":")
+        nested.setdefault(first, {})[second] = n
+    return nested
 
 
 def _declared_tools(db: Sql) -> dict[str, DeclaredTool]:
@@ -75,11 +70,11 @@ def _declared_tools(db: Sql) -> dict[str, DeclaredTool]:
 
 
 def _erased_deliveries(db: Sql) -> dict[str, dict[str, int]]:
-    by_sink: dict[str, dict[str, int]] = {}
-    for name, n in _counts_of(db, ERASED_DELIVERIES).items():
-        state, _, sink = name.partition(":")
-        by_sink.setdefault(sink, {})[state] = n
-    return by_sink
+    by_sink: dict[str, dict[str, int]] = defaultdict(dict)
+    for state, counts in _nested_counts_of(db, ERASED_DELIVERIES).items():
+        for sink, n in counts.items():
+            by_sink[sink][state] = n
+    return dict(by_sink)
 
 
 def _ignored(db: Sql) -> dict[str, IgnoredTraces]:

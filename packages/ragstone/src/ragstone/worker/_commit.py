@@ -54,17 +54,13 @@ class StoreCalls:
         given_up = self._end()
         if given_up.done():
             raise StoreSilentError("the store did not answer in time")
-        running = self._start(step)
+        running = self.start(step)
         ending: list[asyncio.Future[Any]] = [running, given_up]
         await asyncio.wait(ending, return_when=asyncio.FIRST_COMPLETED)
         if not running.done():
             running.cancel()
             raise StoreSilentError("the store did not answer in time")
         return running.result()
-
-    def start(self, step: Callable[[], object]) -> None:
-        """Run a step after all earlier ones, without waiting for it."""
-        self._start(step)
 
     def give_up(self) -> None:
         """End the current call and all later ones with an error. The steps that were started may still run."""
@@ -80,7 +76,9 @@ class StoreCalls:
             self._given_up = asyncio.get_running_loop().create_future()
         return self._given_up
 
-    def _start(self, step: Callable[[], T]) -> asyncio.Future[T]:
+    def start(self, step: Callable[[], T]) -> asyncio.Future[T]:
+        """Run a step after all earlier ones, without waiting for it."""
+
         def timed() -> T:
             self._since = time.monotonic()
             try:
@@ -119,10 +117,6 @@ class Committer(StoreCalls):
     async def run_step(self, name: str, step: Callable[[], T], otherwise: T) -> T:
         """Run a step as `StepErrors.run_step` does."""
         return await self.call(partial(self.errors.run_step, name, step, otherwise))
-
-    def start_step(self, name: str, step: Callable[[], object]) -> None:
-        """Run a step whose result does not matter, without waiting for it."""
-        self.start(lambda: self.errors.run_step(name, step, None))
 
     async def complete(self, completion: Completion) -> bool:
         """Store the outcomes of a trace, with retries until the disk accepts them. See `Outcomes.complete`.

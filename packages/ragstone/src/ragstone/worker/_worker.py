@@ -644,7 +644,7 @@ class Worker:
 
     def _extend_lease(self, trace: Trace, committer: Committer) -> None:
         renew = partial(committer.store.leases.renew, self._name, [trace.trace_id], self._lease_s, waiting=True)
-        committer.start_step("renew a lease", renew)
+        committer.start(partial(self._errors.run_step, "renew a lease", renew, 0))
 
     async def _score(
         self, trace: Trace, committer: Committer, parts: MetricGroups, known: Collection[tuple[str, str, str]]
