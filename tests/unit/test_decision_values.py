@@ -12,6 +12,7 @@ import ragstone
 from command_line import app
 from ragstone.experiments import read_outcomes
 from ragstone.experiments._app.repeats import merge_repeats
+from ragstone.experiments._views.answers import build_answer
 from ragstone.metrics import AnswerCorrectness, Criterion, MetricBase, all_metrics, resolve_metrics
 from ragstone.research import validate_metrics
 from ragstone.schema import Failure, MetricScale, Passage, Score
@@ -122,6 +123,17 @@ def test_a_perfect_judge_agrees_with_people(tmp_path):
     assert (1.0, 1.0) == (found.exact.value, found.cohen.coefficient.value)
     assert abs(found.bias.value) < 0.06
     assert any("compared by the best of em and judge" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(("rating", "low"), [(90, False), (10, True)])
+def test_a_page_colors_a_score_by_what_decides(rating, low):
+    """The value 0.27 of a correct paraphrase was red."""
+    sample = make_sample(response="31 meters", reference=("It is 31 m tall.",))
+    outcome = scored(AC, FakeJudge(rating), sample)
+    signals = Signals()
+    note_outcome(signals, outcome, AC.card)
+    view = build_answer("s", sample, [outcome], signals, {"ccrs.ac": AC.card}, time=None)
+    assert [low] == [score.is_low for score in view.scores]
 
 
 class Noise(MetricBase):

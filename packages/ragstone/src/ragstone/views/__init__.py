@@ -45,6 +45,5 @@ from ragstone.views._words import describe_low as describe_low
 from ragstone.views._words import format_interval as format_interval
 from ragstone.views._words import format_mean as format_mean
 from ragstone.views._words import format_share as format_share
-from ragstone.views._words import is_low as is_low
 
 __all__ = ["AnswerView", "Answers", "Chart", "ReportView"]

@@ -21,7 +21,7 @@ from ragstone.scoring import (
     used_positions,
     why_wrong,
 )
-from ragstone.views import AnswerView, PassageView, ScoreView, Span, describe_low, is_low
+from ragstone.views import AnswerView, PassageView, ScoreView, Span, describe_low
 
 _DISTRACTS_FROM: Final = 0.3
 """Smallest probability to answer from an irrelevant passage alone that makes it distracting."""
@@ -168,10 +168,7 @@ def _score(outcome: Outcome, card: MetricCard | None) -> ScoreView:
         high=None if interval is None else interval.high,
         reason=outcome.explanation or evidence,
         reason_source="judge" if "explanation_source" in outcome.details else "evidence" if evidence else None,
-        is_low=card is not None
-        and is_low(
-            outcome.value, low=card.low, high=card.high, neutral=card.neutral, lower_is_better=card.direction == "lower"
-        ),
+        is_low=card is not None and card.is_good(outcome) is False,
     )
 
 
