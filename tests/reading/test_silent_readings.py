@@ -65,6 +65,7 @@ def test_ideal_passages_are_not_retrieved_in_rows_without_retrieved_ones(one: di
 def test_a_column_that_decides_the_meaning_of_another_may_come_late():
     """Earlier rows were read otherwise, so the user decides. A named field may be absent in some rows of JSON."""
     rows = [{"question": "q"} | GOLD, {"question": "r", "retrieved_contexts": ["p"]} | GOLD]
+    assert [["p"], None] == contexts_of(read(rows[::-1])[0])
     with pytest.raises(DataError, match=r"row 2 has 'retrieved_contexts'.*--field contexts=retrieved_contexts"):
         read(rows)
     assert [None, ["p"]] == contexts_of(read(rows, fields={"contexts": "retrieved_contexts"})[0])
@@ -102,7 +103,12 @@ def test_signs_between_references(tmp_path: Path, cell: str, option: str):
 
 
 @pytest.mark.parametrize(
-    "cell", ["Yes; it runs daily between the two towns of the lake", "Ships sail daily, if wind allows"]
+    "cell",
+    [
+        "Yes; it runs daily between the two towns of the lake",
+        "Ships sail daily, if wind allows",
+        "Ships go every single day, Ferries too",
+    ],
 )
 def test_sentences_are_one_reference(tmp_path: Path, cell: str):
     """A semicolon or a comma of a sentence is not told."""
@@ -114,6 +120,7 @@ def test_a_separator_of_each_field(tmp_path: Path):
     table = write(tmp_path / "t.csv", "query,reference,contexts\nq,a;b,one|two;three\n")
     (sample,), _ = read(table, separator=";")
     assert (("a", "b"), [["one|two", "three"]]) == (sample.reference, contexts_of([sample]))
+    assert "--separator 'reference=;'" in read(table, separator="contexts=|")[1]
     (sample,), _ = read(table, separator="contexts=|,reference=;")
     assert (("a", "b"), [["one", "two;three"]]) == (sample.reference, contexts_of([sample]))
     (sample,), _ = read([{"query": "q", "reference": ["a;b"], "contexts": ["c;d"]}], separator=";")
@@ -131,7 +138,8 @@ def test_the_row_of_a_total_is_not_a_sample(tmp_path: Path, name: str, row: str)
 
 
 def test_a_question_with_the_name_of_a_total_is_a_sample(tmp_path: Path):
-    """An answer in words makes it a question."""
+    """An answer in words makes it a question, and so does the lack of numbers."""
+    assert "Mean" == read(write(tmp_path / "t.csv", "query,response\nMean,\n"))[0][0].query
     assert 1 == len(read(write(tmp_path / "t.csv", "query,response\nMean,The sum by the number.\n"))[0])
 
 
@@ -139,6 +147,7 @@ def test_headers_within_a_table(tmp_path: Path):
     """Concatenated files repeat their header. Another order of columns is an error, because the rows after it differ."""
     samples, report = read(write(tmp_path / "t.csv", "query,response\nq,a\nquery,response\nr,b\n"))
     assert (["q", "r"], True) == ([sample.query for sample in samples], "repeat the header" in report)
+    assert 2 == len(read(write(tmp_path / "t.csv", "query,response\nq,a\nQuery, Response\nr,b\n"))[0])
     with pytest.raises(DataError, match="row 2 is a header with the columns in another order"):
         read(write(tmp_path / "t.csv", "query,response\nq,a\nresponse,query\nb,r\n"), on_bad_row="skip")
 
@@ -147,6 +156,7 @@ def test_headers_within_a_table(tmp_path: Path):
     ("name", "content"),
     [
         ("t.csv", "query,response\nq,a\n,\n  ,\nr,b\n"),
+        ("t.csv", "query,response,reference\nq,a,r\n,\n,,\nr,b,r\n"),
         ("t.jsonl", [{"query": "q"}, {}, {"query": "", "response": None}, {"query": "r"}]),
     ],
 )
@@ -167,7 +177,14 @@ def test_empty_rows_of_a_workbook_are_counted(tmp_path: Path):
     book.save(tmp_path / "t.xlsx")
     samples, report = read(tmp_path / "t.xlsx")
     assert ["q", "r"] == [sample.query for sample in samples]
-    assert "without a value, left out" in report
+    assert "without a value, left out (2 rows)" in report
+
+
+def test_a_layout_is_that_of_the_first_row_with_a_value():
+    """An empty row before it does not hide it. An empty answer of a layout is an answer."""
+    (sample,), report = read([{}, {"input": "q", "actualOutput": "", "retrievalContext": ["p"]}])
+    assert ("q", "", [["p"]]) == (sample.query, sample.response, contexts_of([sample]))
+    assert "rows of deepeval" in report
 
 
 @pytest.mark.parametrize(
@@ -273,6 +290,9 @@ def test_names_of_files_are_not_passages():
     samples, report = read([{"query": "q", "contexts": ["doc1.pdf", "guides/doc 2.md"]}])
     assert [None] == contexts_of(samples)
     assert "--field contexts=contexts" in report
+    assert [["Read the note in guide.txt"]] == contexts_of(
+        read([{"query": "q", "contexts": ["Read the note in guide.txt"]}])[0]
+    )
     samples, report = read(
         [{"query": "q", "contexts": ["chunk_77", "a1b2c3d4-0012"]}, {"query": "r", "contexts": ["Lima"]}]
     )
@@ -365,6 +385,9 @@ def test_one_round_for_the_encoding_and_the_separator(tmp_path: Path):
 
 def test_a_report_counts_and_spells():
     """The number of skipped rows is in the first line, and one is not several."""
+    report = ReadingReport()
+    read_samples([{"query": "q", "reference": "r"}], report=report)
+    assert "  reference \u2190 reference" in report.lines()
     report = ReadingReport()
     read_samples([{"query": " ", "response": "a"}, {"query": "q", "contexts": 3}], report=report, on_bad_row="skip")
     assert "read rows: 2 rows, 1 of them skipped" == report.lines()[0].removesuffix(

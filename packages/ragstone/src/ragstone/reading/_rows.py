@@ -320,7 +320,7 @@ class RowReader:
         separator = self._separators.get(field)
         if separator is not None:
             return [part for each in text.split(separator) if (part := each.strip())]
-        if self._separators or not text.strip():
+        if not text.strip():
             return [text]
         what = "passages" if field == "contexts" else "references"
         if field == "contexts" and _has_marked_parts(text):
