@@ -65,19 +65,19 @@ def agents():
     from langchain.agents import create_agent
     from langchain.agents.middleware import TodoListMiddleware
     from langchain_core.documents import Document
-    from langchain_core.language_models import GenericFakeChatModel
+    from langchain_core.language_models import FakeMessagesListChatModel
     from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
     from langchain_core.prompts import ChatPromptTemplate
     from langchain_core.tools import ToolException, tool
     from langgraph.types import Command
 
-    class Model(GenericFakeChatModel):
+    class Model(FakeMessagesListChatModel):
         def bind_tools(self, tools, **kwargs):
             return self
 
     def scripted(*calls):
         replies = [AIMessage("", tool_calls=[{"name": name, "args": args, "id": f"{name}-1"}]) for name, args in calls]
-        return Model(messages=iter([*replies, *[AIMessage("The lighthouse is 31 metres tall.")] * 3]))
+        return Model(responses=[*replies, AIMessage("The lighthouse is 31 metres tall.")])
 
     @tool
     def search(query: str) -> Any:
@@ -88,7 +88,7 @@ def agents():
     def lookup(question: str) -> str:
         """Answer from the documents."""
         prompt = ChatPromptTemplate.from_messages([("user", TOWER + " {question}")])
-        return (prompt | Model(messages=iter([AIMessage("31 metres.")]))).invoke({"question": question}).content
+        return (prompt | Model(responses=[AIMessage("31 metres.")])).invoke({"question": question}).content
 
     @tool
     def transfer(reason: str) -> Any:

@@ -8,6 +8,7 @@ import math
 import pathlib
 import sys
 import uuid
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -57,7 +58,7 @@ def full_draft(text: str) -> TraceDraft:
                 stages=[RetrievalDraft(query=text, passages=[passage], name="inner")],
             )
         ],
-        contexts=[passage],
+        contexts=[replace(passage, id="c")],
         response=text,
         reference=[text],
         status="error",
@@ -112,7 +113,7 @@ def test_every_field_arrives():
                 "stages": [{"query": "text", "passages": [passage], "name": "inner", "stages": []}],
             }
         ],
-        "contexts": [passage],
+        "contexts": [passage | {"id": "c"}],
         "response": "text",
         "reference": ["text"],
         "sub_questions": [],

@@ -116,7 +116,8 @@ class TraceDraft:
     def stored_contexts(self) -> list[PassageDraft] | None:
         """The contexts as a trace has them: None if they are what all retrievals found, which is stored once."""
         found = [passage for search in self.retrievals for passage in search.passages]
-        return None if self.retrievals and self.contexts == found else self.contexts
+        is_found = self.evidence is not None and self.evidence.contexts != "unknown" and self.contexts == found
+        return None if self.retrievals and is_found else self.contexts
 
     def identify(self, stated: Mapping[Any, Any], *, without: str | tuple[str, ...] = ()) -> None:
         """Sort what the application states about a request into user, session, reference, tags and metadata.

@@ -249,7 +249,7 @@ class Facts:
             return True
         if not step.inputs and not step.query:
             return False
-        whole = " ".join(map(self.canonical, output_texts(step)))
+        whole = " ".join(dict.fromkeys(map(self.canonical, output_texts(step))))
         given = {self.canonical(text) for value in step.inputs for text in _texts_of(value)}
         n_given = sum(len(text) for text in given if text and self.find(text, whole) >= 0)
         smallest = max(_MIN_SENTENCE, len(whole) // 2)
