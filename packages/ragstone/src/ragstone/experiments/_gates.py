@@ -22,7 +22,7 @@ from ragstone.experiments._cards import titles_of
 from ragstone.experiments._clusters import choose_clusters
 from ragstone.experiments._outcomes import OutcomeSource, open_source
 from ragstone.experiments._summary import check_level
-from ragstone.experiments._table import FAILED, NOT_APPLICABLE, SCORED, ScoreTable, Side, TableReader
+from ragstone.experiments._table import FAILED, SCORED, ScoreTable, Side, TableReader
 from ragstone.metrics import MetricCard, full_name, selects
 from ragstone.schema import Sample
 from ragstone.settings import Analysis
@@ -360,10 +360,10 @@ def _decide(table: ScoreTable, name: str, threshold: float, analysis: Analysis) 
                 sides[side] = math.nan if limit is None else limit.low if side == "lower" else limit.high
     low, high, is_higher = sides["lower"], sides["upper"], metric.higher_is_better
     state = _state(low, high, threshold, is_higher=is_higher) if scored is not None else "no score"
-    n_scored, n_failed = metric.count(SCORED), metric.count(FAILED)
     needed = None
     if state == "undecided":
-        needed = _n_more(mean, low if mean > threshold else high, threshold, n_scored + n_failed)
+        n = metric.count(SCORED) + metric.count(FAILED)
+        needed = _n_more(mean, low if mean > threshold else high, threshold, n)
     return ScoreGate(
         metric=name,
         threshold=threshold,
@@ -373,9 +373,7 @@ def _decide(table: ScoreTable, name: str, threshold: float, analysis: Analysis) 
         mean=_known(mean),
         low=_known(low),
         high=_known(high),
-        n_scored=n_scored,
-        n_failed=n_failed,
-        n_not_applicable=metric.count(NOT_APPLICABLE),
+        **metric.counts(),
         n_more=needed,
     )
 

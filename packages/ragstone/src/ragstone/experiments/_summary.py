@@ -21,7 +21,7 @@ from ragstone.experiments._clusters import (
     cluster_notes,
     store_labels,
 )
-from ragstone.experiments._table import FAILED, NOT_APPLICABLE, SCORED, MetricScores, ScoreTable, TableReader
+from ragstone.experiments._table import FAILED, NOT_APPLICABLE, MetricScores, ScoreTable, TableReader
 from ragstone.judges import BASELINE_NOTE, is_baseline
 from ragstone.metrics import MetricCard
 from ragstone.schema import Outcome
@@ -209,9 +209,7 @@ def _summarize(table: ScoreTable, metric: MetricScores, confidence_level: float)
     return MetricSummary(
         metric=metric.name,
         estimate=table.mean(metric, confidence_level),
-        n_scored=metric.count(SCORED),
-        n_failed=metric.count(FAILED),
-        n_not_applicable=metric.count(NOT_APPLICABLE),
+        **metric.counts(),
         bounds=bounds,
         failure_kinds=dict(sorted(kinds.items())),
         missing=tuple(sorted(missing)),

@@ -133,6 +133,11 @@ class MetricScores:
         """Return the number of samples with a state."""
         return int((self.states[:, system] == state).sum())
 
+    def counts(self, system: int = 0) -> dict[str, int]:
+        """Return the numbers of samples by state, as summaries name them."""
+        states = {"n_scored": SCORED, "n_failed": FAILED, "n_not_applicable": NOT_APPLICABLE}
+        return {name: self.count(state, system) for name, state in states.items()}
+
     def scored(self, system: int = 0) -> NDArray[np.intp]:
         """Return the rows with a score."""
         import numpy as np

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from ragstone.errors import ConfigurationError
+from ragstone.experiments._compare.pairs import permute_pairs
 from ragstone.experiments._table import MetricScores, ScoreTable
 from ragstone.metrics import full_name, split_metrics
 from ragstone.settings import Analysis
-from ragstone.stats import holm, simultaneous_tukey
+from ragstone.stats import holm
 
 Hypotheses = Mapping[str, str | Sequence[str]] | Sequence[str]
 """Terms by the hypothesis's name, or a sequence of terms, each a separate hypothesis. A term is "B > A" (B is better than A)
@@ -179,15 +180,13 @@ def _example(table: ScoreTable) -> str:
 
 def _test(term: _Term, table: ScoreTable, analysis: Analysis) -> HypothesisTerm:
     columns = sorted({column for pair in term.pairs for column in pair})
-    tables = simultaneous_tukey(
+    tables = permute_pairs(
         # The sign makes higher values better for every metric.
         [(1 if metric.higher_is_better else -1) * metric.values[:, columns] for metric in term.metrics],
-        pairs=[(columns.index(first), columns.index(second)) for first, second in term.pairs],
-        clusters=table.clusters_of(),
-        weights=table.weights,
-        alternative="greater" if term.directed else "two-sided",
-        n_resamples=analysis.n_permutations,
-        seed=analysis.seed or 0,
+        table,
+        [(columns.index(first), columns.index(second)) for first, second in term.pairs],
+        analysis,
+        "greater" if term.directed else "two-sided",
     )
     # P-values are adjusted for all these pairs and metrics, so the smallest one is that of the global test.
     result = min(

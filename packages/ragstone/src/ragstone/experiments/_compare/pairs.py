@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from ragstone._util.distributions import normal_quantile, student_quantile
 from ragstone.errors import ConfigurationError
-from ragstone.experiments._table import FAILED, NOT_APPLICABLE, SCORED, MetricScores, ScoreTable
+from ragstone.experiments._table import FAILED, MetricScores, ScoreTable
 from ragstone.settings import Analysis
 from ragstone.stats import (
     DiscriminativePower,
@@ -159,7 +159,7 @@ class Family:
 
 
 @dataclass(frozen=True, slots=True)
-class _Tested:
+class TestedPairs:
     """The tested pairs of one metric."""
 
     pairs: Sequence[TukeyPair]
@@ -193,9 +193,7 @@ def compare_metrics(
                     SystemMean(
                         system=system,
                         estimate=table.mean(metric, level, column),
-                        n_scored=metric.count(SCORED, column),
-                        n_failed=metric.count(FAILED, column),
-                        n_not_applicable=metric.count(NOT_APPLICABLE, column),
+                        **metric.counts(column),
                     )
                     for column, system in enumerate(table.systems)
                 ),
@@ -214,20 +212,32 @@ def compare_metrics(
     return tuple(compared)
 
 
-def _permute(metrics: Sequence[MetricScores], table: ScoreTable, family: Family) -> list[_Tested]:
+def permute_pairs(
+    values: Sequence[NDArray[np.float64]],
+    table: ScoreTable,
+    pairs: Sequence[tuple[int, int]],
+    analysis: Analysis,
+    alternative: Literal["two-sided", "greater", "less"] = "two-sided",
+) -> list[TestedPairs]:
+    """Test pairs of columns of values, which have the rows of a table, by permutation."""
     results = simultaneous_tukey(
-        [metric.values for metric in metrics],
-        pairs=family.pairs,
+        values,
+        pairs=pairs,
         clusters=table.clusters_of(),
         weights=table.weights,
-        n_resamples=family.analysis.n_permutations,
-        confidence_level=family.analysis.confidence_level,
-        seed=family.analysis.seed or 0,
+        alternative=alternative,
+        n_resamples=analysis.n_permutations,
+        confidence_level=analysis.confidence_level,
+        seed=analysis.seed or 0,
     )
-    return [_Tested(result.pairs, result.n_resamples, result.exact) for result in results]
+    return [TestedPairs(result.pairs, result.n_resamples, result.exact) for result in results]
 
 
-def _permute_unpaired(metrics: Sequence[MetricScores], table: ScoreTable, family: Family) -> list[_Tested]:
+def _permute(metrics: Sequence[MetricScores], table: ScoreTable, family: Family) -> list[TestedPairs]:
+    return permute_pairs([metric.values for metric in metrics], table, family.pairs, family.analysis)
+
+
+def _permute_unpaired(metrics: Sequence[MetricScores], table: ScoreTable, family: Family) -> list[TestedPairs]:
     import numpy as np
 
     # Rows by system and sample, so that a sample of two systems counts as two.
@@ -247,7 +257,7 @@ def _permute_unpaired(metrics: Sequence[MetricScores], table: ScoreTable, family
         confidence_level=family.analysis.confidence_level,
         seed=family.analysis.seed or 0,
     )
-    return [_Tested(result.pairs, result.n_resamples) for result in results]
+    return [TestedPairs(result.pairs, result.n_resamples) for result in results]
 
 
 def _finite_range(metric: MetricScores) -> tuple[float, float]:
@@ -260,7 +270,7 @@ def _finite_range(metric: MetricScores) -> tuple[float, float]:
     return low, high
 
 
-def _bootstrap(metrics: Sequence[MetricScores], table: ScoreTable, family: Family) -> list[_Tested]:
+def _bootstrap(metrics: Sequence[MetricScores], table: ScoreTable, family: Family) -> list[TestedPairs]:
     """Test all pairs on all metrics by resampling samples, or whole clusters, with the scores of both systems together.
 
     P-values have Holm's correction for the number of pairs and metrics. Intervals are expanded percentile intervals with
@@ -288,7 +298,7 @@ def _bootstrap(metrics: Sequence[MetricScores], table: ScoreTable, family: Famil
     ]
     p_values = iter(holm([None if test is None else test.p_value for tested in tests for test in tested]).adjusted)
     return [
-        _Tested(
+        TestedPairs(
             [
                 TukeyPair(
                     first=pair[0],

@@ -14,7 +14,7 @@ from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments._cards import titles_of
 from ragstone.experiments._clusters import AUTO_CLUSTER, NO_CLUSTER
 from ragstone.experiments._compare.align import align
-from ragstone.experiments._compare.pairs import possible_differences
+from ragstone.experiments._compare.pairs import permute_pairs, possible_differences
 from ragstone.experiments._compare.text import format_difference, format_p_value
 from ragstone.experiments._gates import GateCase, GateCheck
 from ragstone.experiments._outcomes import OutcomeSource
@@ -22,7 +22,7 @@ from ragstone.experiments._summary import check_level
 from ragstone.experiments._table import FAILED, NOT_APPLICABLE, SCORED, MetricScores, ScoreTable
 from ragstone.metrics import full_name, selects
 from ragstone.settings import Analysis, read_table
-from ragstone.stats import holm, simultaneous_tukey
+from ragstone.stats import holm
 
 if TYPE_CHECKING:
     import numpy as np
@@ -316,16 +316,7 @@ def _gate(
         )
     sign = 1 if metric.higher_is_better else -1
     better = sign * metric.values[:, list(pair)]
-    (result,) = simultaneous_tukey(
-        [better],
-        pairs=[(0, 1)],
-        clusters=table.clusters_of(),
-        weights=table.weights,
-        alternative="less",
-        n_resamples=analysis.n_permutations,
-        confidence_level=analysis.confidence_level,
-        seed=analysis.seed or 0,
-    )
+    (result,) = permute_pairs([better], table, [(0, 1)], analysis, "less")
     (test,) = result.pairs
     candidates, baselines = metric.states[:, list(pair)].T
     # The scores of failed samples are unknown, so a loss must be excluded for their worst possible scores.

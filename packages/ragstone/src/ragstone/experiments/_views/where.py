@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,6 +15,14 @@ _PART: Final = re.compile(
     r"""\s*(?:"(?P<quoted>[^"]*)"|(?P<key>[\w.@-]+))\s*(?P<operator><=|>=|!=|=|<|>|~)\s*(?:"(?P<double>[^"]*)"|'(?P<single>[^']*)'|(?P<bare>[^\s"']+))\s*"""
 )
 _AND: Final = re.compile(r"and\s", re.IGNORECASE)
+_COMPARISONS: Final[Mapping[str, Callable[[float, float], bool]]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 _EXAMPLE: Final = "Example: release=2.4 and ccrs.ac<0.5"
 
 
@@ -28,10 +37,7 @@ class Condition:
     @property
     def number(self) -> float | None:
         """The value as a number, or None."""
-        try:
-            return float(self.value)
-        except ValueError:
-            return None
+        return _number(self.value)
 
     def holds(self, labels: Mapping[str, Collection[str]], scores: Mapping[str, float]) -> bool:
         """Return whether the comparison holds for a sample. A sample without the key fulfills only `!=`."""
@@ -48,23 +54,8 @@ class Condition:
         return any(self._compares(number) for text in found if (number := _number(text)) is not None)
 
     def _compares(self, value: float) -> bool:
-        number = self.number
-        if number is None:
-            return False
-        match self.operator:
-            case "=":
-                return value == number
-            case "!=":
-                return value != number
-            case "<":
-                return value < number
-            case "<=":
-                return value <= number
-            case ">":
-                return value > number
-            case ">=":
-                return value >= number
-        return False
+        number, compare = self.number, _COMPARISONS.get(self.operator)
+        return number is not None and compare is not None and compare(value, number)
 
 
 def _number(text: str) -> float | None:
