@@ -117,7 +117,9 @@ def test_grades_beyond_exponents_are_refused_where_they_would_be_powers():
 
 def test_an_unknown_measure_is_refused():
     """With the list of those that exist."""
-    with pytest.raises(ConfigurationError, match=r"unknown ranking measure 'map'\. Known measures: precision, recall"):
+    with pytest.raises(
+        ConfigurationError, match=r"unknown ranking measure 'map'\. Known measures: precision, judged_share, recall"
+    ):
         ranking_measures({}, {}, ["map"])
 
 

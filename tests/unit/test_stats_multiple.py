@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from ragstone import stats
 from ragstone.stats import discriminative_power, holm
 from ragstone.stats._step_down import step_down
 
@@ -79,3 +80,24 @@ def test_a_later_step_is_not_below_an_earlier_one():
     tables = [np.zeros(100) for _ in range(3)]
     tables[0][:5], tables[1][10], tables[2][20:22] = 10, 9, 8
     assert [[0.05]] * 3 == step_down(tables, [[10], [9], [8]], extra=0)
+
+
+def test_power_of_untestable_pairs_is_not_known():
+    """It was 0.000, as if no pair differed."""
+    assert discriminative_power([None, math.nan]).value is None
+    assert 0.0 == discriminative_power([None, 0.2]).value
+
+
+def test_results_hold_plain_numbers():
+    """A number of numpy would be shown as "np.float64(...)" in a notebook."""
+    import numpy as np
+
+    x, y = np.random.default_rng(1).random((2, 30))
+    results = [
+        stats.mean_interval(x), stats.mean_interval(x[:9]), stats.bootstrap_interval(x), stats.hajek_mean(x, clusters=[*range(15)] * 2),
+        stats.correlate(x, y), stats.correlate(x.round(), y.round(), "kendall"), stats.describe(x, low=0, high=1),
+        stats.compare_groups(x, y, n_resamples=50), stats.prediction_powered_mean(x, y, y[:9]), stats.holm(x[:3] / 9),
+        stats.kendall_of_means(np.stack([x, y], 1), np.stack([y, x], 1)), stats.design_effect(x, [*range(15)] * 2),
+        stats.randomized_tukey(np.stack([x, y], 1), n_resamples=50), discriminative_power(list(x[:3])),
+    ]  # fmt: skip
+    assert not [result for result in results if "np." in repr(result)]

@@ -34,7 +34,7 @@ def by_name(found):
 
 def test_correlations_worked_out_by_hand():
     """Three contexts, three grades: UDCG orders all, precision ties two, and HITS sees two of three alike."""
-    found = correlate_udcg(rows_of(((R, W), "correct"), ((W, W), 1), ((W, H), "wrong")))
+    found = correlate_udcg(rows_of(((R, W), "correct"), ((W, W), "abstain"), ((W, H), "wrong")))
     metrics = by_name(found)
     assert 1.0 == pytest.approx(metrics["udcg"].defined.value)
     tied = 3**0.5 / 2
@@ -163,7 +163,7 @@ def test_a_judge_that_answers_nobody_is_an_error():
     """Not an empty table."""
     reader = FakeReader(lambda query, texts: JudgeError("gone", kind="unavailable"))
     with pytest.raises(JudgeError, match=r"none of 1 rows could be completed.*gone") as caught:
-        correlate_udcg([{"query": "Why?", "contexts": ["a"], "grade": 1}], reader=reader, judge=FakeJudge())
+        correlate_udcg([{"query": "Why?", "contexts": ["a"], "grade": "abstain"}], reader=reader, judge=FakeJudge())
     assert "unavailable" == caught.value.kind
 
 

@@ -355,4 +355,4 @@ def test_judges_that_always_agree_on_one_label(tmp_path):
     rows = questions(10, gold=2, hard=0, weak=3, order="weak gold")
     result = run(tmp_path, rows, reader_of(by_utility), parts="judges", k=2)
     (row,) = rows_by(result.tables[0], "raters").values()
-    assert (None, "undefined", 1.0, 10) == (row["kappa"], row["words"], row["equal"].value, row["equal"].n)
+    assert (None, "undefined", 1.0, 10) == (row["kappa"], row["words"], row["equal"].value, row["n_questions"])

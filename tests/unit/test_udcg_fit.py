@@ -163,8 +163,8 @@ def test_a_fit_can_be_saved_and_used(tmp_path):
         ([row | {"grade": "wrong"} for row in world(3)], "0 of 3 questions"),
         ([], "does not contain rows"),
         ([row | {"contexts": []} for row in world(2)], "none of 16 rows has passages"),
-        ([row | {"grade": "good"} for row in world(2)], "'correct' \\(2\\), 'abstain' \\(1\\)"),
-        ([{"contexts": ["a"], "grade": 1}], "neither a question_id nor a query"),
+        ([row | {"grade": "good"} for row in world(2)], "'correct' \\(2, A\\), 'abstain' \\(1, C"),
+        ([{"contexts": ["a"], "grade": "abstain"}], "neither a question_id nor a query"),
     ],
 )
 def test_data_that_cannot_teach_is_refused(rows, words):

@@ -125,3 +125,27 @@ def test_an_unusable_judge_leaves_the_row_out():
 def test_a_refusal_decides_alone_only_if_nothing_else_is_said(answer, first, whole):
     """A diagnosis reads the first sentence. A grade needs all of them."""
     assert (first, whole) == (answer_abstains(answer), answer_abstains(answer, whole=True))
+
+
+@pytest.mark.parametrize("values", [(1.0, 0.0), ("1", "0", "1.0"), (1,), (0, "abstain"), (1, "correct")])
+def test_numbers_without_a_two_are_ambiguous(values):
+    """A grade of 1.0 that means "correct" was read as an abstention."""
+    rows = rows_of(*["x"] * len(values))
+    with pytest.raises(DataError, match=r"are ambiguous without a 2: .*Write 'correct', 'abstain' and 'wrong'"):
+        correlate_udcg([row | {"grade": grade} for row, grade in zip(rows, values, strict=True)])
+
+
+@pytest.mark.parametrize(
+    ("words", "grade"),
+    [
+        (("A", "a", "CORRECT", "Correct ", "2"), "correct"),
+        (("C", "NOT_ATTEMPTED", "not attempted", "Abstained", "1"), "abstained"),
+        (("B", "INCORRECT", "incorrect", "0"), "wrong"),
+    ],
+)
+def test_words_and_letters_of_graders(words, grade):
+    """As SimpleQA's grader writes them."""
+    rows = rows_of(*["x"] * (len(words) + 1))
+    grades = [*words, 2]
+    found = correlate_udcg([row | {"grade": value} for row, value in zip(rows, grades, strict=True)]).grades
+    assert len(words) + (grade == "correct") == found[grade]

@@ -13,6 +13,7 @@ from typing import Any
 
 import typer
 
+from ragstone._util.plural import count
 from ragstone._util.signals import stopped_by_signals
 from ragstone.cli._estimate import print_estimate
 from ragstone.cli._exit_codes import ExitCode
@@ -229,7 +230,7 @@ def _line(progress: dict[str, Any]) -> str:
     """Describe the progress of a backfill."""
     metrics = sanitize_for_terminal(", ".join(name for name, _, _ in progress["metrics"]))
     usage = progress["usage"]
-    spent = f"{usage.get('calls', 0):,} calls, {usage.get('input_tokens', 0) + usage.get('output_tokens', 0):,} tokens"
+    spent = f"{count(usage.get('calls', 0), 'call')}, {usage.get('input_tokens', 0) + usage.get('output_tokens', 0):,} tokens"
     text = f"backfill of {metrics}: {progress['n_done']:,} requests scored, {progress['n_failed']:,} failures, {spent}"
     if progress["state"] == "running":
         if time.time() - progress["updated_at"] > _ALIVE_S:

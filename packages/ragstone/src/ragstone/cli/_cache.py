@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from ragstone._util.plural import count
 from ragstone._util.table import text_table
 from ragstone.cli._output import print_json, print_text, sanitize_for_terminal
 from ragstone.judges import CacheSummary, ReplyCache
@@ -30,7 +31,7 @@ def cache_command(
         print_json(removed | _as_dict(summary))
         return
     if n_removed is not None:
-        print(f"removed {n_removed} replies")
+        print(f"removed {count(n_removed, 'reply', 'replies')}")
     print_text("\n".join(_lines(summary)))
 
 
@@ -46,7 +47,7 @@ def _as_dict(summary: CacheSummary) -> dict[str, Any]:
 
 
 def _lines(summary: CacheSummary) -> list[str]:
-    lines = [f"{summary.path}: {summary.n_replies} replies, {summary.n_bytes / 1e6:.1f} MB"]
+    lines = [f"{summary.path}: {count(summary.n_replies, 'reply', 'replies')}, {summary.n_bytes / 1e6:.1f} MB"]
     if summary.oldest is not None and summary.newest is not None:
         lines.append(f"cached between {_day(summary.oldest)} and {_day(summary.newest)}")
     if summary.n_by_model:

@@ -101,7 +101,9 @@ class _Finding:
         lines += [f"  advice: {text}" for text in _advice(can)]
         if self.usage is not None:
             usage = self.usage
-            lines.append(f"  the probe used {usage.calls} calls, {usage.input_tokens} + {usage.output_tokens} tokens")
+            lines.append(
+                f"  the probe used {count(usage.calls, 'call')}, {usage.input_tokens} + {usage.output_tokens} tokens"
+            )
         return lines
 
 

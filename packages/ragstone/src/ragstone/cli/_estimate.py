@@ -24,7 +24,7 @@ def cost_of(usage: Usage, models: Models) -> tuple[dict[str, Any], str]:
     seconds = usage.calls * call_latency_s / n_concurrent
     price = "for USD, set judge.usd_per_million_tokens" if usd is None else f"{usd:.2f} USD"
     text = (
-        f"about {usage.calls} calls, {tokens[0]} + {tokens[1]} tokens ({price}), "
+        f"about {count(usage.calls, 'call')}, {tokens[0]} + {tokens[1]} tokens ({price}), "
         f"{format_duration(seconds)} at {call_latency_s:g} s per call and {n_concurrent} concurrent requests"
     )
     values = {
@@ -84,7 +84,7 @@ def print_estimate(
         lines.append(line)
     lines.append(cost)
     if reason_calls:
-        lines.append(f"and up to {reason_calls} calls for reasons")
+        lines.append(f"and up to {count(reason_calls, 'call')} for reasons")
     if estimate.n_samples < n_samples:
         lines.append(
             f"Estimated from {estimate.n_samples} of {count(n_samples, 'sample')}. Token counts are derived from characters."

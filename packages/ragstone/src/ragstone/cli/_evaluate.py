@@ -300,7 +300,7 @@ def _all_failed(result: Experiment) -> bool:
 def _spent(result: Experiment) -> str:
     usage: dict[str, Any] = json.loads(result.usage.model_dump_json())
     return (
-        f"{count(len(result.samples), 'sample')} in {result.wall_s:.1f} s, judge {result.judge.name}: {usage['calls']} calls, "
+        f"{count(len(result.samples), 'sample')} in {result.wall_s:.1f} s, judge {result.judge.name}: {count(usage['calls'], 'call')}, "
         f"{usage['input_tokens']} + {usage['output_tokens']} tokens"
         + (f", {usage['cached']} replies from the cache" if usage["cached"] else "")
     )

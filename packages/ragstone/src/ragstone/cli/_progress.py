@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from ragstone._util.plural import count
 from ragstone.schema import Failure, NotApplicable, Outcome, Usage
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class Progress:
         if self._usage.cost_usd is not None:
             parts.append(f"{self._usage.cost_usd:.2f} USD")
         if self._usage.calls:
-            parts += [f"{self._usage.calls} calls", f"{n_tokens} tokens"]
+            parts += [count(self._usage.calls, "call"), f"{n_tokens} tokens"]
         return f"{self._what}: {', '.join(parts)}"
 
     def start_log(self) -> None:

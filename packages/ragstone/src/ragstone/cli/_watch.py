@@ -12,6 +12,7 @@ from typing import Any
 
 import typer
 
+from ragstone._util.plural import count
 from ragstone._util.table import text_table
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._output import print_json, print_text, sanitize_for_terminal
@@ -261,7 +262,7 @@ def _canaries(status: Mapping[str, Any]) -> str:
     tokens = usage.get("input_tokens", 0) + usage.get("output_tokens", 0)
     cost = f", ${usage['cost_usd']:.4f}" if usage.get("cost_usd") is not None else ""
     at = datetime.fromtimestamp(status["at"]).astimezone()
-    return f"canaries: {status['n']} scored at {at:%a %d %b %H:%M} with {usage.get('calls', 0)} calls, {tokens:,} tokens{cost}"
+    return f"canaries: {status['n']} scored at {at:%a %d %b %H:%M} with {count(usage.get('calls', 0), 'call')}, {tokens:,} tokens{cost}"
 
 
 def _row(shown: _ShownStream) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ from ragstone.experiments._table import ScoreTable, TableReader
 from ragstone.experiments._views.source import Dependence, Evaluated, Rows, Source
 from ragstone.judges import BatchReport, JudgeIdentity, is_baseline
 from ragstone.metrics import MetricCard
+from ragstone.metrics.ranking import describe_unjudged
 from ragstone.reading import ReadingReport, RejectedRow
 from ragstone.schema import Failure, Outcome, Sample, Score, Trace, Usage
 from ragstone.settings import Analysis
@@ -129,6 +130,8 @@ class Experiment(Evaluated):
             table = self._table(fields)
             scores = {metric: table.by_sample(metric) for metric in table.metrics}
         notes = cluster_notes(self.cluster, fields.choose(self.cluster), fields.labels, fields.sample_ids, scores)
+        if any(card.group == "ranking" for card in self.cards) and (text := describe_unjudged(self.outcomes)):
+            notes = [*notes, text]
         if refused := ", ".join(self.judge.refused_parameters):
             notes = [*notes, f"judge {self.judge.name} refuses {refused}: the settings of its server applied"]
         return tuple(notes)

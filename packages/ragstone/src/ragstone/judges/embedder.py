@@ -212,9 +212,7 @@ async def embed_texts(embedder: Embedder, texts: Sequence[str]) -> NDArray[np.fl
     except (TypeError, ValueError) as error:
         raise JudgeReplyError(f"the embedder {embedder.identity.name}: {error}") from None
     if len(rows) != len(texts):
-        raise JudgeReplyError(
-            f"the embedder {embedder.identity.name} returned {len(rows)} vectors for {len(texts)} texts"
-        )
+        raise JudgeReplyError(f"the embedder {embedder.identity.name}: {len(rows)} vectors for {len(texts)} texts")
     return rows
 
 

@@ -48,7 +48,7 @@ _BUILT_IN: Final[tuple[Metric, ...]] = (
     *CITATION,
     *COSINE,
 )
-_BY_NAME_ONLY: Final = (RankingMetric("ndcg_linear"), ChrF(2))
+_BY_NAME_ONLY: Final = (RankingMetric("ndcg_linear"), RankingMetric("judged_share"), ChrF(2))
 """Metrics that no group contains."""
 _FROM_FILES: Final[Mapping[str, Callable[..., Metric | Sequence[Metric]]]] = {
     UdcgTheta.name: UdcgTheta.load,

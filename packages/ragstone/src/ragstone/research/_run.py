@@ -16,6 +16,7 @@ from typing import Any, Final, Self, TypeVar
 
 from pydantic import TypeAdapter
 
+from ragstone._util.plural import count
 from ragstone._util.variables import suppress_capture
 from ragstone.errors import ConfigurationError, JudgeError
 from ragstone.judges import (
@@ -75,7 +76,7 @@ class RunResult:
 
     def run_lines(self) -> list[str]:
         """Describe the calls and the failures, followed by the notes."""
-        lines = [f"{self.n_asked} model calls, {self.n_known} replies from the journal"]
+        lines = [f"{count(self.n_asked, 'model call')}, {count(self.n_known, 'reply', 'replies')} from the journal"]
         lines += [f"failed, {kind}: {n}" for kind, n in sorted(self.failures.items())]
         return [*lines, *self.notes]
 

@@ -291,10 +291,9 @@ class Scorer:
             usage = outcome.usage
             self._spent.total += usage
         identity = self.judged_by(metric)
-        scale = None if outcome.scale is not None else _scale_of(metric)
         return outcome.model_copy(
             update={
-                **({} if scale is None else {"scale": scale}),
+                "scale": _scale_of(metric),
                 "sample_id": sample.id,
                 **shared,
                 "metric": metric.card.name,

@@ -33,7 +33,7 @@ class Agreement:
 
     coefficient: Estimate | None
     """1 - (observed / expected disagreement), with a bootstrap interval over items, or a jackknife interval over clusters. If raters agree on every item, the
-    bootstrap interval would have width 0, so the interval is Wilson's interval of a proportion of n out of n (items or effective clusters). If all
+    bootstrap interval would have width 0, so it is Wilson's interval of n out of n (items or effective clusters), less the agreement by chance. If all
     resamples have the same other coefficient (one rater always gives the same rating), the interval is [-1, 1] (method
     "range"). None if all ratings are equal, because the expected disagreement is then 0."""
     observed: float | None
@@ -173,6 +173,7 @@ def cohen_kappa(
         np.add.at(own, (groups, cell_of), 1.0)
         drawn = counts - own
     return _agreement(
+        codes,
         parts(counts[None, :]),
         parts(drawn),
         n=n,
@@ -237,6 +238,7 @@ def fleiss_kappa(
         return observed, chance
 
     return _agreement(
+        codes,
         parts(np.ones((1, n))),
         _redrawn(parts, n, groups, step=max(1, _CELLS // n), n_resamples=n_resamples, seed=seed),
         n=n,
@@ -318,6 +320,7 @@ def krippendorff_alpha(
 
     step = max(1, _CELLS // max(n, len(labels)))
     result = _agreement(
+        codes,
         parts(np.ones((1, n))),
         _redrawn(parts, n, groups, step=step, n_resamples=n_resamples, seed=seed),
         n=n,
@@ -379,6 +382,7 @@ def _redrawn(
 
 
 def _agreement(
+    codes: NDArray[np.intp],
     point: tuple[NDArray[np.float64], NDArray[np.float64]],
     drawn: tuple[NDArray[np.float64], NDArray[np.float64]],
     *,
@@ -422,9 +426,11 @@ def _agreement(
         )
         if observed <= _ROUNDING:
             # Every resample agrees as well. In a model in which raters either agree on an item or rate it at random, the
-            # coefficient is the share of agreed items, of which n out of n were observed.
+            # coefficient is the share of the former. Of n out of n equal ratings, those at random agree by chance.
             units = n if sizes is None else max(1, round(effective_number(sizes)))
-            estimate = replace(wilson_interval(units, units, confidence_level=confidence_level), n=n)
+            share = wilson_interval(units, units, confidence_level=confidence_level)
+            by_chance = float(((np.bincount(codes[codes >= 0]) / (codes >= 0).sum()) ** 2).sum())
+            estimate = replace(share, low=max(-1.0, (share.low - by_chance) / (1 - by_chance)), n=n)
     return Agreement(coefficient=estimate, observed=1 - observed, expected=1 - chance, n=n, n_left_out=n_left_out)
 
 

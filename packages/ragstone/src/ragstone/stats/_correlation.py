@@ -47,8 +47,6 @@ class CorrelationMean:
     """Number of correlations in the mean."""
     n_undefined: int
     """Number of undefined correlations (of constant columns), which are omitted."""
-    n_perfect: int
-    """Number of correlations of exactly 1 or -1. Their z is infinite, so a single one determines the mean."""
 
 
 def pearson(x: Sequence[float] | NDArray[np.float64], y: Sequence[float] | NDArray[np.float64]) -> float | None:
@@ -93,32 +91,11 @@ def kendall(x: Sequence[float] | NDArray[np.float64], y: Sequence[float] | NDArr
     return max(-1.0, min(1.0, float(kendalltau(a, b).statistic)))
 
 
-def average_ranks(values: Sequence[float] | NDArray[np.float64]) -> NDArray[np.float64]:
-    """Compute ranks from 1. Equal values have the mean of their ranks.
-
-    Raises:
-        ValueError: If a value is NaN.
-
-    Examples:
-        >>> average_ranks([0.5, 0.1, 0.5]).tolist()
-        [2.5, 1.0, 2.5]
-    """
-    import numpy as np
-
-    x = np.asarray(values, dtype=float)
-    if np.isnan(x).any():
-        raise ValueError("values must not contain NaN. Omit NaN values, and report their number")
-    _, inverse, counts = np.unique(x, return_inverse=True, return_counts=True)
-    last = np.cumsum(counts)
-    ranks: NDArray[np.float64] = (last - (counts - 1) / 2)[inverse.reshape(-1)]
-    return ranks
-
-
 def spearman(x: Sequence[float] | NDArray[np.float64], y: Sequence[float] | NDArray[np.float64]) -> float | None:
     """Compute Spearman's rank correlation with average ranks, in [-1, 1], or None if either side is constant.
 
     Raises:
-        ValueError: If the lengths differ, or a value is NaN.
+        ValueError: If the lengths differ, or a value is not finite.
 
     Source:
         Spearman 1904. With ties, it is the Pearson correlation of the average ranks.
@@ -127,19 +104,10 @@ def spearman(x: Sequence[float] | NDArray[np.float64], y: Sequence[float] | NDAr
         >>> spearman([1, 2, 3], [10, 30, 20])
         0.5
     """
-    import numpy as np
+    from scipy.stats import rankdata
 
-    if len(x) != len(y):
-        raise ValueError(f"x and y must have the same length, got {len(x)} and {len(y)} values")
-    if len(x) < 2:
-        return None
-    a, b = average_ranks(x), average_ranks(y)
-    a, b = a - a.mean(), b - b.mean()
-    size = float(np.sqrt((a @ a) * (b @ b)))
-    # Ranks are multiples of 1/2, so `size` is 0 only for constant values.
-    if size == 0:
-        return None
-    return float(np.clip((a @ b) / size, -1.0, 1.0))
+    a, b = _pairs(x, y)
+    return pearson(rankdata(a), rankdata(b))
 
 
 def correlate(
@@ -266,7 +234,6 @@ def fisher_mean(correlations: Sequence[float | None], intervals: Sequence[Estima
         high=high,
         n=len(known),
         n_undefined=len(correlations) - len(known),
-        n_perfect=sum(abs(r) == 1 for r in known),
     )
 
 

@@ -67,8 +67,8 @@ def holm(p_values: Sequence[float | None], *, confidence_level: float = 0.95) ->
 class DiscriminativePower:
     """Share of the pairs of systems with a significant difference by a metric."""
 
-    value: float
-    """Share of the pairs with p < 1 - confidence level. The denominator includes untestable pairs."""
+    value: float | None
+    """Share of the pairs with p < 1 - confidence level. The denominator includes untestable pairs. None if all are."""
     n_significant: int
     n_pairs: int
     n_untestable: int
@@ -101,11 +101,12 @@ def discriminative_power(p_values: Sequence[float | None], *, confidence_level: 
         raise ValueError("discriminative power needs at least one pair of systems")
     asl = tuple(sorted(_p_value(p) for p in p_values))
     n_significant = sum(p < (1 - confidence_level) * (1 - _ROUNDING) for p in asl)
+    n_untestable = sum(p is None or math.isnan(p) for p in p_values)
     return DiscriminativePower(
-        value=n_significant / len(asl),
+        value=None if n_untestable == len(asl) else n_significant / len(asl),
         n_significant=n_significant,
         n_pairs=len(asl),
-        n_untestable=sum(p is None or math.isnan(p) for p in p_values),
+        n_untestable=n_untestable,
         confidence_level=confidence_level,
         asl=asl,
     )

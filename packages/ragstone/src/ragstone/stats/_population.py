@@ -104,11 +104,11 @@ def describe(
     )
 
 
-def _tie_probability(values: Sequence[float | None], *, decimals: int = _DECIMALS) -> float | None:
+def _tie_probability(values: Sequence[float], *, decimals: int = _DECIMALS) -> float | None:
     """Compute the probability that two different random items have the same value, or None for fewer than two items.
 
     Values are rounded first, so rounding errors do not prevent ties. Items are drawn without replacement: an item does
-    not tie with itself. Missing values (None, NaN) are not items.
+    not tie with itself.
 
     Source:
         CCRS, appendix C.3.
@@ -120,7 +120,6 @@ def _tie_probability(values: Sequence[float | None], *, decimals: int = _DECIMAL
     import numpy as np
 
     x = np.asarray(values, dtype=float)
-    x = x[~np.isnan(x)]
     if x.size < 2:
         return None
     # Floats above 1e6 do not have nine exact decimals, and the product of very large ones overflows.

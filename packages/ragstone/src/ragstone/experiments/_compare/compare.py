@@ -358,7 +358,7 @@ class Comparison:
         lines += [
             f"{m.metric}: {d.n_significant} of {d.n_pairs} pairs of systems differ significantly (discriminative power {d.value:.3f})"
             for m in self.metrics
-            if (d := m.discriminative_power) is not None and d.n_pairs > 1
+            if (d := m.discriminative_power) is not None and d.n_pairs > 1 and d.value is not None
         ]
         return "\n".join([*lines, self.method, *self.notes])
 

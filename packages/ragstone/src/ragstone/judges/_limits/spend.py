@@ -94,7 +94,7 @@ class Budget:
             cost = "" if spent.cost_usd is None else f", {spent.cost_usd:.4g} US dollars"
             raise JudgeError(
                 (
-                    f"the budget is reached ({', '.join(reached)}): {spent.calls} calls, {spent.input_tokens} "
+                    f"the budget is reached ({', '.join(reached)}): {spent.calls} call{'s'[: spent.calls != 1]}, {spent.input_tokens} "
                     f"input and {spent.output_tokens} output tokens{cost}. Existing scores are kept. To score the rest, raise the "
                     "budget and evaluate again, with a reply cache to avoid repeated calls"
                 ),

@@ -11,6 +11,7 @@ from ragstone.metrics.ranking._bulk import ranking_measures
 from ragstone.metrics.ranking._judged import JUDGED_KINDS, JudgedRankingMetric
 from ragstone.metrics.ranking._measures import KINDS
 from ragstone.metrics.ranking._metric import AlphaNdcg, RankingMetric
+from ragstone.metrics.ranking._metric import describe_unjudged as describe_unjudged
 from ragstone.metrics.ranking._ndcg import ndcg
 
 __all__ = [
@@ -29,8 +30,7 @@ __all__ = [
 ]
 
 RANKING: Final[tuple[Metric, ...]] = (
-    # The group contains one nDCG. The variant with linear gain can be requested by name.
-    *(RankingMetric(kind.name, kind.k) for kind in KINDS.values() if kind.gain != "linear"),
+    *(RankingMetric(kind.name, kind.k) for kind in KINDS.values() if not kind.is_by_name_only),
     AlphaNdcg(10),
     *(JudgedRankingMetric(kind.name, kind.k) for kind in JUDGED_KINDS),
 )

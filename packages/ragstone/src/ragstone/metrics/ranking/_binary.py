@@ -44,6 +44,24 @@ def precision(
     return hits / places if relevant and places else None
 
 
+def judged_share(
+    ranking: Sequence[str],
+    qrels: Mapping[str, float],
+    *,
+    k: int | None = None,
+    threshold: float = THRESHOLD,  # noqa: ARG001
+) -> float | None:
+    """Compute the share of the top `k` ranks with a passage that has a grade, whichever it is.
+
+    Arguments, range and errors are as for `precision`. The result is None if no passage has a grade.
+
+    Examples:
+        >>> judged_share(["a", "x", "b", "y"], {"a": 1, "b": 0}, k=4)
+        0.5
+    """
+    return precision(ranking, qrels, k=k, threshold=-math.inf)
+
+
 def recall(
     ranking: Sequence[str], qrels: Mapping[str, float], *, k: int | None = None, threshold: float = THRESHOLD
 ) -> float | None:

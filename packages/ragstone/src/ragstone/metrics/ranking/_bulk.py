@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -112,8 +113,8 @@ class _Table:
         )
         starts = np.cumsum(self.lengths) - self.lengths
         grade = grade[_order(retrieved, query, starts, queries)]
-        # Passages with grade 0 do not affect any measure.
-        graded = np.flatnonzero(grade)
+        # Passages without a grade do not affect any measure.
+        graded = np.flatnonzero(~np.isnan(grade))
         self.query, self.grade = query[graded], grade[graded]
         self.rank = graded - starts[self.query] + 1
 
@@ -138,12 +139,16 @@ class _Table:
         if gain is not None:
             ideal = self._ideal(gain, k)
             return self._divide(self._dcg(self.query, self.rank, self.grade, gain, k), ideal, ideal > 0)
+        places = self.lengths if k is None else np.full(self.n, k)
+        if measure.kind.name == "judged_share":
+            rows = slice(None) if k is None else self.rank <= k
+            judged = np.bincount(self.judged_query, minlength=self.n) > 0
+            return self._divide(np.bincount(self.query[rows], minlength=self.n), places, judged & (places > 0))
         query, rank = self.hits
         if k is not None:
             query, rank = query[rank <= k], rank[rank <= k]
         hits = np.bincount(query, minlength=self.n)
         defined = self.relevant > 0
-        places = self.lengths if k is None else np.full(self.n, k)
         kind = measure.kind.name
         if kind == "precision":
             return self._divide(hits, places, defined & (places > 0))
@@ -208,11 +213,11 @@ def _flat(
 
 
 def _grades(docs: Mapping[str, float] | Sequence[str], grades: Mapping[str, float]) -> Iterator[float] | list[float]:
-    """Return the grade of each passage in order. Passages without a grade and repeated passages have grade 0."""
+    """Return the grade of each passage in order. NaN for passages without one, and repeated passages."""
     if isinstance(docs, Mapping) or len(set(docs)) == len(docs):
-        return map(grades.get, docs, repeat(0.0))
+        return map(grades.get, docs, repeat(math.nan))
     remaining = dict(grades)
-    return [remaining.pop(doc, 0.0) for doc in docs]
+    return [remaining.pop(doc, math.nan) for doc in docs]
 
 
 def _order(

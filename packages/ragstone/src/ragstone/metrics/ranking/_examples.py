@@ -84,6 +84,8 @@ def _calculate(measure: Measure, grades: dict[str, float]) -> str:
     match measure.kind.name:
         case "precision":
             return f"{hits} of {k} ranks are relevant: {hits} / {k}"
+        case "judged_share":
+            return f"{hits} of {k} ranks have a grade: {hits} / {k}"
         case "recall":
             return f"{hits} of {relevant} relevant passages are in the top {k}: {hits} / {relevant}"
         case "f1":

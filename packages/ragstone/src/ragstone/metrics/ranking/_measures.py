@@ -8,7 +8,15 @@ from typing import Final, Literal, Protocol
 
 from ragstone.errors import ConfigurationError
 from ragstone.metrics._arguments import Cutoff
-from ragstone.metrics.ranking._binary import average_precision, f1, hit_rate, precision, recall, reciprocal_rank
+from ragstone.metrics.ranking._binary import (
+    average_precision,
+    f1,
+    hit_rate,
+    judged_share,
+    precision,
+    recall,
+    reciprocal_rank,
+)
 from ragstone.metrics.ranking._grades import Gain
 from ragstone.metrics.ranking._ndcg import ndcg
 
@@ -40,6 +48,8 @@ class Kind:
     """The advice for labels from a judge."""
     k: int | None = None
     """Cutoff of the measure in the group `ranking`."""
+    is_by_name_only: bool = False
+    """Whether the measure is not in the group."""
 
 
 def _graded(gain: Gain) -> _Binary:
@@ -66,6 +76,20 @@ _KINDS: Final = (
         function=precision,
         labels="first k",
         k=5,
+    ),
+    Kind(
+        name="judged_share",
+        title="Judged passages",
+        advice=(
+            "Low means that most of the top passages were never judged, and count as irrelevant. "
+            "Next: Label them, or use judged.precision."
+        ),
+        description="How many of the top k ranks contain a passage with a grade?",
+        formula="with a grade in the top k / k",
+        source="Judged@k of ir_measures. Sakai 2007 (incomplete judgments)",
+        function=judged_share,
+        labels="collection",
+        is_by_name_only=True,
     ),
     Kind(
         name="recall",
@@ -171,6 +195,7 @@ _LINEAR: Final = replace(
     source="Jarvelin and Kekalainen 2002, section 3.2. UDCG, appendix A",
     function=_graded("linear"),
     gain="linear",
+    is_by_name_only=True,
 )
 KINDS: Final[Mapping[str, Kind]] = {kind.name: kind for kind in (*_KINDS, _LINEAR)}
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from ragstone._util.plural import count
 from ragstone.judges import Judge
 from ragstone.metrics._arguments import Cutoff, Positive, RatingThreshold, Share
 from ragstone.metrics._base import MetricBase
@@ -13,7 +15,7 @@ from ragstone.metrics.ranking._examples import alpha_example_of, example_of
 from ragstone.metrics.ranking._grades import THRESHOLD
 from ragstone.metrics.ranking._measures import Measure, measure_from
 from ragstone.metrics.ranking._ndcg import MAX_GRADE
-from ragstone.schema import NotApplicable, Passage, Sample, Score
+from ragstone.schema import Failure, NotApplicable, Passage, Sample, Score
 
 _ETA: Final = 3.0
 """Smallest rating that means that a passage answers its sub-question (CRUX, section 3.3, footnote 3)."""
@@ -74,6 +76,10 @@ class RankingMetric(MetricBase):
 
     def _from_labels(self, sample: Sample, contexts: Sequence[Passage]) -> Score | NotApplicable:
         kind, k = self.measure.kind, self.measure.k
+        if kind.name == "judged_share":
+            known = {key_of(passage): passage.relevance for passage in contexts if passage.relevance is not None}
+            keys = [key_of(passage) for passage in contexts]
+            return self._exact(sample, self._value(keys, known)[0] or 0.0, keys, known, pool="contexts")
         if kind.labels == "collection":
             return self.make_not_applicable(
                 sample,
@@ -120,9 +126,28 @@ class RankingMetric(MetricBase):
             "pool": pool,
             "n_relevant": sum(grade >= self.threshold for grade in grades.values()),
             "n_retrieved": len(ranking),
+            "n_ranks": len(set(ranking[: self.measure.k])),
             "n_unjudged": len(set(ranking[: self.measure.k]) - grades.keys()),
         }
         return self.make_score(sample, value, method="exact", details=details)
+
+
+def describe_unjudged(outcomes: Iterable[Score | NotApplicable | Failure]) -> str | None:
+    """Describe how many of the top passages do not have a grade, for the metric with most of them, or return None."""
+    counts: dict[str, Counter[str]] = {}
+    for outcome in outcomes:
+        if isinstance(outcome, Score) and isinstance(n_unjudged := outcome.details.get("n_unjudged"), int):
+            of_all = n_unjudged >= (n_ranks := outcome.details["n_ranks"])
+            counts.setdefault(outcome.metric, Counter()).update(ranks=n_ranks, unjudged=n_unjudged, n=1, all=of_all)
+    shares = {name: one["unjudged"] / max(one["ranks"], 1) for name, one in counts.items()}
+    metric = max(shares, key=shares.__getitem__, default="")
+    if not shares.get(metric):
+        return None
+    most, name = counts[metric], "judged_share" + metric[metric.find("@") :] * ("@" in metric)
+    return (
+        f"{metric}: {most['unjudged']:,} of {count(most['ranks'], 'passage')} in the top ranks do not have a grade and "
+        f"count as irrelevant, in {most['all']:,} of {count(most['n'], 'sample')} all of them. {name} measures this"
+    )
 
 
 def _is_labeled(sample: Sample) -> bool:

@@ -40,7 +40,7 @@ class DatasetReview(RunResult):
             f"review: {count(self.n_edited, 'text')} edited, {self.n_dropped} dropped ({self.n_removed} of them by removing the line)",
         ]
         if self.n_asked:
-            lines.append(f"judge: {self.n_asked} calls for edited texts")
+            lines.append(f"judge: {count(self.n_asked, 'call')} for edited texts")
         if self.rated_by_baseline:
             lines.append(
                 "the lexical baseline (word overlap), which is not a judge, rated the edited texts. Run the command again "

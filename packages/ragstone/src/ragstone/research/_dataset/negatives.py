@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from ragstone._util.plural import count
 from ragstone._util.run_async import run_async
 from ragstone.errors import ConfigurationError, JudgeError
 from ragstone.judges import Judge
@@ -59,7 +60,7 @@ class NegativesPlan:
     def __str__(self) -> str:
         return (
             f"{self.n_queries} queries that {self.n_documents} documents ({len(self.spans)} passages) do not answer: "
-            f"at most {self.calls} judge calls"
+            f"at most {count(self.calls, 'judge call')}"
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from ragstone._util.plural import count
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.research._dataset.documents import Document, read_documents
 from ragstone.research._dataset.spans import Span, SpanIndex, sections_of, spans_of, verify
@@ -59,7 +60,7 @@ class DatasetPlan:
         beyond = f" ({self.n_beyond} more with a larger research.max_items)" if self.n_beyond else ""
         return (
             f"{len(self.documents)} documents, {len(self.items)} items{beyond}, {len(self.spans)} passages: "
-            f"at most {self.calls} judge calls"
+            f"at most {count(self.calls, 'judge call')}"
         )
 
     def to_dict(self) -> dict[str, Any]:

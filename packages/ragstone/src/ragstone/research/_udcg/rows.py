@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal
 
 from ragstone.errors import DataError
 from ragstone.metrics import LabelMode, PassageUtility
@@ -16,6 +16,15 @@ Grade = Literal["correct", "partial", "abstain", "wrong"]
 """Class of an answer. "partial" is a correct answer from a context without a relevant passage."""
 RANKS: Final[Mapping[Grade, int]] = {"correct": 2, "partial": 1, "abstain": 1, "wrong": 0}
 """Order of the grades. A partially correct answer does not show that its context helped, or that it misled."""
+
+_NUMBERS: Final = frozenset({"2", "1", "0"})
+_GRADES: Final[Mapping[str, Grade]] = {
+    **{grade: grade for grade in RANKS},
+    **dict.fromkeys(("2", "a"), "correct"),
+    **dict.fromkeys(("1", "c", "not attempted", "abstained"), "abstain"),
+    **dict.fromkeys(("0", "b", "incorrect"), "wrong"),
+}
+"""Grades by their spellings, which include the words and letters of SimpleQA's grader."""
 
 _QUESTION: Final = "question_id"
 _IDS: Final = frozenset(FIELD_ALIASES["id"]) - {_QUESTION}
@@ -77,30 +86,44 @@ def read_contexts(data: SampleSource) -> list[ContextRow]:
     if bad:
         raise build_rows_error(bad, len(samples), "Fix these rows, or remove them from the data")
     contexts = []
-    for position, (sample, question_id) in enumerate(zip(samples, questions, strict=True), start=1):
+    rows_read = zip(samples, questions, _read_grades(samples), strict=True)
+    for position, (sample, question_id, grade) in enumerate(rows_read, start=1):
         if question_id is None and not (sample.query and sample.query.strip()):
             raise DataError(f"row {position} (id {sample.id!r}) has neither a question_id nor a query")
         if question_id is not None:
             sample = sample.model_copy(update={"metadata": {_QUESTION: question_id, **sample.metadata}})  # noqa: PLW2901
         question = f"id:{question_id}" if question_id is not None else f"query:{sample.query}"
-        contexts.append(ContextRow(question=question, sample=sample, grade=_grade(sample, position)))
+        contexts.append(ContextRow(question=question, sample=sample, grade=grade))
     return contexts
 
 
-def _grade(sample: Sample, position: int) -> Grade | None:
-    value = sample.metadata.get("grade")
-    if value is None or value == "":
-        return None
-    numbers = {"2": "correct", "1": "abstain", "0": "wrong"}
+def _read_grades(samples: Sequence[Sample]) -> list[Grade | None]:
+    """Read the grades of all rows. Numbers are read only if a 2 shows that 1 does not mean a correct answer."""
+    texts = [_grade_text(sample.metadata.get("grade")) for sample in samples]
+    numbers = {text for text in texts if text in _NUMBERS}
+    if numbers and "2" not in numbers:
+        raise DataError(
+            f"the grades ({', '.join(sorted(numbers))}) are ambiguous without a 2: 1 means an abstention on the "
+            "scale 2, 1, 0, and a correct answer on the scale 1, 0. Write 'correct', 'abstain' and 'wrong'."
+        )
+    grades: list[Grade | None] = []
+    for position, (sample, text) in enumerate(zip(samples, texts, strict=True), start=1):
+        grade = _GRADES.get(text) if text else None
+        if text and grade is None:
+            raise DataError(
+                f"row {position} (id {sample.id!r}) has the invalid grade {sample.metadata['grade']!r}. Grades are "
+                "'correct' (2, A), 'abstain' (1, C, not attempted), 'wrong' (0, B, incorrect) and 'partial' (correct "
+                "without a relevant passage)."
+            )
+        grades.append(grade)
+    return grades
+
+
+def _grade_text(value: object) -> str:
+    if value is None:
+        return ""
     text = f"{value:g}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
-    text = numbers.get(text.strip().removesuffix(".0"), text.strip().casefold())
-    for grade in get_args(Grade):
-        if text == grade:
-            return grade  # type: ignore[no-any-return]
-    raise DataError(
-        f"row {position} (id {sample.id!r}) has the invalid grade {value!r}. Grades are 'correct' (2), 'abstain' (1), "
-        "'wrong' (0) and 'partial' (correct without a relevant passage)."
-    )
+    return " ".join(text.strip().removesuffix(".0").casefold().replace("_", " ").split())
 
 
 def annotation_of(passage: Passage) -> Mapping[str, Any]:

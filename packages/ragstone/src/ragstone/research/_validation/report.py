@@ -156,7 +156,7 @@ def _asl(asl: Sequence[float]) -> str:
 
 _POWER: Final[dict[str, Callable[[MetricPower], str]]] = {
     "discriminative power": lambda m: m.metric,
-    "significant pairs": lambda m: f"{m.power.n_significant} of {m.power.n_pairs} ({m.power.value:.3f})",
+    "significant pairs": lambda m: f"{m.power.n_significant} of {m.power.n_pairs} ({number(m.power.value)})",
     "untestable": lambda m: str(m.power.n_untestable),
     "samples": lambda m: str(m.n_samples),
     "ASL: p-values in order": lambda m: _asl(m.power.asl),
@@ -165,7 +165,7 @@ _POWER: Final[dict[str, Callable[[MetricPower], str]]] = {
 
 def _powers(found: Sequence[MetricPower]) -> str:
     first = found[0]
-    ordered = sorted(found, key=lambda m: -m.power.value)
+    ordered = sorted(found, key=lambda m: -1.0 if m.power.value is None else -m.power.value)
     text = result_table(ordered, _POWER, titles=titles_of(m.metric for m in found)) + (
         f"\np-values: randomized Tukey HSD, paired, {first.n_permutations:,} permutations, adjusted for all pairs of a metric, "
         f"significant below {1 - first.power.confidence_level:.3g}"

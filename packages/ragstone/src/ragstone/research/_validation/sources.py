@@ -138,8 +138,8 @@ def decisions_of(system: SystemOutcomes, metric: str) -> dict[str, float]:
     card = system.cards.get(metric)
     if card is None or not card.decided_by:
         return scores_of(system, metric)
-    scores = {id_: o for id_, o in system.outcomes.get(metric, {}).items() if isinstance(o, Score)}
-    return {id_: value for id_, score in scores.items() if (value := card.decision(score)) is not None}
+    found = system.outcomes.get(metric, {}).items()
+    return {i: value for i, o in found if isinstance(o, Score) and (value := card.decision(o)) is not None}
 
 
 def probabilities_of(system: SystemOutcomes, sample_ids: Iterable[str]) -> list[float] | None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from ragstone._util.plural import count
 from ragstone.errors import DataError
 from ragstone.research._journal import Journal
 from ragstone.research._udcg.experiment.questions import Question, Questions
@@ -74,7 +75,7 @@ class ExperimentPlan:
         if self.n_unlabeled:
             lines.append(f"{self.n_unlabeled} candidates do not have a label. The judge decides about their relevance")
         lines += [f"excluded rows, {reason}: {n}" for reason, n in self.left_out.items()]
-        lines.append(f"at most {self.usage.calls} calls:")
+        lines.append(f"at most {count(self.usage.calls, 'call')}:")
         lines += [f"  {each.what}: {each.calls}" for each in self.calls if each.calls]
         if any(each.what == "p(abstain)" for each in self.calls):
             lines.append(

@@ -1,0 +1,90 @@
+"""Passages that nobody judged: their share by rank, and the line that says how many count as irrelevant."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+import ragstone
+from ragstone.metrics import resolve_metrics
+from ragstone.metrics.ranking import precision, ranking_measures
+from ragstone.schema import Passage, Sample
+from ragstone.testing import FakeJudge
+
+JUDGE = FakeJudge()
+
+
+def score(spec, ids, qrels=None, relevance=()):
+    labels = dict(zip(ids, relevance, strict=False))
+    contexts = tuple(Passage(id=id_, text=f"text of {id_}", relevance=labels.get(id_)) for id_ in ids)
+    (metric,) = resolve_metrics(spec)
+    return asyncio.run(metric.score(Sample(id="s", query="q", contexts=contexts, qrels=qrels), JUDGE))
+
+
+@pytest.mark.parametrize(
+    ("spec", "ids", "qrels", "value"),
+    [
+        ("judged_share@5", "vwxyz", {"a": 1.0}, 0.0),
+        ("judged_share@5", "axbyc", {"a": 1.0, "b": 0.0, "d": 2.0}, 0.4),
+        ("judged_share@2", "xabc", {"a": 0.0, "b": 1.0}, 0.5),
+        ("judged_share@4", "ab", {"a": 0.0, "b": -1.0}, 0.5),
+        ("judged_share", "ab", {"a": 0.0, "b": 1.0}, 1.0),
+        ("judged_share@3", "aab", {"a": 1.0, "b": 1.0}, 2 / 3),
+    ],
+)
+def test_the_share_of_judged_ranks(spec, ids, qrels, value):
+    """Any grade counts: it is precision with a threshold below all grades, also for many queries at once."""
+    assert score(spec, ids, qrels).value == pytest.approx(value)
+    k = int(spec.partition("@")[2] or 0) or None
+    assert precision(list(ids), qrels, k=k, threshold=-10) == pytest.approx(value)
+    bulk = ranking_measures({"q": list(ids)}, {"q": qrels}, [spec])
+    assert bulk.values[spec]["q"] == pytest.approx(value)
+
+
+def test_other_measures_for_many_queries_are_as_before():
+    """A passage without a grade is not relevant there, whatever marks it."""
+    qrels, ids = {"a": 3.0, "b": 0.0, "c": 1.0}, ["x", "a", "b", "y", "c"]
+    names = [
+        "precision@3",
+        "recall@3",
+        "f1@3",
+        "hit_rate@1",
+        "reciprocal_rank",
+        "average_precision",
+        "ndcg@5",
+        "ndcg_linear",
+    ]
+    bulk = ranking_measures({"q": ids}, {"q": qrels}, names)
+    for name in names:
+        assert bulk.values[name]["q"] == pytest.approx(score(name, ids, qrels).value), name
+
+
+def test_labels_of_the_passages_and_no_labels():
+    """The share of labeled passages. Without any label of any kind it is not known."""
+    assert 0.5 == score("judged_share@4", "abcd", relevance=(1.0, None, 0.0, None)).value
+    assert "not_applicable" == score("judged_share@4", "abcd").outcome
+
+
+def row(n, ids, qrels):
+    return {"id": str(n), "query": "q", "contexts": [{"id": i, "text": f"text {i}"} for i in ids], "qrels": qrels}
+
+
+def test_evaluate_says_how_many_passages_are_not_judged():
+    """Top-5 all unjudged had precision 0.000 without a word."""
+    rows = [row(0, "vwxyz", {"a": 1}), row(1, "abxyz", {"a": 1, "b": 0}), row(2, "abcde", dict.fromkeys("abcde", 1))]
+    result = ragstone.evaluate(rows, ["precision@5", "precision@1"])
+    (line,) = [note for note in result.notes() if "do not have a grade" in note]
+    assert line.startswith(
+        "precision@5: 8 of 15 passages in the top ranks do not have a grade and count as irrelevant, in 1 of 3 samples"
+    )
+    assert "judged_share@5" in line
+    assert line in str(result)
+    assert line in result.to_dict()["notes"]
+
+
+@pytest.mark.parametrize("metrics", [["precision@5"], ["exact_match"]])
+def test_nothing_is_said_if_all_are_judged(metrics):
+    """Or if no ranking metric was asked for."""
+    rows = [row(0, "abcde", dict.fromkeys("abcde", 1)) | {"response": "a", "reference": "a"}]
+    assert not [note for note in ragstone.evaluate(rows, metrics).notes() if "grade" in note]
