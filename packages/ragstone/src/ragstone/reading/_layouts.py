@@ -29,7 +29,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ragstone.reading._columns import FIELD_ALIASES, name_key
-from ragstone.reading._json import inner_json
 from ragstone.reading._row_values import path_steps, walk
 
 _ROW_KEYS: Final = frozenset(
@@ -333,6 +332,9 @@ def _operation(place: Mapping[str, Any], row: Any) -> Any:
     if "$parts" in place:
         return _alternatives(_value(place["$parts"], row))
     if "$json" in place:
+        # Few layouts have it, and one evaluated row should import little.
+        from ragstone.reading._json import inner_json
+
         return inner_json(_value(place["$json"], row))
     if "$cells" in place:
         return _passages_in(_value(place["$cells"], row))

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from ragstone.requests._draft import RetrievalDraft as RetrievalDraft
     from ragstone.requests._harvest import harvest
     from ragstone.requests._hits import read_hits as read_hits
-    from ragstone.requests._messages import message_body as message_body
     from ragstone.requests._messages import messages_of as messages_of
     from ragstone.requests._observe import RequestBlocks as RequestBlocks
     from ragstone.requests._shape import CALL_PARTS as CALL_PARTS
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from ragstone.requests._shape import content_text as content_text
     from ragstone.requests._shape import finite_number as finite_number
     from ragstone.requests._shape import get as get
+    from ragstone.requests._shape import message_body as message_body
     from ragstone.requests._shape import part_text as part_text
     from ragstone.requests._step import (
         Message,
@@ -68,9 +68,9 @@ if not TYPE_CHECKING:  # a type checker sees the imports above
             "_draft": "PassageDraft TraceDraft RetrievalDraft",
             "_harvest": "harvest",
             "_hits": "read_hits",
-            "_messages": "message_body messages_of",
+            "_messages": "messages_of",
             "_observe": "RequestBlocks",
-            "_shape": "CALL_PARTS RESULT_PARTS TEXT_PARTS content_text finite_number get part_text",
+            "_shape": "CALL_PARTS RESULT_PARTS TEXT_PARTS content_text finite_number get message_body part_text",
             "_step": "Message Request RetrieverTools Role Statements Step StepKind Value read_retriever_tools "
             "text_size",
             "_tree": "find_requests",

@@ -16,6 +16,7 @@ from ragstone.requests._shape import (
     content_text,
     get,
     is_list,
+    message_body,
     part_text,
     read_tokens,
     shown_text,
@@ -23,24 +24,6 @@ from ragstone.requests._shape import (
 )
 from ragstone.requests._step import Message, Role
 from ragstone.schema import field_names, message_role
-
-
-def message_body(message: Any) -> tuple[Any, Any]:
-    """Return the role of a message, or its type without one, and the object with its fields.
-
-    LangChain saves the fields under `kwargs`, next to the class, or under `data`, next to the type.
-    """
-    if isinstance(message, Mapping):
-        if message.get("lc") and isinstance(kwargs := message.get("kwargs"), Mapping):
-            path = message.get("id")
-            return path[-1] if isinstance(path, list) and path else kwargs.get("type"), kwargs
-        if isinstance(data := message.get("data"), Mapping) and "content" not in message:
-            return message.get("type"), data
-        label = message.get("role", message.get("type"))
-    else:
-        label = get(message, "role") or get(message, "type")
-    return (label.get("value") if isinstance(label, Mapping) else label), message
-
 
 _SYSTEM: Final = ("system", "instructions", "system_instruction")
 _MAX_ITEMS: Final = 100_000

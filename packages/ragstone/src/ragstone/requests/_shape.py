@@ -133,3 +133,20 @@ def shown_text(content: Any, depth: int = 0) -> str:
     else:
         parts = (get(content, name) for name in ("title", "text", "content", "data", "source"))
     return "\n".join(text for part in parts if (text := shown_text(part, depth + 1)))
+
+
+def message_body(message: Any) -> tuple[Any, Any]:
+    """Return the role of a message, or its type without one, and the object with its fields.
+
+    LangChain saves the fields under `kwargs`, next to the class, or under `data`, next to the type.
+    """
+    if isinstance(message, Mapping):
+        if message.get("lc") and isinstance(kwargs := message.get("kwargs"), Mapping):
+            path = message.get("id")
+            return path[-1] if isinstance(path, list) and path else kwargs.get("type"), kwargs
+        if isinstance(data := message.get("data"), Mapping) and "content" not in message:
+            return message.get("type"), data
+        label = message.get("role", message.get("type"))
+    else:
+        label = get(message, "role") or get(message, "type")
+    return (label.get("value") if isinstance(label, Mapping) else label), message
