@@ -189,8 +189,8 @@ class RequestBlock:
         """Note the result of a search.
 
         Args:
-            hits: The result as the client returns it: of Qdrant, Chroma, Elasticsearch, OpenSearch, Weaviate, Milvus, rows of a
-                SQL database, documents of a framework, mappings with a text, or texts.
+            hits: The result as the client returns it: of a vector database, of a provider's search, of a tool of MCP, rows
+                of a SQL database, documents of a framework, mappings with a text, or texts.
             query: What was searched for, if it is not the question.
             name: Name of the index or the retriever.
             text: Field that holds the text, if it does not have a usual name (`text`, `content`, `page_content`, …).
