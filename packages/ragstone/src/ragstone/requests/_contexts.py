@@ -131,11 +131,15 @@ def _with_predecessors(facts: Facts, answering: Sequence[Call], question: str | 
     waiting = list(answering)
     while waiting:
         after = waiting.pop()
+        said = _turn_replies(facts, after)
         for call in earlier:
             if call.place < after.place and call.place not in found:
                 is_quoted = call.place in possible and call.reply in after.prompt
-                is_quoted = is_quoted or call.reply in _turn_replies(facts, after)
-                if is_quoted or any(_is_result_in(facts, run, call, after) for run in results.get(call.place, ())):
+                if (
+                    is_quoted
+                    or call.reply in said
+                    or any(_is_result_in(facts, run, call, after) for run in results.get(call.place, ()))
+                ):
                     found[call.place] = call
                     waiting.append(call)
     return [found[place] for place in sorted(found)]
