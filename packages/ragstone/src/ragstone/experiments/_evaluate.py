@@ -371,11 +371,7 @@ class DeliverySummary:
 async def deliver(sink: Sink, samples: Iterable[Sample], outcomes: Sequence[Outcome]) -> DeliverySummary:
     """Write all outcomes to one sink, without retries after an error. Never raises.
 
-    Args:
-        sink: The sink.
-        samples: The samples.
-        outcomes: The outcomes, ordered by sample as `samples` are. The last of each sample is sent with the cause of a wrong
-            answer.
+    Outcomes are ordered by sample as `samples` are. The last of each sample is sent with the cause of a wrong answer.
     """
     result = DeliverySummary(sink.name, len(outcomes))
     deliveries = _deliveries(samples, outcomes)

@@ -166,12 +166,7 @@ def shorten_question(text: str | None) -> str:
 
 
 def check_samples(place: str, samples: Iterable[Sample], question_of: Callable[[str], int]) -> None:
-    """Check that samples have the questions of the outcomes with their ids.
-
-    Args:
-        place: The file of outcomes, for the error.
-        samples: The evaluated samples.
-        question_of: Returns the number of the question of an id (see `question_number`), or 0 if it is unknown.
+    """Check that samples have the questions of the outcomes with their ids. `place` is the file of outcomes, for the error.
 
     Raises:
         DataError: If an id belongs to another question in the samples than in the outcomes.

@@ -255,13 +255,7 @@ class SampleRows:
 
 
 class OutcomeRows:
-    """Outcomes of samples that finish in any order.
-
-    Args:
-        cards: Cards of the metrics, in the order of the outcomes of a sample.
-        n_rows: Number of samples.
-        on_disk: Whether the outcomes are kept in a file.
-    """
+    """Outcomes of `n_rows` samples that finish in any order. The cards are in the order of the outcomes of a sample."""
 
     def __init__(self, cards: Sequence[MetricCard], n_rows: int, *, on_disk: bool) -> None:
         self._rows: list[tuple[Outcome, ...]] = [()] * (0 if on_disk else n_rows)

@@ -511,13 +511,9 @@ def compare_last(
     analysis: Analysis,
     data: Mapping[str, Iterable[Sample]] | None = None,
 ) -> Compared:
-    """Return what a report of the last system shows of its comparison with the others.
+    """Return what a report of the last system shows of its comparison with the others, and above all with the baseline.
 
-    Args:
-        systems: The systems by name.
-        baseline: The one whose differences are shown.
-        analysis: Clusters and confidence level. If the last system is an experiment, it has its own.
-        data: The evaluated samples by system, for files of outcomes.
+    If the last system is an experiment, it has its own analysis. `data` are the samples of files of outcomes, by system.
     """
     samples, (*_, name) = data or {}, systems
     source = systems[name]

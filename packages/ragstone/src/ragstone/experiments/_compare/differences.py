@@ -42,18 +42,9 @@ def view_comparison(
     method: str,
     before: Source,
 ) -> Compared:
-    """Return what a report of `system` shows of a comparison.
+    """Return what a report of `system` shows of a comparison with the baseline, whose outcomes are in `before`.
 
-    Args:
-        metrics: The compared metrics, with the pairs of all systems with the baseline.
-        table: The compared scores.
-        system: The reported system.
-        baseline: The system that it is compared with.
-        primary: The metric that decides, if one was named.
-        n_common: Number of samples that all systems have. None if the comparison is not paired by sample.
-        notes: Notes about the comparison.
-        method: How differences were computed.
-        before: Outcomes and samples of the baseline.
+    `metrics` have the pairs of all systems with the baseline. `n_common` is None if the comparison is not paired by sample.
     """
     systems = (system, *(s for s in table.systems if s not in (system, baseline)), baseline)
     differences = tuple(

@@ -45,16 +45,7 @@ def build_answer(
     *,
     time: float | None,
 ) -> AnswerView:
-    """Build the view of one answer.
-
-    Args:
-        sample_id: The sample's id.
-        sample: The sample, or None if its texts are not known.
-        outcomes: Its outcomes.
-        signals: What is known about it.
-        cards: Cards by metric.
-        time: Start of the request, Unix seconds.
-    """
+    """Build the view of one answer. Without a sample, its texts are not known. `time` is the start of the request, Unix seconds."""
     claims = _claims(outcomes)
     response, unmatched = _mark(sample.response if sample else None, [text for text, ok in claims if ok is False])
     passages = _passages(sample, outcomes)

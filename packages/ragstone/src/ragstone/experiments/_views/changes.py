@@ -64,14 +64,7 @@ class AnswerSource(Protocol):
 def build_changes(
     compared: Compared, before: Mapping[str, str | None], after: Mapping[str, str | None], source: AnswerSource
 ) -> ChangesView:
-    """Build the view of what changed.
-
-    Args:
-        compared: What the comparison says.
-        before: Causes of the baseline's judged answers, None if an answer is not wrong.
-        after: Causes of the reported system's judged answers.
-        source: Reads the answers that are shown.
-    """
+    """Build the view of what changed, from the causes of judged answers: None if an answer is not wrong."""
     common = [id_ for id_ in after if id_ in before] if compared.paired else []
     if common:
         gained = [id_ for id_ in common if before[id_] in _WRONG and after[id_] not in _WRONG]

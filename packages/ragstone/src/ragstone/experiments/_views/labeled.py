@@ -44,15 +44,7 @@ class HumanLabels:
 def build_labels(
     human: HumanLabels, wrong: Mapping[str, bool], table: ScoreTable, rows: Sequence[MetricRow], confidence_level: float
 ) -> LabelsView | None:
-    """Compare labels with scores. Returns None without labels.
-
-    Args:
-        human: The labels.
-        wrong: Whether an answer is wrong according to the metrics, by the ids of the judged answers.
-        table: The scores.
-        rows: The metrics of the report.
-        confidence_level: Confidence level of intervals.
-    """
+    """Compare labels with scores. Returns None without labels. `wrong` has the judged answers by id."""
     values, drawn = human.values, human.probabilities
     if not values:
         return None

@@ -52,11 +52,7 @@ class SliceLabels:
                 del self._labels[key], self._values[key]
 
     def tables(self, wrong: Mapping[str, bool], share: EstimateShare) -> tuple[SliceTable, ...]:
-        """Count wrong answers by label.
-
-        Args:
-            wrong: Whether an answer is wrong, by the ids of the judged answers.
-            share: Estimates a share.
+        """Count wrong answers by label. `wrong` has the judged answers by id.
 
         Raises:
             ConfigurationError: If no sample has a key that is asked for.
