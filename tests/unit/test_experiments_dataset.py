@@ -72,6 +72,7 @@ def test_a_build_makes_rows_that_evaluate_reads(folder):
     assert all(set(row["qrels"]) == set(ratings) for ratings in row["ratings"].values())
     assert (2, built.rows[0]["id"]) == (built.n_unanswerable, row["id"])
     assert row["required"].keys() <= row["qrels"].keys()
+    assert 3 == row["rating_threshold"]
     assert {3, 2} == {grade for grade in row["qrels"].values() if grade}
     oracle = [{**row, "contexts": [{"id": k, "text": v} for k, v in row["required"].items()]}]
     result = ragstone.evaluate(oracle, ["crux.coverage", "crux.density"], judge=FakeJudge())

@@ -358,6 +358,16 @@ def test_the_required_passages_are_those_of_the_threshold():
     values = {name: score(resolve_metrics(name)[0], **known) for name in ("crux.density", "crux.density@5")}
     assert [1.0, 1.0] == [outcome.value for outcome in values.values()]
     assert [["p", "q"], ["p"]] == [outcome.details["required"] for outcome in values.values()]
+    # A passage that is required at 5 may be one that was not retrieved, whose text the row has.
+    swapped = {"a?": {"p": 0.0, "q": 5.0}, "b?": {"p": 3.0, "q": 0.0}}
+    other = score(resolve_metrics("crux.density@5")[0], **{**known, "ratings": swapped})
+    assert (["q"], 0.0) == (other.details["required"], other.value)
+    # Or one that was retrieved, and is not required at 3.
+    more = {"a?": {"p": 5.0, "q": 3.0}, "b?": {"p": 0.0, "q": 3.0}}
+    third = score(
+        resolve_metrics("crux.density@5")[0], **{**known, "ratings": more, "metadata": {"required": {"q": "six"}}}
+    )
+    assert (["p"], 1.0) == (third.details["required"], third.value)
     # The texts of other passages are not in the row.
     ratings["c?"] = {"r": 5.0, "q": 3.0}
     missing = score(

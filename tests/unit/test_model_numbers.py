@@ -123,6 +123,17 @@ def test_a_judge_that_returns_a_bad_number_scores_nothing(metric, bad):
         assert "is not applicable: " in outcome.reason or not judge.n_numbers
 
 
+def test_an_interval_beyond_the_scale_scores_nothing():
+    """It was cut to the range of the metric."""
+
+    class Wide(FakeJudge):
+        async def ask_number(self, prompt, *, low=0, high=100):
+            return NumberReply(value=50, raw="", method="x", interval=Interval(low=-1e3, high=1e3, method="x"))
+
+    (metric,) = (m for m in CARDS if m.card.name == "ccrs.qr")
+    assert "unparseable" == outcome_of(metric, Wide()).kind
+
+
 def test_most_judged_metrics_ask_for_a_number():
     """The test above is about them."""
     counted = [BadJudge(math.nan) for _ in CARDS]

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from correlated_scores import MEASURES, coverage, draw
 from intervals import ends
@@ -78,6 +79,30 @@ def test_many_pairs_without_ties_have_the_width_of_fisher(measure):
     expected = math.tanh(math.atanh(r) - 1.96 * error), math.tanh(math.atanh(r) + 1.96 * error)
     assert "student_t" == found.method
     assert ends(found) == pytest.approx(expected, abs=0.12 * (found.high - found.low))
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_the_limits_by_hand(measure):
+    """Student's t on Fisher's z, with the variance of the influences, for the two parameters of a line, and their kurtosis."""
+    x, y = pairs("five", 60)
+    psi, _ = influences(x, y, measure)
+    found = correlate(x, y, measure, **UNIT)
+    assert "student_t" == found.method
+    r, variance = MEASURES[measure](x, y).statistic, (psi**2).mean()
+    freedom = min(60, 2 * 60 / ((psi**4).mean() / variance**2 - 1)) - 1
+    half = stats.t.ppf(0.975, freedom) * math.sqrt(variance / 58) / (1 - r * r)
+    assert ends(found) == pytest.approx((math.tanh(math.atanh(r) - half), math.tanh(math.atanh(r) + half)), abs=1e-9)
+
+
+def test_skewed_influences_have_no_symmetric_interval(monkeypatch):
+    """Of 100 scores at the ceiling few differ. Student's t would be used if only single further pairs counted."""
+    x, y = pairs("ceiling", 100, rho=0.0)
+    found = correlate(x, y, "spearman", **UNIT)
+    assert "gaffke" == found.method
+    monkeypatch.setattr(_correlation, "_COCHRAN", 0)
+    symmetric = correlate(x, y, "spearman", **UNIT)
+    assert "student_t" == symmetric.method
+    assert found.high > symmetric.high + 0.02
 
 
 @pytest.mark.parametrize("sign", [1, -1])

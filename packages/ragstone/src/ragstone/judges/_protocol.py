@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -84,7 +83,7 @@ def bounded_number(value: float, low: float, high: float, *, what: str) -> float
     Raises:
         JudgeReplyError: If it is not a number, or outside of [low, high] by more than rounding errors.
     """
-    if not low - ROUNDING <= value <= high + ROUNDING or math.isinf(value):
+    if not low - ROUNDING <= value <= high + ROUNDING:
         raise JudgeReplyError(f"{what} must be from {low:g} to {high:g}, got {value!r}")
     return float(min(max(value, low), high))
 
