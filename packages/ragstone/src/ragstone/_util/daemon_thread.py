@@ -45,10 +45,15 @@ class DaemonThread(Executor):
             except BaseException as error:  # noqa: BLE001 - the caller gets it
                 future.set_exception(error)
 
-        if self._is_running():
-            self._steps.put(run)
-        else:
-            run()
+        if self._thread is None:
+            thread = threading.Thread(target=_run, args=(self._steps,), name=self._name, daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:
+                run()
+                return future
+            self._thread = thread
+        self._steps.put(run)
         return future
 
     @override
@@ -58,16 +63,6 @@ class DaemonThread(Executor):
         self._reset()
         if started:
             steps.put(None)
-
-    def _is_running(self) -> bool:
-        if self._thread is None:
-            thread = threading.Thread(target=_run, args=(self._steps,), name=self._name, daemon=True)
-            try:
-                thread.start()
-            except RuntimeError:
-                return False
-            self._thread = thread
-        return True
 
 
 def _run(steps: SimpleQueue[Callable[[], None] | None]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ragstone.judges import NumberReply
 from ragstone.metrics._base import MetricBase
-from ragstone.schema import Interval, Sample, Score
+from ragstone.schema import Sample, Score
 
 
 def make_rated_score(
@@ -38,6 +38,10 @@ def make_rated_score(
         more["n_missing"] = reply.n_missing
     if reply.reasons is not None:
         more["explanation_source"] = "before"
+    interval = reply.interval
+    if interval is not None:
+        low, high = (min(1.0, max(0.0, offset + factor * end)) for end in (interval.low, interval.high))
+        interval = interval.model_copy(update={"low": low, "high": high})
     return metric.make_score(
         sample,
         value,
@@ -47,12 +51,5 @@ def make_rated_score(
         raw=reply.raw,
         usage=reply.usage,
         explanation=reply.reasons,
-        interval=_scale_interval(reply.interval, offset, factor),
+        interval=interval,
     )
-
-
-def _scale_interval(interval: Interval | None, offset: float, factor: float) -> Interval | None:
-    if interval is None:
-        return None
-    low, high = (min(1.0, max(0.0, offset + factor * end)) for end in (interval.low, interval.high))
-    return interval.model_copy(update={"low": low, "high": high})

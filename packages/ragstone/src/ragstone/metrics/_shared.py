@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
+from collections.abc import AsyncIterator, Callable, Coroutine, Hashable
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
@@ -34,7 +34,7 @@ async def share_work() -> AsyncIterator[None]:
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def compute_once(key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
+async def compute_once(key: Hashable, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Return the result of `make()`, which runs once per `key` in a sample.
 
     The first caller starts the computation and its usage is recorded there. Other callers wait for the same result, or
@@ -49,13 +49,9 @@ async def compute_once(key: Hashable, make: Callable[[], Awaitable[T]]) -> T:
     if work is None:
         return await make()
     if key not in work:
-        work[key] = asyncio.create_task(_awaited(make))
+        work[key] = asyncio.create_task(make())
     task = work[key]
     # `asyncio.shield` would log errors that occur after the only waiting caller was canceled.
     await asyncio.wait((task,))
     result: T = task.result()
     return result
-
-
-async def _awaited(make: Callable[[], Awaitable[T]]) -> T:
-    return await make()

@@ -102,7 +102,7 @@ def read_hits(
 def _lists(value: Any) -> list[Sequence[Any]]:
     """Return the lists of hits in a result."""
     value = _unwrapped(value)
-    if _is_chroma(value):
+    if isinstance(value, Mapping) and is_list(value.get("ids")) and "documents" in value:
         return _chroma(value)
     if isinstance(value, tuple) and len(value) == 2 and is_list(value[0]) and not is_list(value[1]):
         value = value[0]  # a page of hits and the offset of the next one
@@ -143,10 +143,6 @@ def _unwrapped(value: Any) -> Any:
     """Return the body of a response of Elasticsearch's client, which is a mapping by its methods alone."""
     body = get(value, "body")
     return body if isinstance(body, Mapping) and not isinstance(value, Mapping) else value
-
-
-def _is_chroma(value: Any) -> bool:
-    return isinstance(value, Mapping) and is_list(value.get("ids")) and "documents" in value
 
 
 def _chroma(value: Mapping[str, Any]) -> list[Sequence[Any]]:

@@ -218,14 +218,6 @@ def answer_marks(sample: Sample) -> tuple[AnswerMark, ...]:
     return tuple(mark for mark, holds in marks.items() if holds)
 
 
-def _note_answer(signals: Signals, marks: Sequence[AnswerMark]) -> None:
-    """Note what an outcome says about the texts of its sample."""
-    signals.is_known, signals.response = True, None
-    signals.is_refusal, signals.is_declined = "abstains" in marks, "unanswerable" in marks
-    if "relevant" in marks or "irrelevant" in marks:
-        signals.has_relevant, signals.relevant_by = "relevant" in marks, _LABELS
-
-
 def _labels(sample: Sample) -> list[bool] | None:
     """Return for each passage whether its label says that it is relevant. None without labels."""
     contexts = sample.contexts
@@ -281,7 +273,11 @@ def _judged_labels(outcome: Score | Failure) -> Mapping[int, bool] | None:
 def note_outcome(signals: Signals, outcome: Score | NotApplicable | Failure, card: MetricCard | None) -> None:
     """Note what one outcome says. Without a card, its value is not in the rating."""
     if outcome.answer is not None:
-        _note_answer(signals, outcome.answer)
+        marks = outcome.answer
+        signals.is_known, signals.response = True, None
+        signals.is_refusal, signals.is_declined = "abstains" in marks, "unanswerable" in marks
+        if "relevant" in marks or "irrelevant" in marks:
+            signals.has_relevant, signals.relevant_by = "relevant" in marks, _LABELS
     if isinstance(outcome, NotApplicable):
         return
     if isinstance(outcome, Failure):
@@ -295,7 +291,9 @@ def note_outcome(signals: Signals, outcome: Score | NotApplicable | Failure, car
             signals.badness += min(max(distance, 0.0), 1.0)
             signals.n_rated += 1
         if base_name(outcome.metric) in _CORRECTNESS_METRICS:
-            _note_correctness(signals, outcome, card or _default_card(outcome.metric))
+            good = (card or _default_card(outcome.metric)).is_good(outcome)
+            if good is not None and (base_name(outcome.metric) in _JUDGED or signals.correct_by is None):
+                signals.is_correct, signals.correct_by = good, outcome.metric
         elif base_name(outcome.metric) in _SUPPORT_METRICS:
             _note_support(signals, outcome, card or _default_card(outcome.metric))
     if outcome.metric.startswith(_RELEVANCE_METRICS):
@@ -307,12 +305,6 @@ def _default_card(metric: str) -> MetricCard:
     """Return the card of a metric of correctness or support, whose arguments do not change what decides."""
     (resolved,) = resolve_metrics(base_name(metric))
     return resolved.card
-
-
-def _note_correctness(signals: Signals, score: Score, card: MetricCard) -> None:
-    good = card.is_good(score)
-    if good is not None and (base_name(score.metric) in _JUDGED or signals.correct_by is None):
-        signals.is_correct, signals.correct_by = good, score.metric
 
 
 def _note_support(signals: Signals, score: Score, card: MetricCard) -> None:

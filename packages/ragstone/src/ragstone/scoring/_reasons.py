@@ -145,26 +145,17 @@ class WorstAnswers:
 def _find_lowest(metrics: Sequence[Metric], outcomes: Sequence[AnyOutcome]) -> tuple[float, int] | None:
     """Return the lowest position on a scale and its index among the outcomes, or None without a score to explain."""
     cards = {metric.card.name: metric.card for metric in metrics}
-    found = [
-        (goodness, at)
-        for at, outcome in enumerate(outcomes)
-        if isinstance(outcome, Score) and (goodness := _goodness(cards[outcome.metric], outcome.value)) is not None
-    ]
+    found: list[tuple[float, int]] = []
+    for at, outcome in enumerate(outcomes):
+        card = cards[outcome.metric]
+        if not isinstance(outcome, Score) or not card.asks_judge or card.reader_calls_per_passage:
+            continue
+        if math.isfinite(width := card.high - card.low):
+            position = (outcome.value - card.low) / width
+            found.append((position if card.direction == "higher" else 1 - position, at))
     # A tuple compares the index second, so the first of several equal scores counts.
     lowest = min(found, default=None)
     return None if lowest is None or lowest[0] >= 1 else lowest
-
-
-def _goodness(card: MetricCard, value: float) -> float | None:
-    if (
-        not card.asks_judge
-        or card.reader_calls_per_passage
-        or not math.isfinite(card.low)
-        or not math.isfinite(card.high)
-    ):
-        return None
-    position = (value - card.low) / (card.high - card.low)
-    return position if card.direction == "higher" else 1 - position
 
 
 async def _explain(scorer: Scorer, sample: Sample, score: Score) -> Score:

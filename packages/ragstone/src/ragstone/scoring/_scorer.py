@@ -290,10 +290,14 @@ class Scorer:
         if not (usage.calls or usage.cached) and outcome.usage is not None:
             usage = outcome.usage
             self._spent.total += usage
-        identity = self.judged_by(metric)
+        identity, scale = self.judged_by(metric), None
+        if not type(metric).__module__.startswith("ragstone.metrics.") or metric.card.group == Criterion.group:
+            # A reader of its outcomes cannot look it up by name.
+            low, high = (end if math.isfinite(end) else None for end in (metric.card.low, metric.card.high))
+            scale = MetricScale(low=low, high=high, direction=metric.card.direction)
         return outcome.model_copy(
             update={
-                "scale": _scale_of(metric),
+                "scale": scale,
                 "sample_id": sample.id,
                 **shared,
                 "metric": metric.card.name,
@@ -363,14 +367,6 @@ def _computation(metric: Metric) -> Callable[[Sample, Judge], Awaitable[object]]
     if isinstance(metric, MetricBase) and type(metric).score is MetricBase.score and "score" not in vars(metric):
         return metric.compute
     return metric.score
-
-
-def _scale_of(metric: Metric) -> MetricScale | None:
-    """Return the scale of a metric that a reader of its outcomes cannot look up by name."""
-    if type(metric).__module__.startswith("ragstone.metrics.") and metric.card.group != Criterion.group:
-        return None
-    ends = (end if math.isfinite(end) else None for end in (metric.card.low, metric.card.high))
-    return MetricScale(low=next(ends), high=next(ends), direction=metric.card.direction)
 
 
 def _models_other_than_judge(metric: Metric) -> tuple[tuple[str, Reader | Embedder], ...]:

@@ -89,8 +89,15 @@ class SpoolWriter:
                 self._begin()
             self._write(data)
             self._n_lines += len(lines)
-            # After the entries: one whose process is killed in between is there and not counted, and never the reverse.
-            self._write_count()
+            # The header has the number of entries, so that a reader sees whether the file was cut. It is written after
+            # them: one whose process is killed in between is there and not counted, and never the reverse.
+            # Linux appends to a file that was opened for appending, whatever the offset is.
+            with contextlib.suppress(OSError):
+                fd = os.open(self._directory / str(self._name), os.O_WRONLY | getattr(os, "O_CLOEXEC", 0))
+                try:
+                    os.pwrite(fd, count_field(self._n_lines), self._count_at)
+                finally:
+                    os.close(fd)
 
     def sync(self) -> None:
         """Wait until everything appended so far survives a loss of power.
@@ -171,16 +178,6 @@ class SpoolWriter:
                 _fdatasync(self._fd)
         finally:
             self._abandon()
-
-    def _write_count(self) -> None:
-        """Write the number of entries into the header, so that a reader sees whether the file was cut."""
-        # Linux appends to a file that was opened for appending, whatever the offset is.
-        with contextlib.suppress(OSError):
-            fd = os.open(self._directory / str(self._name), os.O_WRONLY | getattr(os, "O_CLOEXEC", 0))
-            try:
-                os.pwrite(fd, count_field(self._n_lines), self._count_at)
-            finally:
-                os.close(fd)
 
     def _abandon(self) -> None:
         """Close the segment without a seal: after an error, and in a forked child (the parent keeps its lock)."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ragstone.errors import DataError
-from ragstone.schema import Failure, NotApplicable, Outcome, Score
+from ragstone.schema import Failure, Outcome, Score
 from ragstone.store._checksums import Body, to_body
 from ragstone.store._counters import add_to_counters, add_to_outcome_counts, state_counter
 from ragstone.store._database import Database, Lock
@@ -99,15 +99,10 @@ class CompletedTrace:
         kinds = dict(self.known.values())
         planned = {kinds.get(metric) for metric in plan}
         if None not in planned:
-            self.state = state_of_kinds(planned)
+            self.state = "failed" if "failure" in planned else "scored" if "score" in planned else "not_applicable"
         if self.state != "pending" or owner is None or owner == self.lease[0]:
             self.lease = (None, 0.0)
         self.is_changed = True
-
-
-def state_of_kinds(kinds: Container[str | None]) -> TraceState:
-    """Return the state of a finished trace from the kinds of its outcomes."""
-    return "failed" if "failure" in kinds else "scored" if "score" in kinds else "not_applicable"
 
 
 def save_states(db: Sql, traces: Collection[CompletedTrace]) -> None:
@@ -167,11 +162,6 @@ def _value(outcome: Outcome) -> float | None:
     return outcome.value if isinstance(outcome, Score) else None
 
 
-def _is_watched(outcome: Outcome) -> bool:
-    """Return whether an outcome is a score or a failure to compute one."""
-    return not isinstance(outcome, NotApplicable) and not (isinstance(outcome, Failure) and outcome.kind == "budget")
-
-
 def insert_outcomes(
     db: Sql, database: Database, new: Mapping[str, tuple[Outcome, Body]], *, backfilled: float | None = None
 ) -> None:
@@ -195,6 +185,10 @@ def insert_outcomes(
         "INSERT INTO outcome_bodies (seq, body) SELECT seq, ? FROM outcomes WHERE outcome_id = ?",
         [(body, key) for key, (_, body) in new.items()],
     )
-    watched = [(*outcome.key, _value(outcome)) for outcome, _ in new.values() if _is_watched(outcome)]
+    watched = [
+        (*outcome.key, _value(outcome))
+        for outcome, _ in new.values()
+        if isinstance(outcome, Score) or (isinstance(outcome, Failure) and outcome.kind != "budget")
+    ]
     queue_outcomes(db, watched, backfilled=backfilled is not None)
     add_to_outcome_counts(db, [((*outcome.key[1:], outcome.outcome), _value(outcome)) for outcome, _ in new.values()])

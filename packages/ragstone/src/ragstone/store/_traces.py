@@ -363,23 +363,14 @@ def _insert(db: Sql, entries: Sequence[Captured | SampledOut], *, now: float) ->
     return inserted
 
 
-def _label_values(trace: Trace) -> tuple[object, ...]:
-    """Return the values of `_LABEL_COLUMNS`."""
-    slices = slices_of(trace)
-    values = [getattr(trace, name) for name in _LABEL_COLUMNS[:-1]]
-    return (*values, json.dumps(slices, sort_keys=True) if slices else None)
-
-
 def _row(entry: Captured | SampledOut, *, now: float) -> tuple[object, ...]:
-    """Return the values of `CHECKED_COLUMNS`."""
-    if isinstance(entry, Captured):
-        return checked_columns(entry.trace, now=now)
-    return (entry.trace_id, entry.started_at, now, entry.inclusion_probability, *([None] * len(_LABEL_COLUMNS)))
-
-
-def checked_columns(trace: Trace, *, now: float) -> tuple[object, ...]:
-    """Return the values of `CHECKED_COLUMNS` of a captured trace that arrives now (Unix seconds)."""
-    return (trace.trace_id, trace.started_at, now, trace.inclusion_probability, *_label_values(trace))
+    """Return the values of `CHECKED_COLUMNS` of an entry that arrives now (Unix seconds)."""
+    if isinstance(entry, SampledOut):
+        return (entry.trace_id, entry.started_at, now, entry.inclusion_probability, *([None] * len(_LABEL_COLUMNS)))
+    trace, slices = entry.trace, slices_of(entry.trace)
+    labels = [getattr(trace, name) for name in _LABEL_COLUMNS[:-1]]
+    text = json.dumps(slices, sort_keys=True) if slices else None
+    return (trace.trace_id, trace.started_at, now, trace.inclusion_probability, *labels, text)
 
 
 _MAX_SLICES: Final = 30

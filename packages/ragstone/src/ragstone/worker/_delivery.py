@@ -216,25 +216,21 @@ def _add_causes(deliveries: Sequence[Delivery], store: Store) -> list[Delivery]:
     if not deliveries:
         return []
     planned = {metric.name: (metric.version, metric.judge_hash) for metric in store.plan.metrics()}
-    answers = _read_answers(list({delivery.trace_id for delivery in deliveries}), store)
+    trace_ids = list({delivery.trace_id for delivery in deliveries})
+    try:
+        answers = store.traces.answers(trace_ids)
+    except StoreCorruptError:
+        # A request that is damaged is missing, so that its outcomes and those of others are delivered.
+        answers = {}
+        for trace_id in trace_ids:
+            with contextlib.suppress(StoreCorruptError):
+                answers |= store.traces.answers([trace_id])
     found = {trace_id: _last_with_cause(answer, planned) for trace_id, answer in answers.items()}
     return [
         replace(delivery, cause=cause) if delivery.id == last else delivery
         for delivery in deliveries
         for last, cause in [found.get(delivery.trace_id, (None, None))]
     ]
-
-
-def _read_answers(trace_ids: Sequence[str], store: Store) -> dict[str, StoredAnswer]:
-    """Read requests. One that is damaged is missing, so that its outcomes and those of others are delivered."""
-    try:
-        return store.traces.answers(trace_ids)
-    except StoreCorruptError:
-        found: dict[str, StoredAnswer] = {}
-        for trace_id in trace_ids:
-            with contextlib.suppress(StoreCorruptError):
-                found |= store.traces.answers([trace_id])
-        return found
 
 
 def _last_with_cause(

@@ -586,13 +586,22 @@ class Worker:
             ending: Whether the worker neither moves nor claims traces anymore.
         """
         store.check_not_replaced()
-        self._renew(store)
+        if time.monotonic() >= self._renew_next:
+            # A slow model takes any time, and other workers see that this one is running.
+            self._renew_next = time.monotonic() + self._lease_s / 3
+            renew = partial(store.leases.renew, self._name, sorted(self._in_work), self._lease_s)
+            self._errors.run_step("renew leases", renew, 0)
         self._daily_budget.update(store)
         turn = _Turn(over_budget=self._daily_budget.reached is not None)
         if not ending:
             turn.moved = self._spool.transfer_batch(store, self._errors)
-            if not turn.over_budget:
-                turn.claimed = self._claim(store, free)
+            if not turn.over_budget and free > 0:
+                # At least a quarter of the slots, so that one claim serves several traces. They wait if there is none.
+                limit, whole = max(free, self._setup.limits.concurrency // 4), self._setup.missing is not None
+                claim = partial(
+                    store.leases.claim, self._name, limit, lease_s=self._lease_s, plan=self._plan, whole=whole
+                )
+                turn.claimed = self._errors.run_step("claim traces", claim, Claims())
         if store.is_shared and not (ending or turn.over_budget or turn.moved or turn.claimed):
             # A killed worker keeps its leases until they expire. Until then, this worker has not seen all work.
             has_others = partial(store.leases.has_others, self._name, received_by=self._awaited_since)
@@ -624,23 +633,6 @@ class Worker:
     def _end_early(self, reason: str) -> None:
         self.stopped_early = reason
         self._wake()
-
-    def _claim(self, store: Store, free: int) -> Claims:
-        none = Claims()
-        if free <= 0:
-            return none
-        # At least a quarter of the slots, so that one claim serves several traces. They wait for a slot if there is none.
-        limit = max(free, self._setup.limits.concurrency // 4)
-        whole = self._setup.missing is not None
-        claim = partial(store.leases.claim, self._name, limit, lease_s=self._lease_s, plan=self._plan, whole=whole)
-        return self._errors.run_step("claim traces", claim, none)
-
-    def _renew(self, store: Store) -> None:
-        """Renew the leases: a slow model takes any time, and other workers see that this one is running."""
-        if time.monotonic() >= self._renew_next:
-            self._renew_next = time.monotonic() + self._lease_s / 3
-            trace_ids = sorted(self._in_work)
-            self._errors.run_step("renew leases", lambda: store.leases.renew(self._name, trace_ids, self._lease_s), 0)
 
     def _extend_lease(self, trace: Trace, committer: Committer) -> None:
         renew = partial(committer.store.leases.renew, self._name, [trace.trace_id], self._lease_s, waiting=True)
