@@ -79,7 +79,7 @@ def evaluate_command(
         references: File with references, joined by id.
         qrels (hidden): Relevance judgments by sample id and passage id, in TREC or BEIR format.
         limit (>=1 N hidden): Read only the first N rows.
-        separator (TEXT hidden): Separator of the passages in a cell: '|', '\n'.
+        separator (TEXT hidden): Separator in cells: '|', '\n', 'reference=;'.
         encoding (NAME hidden): Encoding of the file: cp1252. UTF-16 is detected.
         on_bad_row: At an invalid row: stop, or skip and count it.
 
