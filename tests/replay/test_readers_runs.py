@@ -281,18 +281,26 @@ def test_a_trace_of_mlflow_that_lacks_its_spans_is_rejected(read, value, reason)
 
 
 def test_ids_of_mlflow_2_have_several_spellings(read):
-    """A parent in hex digits of another length or case is the same span, so that its passages belong to one request."""
+    """A parent in hex digits of another length or case is the same span, so that each request has its own passages."""
+
+    def step(span_id: str, parent: str | None, kind: str, given: object, returned: object):
+        values = {"mlflow.spanType": kind, "mlflow.spanInputs": given, "mlflow.spanOutputs": returned}
+        attributes = {name: json.dumps(value) for name, value in values.items()}
+        context = {"span_id": span_id, "trace_id": "0x1"}
+        return {"name": span_id, "context": context, "parent_id": parent, "attributes": attributes}
+
     spans = [
-        {"name": "root", "context": {"span_id": "0x2A", "trace_id": "0x1"}, "parent_id": None,
-         "attributes": {"mlflow.spanType": '"CHAIN"', "mlflow.spanInputs": '{"question": "Why?"}', "mlflow.spanOutputs": '"So."'}},
-        {"name": "search", "context": {"span_id": "0x2b", "trace_id": "0x1"}, "parent_id": "0x000000000000002a",
-         "attributes": {"mlflow.spanType": '"RETRIEVER"', "mlflow.spanInputs": '"why"',
-                        "mlflow.spanOutputs": '[{"page_content": "Because."}]'}},
-    ]  # fmt: skip
-    (trace,), rejected = read(FORMATS["mlflow"], lines({"info": {"request_id": "tr-1"}, "data": {"spans": spans}}))
+        step("0x2A", None, "CHAIN", {"question": "Why?"}, "So."),
+        step("0x3A", None, "CHAIN", {"question": "How?"}, "Thus."),
+        step("0x4a", "0x000000000000003a", "RETRIEVER", "how", [{"page_content": "By hand."}]),
+        step("0x4b", "0x000000000000002a", "RETRIEVER", "why", [{"page_content": "Because."}]),
+    ]
+    traces, rejected = read(FORMATS["mlflow"], lines({"info": {"request_id": "tr-1"}, "data": {"spans": spans}}))
 
     assert [] == rejected
-    assert ("Why?", ["Because."]) == (trace.query, [passage.text for passage in trace.prompt_contexts])
+    assert [("How?", ["By hand."]), ("Why?", ["Because."])] == sorted(
+        (trace.query, [passage.text for passage in trace.prompt_contexts]) for trace in traces
+    )
 
 
 def phoenix_span(span_id: int, *, parent: int | None = None, kind: str = "CHAIN", **more: object):
