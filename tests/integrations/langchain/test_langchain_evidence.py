@@ -193,6 +193,26 @@ def test_a_tool_that_answers_in_a_word_keeps_the_contexts_of_its_answer(app, cal
     assert ([TOWER, LAMP], ()) == (texts(app.draft), app.draft.evidence.doubts)
 
 
+@pytest.mark.parametrize("answer", ["Yes", "No", "Partly"])
+def test_an_answer_that_equals_that_of_one_tool_keeps_the_contexts_of_all(app, answer):
+    """The last call read the results of both tools, also if its answer is the same word as one of them."""
+
+    @tool
+    def height(question: str) -> str:
+        """Answer questions about the height."""
+        return app.rag(app.retriever(TOWER), app.model("Yes")).invoke(question)
+
+    @tool
+    def ferry(question: str) -> str:
+        """Answer questions about the ferry."""
+        return app.rag(app.retriever(DRINK), app.model("No")).invoke(question)
+
+    both = calls(("height", {"question": "31 metres?"}), ("ferry", {"question": "every day in winter?"}))
+    create_agent(app.model(both, answer), [height, ferry]).invoke({"messages": [("user", Q)]}, app.config)
+
+    assert ({TOWER, DRINK}, ()) == ({*texts(app.draft)}, app.draft.evidence.doubts)
+
+
 def test_a_short_answer_of_a_grader_does_not_bring_its_passages(app):
     """A grader's reply stands in the later prompt by coincidence, and it is not the result of a tool."""
 

@@ -28,6 +28,8 @@ class Answer:
     rule: ResponseRule
     calls: list[Call] = field(default_factory=list)
     doubts: list[str] = field(default_factory=list)
+    combining: Call | None = None
+    """The last call with the same reply, which may have written it from replies of several calls, of which one is the same."""
 
 
 def find_answer(facts: Facts, *, question: str | None) -> Answer:
@@ -90,8 +92,11 @@ def _written(facts: Facts, answer: Answer, question: str | None) -> Answer:
     said = [call for call in facts.calls if call.reply]
     calls = [call for call in said if _is_same(call.reply, text)]
     if calls:
+        last = calls[-1]
         calls, doubts = _chosen(facts, calls, question)
         answer.calls, answer.doubts = calls[-1:], doubts
+        if last.is_visible and not last.in_tool and last not in calls and calls[-1].reply == last.reply:
+            answer.combining = last
         return answer
     pieces = _pieces(facts, said, text)
     if pieces:

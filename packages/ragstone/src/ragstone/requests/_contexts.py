@@ -71,9 +71,15 @@ def _in_prompts(facts: Facts, answer: Answer, *, question: str | None) -> Contex
         return Contexts(None, "unknown", [doubt] if facts.searches or facts.candidates else [])
     if not all(call.is_visible for call in answer.calls):
         return None
-    calls = _with_predecessors(facts, answer.calls, question)
+    calls, is_unclear = answer.calls, False
+    if answer.combining is not None:
+        is_unclear = calls[0] not in _with_predecessors(facts, [answer.combining], question)
+        calls = [*calls, answer.combining]
+    calls = _with_predecessors(facts, calls, question)
     matches = facts.find_passages([facts.finder(call, question=question) for call in _not_repeated(facts, calls)])
     doubts = [*_tool_doubts(facts, calls, matches), *_state_doubts(facts, matches)]
+    if is_unclear and "several_answers" not in answer.doubts:
+        doubts.append("several_answers")
     if matches:
         return _shown(matches, doubts)
     if left_nothing(facts):

@@ -60,7 +60,7 @@ def harvest(value: Any, read: Reader | None = None, *, max_passages: int = 1_000
 
     Examples:
         >>> harvest({"question": "Why?", "documents": [{"text": "Because."}]})[0]
-        Value(path=('question',), text='Why?', messages=None, passages=None)
+        Value(path=('question',), text='Why?', messages=None, passages=None, is_evident=True)
     """
     return tuple(islice(_Harvest(read, max_passages).values(value, (), 0), _MAX_VALUES))
 
