@@ -132,7 +132,10 @@ def test_addresses_beside_passages_do_not_disagree() -> None:
     assert [C] == parts(sample)[1]
 
 
-@pytest.mark.parametrize("text", ["nan", "NaN", "None", "null", "NULL", "N/A", "<NA>", "#N/A", " nan "])
+@pytest.mark.parametrize(
+    "text",
+    ["nan", "NaN", "None", "null", "NULL", "N/A", "<NA>", "#N/A", " nan ", "#NV", "#N/D", "\\N", "-", "—", "k. A."],
+)
 @pytest.mark.parametrize("column", ["query", "contexts", "response", "reference"])
 def test_a_placeholder_in_a_table_is_a_missing_value(tmp_path: Path, column: str, text: str) -> None:
     """It is not scored as an answer, and counted. In JSON it is a text."""

@@ -127,7 +127,9 @@ def test_a_separator_of_each_field(tmp_path: Path):
     assert (("a;b",), [["c;d"]]) == (sample.reference, contexts_of([sample]))
 
 
-@pytest.mark.parametrize("name", ["Mean", "average:", "TOTAL", "Mittelwert", "Moyenne", "std"])
+@pytest.mark.parametrize(
+    "name", ["Mean", "average:", "TOTAL", "Mittelwert", "Moyenne", "std", "Overall", "Ø", "平均", "合計", "Итого"]
+)
 @pytest.mark.parametrize("row", ["{0},0.5,,0.7", ",{0},0.5,3"])
 def test_the_row_of_a_total_is_not_a_sample(tmp_path: Path, name: str, row: str):
     """Spreadsheets end with a mean. It is a row that cannot be read."""
@@ -135,6 +137,13 @@ def test_the_row_of_a_total_is_not_a_sample(tmp_path: Path, name: str, row: str)
     with pytest.raises(DataError, match=f"(?s)row 2 .*{name}.*skip"):
         read(write(tmp_path / "t.csv", content))
     assert 1 == len(read(tmp_path / "t.csv", on_bad_row="skip")[0])
+
+
+def test_spans_of_phoenix_without_a_reference_are_read(tmp_path: Path):
+    """Phoenix keeps the passages in `reference`, which these rows do not have."""
+    content = "context.span_id,question,answer,ground_truth\ns1,q one?,a,g\n"
+    (sample,), _ = read(write(tmp_path / "t.csv", content))
+    assert ("q one?", "a", ("g",), None) == (sample.query, sample.response, sample.reference, sample.contexts)
 
 
 def test_a_question_with_the_name_of_a_total_is_a_sample(tmp_path: Path):

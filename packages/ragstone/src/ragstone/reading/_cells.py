@@ -12,10 +12,13 @@ from ragstone._util.surrogates import replace_surrogates_in
 from ragstone.errors import DataError
 
 MISSING_TEXTS: Final = frozenset({
-    "nan", "NaN", "None", "null", "NULL", "NA", "N/A", "n/a", "<NA>", "#N/A", "#NA", "#REF!", "#VALUE!", "#NAME?", "#DIV/0!",
-    "#NULL!", "#NUM!",
+    "nan", "NaN", "Nan", "-nan", "NaT", "None", "null", "NULL", "nil", "undefined", "NA", "N/A", "n/a", "N.A.",
+    "n.a.", "s/d", "k.A.", "<NA>", "<null>", "(null)", "(blank)", "\\N", "-", "--", "---", "\N{EN DASH}", "—",
+    "#N/A", "#NA", "#NV", "#N/D", "#REF!", "#BEZUG!", "#¡REF!", "#VALUE!", "#WERT!", "#¡VALOR!", "#VALEUR!",
+    "#NAME?", "#¿NOMBRE?", "#NOM?", "#NOMBRE!", "#DIV/0!", "#¡DIV/0!", "#NULL!", "#NUM!", "#¡NUM!", "#ZAHL!",
+    "#SPILL!", "#CALC!", "#ERROR!", "k. A.",
 })  # fmt: skip
-"""Texts that tools write into a table for a missing value, and Excel for one that it could not compute."""
+"""Texts that tools and people write for a missing value, and spreadsheets for one that they could not compute."""
 
 _MAX_DEPTH: Final = 50
 _OPENERS: Final = {"[": "]", "(": ")", "{": "}"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final
@@ -168,7 +168,7 @@ def plan_columns(
         numbered=numbered,
         given=frozenset(named),
         unused=unused,
-        guesses=_guesses(unused, {*names, *numbered, *named}),
+        guesses=_guesses(unused, {*names, *numbered, *named}, columns),
         meanings=decided,
         labeled={
             name: found[name][0]
@@ -259,9 +259,13 @@ def _split_answers(
         decided["answer"] = (answer, "response", "")
 
 
-def _guesses(unused: Sequence[str], read: set[str]) -> dict[str, str]:
+def _guesses(unused: Sequence[str], read: set[str], columns: Collection[str]) -> dict[str, str]:
     guesses: dict[str, str] = {}
-    if "contexts" not in read and any(name_key(column).startswith("contextspanid") for column in unused):
+    if (
+        "contexts" not in read
+        and "reference" in columns
+        and any(name_key(column).startswith("contextspanid") for column in unused)
+    ):
         guesses["contexts"] = "reference"  # Phoenix keeps the passages there
     for column in unused:
         name = guess_field(column)

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 _TOTALS: Final = frozenset({
     "mean", "average", "avg", "total", "sum", "median", "std", "min", "max", "count", "mittelwert", "durchschnitt",
-    "gesamt", "anzahl", "gemiddelde", "totaal", "summe", "moyenne", "somme", "promedio", "media", "suma",
+    "gesamt", "anzahl", "gemiddelde", "totaal", "summe", "moyenne", "somme", "promedio", "media", "suma", "overall", "ø",
+    "somma", "média", "soma", "średnia", "среднее", "итого", "平均", "平均値", "平均值", "合計", "合计", "総計", "总计", "小計", "小计",
 })  # fmt: skip
 """First texts of rows that summarize a table."""
 _WORD_END: Final = re.compile(r"[\s(:]")
