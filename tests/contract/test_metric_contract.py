@@ -190,7 +190,9 @@ def test_everything_that_an_argument_changes_changes(metric):
         stated = "1 to 4" in metric.card.description and "max_order" in spec
         assert not stated or (card.description, card.formula) != (metric.card.description, metric.card.formula), spec
         assert (card.threshold is None) == (metric.card.threshold is None), spec
-        if card.example is not None and card.example.value is not None:
+        # A variant by its name would load the model of its name, not a tiny one.
+        loads_model = card.extra is not None and card.extra.extra == "ragstone[models]"
+        if card.example is not None and card.example.value is not None and not loads_model:
             assert worked(variant).value == pytest.approx(card.example.value, abs=1e-4), spec
 
 

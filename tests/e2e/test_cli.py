@@ -56,7 +56,7 @@ def test_the_judge_comes_from_the_environment(samples: Path) -> None:
         done = run_command("evaluate", samples, "--metrics", "ccrs.qr", RAGSTONE_JUDGE=server.url)
 
     assert 0 == done.returncode, done.stderr
-    assert "1 calls" in done.stderr
+    assert "1 call," in done.stderr
     assert "not a judge" not in done.stdout
 
 

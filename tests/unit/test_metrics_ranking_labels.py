@@ -34,7 +34,7 @@ def test_qrels_cover_the_whole_collection():
     """What they do not name is not relevant, what was missed counts, and the passages' own labels do not."""
     outcome = score("ndcg@10", sample("xa", qrels={"a": 1, "b": 1}, labels=[3, 0]))
     assert SECOND / (1 + SECOND) == pytest.approx(outcome.value)
-    assert {"pool": "qrels", "n_relevant": 2, "n_retrieved": 2, "n_unjudged": 1} == outcome.details
+    assert {"pool": "qrels", "n_relevant": 2, "n_retrieved": 2, "n_ranks": 2, "n_unjudged": 1} == outcome.details
     assert ("exact", None) == (outcome.method, outcome.judge)
     assert 0 == score("precision@1", sample("ax", qrels={"a": 1})).details["n_unjudged"]
 

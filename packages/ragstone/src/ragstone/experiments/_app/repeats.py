@@ -10,6 +10,7 @@ from functools import reduce
 from operator import add
 from typing import Any
 
+from ragstone._util.plural import count
 from ragstone.metrics import MEAN_OF_REPEATS, is_number
 from ragstone.schema import Failure, Outcome, Score, Trace, Usage
 
@@ -79,7 +80,7 @@ class AppSummary:
     """Tokens, as far as they were captured."""
 
     def __str__(self) -> str:
-        parts = [f"{self.n_calls} calls of the application, {self.n_failed} failed"]
+        parts = [f"{count(self.n_calls, 'call')} of the application, {self.n_failed} failed"]
         if self.latency_p50_s is not None and self.latency_p95_s is not None:
             parts.append(f"latency {self.latency_p50_s:.2f} s (median), {self.latency_p95_s:.2f} s (95th percentile)")
         if self.usage.input_tokens or self.usage.output_tokens:

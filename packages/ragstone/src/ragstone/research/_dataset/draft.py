@@ -149,7 +149,7 @@ def _row(item: DraftItem, ratings: dict[str, dict[str, float]], draft: Draft) ->
         "sub_questions": list(ratings),
         "ratings": ratings,
         "qrels": {passage: _grade(passage, ratings, draft.rating_threshold) for passage in pool},
-        "rating_threshold": draft.rating_threshold,
+        "rating_threshold": float(draft.rating_threshold),
         "required": {passage: draft.passages[passage].text for passage in required},
         "sources": sources,
         "anchor": dict(item.anchor),
