@@ -117,6 +117,8 @@ class Deployment:
         if self._application.poll() is not None:
             self._close_application()
             self._application = self._start_application()
+            # What the one before it has not read is gone, and who waits for progress waits for a request.
+            self.record(1)
         self._supervise_workers()
 
     def record(self, n: int = PER_KILL) -> None:
