@@ -12,7 +12,7 @@ from ragstone._util.surrogates import replace_surrogates_in
 from ragstone.errors import DataError
 
 MISSING_TEXTS: Final = frozenset({
-    "nan", "NaN", "Nan", "-nan", "NaT", "None", "null", "NULL", "nil", "undefined", "NA", "N/A", "n/a", "N.A.",
+    "nan", "NaN", "Nan", "-nan", "NaT", "None", "null", "NULL", "NA", "N/A", "n/a", "N.A.",
     "n.a.", "s/d", "k.A.", "<NA>", "<null>", "(null)", "(blank)", "\\N", "-", "--", "---", "\N{EN DASH}", "—",
     "#N/A", "#NA", "#NV", "#N/D", "#REF!", "#BEZUG!", "#¡REF!", "#VALUE!", "#WERT!", "#¡VALOR!", "#VALEUR!",
     "#NAME?", "#¿NOMBRE?", "#NOM?", "#NOMBRE!", "#DIV/0!", "#¡DIV/0!", "#NULL!", "#NUM!", "#¡NUM!", "#ZAHL!",
