@@ -433,6 +433,13 @@ def test_ratings_are_told():
     assert "expected: only numbers from 0 to 5" in report
 
 
+@pytest.mark.parametrize("word", ["nil", "undefined", "zero"])
+def test_words_that_can_be_answers_are_read(tmp_path: Path, word: str):
+    """The answer to "What is 0 divided by 0?" is the word that a program writes for a missing value."""
+    (sample,), _ = read(write(tmp_path / "t.csv", f"query,response\nWhat is 0 / 0?,{word}\n"))
+    assert word == sample.response
+
+
 def test_placeholders_in_lists():
     """They are read as texts, and counted."""
     samples, report = read([{"query": "q", "contexts": ["N/A", "text"], "reference": ["None", "r"]}])
