@@ -48,7 +48,7 @@ def test_a_report_of_a_file(files: tuple[Path, Path]) -> None:
         "target",
         "Where it fails",
         "Worst answer",
-        "ccrs.ac (wrong",
+        "ccrs.ac (good if",
     ):
         assert part in done.stdout
     command = next(line for line in done.stdout.splitlines() if line.startswith("one answer"))

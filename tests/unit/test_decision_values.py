@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import dataclasses
+import gzip
 import itertools
+import json
+import re
 
 import pytest
 from typer.testing import CliRunner
@@ -12,12 +17,16 @@ import ragstone
 from command_line import app
 from ragstone.experiments import read_outcomes
 from ragstone.experiments._app.repeats import merge_repeats
+from ragstone.experiments._table import TableReader
 from ragstone.experiments._views.answers import build_answer
+from ragstone.experiments._views.labeled import HumanLabels, build_labels
 from ragstone.metrics import AnswerCorrectness, Criterion, MetricBase, all_metrics, resolve_metrics
 from ragstone.research import validate_metrics
 from ragstone.schema import Failure, MetricScale, Passage, Score
 from ragstone.scoring import Scorer, Signals, diagnose, note_outcome
+from ragstone.store import DrawnRequest, StoredLabel
 from ragstone.testing import FakeJudge, make_sample
+from ragstone.views import MarkdownReport, ReportText, notebook_report, question_rows
 
 AC = AnswerCorrectness()
 
@@ -134,6 +143,103 @@ def test_a_page_colors_a_score_by_what_decides(rating, low):
     note_outcome(signals, outcome, AC.card)
     view = build_answer("s", sample, [outcome], signals, {"ccrs.ac": AC.card}, time=None)
     assert [low] == [score.is_low for score in view.scores]
+
+
+def paraphrases(n=12, n_wrong=4):
+    """Answers without an exact match, of which a perfect judge finds some wrong: values 0.285 and 0.015."""
+    rows = [
+        {"id": str(k), "query": "q", "contexts": ["c"], "response": f"answer {k}", "reference": f"reference {k}"}
+        for k in range(n)
+    ]
+    judge = FakeJudge(lambda prompt: 5.0 if int(str(prompt.fields["response"]).split()[-1]) < n_wrong else 95.0)
+    return ragstone.evaluate(rows, ["ccrs.ac"], judge=judge)
+
+
+def without_details(result, *ids):
+    """The same outcomes, some of them without the parts of the score."""
+    outcomes = tuple(o.model_copy(update={"details": {}}) if o.sample_id in ids else o for o in result.outcomes)
+    return dataclasses.replace(result, outcomes=outcomes)
+
+
+def report_of(result, tmp_path):
+    """The model, and the page with its data."""
+    view = result.report(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    packed = re.search(r'<script id="data"[^>]*>([^<]*)<', page)[1]
+    return view, page, json.loads(gzip.decompress(base64.b64decode(packed)))
+
+
+def test_tables_and_histograms_color_by_what_decides(tmp_path):
+    """All 12 values were red, because none reaches 0.5. Of two scores it is not known: they have no color."""
+    result = without_details(paraphrases(), "3", "11")
+    view, page, data = report_of(result, tmp_path)
+    low = {id_ for id_, *_, numbers in data["questions"] if numbers == [0]}
+    assert {"0", "1", "2"} == low == {row.id for row in view.questions if row.low}
+    (row,) = view.metrics
+    assert (12, 3, 2) == tuple(map(sum, (row.histogram, row.histogram_low, row.histogram_unknown)))
+    assert 2 == row.n_undecided
+    note = f"ccrs.ac: {AC.card.rule}; 2 scores do not have it, and no color."
+    texts = (
+        page,
+        "\n".join(line.plain for line in ReportText(view, width=200).lines()),
+        MarkdownReport(view).text(),
+        notebook_report(view),
+    )
+    for text in texts:
+        assert " ".join(note.split()) in " ".join(text.replace("\\_", "_").split())
+    cells = question_rows(view.questions, {}, metric=None, metrics=view.metrics).split("</tr>")
+    assert ["number bad" in cell for cell in cells[:-1]] == [k < 3 for k in range(12)]
+
+
+def test_an_answer_says_if_it_is_not_known_whether_a_score_is_low():
+    """It was said that no score is low."""
+    (view,) = [answer for answer in without_details(paraphrases(), "0").worst(12) if answer.id == "0"]
+    assert [None] == [score.is_low for score in view.scores]
+    assert "Not known whether low: Answer correctness 0.02." == view.why
+
+
+def test_labels_are_compared_with_what_decides():
+    """The mean score of the judge was 0.20 beside a mean label of 0.67, which it agrees with."""
+    result = paraphrases(40, 13)
+    reader = TableReader()
+    for outcome in result.outcomes:
+        reader.put(outcome)
+    table = reader.table()
+    labels = [StoredLabel(str(k), "ann", float(k >= 13), 0.0) for k in range(40)]
+    drawn = [DrawnRequest(str(k), 1.0, k) for k in range(40)]
+    view = build_labels(HumanLabels(labels=labels, drawn=drawn), {}, table, result.report().metrics, 0.95)
+    (metric,) = view.metrics
+    assert metric.mean.value == pytest.approx((27 * 0.95 + 13 * 0.05) / 40)
+    assert metric.label_mean.value == pytest.approx(27 / 40)
+    assert "the best of em and judge in its details" == metric.compared
+
+
+def test_a_test_of_one_case_compares_what_decides():
+    """A correct paraphrase could not pass: its value is at most 0.3."""
+    case = {"query": "q", "contexts": ["c"], "response": "31 meters", "reference": "It is 31 m tall."}
+    ragstone.assert_score(case, {"ccrs.ac": 0.9}, judge=FakeJudge(95))
+    with pytest.raises(AssertionError, match=r"0\.850, the best of em and judge in its details \(its value: 0\.255\)"):
+        ragstone.assert_score(case, {"ccrs.ac": 0.9}, judge=FakeJudge(85))
+
+
+def test_a_gate_says_that_its_threshold_is_for_the_mean_of_the_value():
+    """The user names the metric, whose mean of 0.2 is compared, also if most of its answers are good."""
+    check = paraphrases(40).check({"ccrs.ac": 0.2})
+    (note,) = [note for note in check.notes if "ccrs.ac" in note]
+    assert note.startswith("ccrs.ac: the threshold is for the mean of its value (0 to 0.3, and 0.7 to 1 if")
+    assert note.endswith(f"One answer is {AC.card.rule}.")
+    assert note in str(check)
+    assert (
+        not ragstone.evaluate([{"query": "q", "contexts": ["c"], "response": "c"}] * 2, ["ccrs.cc"], judge="lexical")
+        .check({"ccrs.cc": 0.5})
+        .notes
+    )
+
+
+def test_a_target_is_for_the_mean_value():
+    """And says so, if another value decides about one answer."""
+    first = paraphrases(40).report(targets={"ccrs.ac": 0.5}).verdict[1].text
+    assert first.startswith("The mean value of Answer correctness is significantly below its target 0.5")
 
 
 class Noise(MetricBase):

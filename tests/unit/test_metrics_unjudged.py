@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 import ragstone
+from ragstone.experiments._table import TableReader, describe_unjudged
 from ragstone.metrics import resolve_metrics
 from ragstone.metrics.ranking import precision, ranking_measures
 from ragstone.schema import Passage, Sample
@@ -76,7 +77,7 @@ def test_evaluate_says_how_many_passages_are_not_judged():
     result = ragstone.evaluate(rows, ["precision@5", "precision@1"])
     (line,) = [note for note in result.notes() if "do not have a grade" in note]
     assert line.startswith(
-        "precision@5: 8 of 15 passages in the top ranks do not have a grade and count as irrelevant, in 1 of 3 samples"
+        "8 of 15 passages in the top ranks of precision@5 do not have a grade and count as irrelevant, in 1 of 3 samples"
     )
     assert "judged_share@5" in line
     assert line in str(result)
@@ -88,3 +89,26 @@ def test_nothing_is_said_if_all_are_judged(metrics):
     """Or if no ranking metric was asked for."""
     rows = [row(0, "abcde", dict.fromkeys("abcde", 1)) | {"response": "a", "reference": "a"}]
     assert not [note for note in ragstone.evaluate(rows, metrics).notes() if "grade" in note]
+
+
+def test_report_and_compare_say_it_too():
+    """Of each system, and once."""
+    none = [row(n, "vwxyz", {"a": 1}) for n in range(6)]
+    some = [row(n, "abxyz", {"a": 1, "b": 0}) for n in range(6)]
+    old, new = (ragstone.evaluate(rows, ["precision@5"]) for rows in (none, some))
+    line = "30 of 30 passages in the top ranks of precision@5 do not have a grade and count as irrelevant"
+    assert [line] == [s.text[: len(line)] for s in old.report().notices if "do not have a grade" in s.text]
+    compared = ragstone.compare({"old": old, "new": new})
+    found = [note for note in compared.notes if "do not have a grade" in note]
+    assert [f"old: {line}", f"new: {line.replace('30 of', '18 of')}"] == [note.split(", in")[0] for note in found]
+    notices = [s.text for s in compared.report().notices if "do not have a grade" in s.text]
+    assert 2 == len(notices)
+
+
+def test_a_replaced_outcome_does_not_count():
+    """The last outcome of a sample counts, also if the first one had more ranks."""
+    first, last = (ragstone.evaluate([row(0, ids, {"a": 1})], ["precision@5"]).outcomes[0] for ids in ("avwxy", "av"))
+    reader = TableReader()
+    for outcome in (first, last):
+        reader.put(outcome)
+    assert describe_unjudged(reader.table()).startswith("1 of 2 passages in the top ranks of precision@5")

@@ -156,8 +156,9 @@ def test_the_table_of_the_page_has_every_question(tmp_path: Path) -> None:
     view, data = build_report(result), page_of(result, tmp_path).data
     assert len(result.samples) == len(data["questions"]) == len(data["answers"])
     scores = {(o.sample_id, o.metric): o.value for o in result.outcomes if isinstance(o, Score)}
-    assert [["ccrs.ac", 0.5], ["ragas.faithfulness", 0.5]] == [[name, middle] for name, _, _, middle in data["metrics"]]
-    for id_, query, cause, rating, values, labels in data["questions"]:
+    assert ["ccrs.ac", "ragas.faithfulness"] == [name for name, *_ in data["metrics"]]
+    for id_, query, cause, rating, values, labels, low in data["questions"]:
+        assert [n for n, value in enumerate(values) if value < 0.5] == low
         assert [] == labels
         assert query.startswith("Question")
         assert values == [scores[id_, metric[0]] for metric in data["metrics"]]
@@ -348,7 +349,7 @@ def test_labels_of_questions_are_those_of_the_slices(tmp_path: Path) -> None:
     result = replace(made, samples=samples)
     page = page_of(result, tmp_path, by=["topic", "b", "b=x"])
     assert {"topic=t0", "topic=t1", "b=x=0", "b=x=1"} == set(page.data["labels"])
-    for k, (*_, labels) in enumerate(page.data["questions"]):
+    for k, (*_, labels, _low) in enumerate(page.data["questions"]):
         assert {f"topic=t{k % 2}", f"b=x={k % 2}"} == {page.data["labels"][n] for n in labels}
     options = {attributes.get("value") for tag, attributes in page.tags if tag == "option"}
     assert set(page.data["labels"]) <= options

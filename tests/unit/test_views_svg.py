@@ -31,7 +31,8 @@ def estimate(value: float, low: float, high: float) -> Estimate:
 
 ROW = MetricRow(
     name="m", title="M", question="", stage="answer", low=0.0, high=1.0, neutral=None, lower_is_better=False,
-    estimate=estimate(0.5, 0.25, 0.75), axis=(0.0, 1.0), histogram=(), n_scored=100, n_failed=0, failure_kinds={}, n_not_applicable=0,
+    estimate=estimate(0.5, 0.25, 0.75), axis=(0.0, 1.0), histogram=(), histogram_low=(), histogram_unknown=(),
+    rule="", n_undecided=0, n_scored=100, n_failed=0, failure_kinds={}, n_not_applicable=0,
     bounds=None, target=None, advice="", judges=(),
 )  # fmt: skip
 DIFFERENCE = Difference(
@@ -79,24 +80,27 @@ def test_the_label_of_a_mark_does_not_cover_an_end(neutral: float) -> None:
     assert abs(number(label, "x") - number(mark, "x1")) > 20
 
 
-@pytest.mark.parametrize(("lower_is_better", "neutral", "expected"), [
-    (False, None, ["low", "low", "high", "high"]),
-    (True, None, ["high", "high", "low", "low"]),
-    (False, 0.25, ["low", "high", "high", "high"]),
-])  # fmt: skip
-def test_low_scores_have_another_color(lower_is_better: bool, neutral: float | None, expected: list[str]) -> None:
-    """They are below the middle of the range or below the value without effect, or above if low values are better."""
-    row = replace(ROW, histogram=(1, 2, 3, 4), lower_is_better=lower_is_better, neutral=neutral)
+def test_bars_are_divided_by_what_decides() -> None:
+    """Scores that are not good are colored, those that are not known have an outline, and the height is their number."""
+    row = replace(ROW, histogram=(1, 2, 4), histogram_low=(1, 0, 1), histogram_unknown=(0, 1, 2))
     bars = parts(histogram_chart(row), "rect")
-    assert expected == [bar["class"] for bar in bars]
+    assert ["low", "high", "unknown", "low", "high", "unknown"] == [bar["class"] for bar in bars]
     heights = [number(bar, "height") for bar in bars]
-    assert sorted(heights) == heights
-    assert [height / heights[-1] for height in heights] == pytest.approx([0.25, 0.5, 0.75, 1.0])
+    assert [height / 26 for height in heights] == pytest.approx([0.25, 0.25, 0.25, 0.25, 0.25, 0.5], abs=1e-3)
+    tops = [number(bar, "y") for bar in bars]
+    assert [26 * (1 - top) for top in (0.25, 0.25, 0.5, 0.25, 0.5, 1.0)] == pytest.approx(tops, abs=0.02)
 
 
 def test_an_empty_part_of_a_histogram_has_no_bar() -> None:
     """And nothing is drawn without parts."""
-    assert 2 == len(parts(histogram_chart(replace(ROW, histogram=(5, 0, 0, 1))), "rect"))
+    assert 2 == len(
+        parts(
+            histogram_chart(
+                replace(ROW, histogram=(5, 0, 0, 1), histogram_low=(0, 0, 0, 0), histogram_unknown=(0, 0, 0, 0))
+            ),
+            "rect",
+        )
+    )
     assert histogram_chart(ROW) is None
 
 

@@ -12,13 +12,13 @@ from ragstone.views._canvas import Canvas
 from ragstone.views._markdown import fence_in_markdown
 from ragstone.views._words import (
     bar,
+    describe_rules,
     difference_span,
     divide_rows,
     format_interval,
     format_length,
     format_mean,
     format_share,
-    is_low,
     levels,
     list_judges,
     short_titles,
@@ -90,41 +90,19 @@ def test_the_axis_of_differences_has_a_smallest_span() -> None:
 
 def row(low: float = 0.0, high: float = 1.0, *, n: int = 3, failed: int = 0, **changed: object) -> MetricRow:
     """A metric with `n` scores."""
-    given = {"neutral": None, "lower_is_better": False} | changed
+    given = {"neutral": None, "lower_is_better": False, "rule": "", "n_undecided": 0} | changed
     return MetricRow(
-        name="m", title="M", question="", stage="answer", low=low, high=high, estimate=None, axis=(0.0, 1.0), histogram=(),
+        name="m", title="M", question="", stage="answer", low=low, high=high, estimate=None, axis=(0.0, 1.0), histogram=(), histogram_low=(), histogram_unknown=(),
         n_scored=n, n_failed=failed, failure_kinds={}, n_not_applicable=0, bounds=None, target=None, advice="", judges=(), **given,
     )  # fmt: skip
 
 
-def low_in(row: MetricRow, value: float) -> bool:
-    """Whether a value is low in the range of a metric."""
-    return is_low(value, low=row.low, high=row.high, neutral=row.neutral, lower_is_better=row.lower_is_better)
-
-
-@pytest.mark.parametrize(
-    ("metric", "low", "not_low"),
-    [
-        (row(), 0.49, 0.5),
-        (row(), 0.4949, 0.4951),
-        (row(lower_is_better=True), 0.5051, 0.5049),
-        (row(lower_is_better=True), 0.51, 0.5),
-        (row(0.0, 4.0), 1.9, 2.0),
-        (row(0.42, 0.73, neutral=0.5), 0.49, 0.51),
-        (row(0.42, 0.73, neutral=0.5, lower_is_better=True), 0.51, 0.49),
-        (row(0.0, math.inf, neutral=1.0), 0.9, 1.1),
-    ],
-)
-def test_low_scores_are_in_the_worse_half(metric: MetricRow, low: float, not_low: float) -> None:
-    """Of the range, or on the worse side of the value without effect, as the score is written: 0.4951 is 0.50."""
-    assert low_in(metric, low)
-    assert not low_in(metric, not_low)
-
-
-def test_an_unbounded_metric_does_not_have_low_scores() -> None:
-    """Without a value to compare with."""
-    assert not low_in(row(-math.inf, math.inf), -1e9)
-    assert not low_in(row(0.0, math.inf, lower_is_better=True), 1e9)
+def test_rules_are_written_only_if_another_value_decides() -> None:
+    """And how many scores do not have it."""
+    rule = "good if the best of em and judge in its details is at least 0.5"
+    lines = describe_rules([row(), row(rule=rule), row(rule=rule, n_undecided=2), row(n_undecided=1)])
+    unknown = "2 scores do not have it, and no color"
+    assert [f"m: {rule}.", f"m: {rule}; {unknown}.", "m: 1 score does not have it, and no color."] == lines
 
 
 def test_metrics_are_divided_by_whether_they_apply() -> None:

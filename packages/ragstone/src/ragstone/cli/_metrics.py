@@ -83,7 +83,7 @@ def _explain(card: MetricCard) -> list[str]:
         ("definition", card.formula or "see the source"),
         ("range", _range(card) + (", higher is better" if card.direction == "higher" else "")),
         *([("reachable", card.reachable)] if card.reachable else []),
-        *([("good", _describe_good(card))] if card.threshold is not None else []),
+        *([("good", card.rule.removeprefix("good "))] if card.rule else []),
         ("advice", card.advice),
         ("needs", ", ".join(card.needs)),
         *(("argument", str(argument)) for argument in _arguments(card)),
@@ -94,11 +94,6 @@ def _explain(card: MetricCard) -> list[str]:
     ]
     lines = [f"{card.title} ({card.name})", card.description, "", text_table(facts, header=False)]
     return lines if card.example is None else [*lines, "", *_worked(card.example)]
-
-
-def _describe_good(card: MetricCard) -> str:
-    """Write which scores count as good in causes, colors, labels and pass@k."""
-    return f"if {card.decision_name} is {'at most' if card.direction == 'lower' else 'at least'} {card.threshold:.3g}"
 
 
 def _arguments(card: MetricCard) -> Sequence[Argument]:

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from ragstone.experiments._summary import summarize as summarize
     from ragstone.experiments._summary import summarize_store as summarize_store
     from ragstone.experiments._views.follow import FollowedReport as FollowedReport
-    from ragstone.experiments._views.labeled import WRONG_BELOW as WRONG_BELOW
     from ragstone.experiments._views.labeled import takes_labels as takes_labels
 
 __all__ = [
@@ -76,6 +75,6 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_report": "build_report check_output explain_answer find_worst",
             "_summary": "MetricSummary check_level format_table stored_clusters summarize summarize_store",
             "_views.follow": "FollowedReport",
-            "_views.labeled": "WRONG_BELOW takes_labels",
+            "_views.labeled": "takes_labels",
         },
     )

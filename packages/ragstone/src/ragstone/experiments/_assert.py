@@ -25,7 +25,8 @@ def assert_score(
     """Raise AssertionError if a score of one case is worse than its threshold, or is missing.
 
     One score is compared, not a mean: the test says something about this case only, and a judge's score near the threshold
-    can fall on either side. `Experiment.check` decides about a whole dataset.
+    can fall on either side. `Experiment.check` decides about a whole dataset. The compared number is the one that
+    decides if a score is good (`ragstone metrics NAME`): for `ccrs.ac` the better of exact match and judge.
 
     Args:
         case: A row with the field names of common libraries, or a sample.
@@ -80,12 +81,16 @@ def _resolve(thresholds: Mapping[str, float]) -> tuple[list[Metric], dict[str, f
 def _reaches(outcome: Outcome, threshold: float, card: MetricCard) -> bool:
     if not isinstance(outcome, Score):
         return False
-    return outcome.value <= threshold if card.direction == "lower" else outcome.value >= threshold
+    decision = card.decision(outcome)
+    return decision is not None and bool(card.reaches(decision, threshold))
 
 
 def _row(outcome: Outcome, threshold: float, card: MetricCard) -> tuple[str, str, str, str]:
     demanded = f"{'<=' if card.direction == 'lower' else '>='} {threshold:g}"
     if isinstance(outcome, Score):
-        return outcome.metric, f"{outcome.value:.3f}", demanded, outcome.explanation or ""
+        score, decision = f"{outcome.value:.3f}", card.decision(outcome)
+        if card.decided_by:
+            score = f"{'unknown' if decision is None else f'{decision:.3f}'}, {card.decision_name} (its value: {score})"
+        return outcome.metric, score, demanded, outcome.explanation or ""
     state = "failed" if isinstance(outcome, Failure) else "not applicable"
     return outcome.metric, state, demanded, outcome.reason

@@ -24,11 +24,10 @@ from ragstone.experiments._clusters import (
 )
 from ragstone.experiments._spill import OutcomesOnDisk, SamplesOnDisk
 from ragstone.experiments._summary import CONFIDENCE_LEVEL, MetricSummary, check_level, format_table, summarize_table
-from ragstone.experiments._table import ScoreTable, TableReader
+from ragstone.experiments._table import ScoreTable, TableReader, describe_unjudged
 from ragstone.experiments._views.source import Dependence, Evaluated, Rows, Source
 from ragstone.judges import BatchReport, JudgeIdentity, is_baseline
 from ragstone.metrics import MetricCard
-from ragstone.metrics.ranking import describe_unjudged
 from ragstone.reading import ReadingReport, RejectedRow
 from ragstone.schema import Failure, Outcome, Sample, Score, Trace, Usage
 from ragstone.settings import Analysis
@@ -126,11 +125,12 @@ class Experiment(Evaluated):
         """Describe clusters of samples and their design effect, and the sampling parameters that the judge refuses."""
         fields = read_fields(self.samples, cluster_keys(self.cluster))
         scores: dict[str, dict[str, float]] = {}
-        if any(fields.labels.values()):  # clusters are described by labels only
-            table = self._table(fields)
+        is_labeled, is_ranked = any(fields.labels.values()), any(card.group == "ranking" for card in self.cards)
+        table = self._table(fields) if is_labeled or is_ranked else None
+        if table is not None and is_labeled:  # clusters are described by labels only
             scores = {metric: table.by_sample(metric) for metric in table.metrics}
         notes = cluster_notes(self.cluster, fields.choose(self.cluster), fields.labels, fields.sample_ids, scores)
-        if any(card.group == "ranking" for card in self.cards) and (text := describe_unjudged(self.outcomes)):
+        if table is not None and (text := describe_unjudged(table)):
             notes = [*notes, text]
         if refused := ", ".join(self.judge.refused_parameters):
             notes = [*notes, f"judge {self.judge.name} refuses {refused}: the settings of its server applied"]

@@ -329,6 +329,12 @@ def check_source(
     notes = [] if clusters is None else [f"limits treat whole clusters ({clusters.key}) as independent"]
     if dependence.inclusion_probabilities:
         notes.append("means and limits are weighted by 1 / sampling probability")
+    cards = (table.metrics[name].card for name in checked)
+    notes += [
+        f"{card.name}: the threshold is for the mean of its value ({card.reachable}). One answer is {card.rule}."
+        for card in cards
+        if card.decided_by
+    ]
     return ScoreCheck(
         gates=tuple(_decide(table, metric, threshold, analysis) for metric, threshold in checked.items()),
         undecided=undecided,

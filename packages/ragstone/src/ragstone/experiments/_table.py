@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
+from ragstone._util.plural import count
 from ragstone.errors import DataError
 from ragstone.experiments._cards import card_of, unknown_card
 from ragstone.experiments._clusters import Clusters
@@ -45,6 +46,8 @@ class Origin(NamedTuple):
     """Kind of a failure, or why the metric is not applicable although no field is missing."""
     missing: tuple[str, ...] = ()
     """Fields that the sample lacks."""
+    ranks: tuple[int, int] | None = None
+    """Of a score by qrels: passages in the top ranks, and those of them without a grade."""
 
 
 class ScoreRows:
@@ -55,6 +58,8 @@ class ScoreRows:
         self.values = array("d")
         self.codes = array("i")
         """By row the number of its origin, from 1. 0 without an outcome."""
+        self.decisions = array("d") if card.decided_by else self.values
+        """Decision values by row, NaN if unknown. The values of most metrics."""
         self.origins: dict[Origin, int] = {}
         """Numbers of the origins of all outcomes, also of those that were replaced."""
         self.ends: dict[int, tuple[float, float]] = {}
@@ -64,31 +69,42 @@ class ScoreRows:
         value, ends = math.nan, None
         version, judge, judge_hash = outcome.metric_version, outcome.judge, outcome.judge_hash
         if isinstance(outcome, Score):
-            value, origin = outcome.value, Origin(SCORED, version, judge, judge_hash)
+            ranks = _ranks_of(outcome) if self.card.group == "ranking" else None
+            value, origin = outcome.value, Origin(SCORED, version, judge, judge_hash, ranks=ranks)
         elif isinstance(outcome, Failure):
             ends = bounds_of(outcome, self.card)
             origin = Origin(FAILED, version, judge, judge_hash, outcome.kind)
         else:
             reason = "" if outcome.missing else outcome.reason
             origin = Origin(NOT_APPLICABLE, version, judge, judge_hash, reason, tuple(outcome.missing))
-        if (gap := row + 1 - len(self.values)) > 0:
-            self.values.extend(itertools.repeat(math.nan, gap))
-            self.codes.extend(itertools.repeat(0, gap))
+        if row >= len(self.codes):
+            self._extend(row)
         is_new = not self.codes[row]
         self.values[row], self.codes[row] = value, self.origins.setdefault(origin, len(self.origins) + 1)
+        if self.decisions is not self.values:
+            decision = self.card.decision(outcome) if isinstance(outcome, Score) else None
+            self.decisions[row] = math.nan if decision is None else decision
         if ends is not None:
             self.ends[row] = ends
         elif self.ends:
             self.ends.pop(row, None)
         return is_new
 
+    def _extend(self, row: int) -> None:
+        """Add rows without an outcome, up to a row."""
+        gap = row + 1 - len(self.codes)
+        self.codes.extend(itertools.repeat(0, gap))
+        self.values.extend(itertools.repeat(math.nan, gap))
+        if self.decisions is not self.values:
+            self.decisions.extend(itertools.repeat(math.nan, gap))
+
     def move(self, source: int, row: int) -> None:
         """Put the outcome of a row into another one, if there is one."""
         if source < len(self.codes) and self.codes[source]:
-            if (gap := row + 1 - len(self.values)) > 0:
-                self.values.extend(itertools.repeat(math.nan, gap))
-                self.codes.extend(itertools.repeat(0, gap))
+            if row >= len(self.codes):
+                self._extend(row)
             self.values[row], self.codes[row] = self.values[source], self.codes[source]
+            self.decisions[row] = self.decisions[source]
             if source in self.ends:
                 self.ends[row] = self.ends[source]
 
@@ -102,6 +118,8 @@ class MetricScores:
     """Whether the source or this installation describes the metric. Otherwise it is unbounded, and higher is better."""
     values: NDArray[np.float64]
     """NaN if the sample does not have a score."""
+    decisions: NDArray[np.float64]
+    """The values that decide whether a score is good, NaN if unknown. `values` itself for most metrics."""
     states: NDArray[np.int8]
     """`SCORED`, `FAILED`, `NOT_APPLICABLE` or `ABSENT`."""
     ends: Mapping[tuple[int, int], tuple[float, float]]
@@ -143,6 +161,15 @@ class MetricScores:
         import numpy as np
 
         return np.flatnonzero(self.states[:, system] == SCORED)
+
+    def good(self, system: int = 0) -> NDArray[np.float64]:
+        """Return by row 1 if the score is good, 0 if not, and NaN without a score, a decision value or a threshold."""
+        import numpy as np
+
+        decisions, threshold = self.decisions[:, system], self.card.threshold
+        if threshold is None:
+            return np.full(decisions.size, np.nan)
+        return np.where(np.isnan(decisions), np.nan, self.card.reaches(decisions, threshold))
 
     def possible(self, system: int = 0) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the lowest and the highest possible value of each sample: equal for scores, NaN without a failure.
@@ -235,17 +262,21 @@ class ScoreTable:
             side=side,
         )
 
-    def by_sample(self, metric: str) -> dict[str, float]:
-        """Return the scores of the first system on a metric, by sample id."""
-        values = self.metrics[metric].values[:, 0].tolist()
+    def by_sample(self, metric: str, *, decisions: bool = False) -> dict[str, float]:
+        """Return the scores of the first system on a metric, or their decision values, by sample id."""
+        scores = self.metrics[metric]
+        values = (scores.decisions if decisions else scores.values)[:, 0].tolist()
         return {id_: value for id_, value in zip(self.sample_ids, values, strict=True) if not math.isnan(value)}
 
-    def mean(self, metric: MetricScores, confidence_level: float, system: int = 0) -> Estimate | None:
-        """Estimate the mean of a system's scores on a metric."""
-        rows = metric.scored(system)
-        return self.estimate(
-            metric.values[rows, system], rows, low=metric.low, high=metric.high, confidence_level=confidence_level
-        )
+    def mean(
+        self, metric: MetricScores, confidence_level: float, system: int = 0, *, decisions: bool = False
+    ) -> Estimate | None:
+        """Estimate the mean of a system's scores on a metric, or of their decision values."""
+        import numpy as np
+
+        values = (metric.decisions if decisions else metric.values)[:, system]
+        rows = np.flatnonzero(~np.isnan(values))
+        return self.estimate(values[rows], rows, low=metric.low, high=metric.high, confidence_level=confidence_level)
 
 
 @dataclass(slots=True)
@@ -340,6 +371,7 @@ class TableReader:
         for name, columns in self.columns.items():
             card = next(iter(columns.values())).card if columns else self.cards[name]
             values = np.full((at.size, len(self.systems)), np.nan)
+            decisions = values.copy() if card.decided_by else None
             states = np.zeros(values.shape, dtype=np.int8)
             origins: list[Mapping[Origin, int]] = [{} for _ in self.systems]
             ends: dict[tuple[int, int], tuple[float, float]] = {}
@@ -347,6 +379,8 @@ class TableReader:
                 filled = np.flatnonzero(at < len(column.values))
                 codes = np.frombuffer(column.codes, np.int32)[at[filled]]
                 values[filled, system] = np.frombuffer(column.values)[at[filled]]
+                if decisions is not None:
+                    decisions[filled, system] = np.frombuffer(column.decisions)[at[filled]]
                 states[filled, system] = np.asarray([ABSENT, *(o.state for o in column.origins)], np.int8)[codes]
                 counts = np.bincount(codes, minlength=len(column.origins) + 1).tolist()
                 origins[system] = dict(zip(column.origins, counts[1:], strict=True))
@@ -359,7 +393,8 @@ class TableReader:
             metrics[name] = MetricScores(
                 card=card,
                 is_known=name in self.cards or card_of(name) is not None or math.isfinite(card.high - card.low),
-                values=np.clip(values, card.low, card.high),
+                values=(clipped := np.clip(values, card.low, card.high)),
+                decisions=clipped if decisions is None else decisions,
                 states=states,
                 ends=ends,
                 origins=tuple(origins),
@@ -377,6 +412,29 @@ class TableReader:
                 f"{self.systems[system]!r} has the value {values[row, system]:g} of {card.name!r} for {ids[row]!r}, outside of "
                 f"the range from {card.low:g} to {card.high:g}. These are scores of another metric or on another scale."
             )
+
+
+def _ranks_of(score: Score) -> tuple[int, int] | None:
+    match score.details:
+        case {"n_ranks": int(n_ranks), "n_unjudged": int(n_unjudged)}:
+            return n_ranks, n_unjudged
+    return None
+
+
+def describe_unjudged(table: ScoreTable, system: int = 0) -> str | None:
+    """Describe how many of the top passages do not have a grade, for the metric with most of them, or return None."""
+    share, text = 0.0, None
+    for name, metric in table.metrics.items():
+        counts = [(*origin.ranks, n) for origin, n in metric.origins[system].items() if origin.ranks]
+        n_ranks, n_unjudged = (sum(one[part] * one[2] for one in counts) for part in (0, 1))
+        if n_unjudged > share * n_ranks:
+            share, n_all = n_unjudged / n_ranks, sum(n for ranks, unjudged, n in counts if unjudged >= ranks)
+            text = (
+                f"{n_unjudged:,} of {count(n_ranks, 'passage')} in the top ranks of {name} do not have a grade and "
+                f"count as irrelevant, in {n_all:,} of {count(sum(n for *_, n in counts), 'sample')} all of them. "
+                f"judged_share{name[name.find('@') :] * ('@' in name)} measures this"
+            )
+    return text
 
 
 def bounds_of(failure: Failure, card: MetricCard) -> tuple[float, float] | None:

@@ -106,11 +106,21 @@ class MetricCard:
         """The decision value in words."""
         return f"the best of {' and '.join(self.decided_by)} in its details" if self.decided_by else "its value"
 
+    @property
+    def rule(self) -> str:
+        """Which scores are good, in words. Empty without a threshold."""
+        if self.threshold is None:
+            return ""
+        side = "at most" if self.direction == "lower" else "at least"
+        return f"good if {self.decision_name} is {side} {self.threshold:.3g}"
+
     def decision(self, score: Score) -> float | None:
         """Return the number that decides whether a score is good, or None if the score does not have it.
 
         For a score of repeats it is the mean of their decision values.
         """
+        if not self.decided_by:
+            return score.value
         found = self.decisions(score)
         return math.fsum(found) / len(found) if found else None
 
@@ -127,9 +137,11 @@ class MetricCard:
 
     def is_good(self, score: Score) -> bool | None:
         """Return whether the decision value reaches the threshold. None if either is not known."""
-        value, threshold = self.decision(score), self.threshold
-        if value is None or threshold is None:
-            return None
+        value = self.decision(score)
+        return None if value is None or self.threshold is None else bool(self.reaches(value, self.threshold))
+
+    def reaches(self, value: Any, threshold: float) -> Any:
+        """Return whether a value, or each of an array, is at least a threshold. At most, if lower values are better."""
         return value <= threshold + _ROUNDING if self.direction == "lower" else value >= threshold - _ROUNDING
 
     @property

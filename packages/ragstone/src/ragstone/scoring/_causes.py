@@ -458,15 +458,13 @@ def describe_signals(all_signals: Sequence[Signals]) -> tuple[str, ...]:
     claims = sorted({s.claims_by for s in all_signals if s.claims_by})
     lines = []
     if correct:
-        cards = [(name, _default_card(name)) for name in correct]
-        rules = [f"{name} (wrong: {card.decision_name} is below {card.threshold:g})" for name, card in cards]
-        lines.append(f"correctness: {', '.join(rules)}")
+        lines.append(f"correctness: {', '.join(f'{name} ({_default_card(name).rule})' for name in correct)}")
     if relevant:
         lines.append(f"relevant passages: {', '.join(relevant)}")
     if claims:
         lines.append(f"supported claims: {', '.join(claims)}")
     elif any(s.is_coherent is not None for s in all_signals):
-        lines.append(f"support: ccrs.cc (unsupported: below {_default_card('ccrs.cc').threshold:g})")
+        lines.append(f"support: ccrs.cc ({_default_card('ccrs.cc').rule})")
     if any(s.abstains is not None for s in all_signals):
         lines.append("abstentions: the wording of the answer")
     if unknown := sum(not s.is_known and s.n_scores > 0 for s in all_signals):

@@ -15,7 +15,6 @@ from ragstone.views._html_answer import answer_data
 from ragstone.views._markup import Markup, join, tag
 from ragstone.views._model import AnswerView, ChangesView, QuestionRow, ReportView
 from ragstone.views._sections import header, sections
-from ragstone.views._words import middle_of
 
 _QUERY_CHARS: Final = 200
 _GROUP: Final = 25
@@ -92,7 +91,7 @@ class HtmlReport:
         texts = dict.fromkeys(f"{table.key}={row.value}" for table in view.slices for row in table.rows)
         labels = {text: n for n, text in enumerate(texts)}
         data = {
-            "metrics": [[row.name, row.title, row.lower_is_better, middle_of(row)] for row in view.metrics],
+            "metrics": [[row.name, row.title, row.lower_is_better] for row in view.metrics],
             "labels": list(labels),
             "causes": [[row.cause, row.title] for row in view.causes],
             "wrong": [name for name, row in causes.items() if row.is_wrong],
@@ -127,7 +126,15 @@ class HtmlReport:
     def _question(self, row: QuestionRow, labels: Mapping[str, int]) -> list[Any]:
         query = (row.query or "")[:_QUERY_CHARS] if self._has_texts else ""
         values = [_rounded(value) for value in row.values]
-        return [row.id, query, row.cause, _rounded(row.rating), values, [labels[label] for label in row.labels]]
+        return [
+            row.id,
+            query,
+            row.cause,
+            _rounded(row.rating),
+            values,
+            [labels[label] for label in row.labels],
+            row.low,
+        ]
 
 
 class _PackedJson:

@@ -16,7 +16,6 @@ from ragstone.views._html_answer import answer_markup, cut
 from ragstone.views._markup import Markup, join, tag
 from ragstone.views._model import AnswerView, MetricRow, QuestionRow, ReportView
 from ragstone.views._sections import sections, table_columns
-from ragstone.views._words import is_low
 
 _PARTS: Final = (
     "problem",
@@ -199,7 +198,7 @@ def question_rows(
         metric: Number of the metric whose value comes first. None: the mean of all scores.
         metrics: The metrics of the values.
     """
-    lines, columns = [], table_columns(metrics)
+    lines, n_columns = [], len(table_columns(metrics))
     for row in rows:
         value = row.rating if metric is None else row.values[metric]
         cause = tag("span", f"{causes.get(row.cause, '')} ", class_="cause") if row.cause else None
@@ -209,17 +208,16 @@ def question_rows(
                 "tr",
                 tag("td", "" if value is None else f"{value:.2f}", class_="number"),
                 tag("td", _link(row.id, row.query), about),
-                *(_value_cell(value, column) for value, column in zip(row.values, columns, strict=False)),
+                *(_value_cell(value, is_low=n in row.low) for n, value in enumerate(row.values[:n_columns])),
             )
         )
     return join(*lines)
 
 
-def _value_cell(value: float | None, row: MetricRow) -> Markup:
+def _value_cell(value: float | None, *, is_low: bool) -> Markup:
     if value is None:
         return tag("td", class_="value")
-    low = is_low(value, low=row.low, high=row.high, neutral=row.neutral, lower_is_better=row.lower_is_better)
-    return tag("td", f"{value:.2f}", class_="value number bad" if low else "value number")
+    return tag("td", f"{value:.2f}", class_="value number bad" if is_low else "value number")
 
 
 def answer_part(answer: AnswerView) -> Markup:

@@ -8,6 +8,7 @@ from typing import Final
 from ragstone.views._model import AnswerView, ChangesView, Difference, ReportView
 from ragstone.views._words import (
     FINDING_MARKS,
+    describe_rules,
     describe_table_without_wrong,
     divide_rows,
     format_day,
@@ -61,6 +62,7 @@ class MarkdownReport:
             lines.append(f"| {name} | {mean} | {interval} | {row.n_scored:,} | {row.n_failed:,} |{change}")
         if len(shown) > _MAX_METRICS:
             lines.append(f"\n{len(shown) - _MAX_METRICS} more metrics are not listed.")
+        lines += [f"\n{escape_markdown(line)}" for line in describe_rules(shown[:_MAX_METRICS])]
         if absent:
             lines.append(f"\nNot applicable to any sample: {', '.join(code_in_markdown(row.name) for row in absent)}")
         if view.causes:

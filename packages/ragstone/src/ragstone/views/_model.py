@@ -90,6 +90,14 @@ class MetricRow:
     """Ends of the axis: the metric's range, or for an unbounded metric the 1st and the 99th percentile of the scores."""
     histogram: tuple[int, ...]
     """Number of scores in each of 20 equal parts of the axis. Empty below 10 scores."""
+    histogram_low: tuple[int, ...]
+    """The same of the scores that are not good. 0 for a metric without a threshold."""
+    histogram_unknown: tuple[int, ...]
+    """The same of the scores without the value that decides."""
+    rule: str
+    """Which scores are good, in words, if another value than the score decides. Otherwise empty."""
+    n_undecided: int
+    """Scores without the value that decides. They have no color."""
     n_scored: int
     n_failed: int
     failure_kinds: Mapping[str, int]
@@ -189,8 +197,8 @@ class ScoreView:
     reason: str | None
     """Why the value is as it is, or why there is none."""
     reason_source: Literal["evidence", "judge", "failure"] | None
-    is_low: bool
-    """Whether the value is in the worse half of the metric's range."""
+    is_low: bool | None
+    """Whether the score is not good, by the value that decides. None if that value is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -343,6 +351,8 @@ class QuestionRow:
     """Mean of the scores on a scale from 0 (worst) to 1 (best)."""
     values: tuple[float | None, ...]
     """The score of each metric, in the order of `ReportView.metrics`."""
+    low: tuple[int, ...] = ()
+    """Numbers of the metrics whose score is not good, by the value that decides."""
     labels: tuple[str, ...] = ()
     """Labels of `ReportView.slices`, each as "key=value"."""
 
@@ -377,8 +387,10 @@ class LabeledMetric:
 
     metric: str
     title: str
+    compared: str
+    """The value that decides, which is compared with labels, in words. Empty if it is the score."""
     mean: Estimate
-    """Mean score."""
+    """Mean of that value."""
     label_mean: Estimate
     """Mean label of people, from 0 (wrong) to 1 (correct)."""
     labels_worth: float | None

@@ -11,13 +11,14 @@ from ragstone.views._markup import Markup, join, tag
 from ragstone.views._model import AnswerView, MetricRow, ReportView
 from ragstone.views._sections import trend_section
 from ragstone.views._svg import axis_chart, histogram_chart
-from ragstone.views._words import divide_rows, format_interval, format_mean
+from ragstone.views._words import describe_rules, divide_rows, format_interval, format_mean
 
 _STYLE: Final = """
 .ragstone svg .axis{stroke:#9a9a9a;stroke-width:1.5}.ragstone svg .interval{stroke:#7fa9d6;stroke-width:5}
 .ragstone svg .mean{fill:#2f75bb}.ragstone svg .neutral,.ragstone svg .target{stroke:#8a8a8a;stroke-dasharray:3 3}
 .ragstone svg .tick{fill:#8a8a8a;font:11px sans-serif}.ragstone svg .end{text-anchor:end}.ragstone svg .middle{text-anchor:middle}
 .ragstone svg .low{fill:#c4602f}.ragstone svg .high{fill:#9a9a9a}.ragstone td{text-align:left;vertical-align:top}
+.ragstone svg .unknown{fill:none;stroke:#9a9a9a}
 .ragstone .chip{border:1px solid;border-radius:9px;padding:0 6px;font-size:11px;margin-right:4px}
 .ragstone mark{background:#f6d9c9;color:#222;text-decoration:underline wavy #c4602f}.ragstone .soft,.ragstone small{opacity:.7}
 .ragstone .columns{display:flex;flex-wrap:wrap;gap:24px}.ragstone .columns>div{flex:1 1 300px;min-width:0}
@@ -45,6 +46,7 @@ def notebook_report(view: ReportView) -> str:
         tag("p", "Next: ", view.next.text) if view.next else None,
         *(tag("p", notice.text, class_="soft") for notice in view.notices),
         tag("table", head, *rows),
+        *(tag("p", line, class_="soft") for line in describe_rules(metrics)),
         tag("p", f"Not applicable to any sample: {', '.join(row.title for row in others)}.", class_="soft")
         if others
         else None,

@@ -14,6 +14,7 @@ from ragstone.views._model import CauseRow, LabelsView, MetricRow, ReportView, S
 from ragstone.views._svg import axis_chart, bar_chart, histogram_chart, share_axis, share_chart, trend_chart
 from ragstone.views._words import (
     ANSWERS_FIRST_BELOW,
+    describe_rules,
     describe_table_without_wrong,
     divide_rows,
     format_day,
@@ -139,6 +140,7 @@ def metrics_section(view: ReportView) -> Markup:
         tag("h2", "The scores"),
         tag("p", f"Each metric on its own range. The dot is the mean, the bar its interval.{hollow}", class_="lead"),
         tag("table", tag("thead", head), *bodies, class_="metrics"),
+        *(tag("p", line, class_="soft small") for line in describe_rules(metrics)),
         tag("p", f"Not applicable to any sample: {', '.join(row.title for row in others)}.", class_="soft small")
         if others
         else None,
@@ -236,7 +238,7 @@ def labels_section(labels: LabelsView) -> Markup:
     rows = [
         tag(
             "tr",
-            tag("td", tag("b", row.title), tag("span", row.metric, class_="id")),
+            tag("td", tag("b", row.title), tag("span", row.metric, class_="id"), tag("small", row.compared)),
             tag("td", format_mean(row.mean), tag("small", format_interval(row.mean)), class_="number"),
             tag("td", tag("strong", format_mean(row.label_mean)), tag("small", format_interval(row.label_mean))),
             tag("td", "" if row.labels_worth is None else f"{row.labels_worth:.0f} labels alone", class_="number soft"),

@@ -200,21 +200,17 @@ def histogram_chart(row: MetricRow) -> Markup | None:
     most = max(row.histogram)
     step, height = 5.0, 26.0
     parts = []
-    middle = row.neutral if row.neutral is not None else (row.axis[0] + row.axis[1]) / 2
-    width = (row.axis[1] - row.axis[0]) / len(row.histogram)
-    for n, count in enumerate(row.histogram):
-        if count:
-            tall = max(height * count / most, 1.5)
-            end = row.axis[0] + (n + 1) * width
-            is_low = end - width >= middle if row.lower_is_better else end <= middle + 1e-9
-            parts.append(
-                tag(
-                    "rect", x=n * step, y=height - tall, width=step - 1, height=tall, class_="low" if is_low else "high"
-                )
-            )
-    total = len(row.histogram) * step
-    parts.append(tag("line", x1=0.0, y1=height, x2=total, y2=height, class_="axis"))
-    return _svg(total, height + 1, "distribution of the scores, low to high", parts)
+    for n, (total, low, unknown) in enumerate(
+        zip(row.histogram, row.histogram_low, row.histogram_unknown, strict=True)
+    ):
+        y, scale = height, max(height * total / most, 1.5) / max(total, 1)
+        for count, kind in ((low, "low"), (total - low - unknown, "high"), (unknown, "unknown")):
+            if count:
+                y -= count * scale
+                parts.append(tag("rect", x=n * step, y=y, width=step - 1, height=count * scale, class_=kind))
+    width = len(row.histogram) * step
+    parts.append(tag("line", x1=0.0, y1=height, x2=width, y2=height, class_="axis"))
+    return _svg(width, height + 1, "distribution of the scores, low to high", parts)
 
 
 def bar_chart(n: int, most: int, *, is_wrong: bool, before: int | None = None) -> Markup:

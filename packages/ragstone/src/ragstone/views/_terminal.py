@@ -14,6 +14,7 @@ from ragstone.views._terminal_changes import write_changes
 from ragstone.views._words import (
     ANSWERS_FIRST_BELOW,
     bar,
+    describe_rules,
     describe_table_without_wrong,
     divide_rows,
     format_interval,
@@ -123,6 +124,8 @@ class ReportText:
         absent = [f"{titles[row.name]} to {row.n_not_applicable:,}" for row in rows if row.n_not_applicable]
         if absent:
             canvas.wrap(f"not applicable: {', '.join(absent)}", "dim")
+        for line in describe_rules(rows):
+            canvas.wrap(line, "dim")
         if others:
             names = ", ".join(titles[row.name] for row in others)
             canvas.wrap(f"not applicable to any sample: {names}", "dim")

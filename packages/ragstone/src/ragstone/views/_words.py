@@ -122,22 +122,16 @@ def divide_rows(rows: Sequence[MetricRow]) -> tuple[tuple[MetricRow, ...], tuple
     return (shown, tuple(row for row in rows if row not in shown)) if shown else (tuple(rows), ())
 
 
-def middle_of(row: MetricRow) -> float | None:
-    """Return the value between the worse and the better half of a metric's range, or None for an unbounded metric."""
-    return _middle(row.low, row.high, row.neutral)
-
-
-def _middle(low: float, high: float, neutral: float | None) -> float | None:
-    if neutral is not None:
-        return neutral
-    return None if math.isinf(low) or math.isinf(high) else (low + high) / 2
-
-
-def is_low(value: float, *, low: float, high: float, neutral: float | None, lower_is_better: bool) -> bool:
-    """Return whether a score is in the worse half of its metric's range, as it is shown: 0.499 is shown as 0.50, which is not low."""
-    middle = _middle(low, high, neutral)
-    shown = round(value, _SCORE_DECIMALS)
-    return middle is not None and (shown > middle if lower_is_better else shown < middle)
+def describe_rules(rows: Sequence[MetricRow]) -> list[str]:
+    """Say which value decides about the scores of a metric, if that is not the score, and how many do not have it."""
+    lines = []
+    for row in rows:
+        unknown = (
+            f"{count(row.n_undecided, 'score does', 'scores do')} not have it, and no color" if row.n_undecided else ""
+        )
+        if text := "; ".join(filter(None, (row.rule, unknown))):
+            lines.append(f"{row.name}: {text}.")
+    return lines
 
 
 def describe_table_without_wrong(table: SliceTable) -> str | None:
@@ -149,10 +143,14 @@ def describe_table_without_wrong(table: SliceTable) -> str | None:
 
 def describe_low(scores: Sequence[ScoreView]) -> str:
     """Name the low scores of an answer: what is known about an answer without a cause."""
-    names = [f"{score.title} {format_score(score.value)}" for score in scores if score.is_low]
-    if names:
-        return f"Low: {', '.join(names)}."
-    return "No score is low." if any(score.value is not None for score in scores) else ""
+    low, unknown = (
+        ", ".join(f"{score.title} {format_score(score.value)}" for score in scores if score.is_low is state)
+        for state in (True, None)
+    )
+    texts = [f"Low: {low}."] if low else []
+    if unknown:
+        texts.append(f"Not known whether low: {unknown}.")
+    return " ".join(texts) or ("No score is low." if any(score.value is not None for score in scores) else "")
 
 
 def worst_title(worst: Sequence[AnswerView]) -> str:

@@ -40,8 +40,8 @@
     cause.append(option);
   });
 
-  const rows = data.questions.map(([id, query, why, rating, values, labels]) => ({
-    id, query, cause: why, rating, values, labels, text: (id + " " + query).toLowerCase(),
+  const rows = data.questions.map(([id, query, why, rating, values, labels, low]) => ({
+    id, query, cause: why, rating, values, labels, low, text: (id + " " + query).toLowerCase(),
   }));
   const columns = document.querySelectorAll("#all thead th").length - 2;
   const selected = () => {
@@ -76,10 +76,7 @@
       about.append(make("span", row.id, "id"));
       cell.append(link, about);
       line.append(cell, ...row.values.slice(0, columns).map((score, n) => {
-        const [, , high, middle] = data.metrics[n];
-        const text = fixed(score);
-        const low = text !== "" && middle !== null && (high ? Number(text) > middle : Number(text) < middle);
-        return make("td", text, low ? "value number bad" : "value number");
+        return make("td", fixed(score), row.low.includes(n) ? "value number bad" : "value number");
       }));
       return line;
     }));

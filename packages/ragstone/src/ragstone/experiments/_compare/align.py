@@ -14,7 +14,7 @@ from ragstone.experiments._cards import card_of
 from ragstone.experiments._clusters import choose_clusters, cluster_notes
 from ragstone.experiments._outcome_file import NAME_IDS, SHOWN, question_number, shorten_question
 from ragstone.experiments._outcomes import OutcomeSource, TimeRange, names_of, open_source
-from ragstone.experiments._table import SCORED, MetricScores, Origin, ScoreTable, TableReader
+from ragstone.experiments._table import SCORED, MetricScores, Origin, ScoreTable, TableReader, describe_unjudged
 from ragstone.experiments._views.source import Evaluated, Source
 from ragstone.judges import BASELINE_NOTE, is_baseline
 from ragstone.metrics import selects
@@ -147,6 +147,8 @@ def align(
         for metric in table.metrics.values()
         if not metric.is_known
     ]
+    unjudged = ((system, describe_unjudged(table, at)) for at, system in enumerate(table.systems))
+    notes += [f"{system}: {text}" for system, text in unjudged if text]
     if any(
         is_baseline(scale.judge)
         for columns in reader.columns.values()
@@ -225,7 +227,7 @@ def _check_metrics(reader: TableReader, systems: Sequence[_System], selected: Se
 
 def _scales(origins: Iterable[Origin]) -> set[Origin]:
     """Return where the scores come from."""
-    return {origin for origin in origins if origin.state == SCORED}
+    return {origin._replace(ranks=None) for origin in origins if origin.state == SCORED}
 
 
 def _check_overlap(systems: Sequence[str], has: NDArray[np.bool_], ids: Sequence[str]) -> None:

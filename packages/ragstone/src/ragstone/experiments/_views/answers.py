@@ -159,7 +159,7 @@ def _score(outcome: Outcome, card: MetricCard | None) -> ScoreView:
         high=None if interval is None else interval.high,
         reason=outcome.explanation or evidence,
         reason_source="judge" if "explanation_source" in outcome.details else "evidence" if evidence else None,
-        is_low=card is not None and card.is_good(outcome) is False,
+        is_low=None if card is None or card.decision(outcome) is None else card.is_good(outcome) is False,
     )
 
 

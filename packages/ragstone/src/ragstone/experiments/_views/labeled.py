@@ -13,8 +13,8 @@ from ragstone.stats import Agreement, PredictionPoweredMean, drawn_kappa, drawn_
 from ragstone.store import DrawnRequest, StoredLabel
 from ragstone.views import LabeledMetric, LabelsView, MetricRow, Statement, format_interval, format_mean, format_share
 
-WRONG_BELOW: Final = 0.5
-"""Labels below this mean a wrong answer, as for the judged correctness."""
+_CORRECT_FROM: Final = 0.5
+"""Smallest label, from 0 to 1, of a correct answer."""
 _FEWEST: Final = 5
 """Fewest labels for a mean that they correct."""
 
@@ -53,13 +53,16 @@ def build_labels(
     for row in rows:
         if not takes_labels(row.stage, row.low, row.high, lower_is_better=row.lower_is_better):
             continue
-        result = compared.correct(values, table.by_sample(row.name))
-        if result is not None and row.estimate is not None:
+        scores = table.metrics[row.name]
+        result = compared.correct(values, table.by_sample(row.name, decisions=True))
+        mean = table.mean(scores, confidence_level, decisions=True)
+        if result is not None and mean is not None:
             metrics.append(
                 LabeledMetric(
                     metric=row.name,
                     title=row.title,
-                    mean=row.estimate,
+                    compared=scores.card.decision_name if scores.card.decided_by else "",
+                    mean=mean,
                     label_mean=result.estimate,
                     labels_worth=result.labels_worth,
                     n=result.n_labeled,
@@ -113,7 +116,7 @@ class _Compared:
         both = [each for each in values if each in wrong]
         if not both:
             return []
-        same = sum((values[each] < WRONG_BELOW) == wrong[each] for each in both)
+        same = sum((values[each] < _CORRECT_FROM) == wrong[each] for each in both)
         numbers: dict[str, float] = {"n_same": same, "n": len(both)}
         text = f"Metrics and people agree on {same:,} of {count(len(both), 'labeled answer')}"
         ids = [each for each in both if each in self._drawn]
@@ -122,7 +125,7 @@ class _Compared:
             rows = [self._rows[each] for each in ids]
             found = drawn_kappa(
                 [wrong[each] for each in ids],
-                [values[each] < WRONG_BELOW for each in ids],
+                [values[each] < _CORRECT_FROM for each in ids],
                 [
                     self._drawn[each] * share
                     for each, share in zip(ids, self._table.inclusion[rows].tolist(), strict=True)
@@ -139,7 +142,7 @@ class _Compared:
     def describe_share(self, wrong: Mapping[str, bool]) -> list[Statement]:
         """State the share of wrong answers according to people, with the help of the metrics."""
         result = self.correct(
-            {each: float(value < WRONG_BELOW) for each, value in self._values.items()},
+            {each: float(value < _CORRECT_FROM) for each, value in self._values.items()},
             {each: float(is_wrong) for each, is_wrong in wrong.items()},
         )
         if result is None:

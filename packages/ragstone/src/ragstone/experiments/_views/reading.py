@@ -18,7 +18,7 @@ from ragstone._util.plural import count
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments._clusters import choose_clusters, cluster_notes
 from ragstone.experiments._summary import MetricSummary, summarize_table
-from ragstone.experiments._table import TableReader
+from ragstone.experiments._table import TableReader, describe_unjudged
 from ragstone.experiments._views.answers import build_answer
 from ragstone.experiments._views.changes import Compared, build_changes
 from ragstone.experiments._views.labeled import build_labels
@@ -277,7 +277,8 @@ class Reading:
 
     def _notes(self, compared: Compared | None, before: Reading | None) -> list[str]:
         """Return what limits the numbers of this source and of a comparison, each once."""
-        notes = [*self._source.notes(), *(() if compared is None else compared.notes), *self._cluster_notes]
+        shared = (describe_unjudged(self._table) or "",) if compared is None else compared.notes
+        notes = [*self._source.notes(), *shared, *self._cluster_notes]
         if n_earlier := self.n_earlier + (0 if before is None else before.n_earlier):
             replaced = count(n_earlier, "outcome does", "outcomes do")
             notes.append(f"{replaced} not count: a later one is of the same sample and metric.")
@@ -294,6 +295,11 @@ class Reading:
     ) -> tuple[QuestionRow, ...]:
         labels = {} if self._slices is None else self._slices.names(slices)
         columns = [self._table.by_sample(row.name) for row in rows]
+        low: dict[str, list[int]] = {}
+        ids = tuple(self._table.sample_ids)
+        for n, row in enumerate(rows):
+            for place in (self._table.metrics[row.name].good() == 0).nonzero()[0].tolist():
+                low.setdefault(ids[place], []).append(n)
         return tuple(
             QuestionRow(
                 id=id_,
@@ -301,6 +307,7 @@ class Reading:
                 cause=causes[id_],
                 rating=signals.rating,
                 values=tuple(column.get(id_) for column in columns),
+                low=tuple(low.get(id_, ())),
                 labels=labels.get(id_, ()),
             )
             for id_, signals in self._signals.items()
@@ -394,9 +401,14 @@ class Reading:
         return tuple(sorted(rows, key=lambda row: (not (row.n_scored or row.n_failed), _STAGES[row.stage])))
 
     def _row(self, summary: MetricSummary, target: float | None, compared: Compared | None) -> MetricRow:
+        import numpy as np
+
         scores = self._table.metrics[summary.metric]
-        card, values = scores.card, scores.values[scores.scored(), 0]
+        card, rows = scores.card, scores.scored()
+        values, good = scores.values[rows, 0], scores.good()[rows]
         axis = _axis(card, values)
+        is_known = np.isfinite(scores.decisions[rows, 0])
+        has_histogram = values.size >= _HISTOGRAM_FROM
         return MetricRow(
             name=card.name,
             title=card.title,
@@ -408,7 +420,11 @@ class Reading:
             lower_is_better=card.direction == "lower",
             estimate=summary.estimate,
             axis=axis,
-            histogram=_histogram(values, axis) if values.size >= _HISTOGRAM_FROM else (),
+            histogram=_histogram(values, axis) if has_histogram else (),
+            histogram_low=_histogram(values[good == 0], axis) if has_histogram else (),
+            histogram_unknown=_histogram(values[~is_known], axis) if has_histogram else (),
+            rule=card.rule if card.decided_by else "",
+            n_undecided=values.size - int(is_known.sum()),
             n_scored=summary.n_scored,
             n_failed=summary.n_failed,
             failure_kinds=summary.failure_kinds,

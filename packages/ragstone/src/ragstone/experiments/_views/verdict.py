@@ -106,6 +106,7 @@ def _describe_target(row: MetricRow) -> Statement | None:
     target, estimate = row.target, row.estimate
     if target is None:
         return None
+    name = f"The mean value of {row.title}" if row.rule else row.title
     if estimate is None:
         return Statement(
             text=f"{row.title} was not scored, so it cannot be compared with its target {target:g}.",
@@ -117,9 +118,9 @@ def _describe_target(row: MetricRow) -> Statement | None:
     if estimate.low > target or estimate.high < target:
         side = "above" if estimate.low > target else "below"
         missed = "reached" if (side == "above") != row.lower_is_better else "missed"
-        text = f"{row.title} is significantly {side} its target {target:g}: {mean}. The target is {missed}."
+        text = f"{name} is significantly {side} its target {target:g}: {mean}. The target is {missed}."
         return Statement(text=text, kind="significant", numbers=numbers)
-    text = f"{row.title} does not differ significantly from its target {target:g}: {mean}."
+    text = f"{name} does not differ significantly from its target {target:g}: {mean}."
     return Statement(text=text, kind="not_significant", numbers=numbers)
 
 

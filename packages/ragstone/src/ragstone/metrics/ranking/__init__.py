@@ -11,7 +11,6 @@ from ragstone.metrics.ranking._bulk import ranking_measures
 from ragstone.metrics.ranking._judged import JUDGED_KINDS, JudgedRankingMetric
 from ragstone.metrics.ranking._measures import KINDS
 from ragstone.metrics.ranking._metric import AlphaNdcg, RankingMetric
-from ragstone.metrics.ranking._metric import describe_unjudged as describe_unjudged
 from ragstone.metrics.ranking._ndcg import ndcg
 
 __all__ = [

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ragstone._util.plural import count
 from ragstone.judges import Judge
 from ragstone.metrics._arguments import Cutoff, Positive, RatingThreshold, Share
 from ragstone.metrics._base import MetricBase
@@ -15,7 +13,7 @@ from ragstone.metrics.ranking._examples import alpha_example_of, example_of
 from ragstone.metrics.ranking._grades import THRESHOLD
 from ragstone.metrics.ranking._measures import Measure, measure_from
 from ragstone.metrics.ranking._ndcg import MAX_GRADE
-from ragstone.schema import Failure, NotApplicable, Passage, Sample, Score
+from ragstone.schema import NotApplicable, Passage, Sample, Score
 
 _ETA: Final = 3.0
 """Smallest rating that means that a passage answers its sub-question (CRUX, section 3.3, footnote 3)."""
@@ -130,24 +128,6 @@ class RankingMetric(MetricBase):
             "n_unjudged": len(set(ranking[: self.measure.k]) - grades.keys()),
         }
         return self.make_score(sample, value, method="exact", details=details)
-
-
-def describe_unjudged(outcomes: Iterable[Score | NotApplicable | Failure]) -> str | None:
-    """Describe how many of the top passages do not have a grade, for the metric with most of them, or return None."""
-    counts: dict[str, Counter[str]] = {}
-    for outcome in outcomes:
-        if isinstance(outcome, Score) and isinstance(n_unjudged := outcome.details.get("n_unjudged"), int):
-            of_all = n_unjudged >= (n_ranks := outcome.details["n_ranks"])
-            counts.setdefault(outcome.metric, Counter()).update(ranks=n_ranks, unjudged=n_unjudged, n=1, all=of_all)
-    shares = {name: one["unjudged"] / max(one["ranks"], 1) for name, one in counts.items()}
-    metric = max(shares, key=shares.__getitem__, default="")
-    if not shares.get(metric):
-        return None
-    most, name = counts[metric], "judged_share" + metric[metric.find("@") :] * ("@" in metric)
-    return (
-        f"{metric}: {most['unjudged']:,} of {count(most['ranks'], 'passage')} in the top ranks do not have a grade and "
-        f"count as irrelevant, in {most['all']:,} of {count(most['n'], 'sample')} all of them. {name} measures this"
-    )
 
 
 def _is_labeled(sample: Sample) -> bool:

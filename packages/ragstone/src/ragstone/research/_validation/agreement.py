@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal, get_args
 
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.experiments import WRONG_BELOW, SystemOutcomes, takes_labels
+from ragstone.experiments import SystemOutcomes, takes_labels
 from ragstone.research._validation.describe import UNRESTRICTED
 from ragstone.research._validation.labels import Label, with_pairs
 from ragstone.research._validation.sources import Options, decisions_of, is_unevenly_sampled, probabilities_of
@@ -225,8 +225,8 @@ def _agree_drawn(
 
     Returns the share of requests on which both agree about "wrong", the kappa of this, the estimated mean label, and notes.
     """
-    scores = decisions_of(system, metric)
-    low, high = system.range_of(metric)
+    scores, card = decisions_of(system, metric), system.cards[metric]
+    low, high = card.low, card.high
     ids = [id_ for id_ in people if id_ in draws]
     notes = ["labels of drawn requests: agreement is about wrong answers, and weighted as they were drawn"]
     if others := len(people) - len(ids):
@@ -236,11 +236,12 @@ def _agree_drawn(
         )
     if len(ids) < 2:
         return None, None, None, [*notes, f"{len(ids)} labels of drawn requests: at least two are needed"]
-    middle = low + WRONG_BELOW * (high - low)
-    limit = middle if options.threshold is None else options.threshold
+    middle = (low + high) / 2
+    limit = (middle if card.threshold is None else card.threshold) if options.threshold is None else options.threshold
     sampled = probabilities_of(system, ids) or [1.0] * len(ids)
     kept = [draws[id_] * sampled[n] for n, id_ in enumerate(ids)]
-    by_judge, by_people = [scores[id_] < limit for id_ in ids], [people[id_] < middle for id_ in ids]
+    by_judge = [not card.reaches(scores[id_], limit) for id_ in ids]
+    by_people = [people[id_] < middle for id_ in ids]
     clusters = options.clusters_of(ids)
     level = options.confidence_level
     exact = hajek_mean(

@@ -59,12 +59,11 @@ def pass_rates(
                 )
             limit = card.threshold if threshold is None else threshold
             assert limit is not None  # noqa: S101  the check above
-            sign = -1 if card.direction == "lower" else 1
             values = {
                 id_: [value for score in several if isinstance(score, Score) for value in card.decisions(score)]
                 for id_, several in collected[system.name].get(metric, {}).items()
             }
-            counts = {id_: (len(of), sum(sign * v >= sign * limit for v in of)) for id_, of in values.items() if of}
+            counts = {id_: (len(of), sum(bool(card.reaches(v, limit)) for v in of)) for id_, of in values.items() if of}
             for k in ks:
                 rates = {id_: pass_at_k(n, n_passed, k) for id_, (n, n_passed) in counts.items() if n >= k}
                 found.append(
