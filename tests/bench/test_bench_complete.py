@@ -11,6 +11,7 @@ from statistics import median
 
 import pytest
 
+from completions import complete
 from postgres_server import serve_postgres
 from ragstone.schema import Captured, Score, Trace
 from ragstone.store import Completion, PlannedMetric, SqliteStore, Store, open_store
@@ -61,7 +62,7 @@ def fill(store: Store, name: str) -> list[Completion]:
 def one_by_one(store: Store, completions: list[Completion]) -> None:
     """A transaction for each trace, as before groups."""
     for each in completions:
-        assert store.outcomes.complete(each.trace_id, each.outcomes)
+        assert complete(store, each.trace_id, each.outcomes)
 
 
 def grouped(store: Store, completions: list[Completion]) -> None:

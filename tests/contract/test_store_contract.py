@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from completions import complete
 from ragstone.errors import ConfigurationError, DataError, StoreError
 from ragstone.schema import (
     Captured,
@@ -211,7 +212,7 @@ class TestIntake:
         with open_store() as store:
             store.plan.set([GROUNDED], ["jsonl"])
             store.traces.ingest("a", 10, [captured("t1"), captured("t2"), Dropped(reason="full", n=3, at=1.0)])
-            store.outcomes.complete("t1", [score("t1")])
+            complete(store, "t1", [score("t1")])
             before = store.ledger()
 
         with open_store() as store:
@@ -315,7 +316,7 @@ class TestLeases:
         """Slow judges are not taken for dead ones; what is lost or finished cannot be renewed."""
         ingest(store, "mine", "lost", "finished")
         store.leases.claim("me", 3, lease_s=10)
-        store.outcomes.complete("finished", both("finished"), owner="me")
+        complete(store, "finished", both("finished"), owner="me")
         clock.now += 10
         assert 1 == store.leases.renew("me", ["mine"], 60)
         store.leases.claim("you", 1, lease_s=60)
@@ -376,7 +377,7 @@ class TestLeases:
     def test_giving_up_keeps_the_outcomes_that_are_there(self, store: Store):
         """Only what is missing fails."""
         ingest(store, "t1")
-        store.outcomes.complete("t1", [score("t1")])
+        complete(store, "t1", [score("t1")])
         for _ in range(5):
             store.leases.claim("me", 1, lease_s=60)
             store.leases.release_all()
@@ -434,7 +435,7 @@ class TestCompletion:
         """Pending until every metric has spoken; then the worst news wins."""
         ingest(store, "t")
 
-        assert store.outcomes.complete("t", outcomes)
+        assert complete(store, "t", outcomes)
         assert state == store.traces.explain("t").state
         assert LedgerRow(**{"captured": 1, state: 1}) == store.ledger().total
 
@@ -443,7 +444,7 @@ class TestCompletion:
         ingest(store, "t1")
         outcome = score("t1").model_copy(update={"details": {"votes": [1, 2]}, "raw": "0.5\x00", "judge": "somebody"})
 
-        store.outcomes.complete("t1", [outcome, not_applicable("t1")])
+        complete(store, "t1", [outcome, not_applicable("t1")])
 
         assert [outcome, not_applicable("t1")] == list(store.outcomes.read())
 
@@ -451,7 +452,7 @@ class TestCompletion:
         """What is there stays, what is missing can be brought later, and the trace is free meanwhile."""
         ingest(store, "t1")
         store.leases.claim("me", 1, lease_s=60)
-        store.outcomes.complete("t1", [score("t1")], owner="me")
+        complete(store, "t1", [score("t1")], owner="me")
 
         assert ["t1"] == [t.trace_id for t in store.leases.claim("you", 1, lease_s=60)]
         assert {
@@ -459,7 +460,7 @@ class TestCompletion:
             "recall": LedgerRow(captured=1, pending=1),
         } == store.ledger().metrics
 
-        assert store.outcomes.complete("t1", [score("t1", value=0.9), not_applicable("t1")], owner="you")
+        assert complete(store, "t1", [score("t1", value=0.9), not_applicable("t1")], owner="you")
         assert both("t1") == list(store.outcomes.read())
         assert LedgerRow(captured=1, scored=1) == store.ledger().total
 
@@ -470,7 +471,7 @@ class TestCompletion:
         clock.now += 60
         store.leases.claim("me", 1, lease_s=60)
 
-        assert store.outcomes.complete("t1", [score("t1")], owner="late")
+        assert complete(store, "t1", [score("t1")], owner="late")
 
         assert "me" == store.traces.explain("t1").lease_owner
 
@@ -480,9 +481,9 @@ class TestCompletion:
         store.leases.claim("late", 1, lease_s=60)
         clock.now += 60
         store.leases.claim("me", 1, lease_s=60)
-        assert store.outcomes.complete("t1", both("t1", value=0.1), owner="me")
+        assert complete(store, "t1", both("t1", value=0.1), owner="me")
 
-        assert not store.outcomes.complete("t1", both("t1", value=0.9), owner="late")
+        assert not complete(store, "t1", both("t1", value=0.9), owner="late")
         assert both("t1", value=0.1) == list(store.outcomes.read())
 
     def test_a_late_scorer_that_is_first_wins_too(self, store: Store, clock: Clock):
@@ -492,21 +493,21 @@ class TestCompletion:
         clock.now += 60
         store.leases.claim("me", 1, lease_s=60)
 
-        assert store.outcomes.complete("t1", both("t1", value=0.9), owner="late")
-        assert not store.outcomes.complete("t1", both("t1", value=0.1), owner="me")
+        assert complete(store, "t1", both("t1", value=0.9), owner="late")
+        assert not complete(store, "t1", both("t1", value=0.1), owner="me")
         assert both("t1", value=0.9) == list(store.outcomes.read())
 
     def test_what_sampling_left_out_is_never_completed(self, store: Store):
         """There is no text it could have been scored on."""
         store.traces.ingest("a", 1, [sampled_out("t1")])
 
-        assert not store.outcomes.complete("t1", both("t1"))
+        assert not complete(store, "t1", both("t1"))
         assert [] == list(store.outcomes.read())
 
     def test_an_unknown_trace_cannot_be_completed(self, store: Store):
         """Outcomes without a trace would unbalance the ledger."""
         with pytest.raises(DataError, match="trace 't1' is not in the store"):
-            store.outcomes.complete("t1", both("t1"))
+            complete(store, "t1", both("t1"))
 
     @pytest.mark.parametrize(
         ("bad", "message"),
@@ -520,10 +521,10 @@ class TestCompletion:
         ingest(store, "t1")
 
         with pytest.raises(DataError, match=message):
-            store.outcomes.complete("t1", [score("t1"), bad])
+            complete(store, "t1", [score("t1"), bad])
 
         assert [] == list(store.outcomes.read())
-        assert store.outcomes.complete("t1", both("t1"))
+        assert complete(store, "t1", both("t1"))
 
 
 class TestPlan:
@@ -532,12 +533,12 @@ class TestPlan:
     def test_a_metric_that_joins_is_not_blamed_for_the_past(self, store: Store):
         """Its row counts what was not finished when it came, and what comes in later."""
         ingest(store, "old", "waiting")
-        store.outcomes.complete("old", both("old"))
+        complete(store, "old", both("old"))
         newer = PlannedMetric(name="grounded", version="2", judge_hash="j1")
 
         store.plan.set([newer], [])
         ingest(store, "new")
-        store.outcomes.complete("new", [score("new", newer)])
+        complete(store, "new", [score("new", newer)])
 
         ledger = store.ledger()
         assert LedgerRow(captured=3, scored=2, pending=1) == ledger.total
@@ -549,9 +550,9 @@ class TestPlan:
     def test_a_metric_that_comes_back_keeps_its_scores(self, store: Store):
         """Outcomes stored under an earlier plan count again when it returns."""
         ingest(store, "with", "without")
-        store.outcomes.complete("with", both("with"))
+        complete(store, "with", both("with"))
         store.plan.set([RECALL], [])
-        store.outcomes.complete("without", [not_applicable("without")])
+        complete(store, "without", [not_applicable("without")])
 
         store.plan.set([GROUNDED, RECALL], [])
 
@@ -563,7 +564,7 @@ class TestPlan:
     def test_the_same_plan_again_changes_nothing(self, store: Store):
         """Each start of an application sets its plan."""
         ingest(store, "t1", "t2")
-        store.outcomes.complete("t1", both("t1"))
+        complete(store, "t1", both("t1"))
         before = store.ledger()
 
         store.plan.set([GROUNDED, RECALL], ["jsonl", "otlp"])
@@ -582,7 +583,7 @@ class TestPlan:
         store.plan.set([], [])
         ingest(store, "t1")
 
-        assert store.outcomes.complete("t1", [])
+        assert complete(store, "t1", [])
         assert LedgerRow(captured=1, not_applicable=1) == store.ledger().total
         assert ("Finished without outcomes: no metric was planned.",) == store.traces.explain("t1").reasons
 
@@ -594,9 +595,9 @@ class TestPlan:
     def test_a_sink_that_joins_gets_what_comes_then(self, store: Store):
         """The past can be exported; it is not delivered again by surprise."""
         ingest(store, "t1", "t2")
-        store.outcomes.complete("t1", both("t1"))
+        complete(store, "t1", both("t1"))
         store.plan.set([GROUNDED, RECALL], ["new", "new"])
-        store.outcomes.complete("t2", both("t2"))
+        complete(store, "t2", both("t2"))
 
         assert {"jsonl": 2, "new": 2, "otlp": 2} == {s: b.pending for s, b in store.ledger().outbox.items()}
 
@@ -643,9 +644,9 @@ class TestLedger:
                 Dropped(reason="queue full", n=2, at=3.0),
             ],
         )
-        store.outcomes.complete("scored", both("scored"))
-        store.outcomes.complete("failed", [failure("failed"), not_applicable("failed")])
-        store.outcomes.complete("not applicable", [not_applicable("not applicable", m) for m in (GROUNDED, RECALL)])
+        complete(store, "scored", both("scored"))
+        complete(store, "failed", [failure("failed"), not_applicable("failed")])
+        complete(store, "not applicable", [not_applicable("not applicable", m) for m in (GROUNDED, RECALL)])
 
         ledger = store.ledger()
 
@@ -665,13 +666,13 @@ class TestLedger:
         """After each kind of change, also a duplicate, a late outcome and an outcome of another plan."""
         store.traces.ingest("a", 1, [captured("t1"), captured("t2"), captured("t3"), captured("t1"), sampled_out("t4")])
         store.traces.ingest("b", 1, [captured("t2"), sampled_out("t4"), sampled_out("t5")])
-        store.outcomes.complete("t1", both("t1"))
-        store.outcomes.complete("t1", [failure("t1")])
-        store.outcomes.complete("t2", [failure("t2")])
-        store.outcomes.complete("t2", both("t2"))
+        complete(store, "t1", both("t1"))
+        complete(store, "t1", [failure("t1")])
+        complete(store, "t2", [failure("t2")])
+        complete(store, "t2", both("t2"))
         other = PlannedMetric(name="grounded", version="2", judge_hash="j1")
         store.plan.set([other], [])
-        store.outcomes.complete("t3", [score("t3", other), score("t3")])
+        complete(store, "t3", [score("t3", other), score("t3")])
 
         assert [] == store.upkeep.recount()
         assert LedgerRow(captured=5, scored=2, failed=1, sampled_out=2) == store.ledger().total
@@ -690,7 +691,7 @@ class TestLedger:
         clock.now += 5
 
         assert 10 == store.ledger().oldest_pending_s
-        store.outcomes.complete("t1", both("t1"))
+        complete(store, "t1", both("t1"))
         assert 5 == store.ledger().oldest_pending_s
 
 
@@ -706,8 +707,8 @@ class TestExplanation:
         """Traces come with their own outcomes in the order of storage, over more than one page. Unknown ids are missing."""
         ids = [f"t{n}" for n in range(450)]
         ingest(store, *ids)
-        store.outcomes.complete("t1", [failure("t1", RECALL), score("t1")])
-        store.outcomes.complete("t449", [score("t449")], owner="")
+        complete(store, "t1", [failure("t1", RECALL), score("t1")])
+        complete(store, "t449", [score("t449")], owner="")
         store.traces.ingest("z", 2, [sampled_out("left")])
 
         found = store.traces.answers(["t449", "unknown", *ids[:420], "left"])
@@ -755,7 +756,7 @@ class TestExplanation:
         """One sentence for each outcome, and where the outcomes went."""
         store.traces.ingest("a", 1, [captured("t1", started_at=12.5)])
         judged = score("t1").model_copy(update={"judge": "somebody"})
-        store.outcomes.complete("t1", [judged, not_applicable("t1")])
+        complete(store, "t1", [judged, not_applicable("t1")])
         store.deliveries.mark("otlp", [judged.id], "sent")
         store.deliveries.mark("jsonl", [judged.id], "pending", next_try=77.0, error="disk full")
 
@@ -777,7 +778,7 @@ class TestExplanation:
     def test_failed(self, store: Store):
         """The kind and the reason of the failure are in the sentence."""
         ingest(store, "t1")
-        store.outcomes.complete("t1", [failure("t1"), not_applicable("t1")])
+        complete(store, "t1", [failure("t1"), not_applicable("t1")])
 
         assert "grounded: failed (timeout): no answer within 30 s" == store.traces.explain("t1").reasons[0]
 
@@ -790,7 +791,7 @@ class TestReading:
         store.traces.ingest(
             "a", 1, [captured("t2", started_at=1.0), sampled_out("t3"), captured("t1", started_at=2.0), captured("t4")]
         )
-        store.outcomes.complete("t1", both("t1"))
+        complete(store, "t1", both("t1"))
 
         assert ["t2", "t1", "t4"] == [t.trace_id for t in store.traces.read()]
         assert ["t2", "t4"] == [t.trace_id for t in store.traces.read(state="pending")]
@@ -813,10 +814,10 @@ class TestReading:
     def test_outcomes_stream_in_the_order_they_were_stored(self, store: Store, clock: Clock):
         """All of them, or those of one metric, of requests of one time, or between two positions."""
         store.traces.ingest("a", 1, [captured("t1", started_at=2.0), captured("t2", started_at=1.0)])
-        store.outcomes.complete("t2", both("t2"))
+        complete(store, "t2", both("t2"))
         before = store.position()
         clock.now += 1
-        store.outcomes.complete("t1", both("t1"))
+        complete(store, "t1", both("t1"))
 
         assert [*both("t2"), *both("t1")] == list(store.outcomes.read())
         assert both("t2") == list(store.outcomes.read(upto=before))
@@ -834,7 +835,7 @@ class TestReading:
         seen = []
         for trace in store.traces.read():
             seen.append(trace.trace_id)
-            store.outcomes.complete(trace.trace_id, both(trace.trace_id))
+            complete(store, trace.trace_id, both(trace.trace_id))
 
         assert ids == seen
         assert [i for i in ids for _ in range(2)] == [o.sample_id for o in store.outcomes.read()]
@@ -842,13 +843,13 @@ class TestReading:
     def test_outcomes_are_counted_by_value_and_sampling_probability(self, store: Store):
         """Those of the planned versions, with the judge's name, which stands in their bodies alone."""
         ingest(store, "old", "a", "b", "c")
-        store.outcomes.complete("old", both("old", value=0.1))
+        complete(store, "old", both("old", value=0.1))
         newer = PlannedMetric(name="grounded", version="2", judge_hash="j1")
         store.plan.set([newer, RECALL], [])
         for trace_id in "ab":
             judged = score(trace_id, newer).model_copy(update={"judge": "a judge"})
-            store.outcomes.complete(trace_id, [judged, not_applicable(trace_id)])
-        store.outcomes.complete("c", [failure("c", newer), not_applicable("c")])
+            complete(store, trace_id, [judged, not_applicable(trace_id)])
+        complete(store, "c", [failure("c", newer), not_applicable("c")])
         grounded = {
             "metric": "grounded",
             "judge": "a judge",
@@ -867,7 +868,7 @@ class TestReading:
         assert [grounded, recall] == [asdict(counts) for counts in store.outcomes.count()]
 
         store.traces.ingest("sampled", 1, [captured("d", inclusion_probability=0.25)])
-        store.outcomes.complete("d", [score("d", newer), not_applicable("d")])
+        complete(store, "d", [score("d", newer), not_applicable("d")])
         counts, absent = store.outcomes.count()
         assert {(0.5, 1.0, 2), (0.5, 0.25, 1)} == {
             *zip(counts.values, counts.probabilities, counts.repeats, strict=True)
@@ -891,7 +892,7 @@ class TestReading:
         values = [0.25, 0.0, 0.25, 0.75, 1.0, 0.75]
         ingest(store, *ids)
         for id_, value in zip(ids, values, strict=True):
-            store.outcomes.complete(id_, [score(id_, value=value), not_applicable(id_)])
+            complete(store, id_, [score(id_, value=value), not_applicable(id_)])
 
         (by_value, _), (by_trace, _) = store.outcomes.count(), store.outcomes.count(by_trace=True)
 
@@ -912,7 +913,7 @@ class TestRetention:
         store.traces.ingest("a", 2, [captured("new", started_at=999_500.0), sampled_out("none")])
         for id_ in [*ids, "new"]:
             if id_ != "waits":
-                store.outcomes.complete(id_, [self.verbose(id_), not_applicable(id_)])
+                complete(store, id_, [self.verbose(id_), not_applicable(id_)])
         for sink in ("jsonl", "otlp"):
             sent = [d for d in store.deliveries.due(sink, limit=99) if (d.trace_id, sink) != ("undelivered", "otlp")]
             store.deliveries.mark(sink, [d.id for d in sent], "sent")
@@ -1039,7 +1040,7 @@ class TestOutbox:
         """Also if an older one still waits."""
         store.plan.set([GROUNDED, RECALL], ["s"])
         ingest(store, "t1")
-        store.outcomes.complete("t1", both("t1"))
+        complete(store, "t1", both("t1"))
         first, second = store.deliveries.due("s", limit=9)
         store.deliveries.mark("s", [second.outcome.id], "failed", error="refused")
         store.deliveries.mark("s", [second.outcome.id], "sent")
@@ -1058,7 +1059,7 @@ class TestOutbox:
             "inclusion_probability": 0.5,
         }
         store.traces.ingest("a", 1, [captured("t1", started_at=12.5, **ids)])
-        store.outcomes.complete("t1", both("t1"))
+        complete(store, "t1", both("t1"))
 
         first, second = store.deliveries.due("jsonl", limit=9)
 
@@ -1069,8 +1070,8 @@ class TestOutbox:
     def test_a_delivery_that_failed_comes_again_when_it_is_time(self, store: Store, clock: Clock):
         """Not before, behind those that wait for less, and with its attempts counted."""
         ingest(store, "t1", "t2")
-        store.outcomes.complete("t1", both("t1"))
-        store.outcomes.complete("t2", both("t2"))
+        complete(store, "t1", both("t1"))
+        complete(store, "t2", both("t2"))
         one, two, three, four = (item.outcome.id for item in store.deliveries.due("jsonl", limit=9))
         store.deliveries.mark("jsonl", [two], "pending", next_try=clock.now + 60, error="503")
         store.deliveries.mark("jsonl", [one], "pending", next_try=clock.now + 30, error="503")
@@ -1085,7 +1086,7 @@ class TestOutbox:
     def test_dead_is_for_ever_unless_it_arrived(self, store: Store):
         """The ledger counts what each sink has had, owes, and never will have."""
         ingest(store, "t1")
-        store.outcomes.complete("t1", both("t1"))
+        complete(store, "t1", both("t1"))
         one, two = (item.outcome.id for item in store.deliveries.due("jsonl", limit=9))
 
         store.deliveries.mark("jsonl", [one], "failed", error="refused")
@@ -1099,7 +1100,7 @@ class TestOutbox:
     def test_a_dead_letter_comes_again_when_it_is_asked_for(self, store: Store, clock: Clock):
         """With no attempts on its account and a new place in line; what was sent stays sent."""
         ingest(store, "t1")
-        store.outcomes.complete("t1", both("t1"))
+        complete(store, "t1", both("t1"))
         one, two = (item.outcome.id for item in store.deliveries.due("jsonl", limit=9))
         store.deliveries.mark("jsonl", [one], "failed", error="refused")
         store.deliveries.mark("jsonl", [two], "sent")
@@ -1116,7 +1117,7 @@ class TestOutbox:
     def test_what_has_no_place_is_closed_with_the_reason(self, store: Store):
         """It is counted apart from what arrived and from what died."""
         ingest(store, "t1")
-        store.outcomes.complete("t1", both("t1"))
+        complete(store, "t1", both("t1"))
         one, two = (item.outcome.id for item in store.deliveries.due("jsonl", limit=9))
         store.deliveries.mark("jsonl", [one], "skipped", error="no span")
         store.deliveries.mark("jsonl", [one], "skipped", error="late news")
@@ -1131,7 +1132,7 @@ class TestOutbox:
     def test_the_books_say_how_long_and_why(self, store: Store, clock: Clock):
         """The age of the oldest that waits, the error of the one that is next, and what stopped the sink."""
         ingest(store, "t1")
-        store.outcomes.complete("t1", both("t1"))
+        complete(store, "t1", both("t1"))
         one, two = (item.outcome.id for item in store.deliveries.due("jsonl", limit=9))
         clock.now += 30
         store.deliveries.mark("jsonl", [one], "pending", next_try=clock.now + 5, error="503")
@@ -1148,9 +1149,9 @@ class TestOutbox:
     def test_an_outcome_that_was_there_is_not_sent_again(self, store: Store):
         """Completing a half-finished trace announces only the other half."""
         ingest(store, "t1")
-        store.outcomes.complete("t1", [score("t1")])
+        complete(store, "t1", [score("t1")])
         store.deliveries.mark("jsonl", [score("t1").id], "sent")
-        store.outcomes.complete("t1", both("t1"))
+        complete(store, "t1", both("t1"))
 
         assert [not_applicable("t1")] == [item.outcome for item in store.deliveries.due("jsonl", limit=9)]
 
@@ -1162,7 +1163,7 @@ class TestOutbox:
         ):
             store.plan.set([GROUNDED, RECALL], sinks)
             ingest(store, trace_id)
-            store.outcomes.complete(trace_id, both(trace_id))
+            complete(store, trace_id, both(trace_id))
             if trace_id == "with":
                 store.deliveries.mark("otlp", [item.id for item in store.deliveries.due("otlp", limit=9)][-2:], "sent")
                 store.plan.set([GROUNDED, RECALL], [])
@@ -1183,8 +1184,8 @@ class TestOutbox:
         with open_store() as first:
             first.plan.set([GROUNDED, RECALL], ["jsonl"])
             ingest(first, "t1", "t2")
-            first.outcomes.complete("t1", both("t1"))
-            first.outcomes.complete("t2", both("t2"))
+            complete(first, "t1", both("t1"))
+            complete(first, "t2", both("t2"))
             batch = [item.id for item in first.deliveries.due("jsonl", limit=3)]
             # Killed between the results of one batch.
             first.deliveries.mark("jsonl", batch[:1], "failed", error="refused")
@@ -1204,8 +1205,8 @@ class TestOutbox:
     def test_what_was_sent_comes_again_when_it_is_asked_for(self, store: Store, clock: Clock):
         """All of it, once, from then on waiting; what failed stays failed."""
         ingest(store, "t1", "t2")
-        store.outcomes.complete("t1", both("t1"))
-        store.outcomes.complete("t2", both("t2"))
+        complete(store, "t1", both("t1"))
+        complete(store, "t2", both("t2"))
         ids = [item.id for item in store.deliveries.due("jsonl", limit=9)]
         store.deliveries.mark("jsonl", ids[1:2], "pending", next_try=clock.now, error="503")
         store.deliveries.mark("jsonl", ids[2:3], "failed", error="refused")
@@ -1225,7 +1226,7 @@ class TestOutbox:
         for at, trace_id in enumerate(("t1", "t2", "t3")):
             clock.now = 1_000_000.0 + 10 * at
             ingest(store, trace_id)
-            store.outcomes.complete(trace_id, both(trace_id))
+            complete(store, trace_id, both(trace_id))
             if at == 0:
                 ids = [item.id for item in store.deliveries.due("jsonl", limit=9)]
                 store.deliveries.mark("jsonl", ids, "pending", next_try=clock.now + 15, error="503")
@@ -1315,7 +1316,7 @@ class TestGroups:
         """It does not delay the others."""
         ingest(store, "finished", "open")
         store.traces.ingest("other", 1, [sampled_out("out")])
-        store.outcomes.complete("finished", both("finished", value=0.1))
+        complete(store, "finished", both("finished", value=0.1))
 
         group = [Completion(trace_id=t, outcomes=both(t, value=0.9)) for t in ("finished", "out", "open")]
         assert [False, False, True] == store.outcomes.complete_many(group)
@@ -1403,7 +1404,7 @@ def test_what_is_far_in_the_future_is_due_when_the_clock_was_put_back(open_store
         store.leases.claim("gone", 3, lease_s=60)
         for trace_id in ("t", "u"):
             score = Score(sample_id=trace_id, metric="recall", metric_version="1", value=1.0, method="exact")
-            store.outcomes.complete(trace_id, [score])
+            complete(store, trace_id, [score])
         first, second = store.deliveries.due("s", limit=9)
         store.deliveries.mark("s", [first.outcome.id], "pending", next_try=clock.now + 30, error="down")
         clock.now -= 30 * 86_400
@@ -1421,7 +1422,7 @@ class TestErasedRequests:
     def test_an_erased_request_does_not_come_back(self, store: Store):
         """From another spool it is a duplicate, and the others come in."""
         ingest(store, "t1", "t2")
-        store.outcomes.complete("t1", [score("t1")])
+        complete(store, "t1", [score("t1")])
         store.upkeep.erase(["t1", "never-came"])
         before = store.ledger().total
 
@@ -1445,7 +1446,7 @@ class TestErasedRequests:
     def test_requests_that_expired_may_come_back(self, store: Store, clock: Clock):
         """Retention removes them because of their age. Who merges an archive wants them."""
         ingest(store, "t1")
-        store.outcomes.complete("t1", [score("t1"), not_applicable("t1")])
+        complete(store, "t1", [score("t1"), not_applicable("t1")])
         store.plan.set([GROUNDED, RECALL], [])
         clock.now += 1e6
         assert 1 == store.upkeep.remove_requests(before=clock.now)

@@ -11,6 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from completions import complete
 from ragstone.schema import Captured, Dropped, Failure, NotApplicable, SampledOut, Score, Trace
 from ragstone.store import Completion, PlannedMetric, SqliteStore
 from stored_bodies import count_duplicates
@@ -140,7 +141,7 @@ class StoreMachine(RuleBasedStateMachine):
         kinds = st.sampled_from(["score", "failure", "not_applicable"])
         outcomes = [outcome(data.draw(kinds), trace_id, metric) for metric in metrics]
 
-        assert (trace_id not in self.finished) == self.store.outcomes.complete(trace_id, outcomes, owner=owner)
+        assert (trace_id not in self.finished) == complete(self.store, trace_id, outcomes, owner=owner)
 
         if trace_id not in self.finished and self.store.traces.explain(trace_id).state != "pending":
             self.note_finished(trace_id)

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from command_line import run_command
+from completions import complete
 from fake_servers import FakeJudgeServer
 from pending_requests import N_REQUESTS, capture, check_outage, check_parts, follow
 from ragstone.errors import (
@@ -138,7 +139,7 @@ class TestSharing:
                     if store.leases.claim("busy", 1, lease_s=3600):
                         break
                 assert not drained.done()
-                store.outcomes.complete("before", [score("before")])
+                complete(store, "before", [score("before")])
                 assert drained.result()
         assert store.ledger().total.pending == 1
 
@@ -171,7 +172,7 @@ class TestSharing:
         stores = [first, own(), own(), own()]
 
         def finish(store):
-            return [store.outcomes.complete(f"t{i}", [score(f"t{i}")]) for i in range(50)]
+            return [complete(store, f"t{i}", [score(f"t{i}")]) for i in range(50)]
 
         with ThreadPoolExecutor(4) as pool:
             told = list(pool.map(finish, stores))
@@ -209,7 +210,7 @@ class TestSharing:
         first.plan.set([EXACT], ["s"])
         second.plan.set([EXACT], ["s"])
         first.traces.ingest("a", 1, captured("t"))
-        first.outcomes.complete("t", [score("t")])
+        complete(first, "t", [score("t")])
 
         assert 1 == len(first.deliveries.due("s", limit=9))
         assert 1 == len(first.deliveries.due("s", limit=9))
@@ -223,7 +224,7 @@ class TestSharing:
         first.plan.set([EXACT], ["s"])
         second.plan.set([EXACT], ["s"])
         first.traces.ingest("a", 1, captured("t"))
-        first.outcomes.complete("t", [score("t")])
+        complete(first, "t", [score("t")])
         first.deliveries.due("s", limit=9)
 
         first.deliveries.stop_sink("s", reason="401")
@@ -235,7 +236,7 @@ class TestSharing:
         first, second = own(), own()
         first.plan.set([EXACT], ["s"])
         first.traces.ingest("a", 1, captured("t"))
-        first.outcomes.complete("t", [score("t")])
+        complete(first, "t", [score("t")])
         assert 1 == len(first.deliveries.due("s", limit=9))
         sql(database, "SELECT pg_terminate_backend(pid, 5000) FROM pg_locks WHERE objid = 3 AND locktype = 'advisory'")
 
@@ -302,7 +303,7 @@ class TestSharing:
         def work():
             for i in range(120):
                 busy.traces.ingest("a", i + 1, [*captured(f"t{i}"), Dropped(reason="full", n=1, at=0.0)])
-                busy.outcomes.complete(f"t{i}", [score(f"t{i}")])
+                complete(busy, f"t{i}", [score(f"t{i}")])
 
         with ThreadPoolExecutor(1) as pool:
             running = pool.submit(work)
@@ -354,7 +355,7 @@ class TestOutage:
                 return None
 
         assert 1 == eventually(ledger).total.pending
-        assert store.outcomes.complete("t", [score("t")])
+        assert complete(store, "t", [score("t")])
         assert 1 == len(store.deliveries.due("s", limit=9))
 
     def test_what_was_under_way_is_not_stored_in_part(self, own, database):
@@ -446,7 +447,7 @@ class TestOpening:
         worker.plan.set([], [])
         worker.traces.ingest("a", 2, [*captured("t", "u", app="bot")])
         for trace in worker.leases.claim("w", 2, lease_s=60):
-            assert worker.outcomes.complete(trace.trace_id, [])
+            assert complete(worker, trace.trace_id, [])
         worker.plan.set([new], ["sink"])
         assert (2, 0) == other.outcomes.count_backfill([new], since=0.0, until=2e9)[:2]
         page = other.outcomes.unscored([new], since=0.0, before=(2e9, 2**62), limit=10)
@@ -614,7 +615,7 @@ class TestOpening:
         assert [1, 0] == [store.traces.ingest("a", offset, captured("nul\0")) for offset in (2, 3)]
         assert store.ledger().total.balanced
         store.plan.set([EXACT], ["s"])
-        store.outcomes.complete("t", [score("t")])
+        complete(store, "t", [score("t")])
 
         (item,) = store.deliveries.due("s", limit=1)
         assert ("a\N{REPLACEMENT CHARACTER}b", "a\0b") == (item.name, store.traces.get("t").name)

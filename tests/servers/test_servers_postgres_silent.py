@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from command_line import MAIN
+from completions import complete
 from fake_servers.judge_server import FakeJudgeServer
 from ragstone.errors import StoreError, StoreUnavailableError
 from ragstone.monitor import Monitor
@@ -190,7 +191,7 @@ def test_a_frozen_worker_loses_its_sinks(database, monkeypatch):
         store.plan.set([EXACT], ["s"])
     first.traces.ingest("a", 1, [Captured(trace=Trace(trace_id="t", started_at=1.0, query="q"))])
     score = Score(sample_id="t", metric="exact", metric_version="1", value=1.0, method="exact")
-    first.outcomes.complete("t", [score])
+    complete(first, "t", [score])
     assert 1 == len(first.deliveries.due("s", limit=9))
     assert [] == second.deliveries.due("s", limit=9)
 

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from completions import complete
 from ragstone.schema import Captured
 from ragstone.store import open_store
 from watched_store import DAY_S, PLANNED, fold_at, make, requests, snapshot
@@ -24,12 +25,12 @@ def test_four_workers_fold_each_outcome_once(database, tmp_path):
         store.plan.set([PLANNED], [])
         store.traces.ingest("segment", 1, [Captured(trace=trace) for trace, _ in rows])
 
-    def complete(worker):
+    def score_share(worker):
         folded = 0
         with open_store(database, mode="own", clock=lambda: T0) as store:
             store.plan.set([PLANNED], [])
             for i, (trace, outcome) in enumerate(shuffled[worker::4]):
-                store.outcomes.complete(trace.trace_id, [outcome])
+                complete(store, trace.trace_id, [outcome])
                 if i % 50 == 0:
                     # Nothing has closed yet at this time.
                     result = fold_at(store, T0)
@@ -42,7 +43,7 @@ def test_four_workers_fold_each_outcome_once(database, tmp_path):
             return 0 if result is None else result.n_outcomes
 
     with ThreadPoolExecutor(4) as pool:
-        assert [0] * 4 == list(pool.map(complete, range(4)))
+        assert [0] * 4 == list(pool.map(score_share, range(4)))
         assert len(rows) == sum(pool.map(fold_all, range(4)))
     serial = make(tmp_path / "serial.db", T0)
     with open_store(database, mode="read") as shared, open_store(serial, mode="read") as single:

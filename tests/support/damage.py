@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from completions import complete
 from ragstone.errors import RagstoneError
 from ragstone.judges import ReplyCache
 from ragstone.schema import Captured, Dropped, Failure, Feedback, Passage, Retrieval, Score, Trace, spool_entry_adapter
@@ -112,7 +113,7 @@ def fill(store: SqliteStore, start: int, stop: int) -> None:
     ]
     store.traces.ingest(f"segment-{start}", stop, [*(Captured(trace=trace(n)) for n in numbers), *feedback])
     for n in numbers:
-        store.outcomes.complete(f"trace-{n}", outcomes(n))
+        complete(store, f"trace-{n}", outcomes(n))
     store.labels.save([StoredLabel(f"trace-{n}", "ann", n % 3 / 2, 7.0) for n in numbers if n % 6 == 0])
     store.labels.save_draw([DrawnRequest(f"trace-{n}", 0.5, n) for n in numbers if n % 6 == 0])
 
@@ -227,7 +228,7 @@ def damaged_logs(folder: Path, rng: random.Random, n: int) -> Iterator[tuple[str
         writer.append([spool_entry_adapter.dump_json(Captured(trace=trace(k))) for k in range(30, 60)])
         transfer(spool, store)
         for k in range(30, 60):
-            store.outcomes.complete(f"trace-{k}", outcomes(k))
+            complete(store, f"trace-{k}", outcomes(k))
         before, _ = read_store(store)
         # As a kill leaves them.
         files = {path.name.removeprefix("original"): path.read_bytes() for path in folder.glob("original.db*")}
@@ -253,7 +254,7 @@ def trial_of_log(path: Path, spool: Path, before: Content) -> tuple[str, str]:
             transfer(spool, store)
             pending = store.ledger().total.pending
             for claimed in store.leases.claim("worker", 100, lease_s=60):
-                store.outcomes.complete(claimed.trace_id, outcomes(int(claimed.trace_id.split("-")[1])))
+                complete(store, claimed.trace_id, outcomes(int(claimed.trace_id.split("-")[1])))
             after, doubled = read_store(store)
             problems = store.upkeep.verify().n_problems
     except RagstoneError:

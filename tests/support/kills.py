@@ -273,10 +273,8 @@ def kill_and_check(deployment: Deployment, victims: Sequence[str], n_kills: int)
             deployment.finish()
         finally:
             deployment.end()
-        # Without a free descriptor a call cannot be sent, and is counted.
-        paid = math.inf if "descriptors" in victims else judge.calls
     acknowledged = set(deployment.acknowledged.read_text(encoding="utf-8").split())
-    counts = check_books(deployment.store, acknowledged, METRICS, deployment.files, paid)
+    counts = check_books(deployment.store, acknowledged, METRICS, deployment.files, judge.calls)
     print(f"{n_kills} kills of {', '.join(victims)}: {counts}")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from completions import complete
 from ragstone.schema import Captured, Passage, Score, Trace
 from ragstone.store import PlannedMetric, SqliteStore
 
@@ -54,9 +55,7 @@ def add_request(store: SqliteStore, k: int, *, scored: bool = True, bad: str = "
     trace = make_trace(k, bad=bad)
     store.traces.ingest("test", k + 1, [Captured(trace=trace)])
     if scored:
-        store.outcomes.complete(
-            trace.trace_id, _scores(trace, k, bad, f"judge {bad}".strip() if judge is None else judge)
-        )
+        complete(store, trace.trace_id, _scores(trace, k, bad, f"judge {bad}".strip() if judge is None else judge))
 
 
 def add_requests(store: SqliteStore, first: int, n: int, *, scored: bool = True, bad: list[str] | None = None) -> None:

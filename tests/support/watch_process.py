@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from completions import complete
 from ragstone.schema import Captured
 from ragstone.store import open_store
 from watched_store import DAY_S, PLANNED, fill, fold_at, fold_in_parts, requests
@@ -20,7 +21,7 @@ def work(path: str, t0: float, days: int) -> None:
         for quarter in range(1, days * 4 + 3):
             now = t0 + quarter * DAY_S / 4
             while done < len(rows) and rows[done][0].started_at <= now:
-                store.outcomes.complete(rows[done][0].trace_id, [rows[done][1]])
+                complete(store, rows[done][0].trace_id, [rows[done][1]])
                 done += 1
             fold_at(store, now, notify=["slack:x"])
     print("done", flush=True)

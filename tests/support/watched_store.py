@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from completions import complete
 from ragstone.schema import Captured, Failure, Score, Trace
 from ragstone.settings import Watch
 from ragstone.store import PlannedMetric, open_store
@@ -47,7 +48,7 @@ def fill(store, t0, **options):
     store.plan.set([PLANNED], [])
     store.traces.ingest("segment", 1, [Captured(trace=trace) for trace, _ in rows])
     for trace, outcome in rows:
-        store.outcomes.complete(trace.trace_id, [outcome])
+        complete(store, trace.trace_id, [outcome])
 
 
 def fold_at(store, now, *, notify=(), limit=None, after=None):

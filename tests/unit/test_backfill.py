@@ -9,6 +9,7 @@ import time
 import pytest
 
 from command_line import run_command
+from completions import complete
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.schema import Captured, NotApplicable, Passage, SampledOut, Score, Trace, Usage
 from ragstone.settings import Limits, Watch
@@ -57,7 +58,7 @@ def fill(path, n=20, *, sessions_of=1):
         out = SampledOut(trace_id="out", started_at=NOW - 60, inclusion_probability=0.5)
         store.traces.ingest("a", 1, [*(Captured(trace=trace) for trace in traces), out])
         for trace in traces[:n]:
-            store.outcomes.complete(trace.trace_id, [old_score(trace.trace_id)])
+            complete(store, trace.trace_id, [old_score(trace.trace_id)])
     return path
 
 
@@ -111,6 +112,30 @@ def test_dry_run_and_budget(path):
     assert "needs about 20 calls for 20 requests, and the budget is 5" in text
     assert "--sample 0.25" in text
     assert not values(path, "ccrs.qr")
+
+
+@pytest.mark.parametrize("dry_run", [(), ("--dry-run",)])
+def test_another_judge_than_that_of_the_plan_is_refused(path, dry_run):
+    """Also by a dry run, whose estimate is of no use if the run is refused."""
+    with SqliteStore.open(path, mode="own") as store:
+        planned = {"scoring.metrics": ["ccrs.qr"], "judge.url": "http://127.0.0.1:9/v1", "judge.model": "m"}
+        store.plan.use(planned, {})
+    command = ("store", "backfill", path, "--metrics", "ccrs.qr", "--since", "-10d", *dry_run)
+    refused = run_command(*command, "--judge", "http://127.0.0.1:8/v1", "--judge-model", "m")
+    text = " ".join(refused.stderr.split())
+    assert 2 == refused.returncode
+    assert "judge.url: plan http://127.0.0.1:9/v1, here http://127.0.0.1:8/v1" in text
+    assert not values(path, "ccrs.qr")
+
+
+@pytest.mark.parametrize("arguments", [(), ("--judge", "http://127.0.0.1:9/v1", "--judge-model", "m")])
+def test_a_dry_run_with_the_judge_of_the_plan_or_none(path, arguments):
+    """It estimates the calls."""
+    with SqliteStore.open(path, mode="own") as store:
+        planned = {"scoring.metrics": ["ccrs.qr"], "judge.url": "http://127.0.0.1:9/v1", "judge.model": "m"}
+        store.plan.use(planned, {})
+    command = ("store", "backfill", path, "--metrics", "ccrs.qr", "--since", "-10d", "--dry-run")
+    assert "20 requests would be scored" in run_command(*command, *arguments).stdout
 
 
 @pytest.mark.parametrize(
@@ -289,7 +314,7 @@ def test_requests_that_cannot_be_scored(path):
         store.traces.ingest(
             "b", 1, [Captured(trace=make_trace(50).model_copy(update={"status": "error", "error": "x"}))]
         )
-        store.outcomes.complete("t50", [old_score("t50")])
+        complete(store, "t50", [old_score("t50")])
     backfill(path)
     (found,) = (o for o in values(path) if o.sample_id == "t50")
     assert isinstance(found, NotApplicable)

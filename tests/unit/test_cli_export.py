@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from command_line import run_command
+from completions import complete
 from ragstone.errors import StoreCorruptError
 from ragstone.experiments import read_outcomes
 from ragstone.schema import Captured, Failure, Passage, Score, Trace
@@ -38,7 +39,7 @@ def store(tmp_path):
             score = Score(
                 metric="a", value=0.5, method="exact", explanation="SECRET e", details={"x": "SECRET d"}, **about
             )
-            opened.outcomes.complete(f"t{i}", [score, Failure(metric="b", kind="bug", reason="SECRET said", **about)])
+            complete(opened, f"t{i}", [score, Failure(metric="b", kind="bug", reason="SECRET said", **about)])
         assert 1 == opened.upkeep.remove_texts(before=T0 + 5)
     return path
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from command_line import run_command
+from completions import complete
 from ragstone.schema import Captured, Score, Trace
 from ragstone.store import PlannedMetric, SqliteStore
 
@@ -24,7 +25,7 @@ def store(tmp_path: Path) -> str:
         outcomes = [Score(sample_id=f"t{n}", value=1.0, method="exact", **key) for n in range(3)]
         for n, outcome in enumerate(outcomes):
             opened.traces.ingest("s", n + 1, [Captured(trace=Trace(trace_id=f"t{n}", started_at=1.0, query="Why?"))])
-            opened.outcomes.complete(f"t{n}", [outcome])
+            complete(opened, f"t{n}", [outcome])
         ids = [outcome.id for outcome in outcomes]
         opened.deliveries.mark("refuses", ids, "failed", error="no such project")
         opened.deliveries.mark("takes", ids[:1], "failed", error="too large")

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from command_line import run_command
+from completions import complete
 from ragstone.schema import Captured, Failure, Score, Trace
 from ragstone.spool import SpoolWriter
 from ragstone.store import PlannedMetric, SqliteStore, settle_labels
@@ -33,7 +34,7 @@ def stored(path: Path, probabilities: list[float]) -> str:
                 if n < len(probabilities)
                 else Failure(sample_id=f"t{n}", kind="timeout", reason="too slow", **key)
             )
-            store.outcomes.complete(f"t{n}", [outcome])
+            complete(store, f"t{n}", [outcome])
     return str(path)
 
 

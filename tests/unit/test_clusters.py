@@ -12,6 +12,7 @@ import pytest
 
 import ragstone
 from clustered_scores import Setting, miss_rates
+from completions import complete
 from ragstone.cli import main
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments import TimeRange
@@ -555,7 +556,7 @@ def traffic(tmp_path):
                 metadata={"tenant": f"w{week}-{session // 2}"},
             )
             store.traces.ingest("a", k + 1, [Captured(trace=trace)])
-            store.outcomes.complete(f"t{k}", [Score(sample_id=f"t{k}", value=value, method="single_reply", **QR)])
+            complete(store, f"t{k}", [Score(sample_id=f"t{k}", value=value, method="single_reply", **QR)])
     return path
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import ragstone
+from completions import complete
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.schema import Captured, Failure, Outcome, Score, Trace
 from ragstone.sinks import Delivery, JsonlSink
@@ -131,7 +132,7 @@ def test_a_store_is_read_and_its_samples_are_its_traces(tmp_path: Path) -> None:
             ids = [f"{shared}{i}" for i in range(3)]
             store.traces.ingest("a", 3, [Captured(trace=Trace(trace_id=id_, started_at=0.0)) for id_ in ids])
             for outcome in outcomes([0.5] * 3, prefix=shared):
-                store.outcomes.complete(outcome.sample_id, [outcome])
+                complete(store, outcome.sample_id, [outcome])
     assert 3 == ragstone.compare([tmp_path / "one.db", tmp_path / "again.db"]).metrics[0].pairs[0].n_equal
     with pytest.raises(DataError, match="'one' does not share samples with the others \\(its ids: 'one0', 'one1'"):
         ragstone.compare([tmp_path / "one.db", tmp_path / "two.db"], paired=True)

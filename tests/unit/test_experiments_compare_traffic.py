@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import ragstone
+from completions import complete
 from ragstone.cli import main
 from ragstone.cli._options import parse_time_range
 from ragstone.errors import ConfigurationError, DataError
@@ -42,10 +43,10 @@ def store(tmp_path: Path) -> Path:
                 opened.traces.ingest("a", 100 * week + i + 1, [Captured(trace=trace)])
                 common = {"sample_id": id_, "metric": "ccrs.qr", "metric_version": "1", "judge": "j", "judge_hash": "h"}
                 if week and i < 2:
-                    opened.outcomes.complete(id_, [Failure(**common, kind="timeout", reason="slow")])
+                    complete(opened, id_, [Failure(**common, kind="timeout", reason="slow")])
                 else:
                     value = float(np.clip(0.5 + 0.2 * week + 0.1 * rng.standard_normal(), 0, 1))
-                    opened.outcomes.complete(id_, [Score(**common, value=value, method="single_reply")])
+                    complete(opened, id_, [Score(**common, value=value, method="single_reply")])
     return path
 
 

@@ -11,6 +11,7 @@ import aiohttp
 import pytest
 
 from command_line import run_command
+from completions import complete
 from ragstone import Monitor
 from ragstone.capture import Capture
 from ragstone.errors import DataError
@@ -116,7 +117,7 @@ def test_retention_removes_comments(store):
     """Those of removed requests, and old ones without a request. The values stay."""
     store.traces.ingest("a", 1, [request(), said("t", 0.5, "secret 1"), said("nothing", 0.5, "secret 2")])
     (trace,) = store.leases.claim("w", 1, lease_s=60)
-    store.outcomes.complete(trace.trace_id, [])
+    complete(store, trace.trace_id, [])
     assert 1 == store.upkeep.remove_texts(before=T0 + 1)
     with store._database.read() as db:
         assert [(0.5, None)] * 2 == db.execute("SELECT value, comment FROM feedback").fetchall()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 
+import openai
 import pytest
 
 from fake_servers import FakeJudgeServer
 from ragstone.errors import ConfigurationError, JudgeError
-from ragstone.judges import Budget, OpenAICompatibleJudge, OpenAICompatibleModel, Prompt
+from ragstone.judges import Budget, OpenAICompatibleJudge, OpenAICompatibleModel, Prompt, metered
 
 
 def prompt(n):
@@ -100,6 +102,68 @@ def test_what_may_not_go_out_does_not_queue():
     with FakeJudgeServer() as server:
         errors = ask(server.url, 20, budget=cap, requests_per_minute=60)
         assert (1, 19) == (server.calls, len(errors))
+
+
+def refused_url():
+    """The URL of a port that refuses connections."""
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{closed.getsockname()[1]}/v1"
+
+
+def broken_key():
+    """A function that cannot provide a key."""
+    raise RuntimeError("no key")
+
+
+def sdk(url):
+    """A client of the SDK."""
+    return {"client": openai.AsyncOpenAI(base_url=url, api_key="k"), "url": None}
+
+
+@pytest.mark.parametrize("options", [
+    pytest.param(lambda url: {}, id="refused"),
+    pytest.param(lambda url: {"api_key": broken_key}, id="sign-in"),
+    pytest.param(sdk, id="client of the SDK"),
+])  # fmt: skip
+def test_a_call_that_could_not_be_sent_is_not_counted(options):
+    """Neither in the usage nor in the budget, whichever transport could not send it."""
+    cap, url = Budget(calls=3), refused_url()
+    given = {"url": url} | options(url)
+
+    async def session():
+        judge = OpenAICompatibleJudge(
+            given.pop("url"), model="m", backoff_s=0.01, max_outage_s=0.0, budget=cap, **given
+        )
+        with metered() as meter:
+            replies = await asyncio.gather(*(judge.ask_number(prompt(i)) for i in range(5)), return_exceptions=True)
+        await judge.aclose()
+        return meter.total.calls, [str(reply) for reply in replies]
+
+    calls, errors = asyncio.run(session())
+    assert (0, 0) == (calls, cap.spent.calls)
+    assert not any("budget" in error for error in errors)
+
+
+def test_a_call_whose_connection_breaks_is_counted():
+    """The server may have computed a reply."""
+    cap = Budget(calls=50)
+
+    async def session():
+        async def close(reader, writer):
+            await reader.readuntil(b"\r\n\r\n")
+            writer.close()
+
+        server = await asyncio.start_server(close, "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+        judge = OpenAICompatibleJudge(url, model="m", backoff_s=0.01, max_outage_s=0.0, budget=cap)
+        with metered() as meter, pytest.raises(JudgeError):
+            await judge.ask_number(prompt(1))
+        await judge.aclose()
+        server.close()
+        return meter.total.calls
+
+    assert 0 < asyncio.run(session()) == cap.spent.calls
 
 
 @pytest.mark.parametrize("caps", [{}, {"calls": 0}, {"usd": -1.0}, {"tokens": 0}])

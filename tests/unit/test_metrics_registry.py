@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+
 import pytest
 
 from ragstone.errors import ConfigurationError
@@ -118,6 +120,19 @@ def test_broken_packages_stop_nobody(install_metrics, caplog):
     assert [*OURS, "acme.brevity"] == [metric.card.name for metric in all_metrics()]
     assert any("acme_metrics:missing" in message for message in caplog.messages)
     assert any("'ccrs.qr'" in message for message in caplog.messages)
+
+
+def test_installed_packages_are_searched_once(install_metrics, monkeypatch):
+    """Each card by name would read the entry points of all installed packages again."""
+    install_metrics(Brevity())
+    resolve_metrics("acme.brevity")
+
+    def refuse(**_):
+        raise AssertionError("the entry points are read again")
+
+    monkeypatch.setattr(importlib.metadata, "entry_points", refuse)
+    for name in ("acme.brevity", "ccrs.cc", "ndcg@5"):
+        assert resolve_metrics(name)
 
 
 def test_a_metric_keeps_the_reader_it_was_made_with():

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from command_line import run_command
+from completions import complete
 from ragstone.judges import OpenAICompatibleJudge
 from ragstone.metrics import Udcg, resolve_metrics
 from ragstone.monitor import Monitor
@@ -289,7 +290,7 @@ def test_outcomes_of_another_judge_are_counted_and_not_hidden(tmp_path: Path) ->
                 judge="Old",
                 judge_hash="old",
             )
-            store.outcomes.complete(f"t{i}", [score])
+            complete(store, f"t{i}", [score])
         assert store.ledger().other_outcomes == {}
         store.plan.set([PlannedMetric(name="ccrs.qr", version="1", judge_hash="new")], [])
         assert store.ledger().other_outcomes == {"Old": 3}

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import ragstone
+from completions import complete
 from ragstone.cli import main
 from ragstone.errors import DataError
 from ragstone.research import topicality, validate_metrics
@@ -31,7 +32,7 @@ def sampled(tmp_path):
             trace = Trace(trace_id=id_, query="q", started_at=1e9 + i, inclusion_probability=1.0 if often else 0.1)
             store.traces.ingest("a", i + 1, [Captured(trace=trace)])
             value = (0.6 if often else 0.1) + (0.05 if i % 2 else -0.05)
-            store.outcomes.complete(id_, [Score(sample_id=id_, value=value, method="single_reply", **QR)])
+            complete(store, id_, [Score(sample_id=id_, value=value, method="single_reply", **QR)])
     return path
 
 

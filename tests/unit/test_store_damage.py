@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from completions import complete
 from ragstone.errors import StoreCorruptError
 from ragstone.schema import Captured, Feedback, Passage, Retrieval, Score, Trace
 from ragstone.store import Completion, DrawnRequest, PlannedMetric, SqliteStore, StoredLabel
@@ -41,8 +42,8 @@ def path(tmp_path: Path) -> Path:
         feedback = Feedback(request_id="t0", value=1.0, comment="good", given_at=5.0)
         store.traces.ingest("a", 4, [*entries, feedback])
         for n in range(3):
-            store.outcomes.complete(
-                f"t{n}", [Score(sample_id=f"t{n}", metric="m", metric_version="1", value=n / 4, method="exact")]
+            complete(
+                store, f"t{n}", [Score(sample_id=f"t{n}", metric="m", metric_version="1", value=n / 4, method="exact")]
             )
         store.labels.save([StoredLabel("t0", "ann", 1.0, 7.0)])
         store.labels.save_draw([DrawnRequest("t0", 0.5, 1)])

@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 from command_line import run_command
+from completions import complete
 from live_store import METRICS, make_trace
 from ragstone import Monitor
 from ragstone.judges import ReplyCache
@@ -46,7 +47,7 @@ def write_store(path: Path) -> Path:
         for k, trace in enumerate(traces):
             store.traces.ingest("test", k + 1, [Captured(trace=trace)])
             if k < 4:
-                store.outcomes.complete(trace.trace_id, scores(trace))
+                complete(store, trace.trace_id, scores(trace))
         waiting = request(7, "ada-l", inclusion_probability=0.1)
         said = [
             Feedback(request_id=id_, value=0.0, comment=comment, given_at=1.0)

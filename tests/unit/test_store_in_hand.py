@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from completions import complete
 from ragstone.schema import Captured, Score
 from ragstone.store import PlannedMetric, SqliteStore
 from ragstone.testing import make_trace
@@ -20,7 +21,7 @@ def stored(path: Path, score: Score) -> Score:
     with SqliteStore.open(path, mode="own") as store:
         store.plan.set([PlannedMetric(name=score.metric, version="1")], ["jsonl"])
         store.traces.ingest("a", 1, [Captured(trace=make_trace(trace_id=score.sample_id))])
-        store.outcomes.complete(score.sample_id, [score])
+        complete(store, score.sample_id, [score])
         [delivery] = store.deliveries.due("jsonl", limit=9)
     assert isinstance(delivery.outcome, Score)
     return delivery.outcome
@@ -63,7 +64,7 @@ def test_the_oldest_outcomes_are_forgotten(tmp_path: Path) -> None:
         scores = [score.model_copy(update={"sample_id": f"t{n}"}) for n in range(2100)]
         store.traces.ingest("a", 1, [Captured(trace=make_trace(trace_id=score.sample_id)) for score in scores])
         for score in scores:
-            store.outcomes.complete(score.sample_id, [score])
+            complete(store, score.sample_id, [score])
         delivered = [delivery.outcome for delivery in store.deliveries.due("jsonl", limit=9999)]
     assert delivered == scores
     assert (delivered[0] is scores[0], delivered[-1] is scores[-1]) == (False, True)

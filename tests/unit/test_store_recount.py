@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from command_line import run_in_new_process
+from completions import complete
 from ragstone.schema import Captured, Score
 from ragstone.store import PlannedMetric, SqliteStore
 from ragstone.testing import make_trace
@@ -22,7 +23,7 @@ def store(tmp_path: Path) -> Path:
         opened.plan.set([PlannedMetric(name="m", version="1")], [])
         opened.traces.ingest("a", 1, [Captured(trace=make_trace(trace_id=t)) for t in "abc"])
         for t in "ab":
-            opened.outcomes.complete(t, [Score(sample_id=t, metric="m", metric_version="1", value=0.5, method="exact")])
+            complete(opened, t, [Score(sample_id=t, metric="m", metric_version="1", value=0.5, method="exact")])
     return path
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from command_line import run_command
+from completions import complete
 from ragstone.errors import StoreCorruptError, StoreError
 from ragstone.schema import Captured, LedgerRow, Score, Trace
 from ragstone.store import PlannedMetric, SqliteStore
@@ -66,11 +67,11 @@ class TestDisk:
             alter(store, "PRAGMA query_only = 1")
 
             with pytest.raises(StoreError, match=r"cannot be written.*write permission"):
-                store.outcomes.complete("t1", [score("t1")])
+                complete(store, "t1", [score("t1")])
             assert 50 == store.ledger().total.pending
 
             alter(store, "PRAGMA query_only = 0")
-            assert store.outcomes.complete("t1", [])
+            assert complete(store, "t1", [])
 
     def test_a_write_that_the_system_refuses_leaves_a_good_store(self, path: Path):
         """A real refusal by the kernel, here at a file-size limit, inside a commit."""
@@ -163,7 +164,7 @@ class TestRot:
         with SqliteStore.open(path, mode="own") as store:
             store.plan.set([METRIC], [])
             store.traces.ingest("a", 1, batch(0, 1))
-            store.outcomes.complete("t0", [score("t0")])
+            complete(store, "t0", [score("t0")])
             alter(store, "UPDATE outcome_bodies SET body = '{}'")
 
             with pytest.raises(StoreCorruptError, match=r"outcome_bodies .* differs from its checksum"):
@@ -184,7 +185,7 @@ class TestRot:
         with SqliteStore.open(path, mode="own") as store:
             store.plan.set([METRIC], [])
             store.traces.ingest("a", 2, batch(0, 2))
-            store.outcomes.complete("t0", [score("t0")])
+            complete(store, "t0", [score("t0")])
             alter(store, "DELETE FROM outcome_bodies")
             alter(store, "DELETE FROM outcomes")
 
@@ -196,7 +197,7 @@ class TestRot:
 WRITER = """
 import sys
 from ragstone.schema import Captured, Dropped, Score, Trace
-from ragstone.store import PlannedMetric, SqliteStore
+from ragstone.store import Completion, PlannedMetric, SqliteStore
 
 with SqliteStore.open(sys.argv[1], mode="own") as store:
     store.leases.release_all()
@@ -207,11 +208,9 @@ with SqliteStore.open(sys.argv[1], mode="own") as store:
         store.traces.ingest("a", n + 50, [*entries, Dropped(reason="test", n=1, at=0.0)])
         n += 50
         for trace in store.leases.claim("me", 20, lease_s=60):
-            store.outcomes.complete(
-                trace.trace_id,
-                [Score(sample_id=trace.trace_id, metric="m", metric_version="1", value=0.5, method="exact")],
-                owner="me",
-            )
+            score = Score(sample_id=trace.trace_id, metric="m", metric_version="1", value=0.5, method="exact")
+            [done] = store.outcomes.complete_many([Completion(trace_id=trace.trace_id, outcomes=[score], owner="me")])
+            assert done is True
             print(n, trace.trace_id, flush=True)
 """
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from completions import complete
 from ragstone.metrics import resolve_metrics
 from ragstone.schema import Captured, Failure, NotApplicable, Retrieval, Score, Trace
 from ragstone.settings import Watch
@@ -45,9 +46,10 @@ def test_complete_queues_scores_and_failures(store):
     store.traces.ingest("x", 1, [Captured(trace=trace)])
     about = {"sample_id": "t", "metric_version": "1"}
     first = Score(metric="a", value=0.5, method="exact", **about)
-    store.outcomes.complete("t", [first])
+    complete(store, "t", [first])
     assert [] == queued(store), "the trace is pending"
-    store.outcomes.complete(
+    complete(
+        store,
         "t",
         [
             first,
@@ -67,22 +69,20 @@ def test_a_session_with_a_pending_trace_waits(store):
     store.plan.set([PlannedMetric(name="a", version="1")], [])
     store.plan.set([PlannedMetric(name="a", version="1"), PlannedMetric(name="b", version="1")], [])
     store.traces.ingest("y", 1, [Captured(trace=Trace(trace_id="alone", started_at=5.0))])
-    store.outcomes.complete("alone", [Score(sample_id="alone", metric="a", metric_version="1", value=0.5, method="x")])
+    complete(store, "alone", [Score(sample_id="alone", metric="a", metric_version="1", value=0.5, method="x")])
     assert [] == queued(store), "a request without a session is pending"
     store.plan.set([PlannedMetric(name="a", version="1")], [])
-    store.outcomes.complete("alone", [])
+    complete(store, "alone", [])
     assert ["alone"] == [o.trace_id for o in queued(store)]
     with store.watch.change() as tables:
         tables.queue.remove([o.seq for o in queued_in(tables)])
     traces = [("t1", "s"), ("t2", "s"), ("t3", "other"), ("t4", None)]
     store.traces.ingest("x", 1, [Captured(trace=Trace(trace_id=t, started_at=5.0, session_id=s)) for t, s in traces])
     for trace_id in ("t1", "t3", "t4"):
-        store.outcomes.complete(
-            trace_id, [Score(sample_id=trace_id, metric="a", metric_version="1", value=0.5, method="x")]
-        )
+        complete(store, trace_id, [Score(sample_id=trace_id, metric="a", metric_version="1", value=0.5, method="x")])
     assert ["t3", "t4"] == [o.trace_id for o in queued(store)]
     assert ["other", "t4"] == [o.session for o in queued(store)]
-    store.outcomes.complete("t2", [Score(sample_id="t2", metric="a", metric_version="1", value=0.5, method="x")])
+    complete(store, "t2", [Score(sample_id="t2", metric="a", metric_version="1", value=0.5, method="x")])
     assert {"t1", "t2", "t3", "t4"} == {o.trace_id for o in queued(store)}
 
 
@@ -155,7 +155,7 @@ def test_old_units_are_deleted(store):
         [Captured(trace=trace.model_copy(update={"trace_id": f"x{trace.trace_id}"})) for trace, _ in fill_later],
     )
     for trace, outcome in fill_later:
-        store.outcomes.complete(f"x{trace.trace_id}", [outcome.model_copy(update={"sample_id": f"x{trace.trace_id}"})])
+        complete(store, f"x{trace.trace_id}", [outcome.model_copy(update={"sample_id": f"x{trace.trace_id}"})])
     fold_at(store, T0 + 152 * DAY_S)
     with store.watch.read() as tables:
         (key,) = {row.key for row in tables.streams()}
@@ -195,9 +195,7 @@ def test_tags_retriever_and_language_are_slices(store):
     many = Trace(trace_id="m", started_at=5.0, tags=tuple(f"t{i}:1" for i in range(99)))
     store.traces.ingest("x", 1, [Captured(trace=trace), Captured(trace=many)])
     for name in "tm":
-        store.outcomes.complete(
-            name, [Score(sample_id=name, metric="a", metric_version="1", value=0.5, method="exact")]
-        )
+        complete(store, name, [Score(sample_id=name, metric="a", metric_version="1", value=0.5, method="exact")])
     one, other = queued(store)
     assert {
         "tag:topic": "billing", "tag:beta": "yes", "tag:language": "de", "language": "de", "tag:url": "http://x",
@@ -243,10 +241,10 @@ class TestLargeQueue:
         store.traces.ingest("x", 1, [Captured(trace=trace) for trace in waiting])
         about = {"metric": METRIC, "metric_version": "1", "judge_hash": "j1", "value": 0.5, "method": "exact"}
         for trace in waiting[:-1]:
-            store.outcomes.complete(trace.trace_id, [Score(sample_id=trace.trace_id, **about)])
+            complete(store, trace.trace_id, [Score(sample_id=trace.trace_id, **about)])
         results = fold_in_parts(store, T0 + 9 * DAY_S, limit=10)
         assert 240 == sum(result.n_outcomes for result in results)
-        store.outcomes.complete("w29", [Score(sample_id="w29", **about)])
+        complete(store, "w29", [Score(sample_id="w29", **about)])
         assert 30 == sum(result.n_outcomes for result in fold_in_parts(store, T0 + 9 * DAY_S, limit=10))
 
     def test_worker_continues_at_once(self, tmp_path, monkeypatch):
@@ -292,7 +290,7 @@ def test_closed_outcomes_are_those_of_the_reference(store):
                 reference.queue.pending[trace.session_id] = min(first, trace.started_at)
             continue
         outcome = Score(sample_id=trace.trace_id, metric="a", metric_version="1", value=0.5, method="x")
-        store.outcomes.complete(trace.trace_id, [outcome])
+        complete(store, trace.trace_id, [outcome])
         named = trace.session_id or trace.trace_id
         about = {"trace_id": trace.trace_id, "session": named, "requested_at": trace.started_at, "value": 0.5}
         reference.put(WatchedOutcome(key=key._replace(app=trace.app), **about))

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from completions import complete
 from ragstone import compare
 from ragstone.errors import ConfigurationError
 from ragstone.experiments import Experiment, TimeRange
@@ -282,7 +283,7 @@ def stored(path: Path, values: Sequence[tuple[float, float]]) -> Path:
             )
             store.traces.ingest("s", n + 1, [Captured(trace=trace)])
             store.leases.claim("w", 1, lease_s=60)
-            store.outcomes.complete(f"t{n}", [outcome(f"t{n}", "ccrs.ac", value)], owner="w")
+            complete(store, f"t{n}", [outcome(f"t{n}", "ccrs.ac", value)], owner="w")
     return path
 
 

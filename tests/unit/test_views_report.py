@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from completions import complete
 from ragstone.errors import ConfigurationError, DataError, RagstoneError
 from ragstone.experiments import (
     Experiment,
@@ -184,7 +185,7 @@ def stored(path: Path, probabilities: Sequence[float]) -> Path:
             )
             store.traces.ingest("s", n + 1, [Captured(trace=trace)])
             store.leases.claim("w", 1, lease_s=60)
-            store.outcomes.complete(f"t{n}", [outcome(f"t{n}", "ccrs.ac", 0.1 if probability < 1 else 0.9)], owner="w")
+            complete(store, f"t{n}", [outcome(f"t{n}", "ccrs.ac", 0.1 if probability < 1 else 0.9)], owner="w")
     return path
 
 
@@ -242,7 +243,7 @@ def test_outcomes_of_an_older_plan_are_not_mixed_in(tmp_path: Path) -> None:
         store.traces.ingest("s", 99, [Captured(trace=Trace(trace_id="new", started_at=1.0, query="?", response="!"))])
         store.leases.claim("w", 1, lease_s=60)
         score = outcome("new", "ccrs.ac", 0.5).model_copy(update={"metric_version": "2"})
-        store.outcomes.complete("new", [score], owner="w")
+        complete(store, "new", [score], owner="w")
     view = build_report(path)
     assert (1, 0.5) == (view.metrics[0].n_scored, view.metrics[0].estimate.value if view.metrics[0].estimate else None)
 
@@ -337,7 +338,7 @@ def test_requests_without_scores_follow_if_conditions_select_them(tmp_path: Path
         for n, (trace, done) in enumerate([(best, score), (failed, not_scored)]):
             store.traces.ingest("s", n + 3, [Captured(trace=trace)])
             store.leases.claim("w", 1, lease_s=60)
-            store.outcomes.complete(trace.trace_id, [done], owner="w")
+            complete(store, trace.trace_id, [done], owner="w")
     scored = ["t0", "t1", "the best"]
     for where, ids in {
         "status=error": ["bad"],

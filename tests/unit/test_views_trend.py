@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from completions import complete
 from ragstone.experiments import build_report
 from ragstone.schema import Captured, Passage, Score, Trace
 from ragstone.stats import hajek_mean, mean_interval
@@ -46,7 +47,7 @@ def stored(path: Path, requests: Sequence[Request]) -> Path:
                 judge="j",
                 judge_hash="h",
             )
-            store.outcomes.complete(f"t{n}", [score], owner="w")
+            complete(store, f"t{n}", [score], owner="w")
     return path
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from command_line import run_command
+from completions import complete
 from fake_servers import RecordingServer
 from ragstone.errors import ConfigurationError, JudgeError
 from ragstone.schema import Captured, Score, Trace
@@ -80,7 +81,7 @@ def fill(store, t0, *, version, hash_, days=11, per_day=120, bad_from=9.0):
         rows.append((trace, Score(value=value, method="single_reply", judge="a judge", **about)))
     store.traces.ingest("s", 1, [Captured(trace=trace) for trace, _ in rows])
     for trace, score in rows:
-        store.outcomes.complete(trace.trace_id, [score])
+        complete(store, trace.trace_id, [score])
 
 
 class Judge(FakeJudge):

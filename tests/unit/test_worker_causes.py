@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from completions import complete
 from ragstone.experiments import build_report
 from ragstone.schema import Captured, Passage, Score
 from ragstone.sinks import Delivery
@@ -98,10 +99,10 @@ def deliver(store: SqliteStore) -> list[tuple[str, str, str | None]]:
 def test_the_cause_follows_the_last_outcome(store: SqliteStore) -> None:
     """An early group is delivered without a cause. The last one has it, also if the early one is sent again."""
     store.traces.ingest("a", 1, [captured("t1")])
-    store.outcomes.complete("t1", [correctness("t1", 0.1)], owner="")
+    complete(store, "t1", [correctness("t1", 0.1)], owner="")
     assert store.traces.explain("t1").state == "pending"
     assert deliver(store) == [("t1", "ccrs.ac", None)]
-    store.outcomes.complete("t1", [support("t1", True, False)])
+    complete(store, "t1", [support("t1", True, False)])
     store.deliveries.requeue(state="sent")
     expected = {("t1", "ccrs.ac", None), ("t1", "ragas.faithfulness", "unsupported_claims")}
     assert set(deliver(store)) == expected
@@ -115,7 +116,7 @@ def test_causes_are_those_of_the_report(store: SqliteStore, tmp_path: Path) -> N
     store.traces.ingest("a", 1, [captured(f"t{n}", response) for n, response in enumerate(answers)])
     for n in range(len(answers)):
         judged = 0.9 if n % 3 == 2 else 0.1
-        store.outcomes.complete(f"t{n}", [correctness(f"t{n}", judged), support(f"t{n}", True, n % 2 == 0)])
+        complete(store, f"t{n}", [correctness(f"t{n}", judged), support(f"t{n}", True, n % 2 == 0)])
     counts = Counter(cause for _, _, cause in deliver(store) if cause is not None)
     report = {row.cause: row.n for row in build_report(tmp_path / "s.db").causes}
     assert counts == report
@@ -125,16 +126,16 @@ def test_causes_are_those_of_the_report(store: SqliteStore, tmp_path: Path) -> N
 def test_outcomes_of_another_version_do_not_decide(store: SqliteStore) -> None:
     """A request that was scored by an older version before the plan changed has the cause of the planned version."""
     store.traces.ingest("a", 1, [captured("t1")])
-    store.outcomes.complete("t1", [correctness("t1", 0.1)], owner="")
+    complete(store, "t1", [correctness("t1", 0.1)], owner="")
     store.plan.set([PlannedMetric(name="ccrs.ac", version="2"), PLAN[1]], ["scripted"])
-    store.outcomes.complete("t1", [correctness("t1", 0.9, "2"), support("t1", True)])
+    complete(store, "t1", [correctness("t1", 0.9, "2"), support("t1", True)])
     assert [cause for _, _, cause in deliver(store)] == [None, None, None]
 
 
 def test_a_damaged_text_does_not_stop_deliveries(store: SqliteStore, tmp_path: Path) -> None:
     """The outcomes arrive without the cause."""
     store.traces.ingest("a", 1, [captured("t1")])
-    store.outcomes.complete("t1", [correctness("t1", 0.1), support("t1", True)])
+    complete(store, "t1", [correctness("t1", 0.1), support("t1", True)])
     with closing(sqlite3.connect(tmp_path / "s.db")) as db, db:
         db.execute("UPDATE trace_bodies SET body = '{'")
     assert [cause for _, _, cause in deliver(store)] == [None, None]
@@ -143,8 +144,8 @@ def test_a_damaged_text_does_not_stop_deliveries(store: SqliteStore, tmp_path: P
 def test_the_evidence_quotes_nothing(store: SqliteStore) -> None:
     """The cause names positions and counts, because sinks send it without their flag for text."""
     store.traces.ingest("a", 1, [captured("t1", DECLINED), captured("t2")])
-    store.outcomes.complete("t1", [correctness("t1", 0.1), support("t1", True)])
-    store.outcomes.complete("t2", [correctness("t2", 0.1), support("t2", True, False, False)])
+    complete(store, "t1", [correctness("t1", 0.1), support("t1", True)])
+    complete(store, "t2", [correctness("t2", 0.1), support("t2", True, False, False)])
     why = {d.trace_id: d.cause.why for d in received(store) if d.cause is not None}
     assert why == {
         "t1": "Passage 1 is relevant, and the model did not answer.",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from completions import complete
 from ragstone.judges import Judge
 from ragstone.metrics import MetricBase
 from ragstone.schema import Captured, Sample, Score, Trace
@@ -166,9 +167,7 @@ def test_a_request_with_outcomes_is_not_claimed_by_a_worker_that_cannot_complete
     with SqliteStore.open(tmp_path / "s.db", mode="own") as store:
         store.traces.ingest("segment", 1, [Captured(trace=make_trace(each)) for each in ("t0", "t1")])
         store.plan.set([PlannedMetric(name=name, version="1", judge_hash="") for name in ("a", "b")], [])
-        store.outcomes.complete(
-            "t0", [Score(sample_id="t0", metric="a", metric_version="1", value=1.0, method="exact")]
-        )
+        complete(store, "t0", [Score(sample_id="t0", metric="a", metric_version="1", value=1.0, method="exact")])
         assert ["t1"] == [trace.trace_id for trace in store.leases.claim("w", 10, lease_s=60.0, whole=True)]
         claimed = store.leases.claim("w", 10, lease_s=60.0)
         assert (["t0"], {"t0": {("a", "1", "")}}) == ([trace.trace_id for trace in claimed], claimed.known)

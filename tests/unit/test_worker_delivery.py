@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from completions import complete
 from ragstone.errors import (
     SinkDeniedError,
     SinkError,
@@ -71,7 +72,7 @@ def store(tmp_path: Path, clock: Clock) -> Iterator[SqliteStore]:
         ids = ["t1", "t2", "t3", "t4", "t5"]
         opened.traces.ingest("a", 1, [Captured(trace=make_trace(trace_id=i)) for i in ids])
         for i in ids:
-            opened.outcomes.complete(i, [Score(sample_id=i, metric="m", metric_version="1", value=0.5, method="exact")])
+            complete(opened, i, [Score(sample_id=i, metric="m", metric_version="1", value=0.5, method="exact")])
         yield opened
 
 

@@ -78,8 +78,12 @@ def backfill_command(
     assert metrics is not None  # noqa: S101 - checked above
     names = parse_metrics(metrics, criterion)
     models = Models(settings_of(context))
-    if not dry_run:
-        _, models = models_for_store(context, StorePlan.read(store), metrics=names, keeps_plan=True)
+    plan = StorePlan.read(store)
+    if dry_run:
+        # It can do without a model, and what it estimates must not be refused later.
+        plan.check_models(names, models.plan_settings())
+    else:
+        _, models = models_for_store(context, plan, metrics=names, keeps_plan=True)
     settings = models.settings
     setup = ScoringSetup(names, **models.specs(), limits=settings.limits, closes_models=True, may_lack_models=dry_run)
     request = BackfillRequest(

@@ -122,6 +122,11 @@ class Models:
         """Requests for one p(abstain), for estimates."""
         return int(self.of_reader.own.get("max_draws") or 1)
 
+    def plan_settings(self) -> dict[str, Any]:
+        """Return the settings of the models in the plan of a store."""
+        described = [each.plan_settings() for each in (self.of_judge, self.of_reader, self.of_embedder)]
+        return {key: value for each in described for key, value in each.items()}
+
     @cached_property
     def named(self) -> set[str]:
         """The roles of the models that a setting names."""
@@ -154,8 +159,7 @@ def models_for_store(
         )
     models = Models(settings_of(context, plan=completed))
     if keeps_plan:
-        described = [each.plan_settings() for each in (models.of_judge, models.of_reader, models.of_embedder)]
-        plan.check_models(completed["scoring.metrics"], {key: v for each in described for key, v in each.items()})
+        plan.check_models(completed["scoring.metrics"], models.plan_settings())
     return completed["scoring.metrics"], models
 
 

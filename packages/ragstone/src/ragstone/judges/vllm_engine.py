@@ -282,8 +282,8 @@ class VllmModel:
                 raise
             raise JudgeRejectedError(f"{self.name}: vLLM rejects the sampling fields ({error})") from error
         job = Job(prompts=prompts, params=params, reads="logprob_token_ids" in fields[0])
-        record_usage(Usage(calls=1, input_tokens=sum(map(len, prompts))))
         engine.ask(job)
+        record_usage(Usage(calls=1, input_tokens=sum(map(len, prompts))))
         with model_call():
             outputs = await asyncio.wrap_future(job.future)
         record_usage(Usage(output_tokens=sum(len(choice.token_ids) for each in outputs for choice in each.outputs)))

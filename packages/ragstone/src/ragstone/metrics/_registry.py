@@ -5,8 +5,10 @@ from __future__ import annotations
 import difflib
 import importlib.metadata
 import logging
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -64,8 +66,13 @@ def all_metrics() -> tuple[Metric, ...]:
     """Return all registered metrics: built-in metrics first, then those of entry points, ordered by entry point.
 
     If an entry point cannot be loaded, or its metric has the name of another metric, it is skipped and a warning is
-    logged.
+    logged. Entry points are read once for each value of `sys.path`.
     """
+    return _registered(tuple(sys.path))
+
+
+@lru_cache(maxsize=1)
+def _registered(_path: tuple[str, ...]) -> tuple[Metric, ...]:
     registered = {metric.card.name: metric for metric in _BUILT_IN}
     entries = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
     for entry in sorted(entries, key=lambda entry: (entry.name, entry.value)):

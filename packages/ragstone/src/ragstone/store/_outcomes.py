@@ -32,31 +32,17 @@ _EXPORTED_ROWS: Final = f"""
 class Outcomes(Backfills):
     """Stores the outcomes of traces and reads them, also those that a backfill adds later."""
 
-    def complete(self, trace_id: str, outcomes: Sequence[Outcome], *, owner: str | None = None) -> bool:
-        """Store the outcomes of a trace, which are then pending for each sink, and its new state.
-
-        The trace is finished if every planned metric has an outcome. Otherwise it stays pending, and its lease ends if
-        it belongs to `owner`. An outcome whose key is already stored is ignored.
-
-        Returns:
-            False, and nothing is stored, if the trace was not pending: another worker completed it after the lease
-            expired, or it was sampled out.
-
-        Raises:
-            DataError: If the trace is not found, or an outcome has another sample id or cannot be written as JSON.
-        """
-        (result,) = self.complete_many([Completion(trace_id=trace_id, outcomes=outcomes, owner=owner)])
-        if isinstance(result, DataError):
-            raise result
-        return result
-
     def complete_many(self, completions: Sequence[Completion]) -> list[bool | DataError]:
-        """Store the outcomes of several traces in one transaction, each as `complete` does, in their order.
+        """Store the outcomes of several traces in one transaction, in their order, and the new states of the traces.
 
-        An invalid completion does not prevent the others.
+        The outcomes are then pending for each sink. A trace is finished if every planned metric has an outcome.
+        Otherwise it stays pending, and its lease ends if it belongs to the `owner`. An outcome whose key is already stored
+        is ignored.
 
         Returns:
-            For each completion what `complete` returns, or the `DataError` that it raises.
+            For each completion: True. False, and nothing is stored, if the trace was not pending: another worker completed
+            it after the lease expired, or it was sampled out. Or a `DataError` if the trace is not found, or an outcome has
+            another sample id or cannot be written as JSON. Such a completion does not prevent the others.
         """
         # Checked and serialized before the transaction, which is then short and cannot fail because of one of them.
         prepared = [prepare(completion) for completion in completions]

@@ -119,7 +119,7 @@ class Committer(StoreCalls):
         return await self.call(partial(self.errors.run_step, name, step, otherwise))
 
     async def complete(self, completion: Completion) -> bool:
-        """Store the outcomes of a trace, with retries until the disk accepts them. See `Outcomes.complete`.
+        """Store the outcomes of a trace, with retries until the disk accepts them. See `Outcomes.complete_many`.
 
         Raises:
             DataError: If the completion is invalid.

@@ -140,14 +140,14 @@ class StorePlan:
 
         Args:
             metrics: Names of the metrics to score.
-            models: Settings of the models, as in a plan.
+            models: Settings of the models, as in a plan. A model without a URL is not compared.
 
         Raises:
             ConfigurationError: If a model that the metrics need is another one.
         """
         planned = {} if self.plan is None else self.plan.settings
         needs = find_needs(resolve_metrics([*metrics]), "reader.url" in planned or "reader.url" in models)
-        roles = [role for role in needs if needs[role] and planned.get(f"{role}.url") is not None]
+        roles = [role for role in needs if needs[role] and f"{role}.url" in models and planned.get(f"{role}.url")]
         ours, theirs = (
             {key: value for key, value in settings.items() if key.partition(".")[0] in roles}
             for settings in (models, planned)

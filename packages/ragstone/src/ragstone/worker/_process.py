@@ -80,6 +80,9 @@ class _OwnersBudget(Budget):
         if asked is not None and not asked.done():
             asked.set_result(error)
 
+    def take_back(self) -> None:
+        self._owner.send("unsent")
+
     def record(self, usage: Usage) -> None:
         super().record(usage)
         self._owner.send("spent", usage)

@@ -292,6 +292,10 @@ class _Process(Child):
             error = str(reached)
         self.send("grant", number, error)
 
+    def on_unsent(self) -> None:
+        if self._budget is not None:
+            self._budget.take_back()
+
     def on_spent(self, usage: Usage) -> None:
         if self._budget is not None:
             self._budget.record(usage)

@@ -37,6 +37,7 @@ from ragstone.judges._http.transport import (
     ConnectionFailedError,
     Method,
     NoConnectionError,
+    NotConnectedError,
     Reply,
     SignInError,
     Transport,
@@ -372,14 +373,12 @@ class Endpoint:
             # Waiting for other requests, or for an unavailable endpoint, does not use up the time for retries.
             sending.give_up_at = asyncio.get_running_loop().time() + self._share.max_wait_s - capacity.outage_s()
         try:
-            if sending.counted:
-                if self._budget is not None:
-                    try:
-                        await self._budget.acquire()
-                    except (JudgeError, asyncio.CancelledError):
-                        capacity.cancel(permit)
-                        raise
-                record_usage(Usage(calls=1))
+            if sending.counted and self._budget is not None:
+                try:
+                    await self._budget.acquire()
+                except (JudgeError, asyncio.CancelledError):
+                    capacity.cancel(permit)
+                    raise
             outcome = await self._exchange(sending, permit)
         except RequestRefusedError as refused:
             capacity.answered(permit, n_tokens=0.0, learn=False)
@@ -413,6 +412,7 @@ class Endpoint:
 
     async def _exchange(self, sending: _RequestState, permit: Permit) -> dict[str, Any] | FailedAttempt:
         connection = await self._connection()
+        is_sent = True
         try:
             async with moving_timeout(partial(self.capacity.remaining_s, permit)):
                 reply = await connection.transport.send(
@@ -421,13 +421,21 @@ class Endpoint:
         except TimeoutError:
             return FailedAttempt(f"no reply within {self._share.timeout_s:g} s", kind="timeout", silent=True)
         except ConnectionFailedError as error:
+            is_sent = not isinstance(error, NotConnectedError)
             return FailedAttempt(
                 f"cannot connect, or the connection broke ({self._quote(str(error), connection)})",
                 unreachable=True,
                 silent=isinstance(error, NoConnectionError),
             )
         except SignInError as error:
+            is_sent = False
             return FailedAttempt(self._quote(str(error), connection))
+        finally:
+            # Also after a cancellation, which cannot say whether the request was on its way.
+            if sending.counted and is_sent:
+                record_usage(Usage(calls=1))
+            elif sending.counted and self._budget is not None:
+                self._budget.take_back()
         return self._read(reply, sending.path, connection, counted=sending.counted)
 
     def _read(

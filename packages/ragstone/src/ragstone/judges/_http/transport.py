@@ -49,10 +49,14 @@ _ZLIB: Final = 15
 
 
 class ConnectionFailedError(Exception):
-    """The server could not be connected, or the connection broke before the reply was complete."""
+    """The connection broke before the reply was complete."""
 
 
-class NoConnectionError(ConnectionFailedError):
+class NotConnectedError(ConnectionFailedError):
+    """The server could not be connected, so nothing was sent."""
+
+
+class NoConnectionError(NotConnectedError):
     """The server did not accept a connection in time. It may also have too many of them."""
 
 
@@ -89,7 +93,8 @@ class Transport(Protocol):
             max_bytes: Limit on the body, at which the connection is closed.
 
         Raises:
-            ConnectionFailedError: If the server cannot be connected, or the connection breaks.
+            NotConnectedError: If the server cannot be connected.
+            ConnectionFailedError: If the connection breaks.
             SignInError: If the key cannot be provided.
             TimeoutError: If the client has a time limit of its own, which ended.
         """
@@ -190,7 +195,7 @@ class AiohttpTransport:
             raise NoConnectionError(f"no connection within {self._session.timeout.sock_connect:g} s") from None
         # What is not HTTP raises other exceptions than those of connections.
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise ConnectionFailedError(_first_cause(error)) from error
+            raise _connection_failure(error) from error
 
     def _url(self, url: str) -> URL:
         known = self._urls.get(url)
@@ -275,12 +280,21 @@ def _client_failure(error: Exception | None) -> Exception:
     if not any(isinstance(cause, openai.APIConnectionError | aiohttp.ClientError | OSError) for cause in causes):
         return SignInError(f"the client raised {type(error).__name__}: {error}")
     if not isinstance(causes[-1], TimeoutError):
-        return ConnectionFailedError(_first_cause(error))
+        return _connection_failure(error)
     if isinstance(causes[-1], aiohttp.ConnectionTimeoutError) or any(
         type(cause).__name__ in ("ConnectTimeout", "PoolTimeout") for cause in causes
     ):
         return NoConnectionError("no connection in time")
     return TimeoutError()
+
+
+def _connection_failure(error: Exception) -> ConnectionFailedError:
+    import aiohttp
+
+    unsent = (aiohttp.ClientConnectorError, aiohttp.ClientHttpProxyError, aiohttp.InvalidURL)
+    if any(isinstance(cause, unsent) or type(cause).__name__ == "ConnectError" for cause in causes_of(error)):
+        return NotConnectedError(_first_cause(error))
+    return ConnectionFailedError(_first_cause(error))
 
 
 def _first_cause(error: BaseException) -> str:

@@ -111,6 +111,11 @@ class Budget:
             self.check()
             self._spent += Usage(calls=1)
 
+    def take_back(self) -> None:
+        """Do not count a call that could not be sent."""
+        with self._lock:
+            self._spent = self._spent.model_copy(update={"calls": self._spent.calls - 1})
+
     async def acquire(self) -> None:
         """Count a call before it is sent, as `begin`. In another process, this waits for the one that has the budget.
 
