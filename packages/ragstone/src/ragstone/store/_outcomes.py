@@ -35,14 +35,13 @@ class Outcomes(Backfills):
     def complete_many(self, completions: Sequence[Completion]) -> list[bool | DataError]:
         """Store the outcomes of several traces in one transaction, in their order, and the new states of the traces.
 
-        The outcomes are then pending for each sink. A trace is finished if every planned metric has an outcome.
-        Otherwise it stays pending, and its lease ends if it belongs to the `owner`. An outcome whose key is already stored
-        is ignored.
+        The outcomes are then pending for each sink. A trace is finished if every planned metric has an outcome. Otherwise
+        it stays pending, and its lease ends if it belongs to the `owner`. An outcome with a stored key is ignored.
 
         Returns:
-            For each completion: True. False, and nothing is stored, if the trace was not pending: another worker completed
-            it after the lease expired, or it was sampled out. Or a `DataError` if the trace is not found, or an outcome has
-            another sample id or cannot be written as JSON. Such a completion does not prevent the others.
+            For each completion: True. False, and nothing is stored, if the trace was not pending: another worker
+            completed it after the lease expired, or it was sampled out. Or a `DataError` if the trace is not found, or
+            an outcome has another sample id or cannot be written as JSON. Such a completion does not prevent others.
         """
         # Checked and serialized before the transaction, which is then short and cannot fail because of one of them.
         prepared = [prepare(completion) for completion in completions]
