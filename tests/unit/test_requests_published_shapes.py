@@ -8,6 +8,7 @@ import textwrap
 import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 
@@ -842,22 +843,72 @@ def document_that_was_split_and_searched() -> Request:
     return steps.request()
 
 
-@case(Expected((A, C)))
-def blocks_of_a_remote_tool() -> Request:
-    """A tool returns a list of blocks with a text each."""
+def _next_to_a_retrieval(outputs: Any, shown: str, *, found: bool = True, **fields: Any) -> Request:
+    """A tool of unknown kind returns plain texts, next to a retrieval or without one."""
     steps, root = _start()
-    steps.add("tool", within=root, name="search", outputs=[{"type": "text", "text": text} for text in (A, C)])
-    steps.model(root, [Message("user", QUESTION), Message("tool", f"{A}\n{C}", tool="search")], ANSWER)
-    return steps.request()
+    if found:
+        steps.retrieval(root, A)
+    steps.add("tool", within=root, name="search", outputs=outputs)
+    steps.model(
+        root, [Message("user", prompt(A) if found else QUESTION), Message("tool", shown, tool="search")], ANSWER
+    )
+    return steps.request(**fields)
 
 
-@case(Expected(None, doubts=("text_tool:search",)))
-def one_block_of_a_remote_tool() -> Request:
-    """The text of one block is a plain text, which is never guessed to be a passage."""
-    steps, root = _start()
-    steps.add("tool", within=root, name="search", outputs=[{"type": "text", "text": f"{A}\n{C}"}])
-    steps.model(root, [Message("user", QUESTION), Message("tool", f"{A}\n{C}", tool="search")], ANSWER)
-    return steps.request()
+PLAIN_TEXTS = {
+    "a text": f"{B}\n{C}",
+    "a list of texts": [B, C],
+    "a list of one text": [f"{B}\n{C}"],
+    "blocks": [{"type": "text", "text": text} for text in (B, C)],
+    "one block": [{"type": "text", "text": f"{B}\n{C}"}],
+    "objects with nothing but a text": [{"content": B}, {"content": C}],
+    "a list under a name that says nothing": {"items": [B, C]},
+    "a list as JSON": json.dumps([B, C]),
+    "a list of short texts": [
+        "The pump is for ponds.",
+        "The customer is vegan.",
+        "The shop is closed.",
+        "Ask for both of them.",
+    ],
+}
+
+
+@pytest.mark.parametrize("form", PLAIN_TEXTS)
+@pytest.mark.parametrize("is_found", [True, False])
+def test_plain_texts_of_a_tool_are_never_guessed(form: str, is_found: bool) -> None:
+    """In each form they put the contexts in doubt, and are not contexts, whether something else was retrieved or not."""
+    value = PLAIN_TEXTS[form]
+    shown = value if isinstance(value, str) else json.dumps(value)
+
+    draft = assemble(_next_to_a_retrieval(value, shown, found=is_found))
+
+    assert draft.evidence is not None
+    assert ("text_tool:search",) == draft.evidence.doubts
+    assert ([A] if is_found else None) == (draft.contexts and [passage.text for passage in draft.contexts])
+
+
+@pytest.mark.parametrize("form", [name for name in PLAIN_TEXTS if "short" not in name])
+@pytest.mark.parametrize(("is_passage", "found"), [(True, {A, B, C}), (False, {A})])
+def test_a_declaration_decides_about_plain_texts(form: str, is_passage: bool, found: set[str]) -> None:
+    """The tool retrieves, or it does not, without a doubt."""
+    value = PLAIN_TEXTS[form]
+    shown = value if isinstance(value, str) else json.dumps(value)
+    declared = {"search": "\n" if form == "a text" and is_passage else is_passage}
+
+    draft = assemble(_next_to_a_retrieval(value, shown, retriever_tools=declared))
+
+    assert draft.evidence is not None
+    assert () == draft.evidence.doubts
+    assert found == {part for passage in draft.contexts or () for part in passage.text.split("\n")}
+
+
+@pytest.mark.parametrize("more", [{"id": "b"}, {"score": 0.7}, {"metadata": {"page": 2}}, {"source": "returns.md"}])
+def test_a_text_with_an_id_a_score_or_a_source_is_a_document(more: dict[str, Any]) -> None:
+    """Its form shows that it was retrieved, next to another retrieval too."""
+    draft = assemble(_next_to_a_retrieval([{"content": B, **more}], json.dumps([{"content": B}])))
+
+    assert draft.evidence is not None
+    assert ([A, B], ()) == ([passage.text for passage in draft.contexts or ()], draft.evidence.doubts)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -177,9 +177,9 @@ def functional_api(ran):
     flow.invoke(Q, {**ran.config, "configurable": {"thread_id": "1"}})
 
 
-@program([RETURNS, POSTAGE])
+@program(None, doubts=("text_tool:shop_search",))
 def tool_of_mcp(ran):
-    """The adapter of MCP returns blocks of text."""
+    """The adapter of MCP returns blocks of text, which can be passages or anything else."""
 
     @tool
     def shop_search(query: str) -> Any:
@@ -633,3 +633,48 @@ def test_a_program_is_captured_as_a_careful_reader_sees_it(name):
     contexts = None if draft.contexts is None else [passage.text for passage in draft.contexts]
     assert expected == (draft.query, contexts, draft.response, draft.evidence.doubts, len(drafts))
     assert (0, {}) == (ran.handler.errors, ran.recorder.errors)
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream", "astream"])
+@pytest.mark.parametrize(
+    ("declared", "contexts", "doubts"),
+    [
+        ({}, [RETURNS], ("text_tool:preferences",)),
+        ({"preferences": False}, [RETURNS], ()),
+        ({"preferences": True}, [RETURNS, POSTAGE, WARRANTY], ()),
+    ],
+    ids=["undeclared", "does not retrieve", "retrieves"],
+)
+@pytest.mark.parametrize("form", ["list", "blocks"])
+def test_plain_texts_of_a_tool_next_to_a_retriever(way, declared, contexts, doubts, form):
+    """They are in doubt until the tool is declared, and never mixed with what was retrieved."""
+
+    @tool
+    def preferences(user: str) -> Any:
+        """Look up what the user likes."""
+        return [{"type": "text", "text": text} if form == "blocks" else text for text in (POSTAGE, WARRANTY)]
+
+    @tool
+    def search(query: str) -> list[Any]:
+        """Search."""
+        return Shop(pages=[RETURNS]).invoke(query)
+
+    ran = Ran()
+    handler = RagstoneCallbackHandler(ran.recorder, retriever_tools=declared)
+    model = says([("search", {"query": "returns"}), ("preferences", {"user": "u1"})], ANSWER)
+    agent = create_agent(model, [search, preferences])
+    config: Any = {"callbacks": [handler]}
+
+    async def read_all():
+        return [part async for part in agent.astream(ask, config)]
+
+    calls = {
+        "invoke": lambda: agent.invoke(ask, config),
+        "ainvoke": lambda: asyncio.run(agent.ainvoke(ask, config)),
+        "stream": lambda: list(agent.stream(ask, config)),
+        "astream": lambda: asyncio.run(read_all()),
+    }
+    calls[way]()
+
+    (draft,) = ran.recorder.drafts
+    assert (contexts, doubts) == ([passage.text for passage in draft.contexts], draft.evidence.doubts)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from llama_index.core import get_response_synthesizer
 from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent, ReActAgent
 from llama_index.core.chat_engine import CondensePlusContextChatEngine
-from llama_index.core.llms import ChatMessage
+from llama_index.core.llms import ChatMessage, TextBlock
 from llama_index.core.memory import Memory
 from llama_index.core.query_engine import RouterQueryEngine
 from llama_index.core.selectors import LLMSingleSelector
@@ -183,3 +184,32 @@ def test_a_program_is_captured_as_a_careful_reader_sees_it(make_app, name):
     assert expected == (draft.query, contexts, draft.response, draft.evidence.doubts)
     assert (0, {}) == (app.instrumentor.errors, app.recorder.errors)
     assert isinstance(app.instrumentor, RagstoneInstrumentor)
+
+
+@pytest.mark.parametrize(
+    ("declared", "contexts", "doubts"),
+    [
+        ({}, [RETURNS], ("text_tool:preferences",)),
+        ({"preferences": False}, [RETURNS], ()),
+        ({"preferences": True}, [RETURNS, POSTAGE, Q], ()),
+    ],
+    ids=["undeclared", "does not retrieve", "retrieves"],
+)
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("form", ["list", "blocks"])
+def test_plain_texts_of_a_tool_next_to_an_engine(make_app, declared, contexts, doubts, streamed, form):
+    """They are in doubt until the tool is declared, and never mixed with what was retrieved."""
+    app = make_app(recorder=MemoryRecorder(), options={"retriever_tools": declared})
+
+    def preferences(user: str) -> Any:
+        """Look up what the user likes."""
+        return [TextBlock(text=text) if form == "blocks" else text for text in (POSTAGE, Q)]
+
+    calls = [("search", {"input": "returns"}), ("preferences", {"user": "u1"})]
+    tools = [app.tool(app.engine(app.retriever(RETURNS), app.model("Within 30 days, if it is unused."))), preferences]
+    agent = FunctionAgent(tools=tools, llm=app.agent_model(*calls), streaming=streamed)
+    run(agent, user_msg="Which rules apply?")
+
+    app.instrumentor.stop_registering()
+    (draft,) = app.drafts
+    assert (contexts, doubts) == ([passage.text for passage in draft.contexts], draft.evidence.doubts)

@@ -213,8 +213,11 @@ def _tool_doubts(facts: Facts, calls: Sequence[Call], matches: Sequence[Match]) 
         doubt = f"text_tool:{step.name or 'unnamed'}"
         if doubt in unclear or step.id in retrieving or step.name in facts.others or not facts.counts(step):
             continue
-        texts = [text for text in results[step.id] if len(text) >= _MIN_TOOL_TEXT and text not in written]
-        if any(text in call.prompt for call in calls for text in texts) and not facts.echoes(step):
+        texts = {facts.canonical(text) for text in facts.texts_of_tool(step)} - written
+        if _size(texts) < _MIN_TOOL_TEXT:
+            continue
+        shown = (_size(filter(call.prompt.__contains__, texts)) for call in calls)
+        if any(size >= _MIN_TOOL_TEXT for size in shown) and not facts.echoes(step):
             unclear[doubt] = None
     made = {text for texts in results.values() for text in texts if text}
     # What a tool raised is shown to the model as its result.
@@ -250,6 +253,10 @@ def _state_doubts(facts: Facts, matches: Sequence[Match]) -> Iterator[str]:
             is_plain = any(passage.id is None and not passage.metadata for passage in passages)
             if is_plain and any(id(passage) in shown for passage in passages):
                 yield f"text_in_state:{key}"
+
+
+def _size(texts: Iterable[str]) -> int:
+    return sum(len(text.encode("utf-8", "replace")) for text in texts)
 
 
 def _tools(facts: Facts) -> list[Step]:

@@ -98,6 +98,7 @@ class Facts:
         self.others = frozenset(name for name, one in tools.items() if one is False)
         """Names of tools that do not retrieve."""
         self._canonical: dict[str, str] = {}
+        self._tool_values: dict[Hashable, list[Value]] = {}
         self._failed = self._find_failed()
 
     @cached_property
@@ -201,31 +202,38 @@ class Facts:
         return [Search(one, one.passages or ()).draft() for one in inner[:_MAX_STAGES]]
 
     def _tool_passages(self, step: Step) -> Sequence[PassageDraft] | None:
+        """Return the passages of a tool that retrieves: it is declared, or its result has the form of documents."""
         if step.name in self.others:
             return None
         if step.passages is not None:
             return step.passages
         declared = step.name is not None and step.name in self.separators
-        values = self._tool_values(step)
-        for value in values:
+        for value in self.tool_values(step):
             texts = [passage.text for passage in value.passages or ()]
-            if texts and (declared or (not self._is_written(texts) and self._is_shown(step, texts))):
+            if texts and (
+                declared or (_is_documents(value) and not self._is_written(texts) and self._is_shown(step, texts))
+            ):
                 return value.passages
-        listed = [value.text for value in values if value.text and value.path and value.path[-1].isdigit()]
-        blocks = [value.text for value in values if value.text and _is_block(value.path)]
-        listed += blocks if len(blocks) > 1 else []  # the text of one block is a plain text
-        sentences = [text for text in listed if len(text) >= _MIN_SENTENCE and " " in text.strip()]
-        if sentences and (declared or self._is_shown(step, sentences)):
-            return [PassageDraft(text=text) for text in sentences]
         if declared:
-            separator = self.separators[step.name or ""]
-            texts = [text for whole in output_texts(step)[:1] for text in _split(whole, separator)]
+            whole, texts = output_texts(step)[:1], self.texts_of_tool(step)
+            texts = [text for text in texts if _is_sentence(text)] if texts != whole else []
+            texts = texts or [part for text in whole for part in _split(text, self.separators[step.name or ""])]
             return [PassageDraft(text=text) for text in texts]
         return None
 
-    def _tool_values(self, step: Step) -> list[Value]:
+    def tool_values(self, step: Step) -> list[Value]:
         """Return the values in the result of a tool, also those in a text of it."""
-        return [*step.outputs, *_values_in_text(step)]
+        values = self._tool_values.get(step.id)
+        if values is None:
+            values = self._tool_values[step.id] = [*step.outputs, *_values_in_text(step)]
+        return values
+
+    def texts_of_tool(self, step: Step) -> list[str]:
+        """Return the texts that a tool returned: those in its list, or the whole text. One in a list is one alone."""
+        values = self.tool_values(step)
+        listed = [passage.text for value in values for passage in value.passages or ()]
+        listed = listed or [value.text for value in values if value.text and _is_item(value.path)]
+        return listed or output_texts(step)[:1]
 
     @cached_property
     def _tool_arguments(self) -> frozenset[str]:
@@ -243,7 +251,7 @@ class Facts:
 
     def echoes(self, step: Step) -> bool:
         """Whether most of what a tool returned are texts that models of this request wrote, as the items of a plan."""
-        values = self._tool_values(step)
+        values = self.tool_values(step)
         listed = [text for value in values if value.passages is not None for text in _texts_of(value)]
         if listed and self._is_written(listed):
             return True
@@ -325,7 +333,7 @@ class Facts:
         """Return the texts that tools returned that do not retrieve, unless a retrieval found them as well."""
         steps = [step for step in self.tree.steps if step.kind == "tool" and step.name in self.others]
         texts = {
-            self.canonical(text) for step in steps for value in self._tool_values(step) for text in _texts_of(value)
+            self.canonical(text) for step in steps for value in self.tool_values(step) for text in _texts_of(value)
         }
         return texts.difference(self.canonical(one.text) for search in self.searches for one in search.passages)
 
@@ -418,9 +426,21 @@ def _values_in_text(step: Step) -> Sequence[Value]:
     return ()
 
 
-def _is_block(path: tuple[str, ...]) -> bool:
-    """Whether a text is that of an item in a list: `{"type": "text", "text": "…"}`, as remote tools return."""
-    return path[-1:] == ("text",) and len(path) > 1 and path[-2].isdigit()
+def _is_item(path: tuple[str, ...]) -> bool:
+    """Whether a text is an item of a list, or a block in it: `{"type": "text", "text": "…"}`, as of remote tools."""
+    return bool(path) and (path[-1].isdigit() or (path[-1] == "text" and len(path) > 1 and path[-2].isdigit()))
+
+
+def _is_documents(value: Value) -> bool:
+    """Whether passages have the form of documents: their list has a name that says so, or one has more than a text."""
+    more = (one.id is not None or one.score is not None or one.metadata for one in value.passages or ())
+    return value.is_evident or any(more)
+
+
+def _is_sentence(text: str) -> bool:
+    """Whether a text says more than a name or a number."""
+    # In bytes, because 11 Chinese characters say as much as 32 Latin ones.
+    return (" " in text.strip() or not text.isascii()) and len(text.encode("utf-8", "replace")) >= _MIN_SENTENCE
 
 
 def _split(text: str, separator: str | None) -> list[str]:

@@ -33,6 +33,7 @@ _FOUND: Final = _TEXT_LISTS | {"docs", "hits", "chunks", "snippets", "search_res
 """Names that say that a list was found."""
 _SHAPED: Final = frozenset({"page_content", *_SCORE_KEYS})
 """Fields that only documents and hits have."""
+_SOURCE_KEYS: Final = ("source", "url", "link", "file_name", "filename")
 _TASK: Final = frozenset({"status", "priority", "done", "completed", "assignee", "due"})
 """Fields of an item of a plan, which has a text and often an id, and is not a document."""
 _ANSWERS: Final = frozenset(field_names("response", "output"))
@@ -179,7 +180,8 @@ def _document(value: Mapping[Any, Any]) -> PassageDraft | None:
     if text is None:
         return None
     stated = body.get("metadata")
-    metadata = {str(key): item for key, item in stated.items()} if isinstance(stated, Mapping) else {}
+    metadata = {key: item for key in _SOURCE_KEYS if isinstance(item := body.get(key), str)}
+    metadata |= {str(key): item for key, item in stated.items()} if isinstance(stated, Mapping) else {}
     ids = (source.get(key) for source in (body, metadata) for key in _ID_KEYS)
     scores = (finite_number(source.get(key)) for source in (value, body, metadata) for key in _SCORE_KEYS)
     identity = next((item for item in ids if isinstance(item, str | int) and item != ""), None)

@@ -75,7 +75,7 @@ _DOUBTFUL: Final[dict[str, tuple[tuple[Part, ...], str]]] = {
     ),
     "text_tool": (
         ("contexts",),
-        "the result of a tool is plain text, which can be passages; declare the tool in retriever_tools",
+        "a tool returned plain text; add retriever_tools={NAME: True} if it retrieves, {NAME: False} if it does not",
     ),
 }
 """By code: the parts of a trace that are in doubt, and why. Without a part, the doubt is only counted."""
@@ -104,7 +104,7 @@ class Evidence(Model):
             True
         """
         for doubt in self.doubts:
-            parts, reason = _DOUBTFUL.get(doubt.partition(":")[0], _UNKNOWN)
+            parts, reason = _explained(doubt)
             if part in parts:
                 return f"{doubt}: {reason}"
         return None
@@ -118,11 +118,15 @@ def describe_doubt(doubt: str) -> str:
         'Passages and prompts are too large to compare (more than 20 million characters).'
     """
     code, _, name = doubt.partition(":")
-    reason = _DOUBTFUL.get(code, _UNKNOWN)[1]
+    reason = _explained(doubt)[1]
     sentence = f"{reason[0].upper()}{reason[1:]}."
     if code == "text_tool" and name:
-        sentence += (
-            f" If it retrieves, add retriever_tools={{{name!r}}} in code, or --retriever-tool {name} to replay or ingest."
-            f" If not, add retriever_tools={{{name!r}: False}} or --no-retriever-tool {name}."
-        )
+        sentence += f" For replay or ingest, add --retriever-tool {name} or --no-retriever-tool {name}."
     return sentence
+
+
+def _explained(doubt: str) -> tuple[tuple[Part, ...], str]:
+    """Return the parts that a doubt is about, and why."""
+    code, _, name = doubt.partition(":")
+    parts, reason = _DOUBTFUL.get(code, _UNKNOWN)
+    return parts, reason.replace("NAME", repr(name)) if name else reason
