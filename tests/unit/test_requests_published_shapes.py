@@ -911,6 +911,113 @@ def test_a_text_with_an_id_a_score_or_a_source_is_a_document(more: dict[str, Any
     assert ([A, B], ()) == ([passage.text for passage in draft.contexts or ()], draft.evidence.doubts)
 
 
+MAIL = "Send the pump with its receipt to anna.smith@pumps.example or call 0171 555 0199 within thirty days, and we refund you."
+HIDDEN = MAIL.replace("anna.smith@pumps.example", "[REDACTED_EMAIL]")
+
+
+def _redacted(shown: str, *, declared: bool = False) -> Request:
+    steps, root = _start()
+    result: dict[str, Any] = {"outputs": MAIL} if declared else {"passages": passages(MAIL)}
+    steps.add("tool", within=root, name="search", query="returns", **result)
+    steps.model(root, [Message("user", QUESTION), Message("tool", shown, tool="search")], ANSWER)
+    return steps.request(retriever_tools={"search": None} if declared else {})
+
+
+@case(Expected((HIDDEN,)))
+def address_that_a_middleware_redacted() -> Request:
+    """The context is what the model read, with the mark of the redaction."""
+    return _redacted(HIDDEN)
+
+
+@case(Expected((HIDDEN.replace("0171 555 0199", "****"),)))
+def two_redactions_in_a_passage_of_a_declared_tool() -> Request:
+    """Each mark stands for words of the passage."""
+    return _redacted(HIDDEN.replace("0171 555 0199", "****"), declared=True)
+
+
+@case(Expected(None, doubts=("not_in_prompt",)))
+def result_of_a_declared_tool_that_was_rewritten() -> Request:
+    """The doubt does not name a tool that is declared."""
+    return _redacted(
+        "Refunds: by mail or phone, for thirty days, with the receipt, and only for the pump.", declared=True
+    )
+
+
+@case(Expected((A,)))
+def passage_that_an_earlier_answer_quotes() -> Request:
+    """It was retrieved and left out, and only stands in the conversation before the question."""
+    steps, root = _start()
+    steps.retrieval(root, A, B)
+    messages = [Message("user", "And returns?"), Message("assistant", f"So: {B}"), Message("user", prompt(A))]
+    steps.model(root, messages, ANSWER)
+    return steps.request()
+
+
+@case(Expected((A, B)))
+def passage_that_another_agent_of_the_turn_hands_over() -> Request:
+    """After the question, messages of assistants are a part of the work on it."""
+    steps, root = _start()
+    steps.retrieval(root, A, B)
+    messages = [Message("user", QUESTION), Message("assistant", f"{A}\n{B}"), Message("user", "Now answer, please.")]
+    steps.model(root, messages, ANSWER)
+    return steps.request()
+
+
+@case(Expected(("two years after the date of purchase", "unused and in its original packaging")))
+def passages_that_a_model_compressed_into_documents() -> Request:
+    """The extracts are the contexts, as in a retriever that compresses, and not the passages that they were made from."""
+    steps, root = _start()
+    steps.retrieval(root, A, B)
+    extracts = ["two years after the date of purchase", "unused and in its original packaging"]
+    for text, extract in zip((A, B), extracts, strict=True):
+        steps.model(root, f"Extract what answers the question.\n{text}", extract)
+    steps.chain(
+        root, input_texts=frozenset((A, B)), outputs={"documents": [{"page_content": text} for text in extracts]}
+    )
+    steps.model(root, prompt(*extracts), ANSWER)
+    return steps.request()
+
+
+@case(Expected((A, B, C)))
+def short_partial_answers_that_are_joined() -> Request:
+    """All calls with passages answered in a few words, and the last prompt has the answers next to each other."""
+    steps, root = _start()
+    steps.retrieval(root, A, B, C)
+    replies = ["Two years.", "Thirty days.", "No."]
+    for text, reply in zip((A, B, C), replies, strict=True):
+        steps.model(root, prompt(text), reply)
+    steps.model(root, "Combine.\n" + "\n".join(replies), ANSWER)
+    return steps.request()
+
+
+@case(Expected((A,)))
+def graders_whose_words_are_in_the_last_prompt() -> Request:
+    """Words of an instruction are not the grades of many passages."""
+    steps, root = _start()
+    steps.retrieval(root, A, B, C, D)
+    for text, reply in zip((A, B, C, D), ["relevant", "irrelevant", "irrelevant", "irrelevant"], strict=True):
+        steps.model(root, f"Is this relevant or irrelevant?\n{text}", reply)
+    steps.model(root, f"Some texts are relevant or irrelevant.\n{prompt(A)}", ANSWER)
+    return steps.request()
+
+
+@case(Expected((B, A)))
+def results_of_tools_that_ran_at_the_same_time() -> Request:
+    """Their contexts have the order of the results in the prompt, in whatever order the tools began."""
+    steps, root = _start()
+    messages = [Message("user", QUESTION)]
+    for text, reply in (
+        (A, "It is two years, for parts and labor too."),
+        (B, "It is thirty days if the pump is unused."),
+    ):
+        inner = steps.add("tool", within=root, name="ask", query=reply[:9], outputs=reply)
+        steps.retrieval(inner, text)
+        steps.model(inner, prompt(text), reply)
+        messages.insert(1, Message("tool", reply, tool="ask"))
+    steps.model(root, messages, ANSWER)
+    return steps.request()
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_draft_of_a_published_shape(name: str) -> None:
     """Query, contexts, response and doubts are what a careful reader would write."""

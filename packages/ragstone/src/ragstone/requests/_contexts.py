@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Final
 
 from ragstone.requests._answer import Answer
@@ -23,6 +24,8 @@ _MIN_TOOL_TEXT: Final = 80
 """Characters of a tool's result from which on it can be a passage."""
 _NEXT: Final = 40
 """Characters between a question and its answer that stand next to each other."""
+_MAX_PLACES: Final = 64
+"""Places of a short reply in a prompt that are compared."""
 _MANY: Final = 20
 """Texts searched in a tool's result from which on it is indexed."""
 
@@ -100,7 +103,7 @@ def _without_answer(facts: Facts, answer: Answer, calls: Sequence[Call], questio
         return None
     shown = [found for call in _not_repeated(facts, calls) if (found := facts.matches(call, question=question))]
     if len(shown) == 1:
-        return _shown(shown[0], list(_state_doubts(facts, shown[0])))
+        return _shown(shown[0], [*_tool_doubts(facts, calls, shown[0]), *_state_doubts(facts, shown[0])])
     contexts = Contexts(*without_prompt(facts, answer.calls))
     return Contexts(None, "unknown") if shown and contexts.rule != "in_output" else contexts
 
@@ -126,29 +129,63 @@ def _passages(matches: Iterable[Match]) -> list[PassageDraft]:
 
 
 def _with_predecessors(facts: Facts, answering: Sequence[Call], question: str | None) -> list[Call]:
-    """Return calls and the calls whose replies stand in their prompts, and so on back, in the order they began."""
+    """Return calls, each after those whose replies stand in its prompt, and so on back, in the order of the prompt."""
     queries = {facts.canonical(step.query) for step in facts.tree.steps if step.query and step.kind != "chain"}
     queries.add(facts.canonical(question or ""))
     repeated = {call.reply for call in answering if len(call.reply) >= _MIN_REPEATED}
     earlier = [call for call in facts.calls if call.is_visible and call.reply and call.reply not in queries]
+    # A call whose reply became a document compressed a passage, as a call inside of a retriever does.
+    made = {candidate.text for candidate in facts.candidates} if earlier else set()
+    earlier = [call for call in earlier if call.reply not in made]
     possible = {call.place for call in earlier if _is_long(call.reply) or call.reply in repeated}
     results = _replies_of_runs(facts, earlier)
-    found = {call.place: call for call in answering}
+    quoted: dict[int, list[Call]] = {}
     waiting = list(answering)
     while waiting:
         after = waiting.pop()
+        if after.place in quoted:
+            continue
         said = _turn_replies(facts, after)
-        for call in earlier:
-            if call.place < after.place and call.place not in found:
-                is_quoted = call.place in possible and call.reply in after.prompt
-                if (
-                    is_quoted
-                    or call.reply in said
-                    or any(_is_result_in(facts, run, call, after) for run in results.get(call.place, ()))
-                ):
-                    found[call.place] = call
-                    waiting.append(call)
-    return [found[place] for place in sorted(found)]
+        before = [call for call in earlier if call.place < after.place]
+        found = [
+            call
+            for call in before
+            if (call.place in possible and call.reply in after.prompt)
+            or call.reply in said
+            or any(_is_result_in(facts, run, call, after) for run in results.get(call.place, ()))
+        ]
+        found = found or _joined(facts, before, after, question)
+        # Calls of tools that run at the same time begin in any order, and their results have one.
+        found.sort(key=lambda call: (facts.find(call.reply, after.prompt.text), call.place), reverse=True)
+        quoted[after.place] = found
+        waiting += found
+    ordered: dict[int, Call] = {}
+    waiting = list(answering)[::-1]
+    while waiting:
+        call = waiting[-1]
+        if missing := quoted.pop(call.place, None):
+            waiting += missing
+        else:
+            ordered.setdefault(call.place, waiting.pop())
+    return list(ordered.values())
+
+
+def _joined(facts: Facts, calls: Sequence[Call], after: Call, question: str | None) -> list[Call]:
+    """Return the calls with passages if all their replies, even short ones, stand next to each other in a prompt."""
+    shown = [call for call in calls if facts.find(call.reply, after.prompt.text) >= 0]
+    if len(shown) < 2 or _size(call.reply for call in shown) < _MIN_REPEATED:
+        return []
+    calls = [call for call in calls if not call.step.calls_tool and facts.matches(call, question=question)]
+    places: list[tuple[int, int]] = []
+    for reply in {call.reply for call in calls}:
+        places += [(start, start + len(reply)) for start in islice(after.prompt.starts(reply), _MAX_PLACES)]
+    n_near, end = 0, -1
+    for start, stop in sorted(places):
+        n_near = n_near + 1 if start - end <= _NEXT else 1
+        end = max(end, stop)
+        if n_near >= len(calls) > 1:
+            return calls
+    return []
 
 
 def _replies_of_runs(facts: Facts, calls: Sequence[Call]) -> dict[int, list[Step]]:
@@ -207,6 +244,7 @@ def _tool_doubts(facts: Facts, calls: Sequence[Call], matches: Sequence[Match]) 
     results = {step.id: [facts.canonical(text) for text in output_texts(step)] for step in _tools(facts)}
     retrieving = {search.step.id for search in facts.searches}
     retrieving |= {around.id for search in facts.searches for around in facts.tree.ancestors(search.step)}
+    retrievers = {step.name for step in _tools(facts) if step.id in retrieving}
     written = {call.reply for call in facts.calls if call.reply}
     unclear: dict[str, None] = {}
     for step in _tools(facts):
@@ -240,7 +278,10 @@ def _tool_doubts(facts: Facts, calls: Sequence[Call], matches: Sequence[Match]) 
             continue
         within = Text(text, facts.budget, indexed=len(explained) >= _MANY)
         if not any(other in within for other in explained):
-            unclear["passages_from_earlier_turn" if is_earlier else f"text_tool:{message.tool or 'unnamed'}"] = None
+            # The result of a tool that retrieves was changed on the way to the prompt.
+            known_tool = message.tool in facts.separators or message.tool in retrievers
+            doubt = "not_in_prompt" if known_tool else f"text_tool:{message.tool or 'unnamed'}"
+            unclear["passages_from_earlier_turn" if is_earlier else doubt] = None
     yield from unclear
 
 

@@ -394,8 +394,17 @@ class Facts:
         return candidates
 
     def finder(self, call: Call, *, question: str | None) -> Finder:
-        """Return what finds passages in the prompt of a call, without those that the question quotes."""
-        return Finder(call.prompt, blanked=[self.canonical(question)] if question else ())
+        """Return what finds passages in a prompt, without those that the question or an earlier answer quotes."""
+        if not question:
+            return Finder(call.prompt)
+        asked, spans, end = self.canonical(question), [], 0
+        texts = [(message.role, self.canonical(message.text)) for message in call.messages]
+        asking = [place for place, (role, text) in enumerate(texts) if role == "user" and self.find(asked, text) >= 0]
+        for role, text in texts[: asking[-1]] if asking else ():
+            if role == "assistant":
+                spans.append((end, end + len(text)))
+            end += len(text) + 1 if text else 0
+        return Finder(call.prompt, blanked=[asked], spans=spans)
 
 
 def _missing(finders: Sequence[Finder], candidates: Sequence[Candidate]) -> list[Candidate]:

@@ -28,6 +28,12 @@ _NEAR: Final = 100
 """Characters between two passages that are near each other."""
 _MAX_OCCURRENCES: Final = 64
 _MAX_ANCHOR_OCCURRENCES: Final = 8
+_MAX_GAPS: Final = 4
+_MAX_CHANGED: Final = 100
+"""Characters of a passage in the place of which something else can stand, such as the mark of a redaction."""
+_MAX_MARK: Final = 40
+_RESUMED: Final = 8
+"""Equal characters behind a change."""
 _INDEX_AFTER: Final = 1_000_000
 """Characters searched in one text from which on an index is faster and uses less of the budget."""
 
@@ -159,6 +165,36 @@ class Text:
     def anchor_starts(self, anchor: str) -> Iterator[int]:
         """Yield the positions of 32 characters that begin a word."""
         return (start for start in self._positions(anchor) if not _joins(self.text, start))
+
+    def extended(self, start: int, passage: str, anchor: int, n_gaps: int) -> tuple[int, int]:
+        """Return the span around equal characters up to which both texts are equal, cut to whole words."""
+        text = self.text
+        right = _common(text, start, passage, anchor, 1)
+        left = _common(text, start - 1, passage, anchor - 1, -1)
+        begin, end, place = start - left, start + right, anchor + right
+        while n_gaps and place < len(passage) and (resumed := self._resumed(end, passage, place)):
+            n_gaps -= 1
+            size = _common(text, resumed[0], passage, resumed[1], 1)
+            end, place = resumed[0] + size, resumed[1] + size
+        while begin < start and _joins(text, begin):
+            begin += 1
+        while end > start and _joins(text, end):
+            end -= 1
+        while end > start and text[end - 1] == " ":
+            end -= 1
+        while begin < start and text[begin] in _ENDS:
+            begin += 1  # the end of the sentence before
+        return begin, end
+
+    def _resumed(self, end: int, passage: str, place: int) -> tuple[int, int] | None:
+        """Return where both texts are equal again, if one other word stands here for a few words of the passage."""
+        self._budget.spend(_MAX_CHANGED * _MAX_MARK)
+        for after in range(place + 1, min(place + _MAX_CHANGED, len(passage) - _RESUMED)):
+            start = self.text.find(passage[after : after + _RESUMED], end + 1, end + _MAX_MARK + _RESUMED)
+            is_mark = start >= 0 and " " not in self.text[end:start]
+            if is_mark and self.text[start - 1] != passage[after - 1]:  # not an insertion
+                return start, after
+        return None
 
     def _positions(self, needle: str, seed: _Seed | None = None) -> Iterator[int]:
         if self.is_indexed:
@@ -335,13 +371,15 @@ class Finder:
     Args:
         text: The prompt.
         blanked: Canonical texts, such as the question, whose own spans do not count.
+        spans: Other spans that do not count.
     """
 
-    def __init__(self, text: Text, *, blanked: Iterable[str] = ()) -> None:
+    def __init__(self, text: Text, *, blanked: Iterable[str] = (), spans: Iterable[tuple[int, int]] = ()) -> None:
         self._text = text
         self._blanks = [
             (start, start + len(blank)) for blank in blanked for start in islice(text.starts(blank), _MAX_OCCURRENCES)
         ]
+        self._blanks += spans
         self._spans = _Spans()
         self._matches: list[Match] = []
 
@@ -368,7 +406,7 @@ class Finder:
     def find_pieces(self, candidates: Iterable[Candidate]) -> None:
         """Find the longest piece of each passage, if it has 80 characters and a quarter of the passage.
 
-        Of a long passage, 500 characters and a twentieth are enough.
+        Of a long passage, 500 characters and a twentieth are enough. A piece can have changed words, such as redacted ones.
 
         Raises:
             TooLargeError: If the budget of compared characters is used up.
@@ -378,7 +416,12 @@ class Finder:
             smallest = max(_MIN_EXCERPT, min(size // 4, max(_LARGE_EXCERPT, size // 20)))
             if candidate.anchors is None:
                 candidate.anchors = find_anchors(candidate.text, smallest)
-            piece = longest_piece(self._text, candidate.text, smallest=smallest, anchors=candidate.anchors)
+            for n_gaps in (_MAX_GAPS, 0):
+                piece = longest_piece(
+                    self._text, candidate.text, smallest=smallest, anchors=candidate.anchors, n_gaps=n_gaps
+                )
+                if piece is None or not any(piece[0] <= one.start and one.end <= piece[1] for one in self._matches):
+                    break  # a changed passage is not one around others
             if piece is not None and self._is_free(*piece):
                 self._add(Match(candidate, *piece, excerpt=self._text.text[slice(*piece)]))
 
@@ -408,7 +451,7 @@ def _mark_doubtful(matches: list[Match]) -> None:
 
 
 def longest_piece(
-    text: Text, passage: str, *, smallest: int, anchors: Iterable[int] | None = None
+    text: Text, passage: str, *, smallest: int, anchors: Iterable[int] | None = None, n_gaps: int = 0
 ) -> tuple[int, int] | None:
     """Return the span of the longest piece of a canonical text in another one, or None if all pieces are too small.
 
@@ -417,6 +460,7 @@ def longest_piece(
         passage: The text whose pieces are searched.
         smallest: Characters of a piece.
         anchors: What `find_anchors` returned for both, if it is known.
+        n_gaps: Changed words that a piece can have.
 
     Raises:
         TooLargeError: If the budget of compared characters is used up.
@@ -426,7 +470,7 @@ def longest_piece(
     best: tuple[int, int] | None = None
     for anchor in find_anchors(passage, smallest) if anchors is None else anchors:
         for start in islice(text.anchor_starts(passage[anchor : anchor + _SEED]), _MAX_ANCHOR_OCCURRENCES):
-            piece = _extended(text.text, start, passage, anchor)
+            piece = text.extended(start, passage, anchor, n_gaps)
             if best is None or piece[1] - piece[0] > best[1] - best[0]:
                 best = piece
     return best if best is not None and best[1] - best[0] >= smallest else None
@@ -441,22 +485,6 @@ def find_anchors(passage: str, smallest: int) -> list[int]:
         if word is not None and word.start() + _SEED <= len(passage):
             anchors.append(word.start())
     return anchors
-
-
-def _extended(text: str, start: int, passage: str, anchor: int) -> tuple[int, int]:
-    """Return the span around equal characters up to which both texts are equal, cut to whole words."""
-    right = _common(text, start, passage, anchor, 1)
-    left = _common(text, start - 1, passage, anchor - 1, -1)
-    begin, end = start - left, start + right
-    while begin < start and _joins(text, begin):
-        begin += 1
-    while end > start and _joins(text, end):
-        end -= 1
-    while end > start and text[end - 1] == " ":
-        end -= 1
-    while begin < start and text[begin] in _ENDS:
-        begin += 1  # the end of the sentence before
-    return begin, end
 
 
 def _common(one: str, place: int, other: str, place_in_other: int, direction: int) -> int:
