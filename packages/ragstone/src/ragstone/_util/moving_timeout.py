@@ -3,29 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from types import TracebackType
 from typing import Final
 
 _ROUNDING_S: Final = 0.001
 
 
-@asynccontextmanager
-async def moving_timeout(remaining_s: Callable[[], float]) -> AsyncIterator[asyncio.Timeout]:
-    """Raise TimeoutError when `remaining_s` returns 0 or less. It is called when the time that it returned is over."""
-    loop = asyncio.get_running_loop()
-    timer: asyncio.TimerHandle
+class MovingTimeout:
+    """Raise TimeoutError when `remaining_s` returns 0 or less. It is called when the time that it returned is over.
 
-    def check() -> None:
-        nonlocal timer
-        if (left_s := remaining_s()) > _ROUNDING_S:
-            timer = loop.call_later(left_s, check)
+    A class, because a generator costs more than what a metric of a fast judge does.
+    """
+
+    __slots__ = ("_limit", "_loop", "_remaining_s", "_timer")
+
+    def __init__(self, remaining_s: Callable[[], float]) -> None:
+        self._remaining_s = remaining_s
+
+    async def __aenter__(self) -> asyncio.Timeout:
+        self._loop = asyncio.get_running_loop()
+        self._limit = limit = await asyncio.timeout(None).__aenter__()
+        self._timer = self._loop.call_later(max(0.0, self._remaining_s()), self._check)
+        return limit
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._timer.cancel()
+        await self._limit.__aexit__(exc_type, exc, traceback)
+
+    def _check(self) -> None:
+        if (left_s := self._remaining_s()) > _ROUNDING_S:
+            self._timer = self._loop.call_later(left_s, self._check)
         else:
-            limit.reschedule(loop.time())
-
-    async with asyncio.timeout(None) as limit:
-        timer = loop.call_later(max(0.0, remaining_s()), check)
-        try:
-            yield limit
-        finally:
-            timer.cancel()
+            self._limit.reschedule(self._loop.time())

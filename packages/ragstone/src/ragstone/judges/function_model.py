@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
 from ragstone._util.fork import after_fork_in_child
-from ragstone._util.moving_timeout import moving_timeout
+from ragstone._util.moving_timeout import MovingTimeout
 from ragstone._util.variables import suppress_capture
 from ragstone.errors import ConfigurationError, JudgeError, JudgeRejectedError, JudgeReplyError, JudgeUnavailableError
 from ragstone.judges._http.dialect import drop_order
@@ -211,7 +211,7 @@ class FunctionModel:
 
         try:
             with model_call():
-                async with moving_timeout(remaining_s) as limit:
+                async with MovingTimeout(remaining_s) as limit:
                     return await reply
         except TimeoutError:
             if not limit.expired():

@@ -25,13 +25,11 @@ async def share_work() -> AsyncIterator[None]:
         yield
     finally:
         _work.reset(token)
-        tasks = list(work.values())
+        unfinished = [task for task in work.values() if task.cancel() or task.cancelled() or task.exception()]
         # The context of each task refers to the dict. Only the garbage collector would free them all.
         work.clear()
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.gather(*tasks, return_exceptions=True)
+        if unfinished:
+            await asyncio.gather(*unfinished, return_exceptions=True)
 
 
 async def compute_once(key: Hashable, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -51,7 +49,10 @@ async def compute_once(key: Hashable, make: Callable[[], Coroutine[Any, Any, T]]
     if key not in work:
         work[key] = asyncio.create_task(make())
     task = work[key]
-    # `asyncio.shield` would log errors that occur after the only waiting caller was canceled.
-    await asyncio.wait((task,))
+    if not task.done():
+        # `asyncio.shield` would log errors that occur after the only waiting caller was canceled, and `asyncio.wait` costs more.
+        done = asyncio.get_running_loop().create_future()
+        task.add_done_callback(lambda _: None if done.cancelled() else done.set_result(None))
+        await done
     result: T = task.result()
     return result

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import AbstractAsyncContextManager
 from typing import Final
 
-from ragstone._util.moving_timeout import moving_timeout
+from ragstone._util.moving_timeout import MovingTimeout
 from ragstone.judges import OutageTimer, progress_at
 
 SILENCE_S: Final = 120.0
@@ -28,7 +28,7 @@ class SampleDeadline:
 
     def timeout(self) -> AbstractAsyncContextManager[asyncio.Timeout]:
         """Return an asynchronous context manager that raises TimeoutError at the deadline, as `asyncio.timeout` does."""
-        return moving_timeout(self._remaining_s)
+        return MovingTimeout(self._remaining_s)
 
     def _remaining_s(self) -> float:
         if self._seconds is None:

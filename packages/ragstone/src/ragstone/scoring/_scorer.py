@@ -108,6 +108,7 @@ class Scorer:
         self._spent = UsageMeter()
         # Looked up once: `isinstance` with a Protocol for each outcome costs more than most metrics.
         self._others = {metric.card.name: _models_other_than_judge(metric) for metric in metrics}
+        self._scales = {metric.card.name: _scale_of(metric) for metric in metrics}
         self._computed_by = {metric.card.name: _computation(metric) for metric in metrics}
         models: list[object] = [judge] if any(metric.card.asks_judge for metric in metrics) else []
         models += [model for used in self._others.values() for _, model in used]
@@ -290,14 +291,10 @@ class Scorer:
         if not (usage.calls or usage.cached) and outcome.usage is not None:
             usage = outcome.usage
             self._spent.total += usage
-        identity, scale = self.judged_by(metric), None
-        if not type(metric).__module__.startswith("ragstone.metrics.") or metric.card.group == Criterion.group:
-            # A reader of its outcomes cannot look it up by name.
-            low, high = (end if math.isfinite(end) else None for end in (metric.card.low, metric.card.high))
-            scale = MetricScale(low=low, high=high, direction=metric.card.direction)
+        identity = self.judged_by(metric)
         return outcome.model_copy(
             update={
-                "scale": scale,
+                "scale": self._scales[metric.card.name],
                 "sample_id": sample.id,
                 **shared,
                 "metric": metric.card.name,
@@ -369,6 +366,14 @@ def _computation(metric: Metric) -> Callable[[Sample, Judge], Awaitable[object]]
     return metric.score
 
 
+def _scale_of(metric: Metric) -> MetricScale | None:
+    """Return the scale of a metric that a reader of its outcomes cannot look up by name, or None."""
+    if type(metric).__module__.startswith("ragstone.metrics.") and metric.card.group != Criterion.group:
+        return None
+    low, high = (end if math.isfinite(end) else None for end in (metric.card.low, metric.card.high))
+    return MetricScale(low=low, high=high, direction=metric.card.direction)
+
+
 def _models_other_than_judge(metric: Metric) -> tuple[tuple[str, Reader | Embedder], ...]:
     """Return the reader and the embedder of a metric, each with what it does."""
     reader = metric.reader if isinstance(metric, ReaderMetric) else None
@@ -379,7 +384,7 @@ def _models_other_than_judge(metric: Metric) -> tuple[tuple[str, Reader | Embedd
 
 def _checked(metric: Metric, outcome: object) -> AnyOutcome:
     """Check that an outcome is valid for its metric. `Scorer` records a violation as a bug."""
-    if not isinstance(outcome, Score | NotApplicable | Failure):
+    if not isinstance(outcome, (Score, NotApplicable, Failure)):
         raise TypeError(f"a metric must return a Score, a NotApplicable or a Failure, got {outcome!r}")
     # Raises here, so that this metric fails, not later in a store or a sink.
     outcome.model_dump_json()

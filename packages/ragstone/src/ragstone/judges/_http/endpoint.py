@@ -15,7 +15,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
 from ragstone._util.fork import after_fork_in_child
-from ragstone._util.moving_timeout import moving_timeout
+from ragstone._util.moving_timeout import MovingTimeout
 from ragstone.errors import (
     ConfigurationError,
     JudgeError,
@@ -414,7 +414,7 @@ class Endpoint:
         connection = await self._connection()
         is_sent = True
         try:
-            async with moving_timeout(partial(self.capacity.remaining_s, permit)):
+            async with MovingTimeout(partial(self.capacity.remaining_s, permit)):
                 reply = await connection.transport.send(
                     sending.method, sending.path, sending.body, max_bytes=reply_limit(sending.path, sending.body)
                 )

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager
 from typing import Final
 
-from ragstone._util.moving_timeout import moving_timeout
+from ragstone._util.moving_timeout import MovingTimeout
 from ragstone.judges._model import PerLoop, replied_at
 
 _PATIENCE_S: Final = 120.0
@@ -44,7 +44,7 @@ class FirstOfKind:
         leading = self._leading.get()
         while kind not in self._settled and (other := leading.get(kind)) is not None:
             try:
-                async with moving_timeout(lambda: max(begun_at, replied_at()) + _PATIENCE_S - loop.time()):
+                async with MovingTimeout(lambda: max(begun_at, replied_at()) + _PATIENCE_S - loop.time()):
                     await other.wait()
             except TimeoutError:
                 break
