@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ragstone.requests import Message, PassageDraft, Request, Step, assemble
+from ragstone.requests import Message, PassageDraft, Request, Step, assemble, harvest
 from request_steps import ANSWER, QUESTION, A, B, C, D, Steps, passages, prompt
 
 
@@ -887,6 +887,35 @@ def test_plain_texts_of_a_tool_are_never_guessed(form: str, is_found: bool) -> N
     assert ([A] if is_found else None) == (draft.contexts and [passage.text for passage in draft.contexts])
 
 
+@pytest.mark.parametrize(
+    "inputs", [{"query": "pump"}, {"kwargs": {"question": "pump"}}, {"input": "{'query': 'pump'}"}]
+)
+@pytest.mark.parametrize(
+    ("form", "contexts"),
+    [
+        ("a list of texts", [B, C]),
+        ("a list of one text", [f"{B}\n{C}"]),
+        ("blocks", [B, C]),
+        ("one block", [f"{B}\n{C}"]),
+        ("a list as JSON", [B, C]),
+        ("a text", None),
+    ],
+)
+@pytest.mark.parametrize("is_found", [True, False])
+def test_a_list_with_which_a_tool_answers_a_question(inputs: Any, form: str, contexts: Any, is_found: bool) -> None:
+    """It is what was retrieved, if nothing else was. Of one text nothing says how many passages it is."""
+    request = _next_to_a_retrieval(PLAIN_TEXTS[form], json.dumps(PLAIN_TEXTS[form]), found=is_found)
+    (step,) = (step for step in request.steps if step.kind == "tool")
+    step.inputs = harvest(inputs)
+
+    draft = assemble(request)
+
+    expected = [A] if is_found else contexts
+    assert draft.evidence is not None
+    assert expected == (draft.contexts and [passage.text for passage in draft.contexts])
+    assert (("text_tool:search",) if is_found or contexts is None else ()) == draft.evidence.doubts
+
+
 @pytest.mark.parametrize("form", [name for name in PLAIN_TEXTS if "short" not in name])
 @pytest.mark.parametrize(("is_passage", "found"), [(True, {A, B, C}), (False, {A})])
 def test_a_declaration_decides_about_plain_texts(form: str, is_passage: bool, found: set[str]) -> None:
@@ -1015,6 +1044,44 @@ def results_of_tools_that_ran_at_the_same_time() -> Request:
         steps.model(inner, prompt(text), reply)
         messages.insert(1, Message("tool", reply, tool="ask"))
     steps.model(root, messages, ANSWER)
+    return steps.request()
+
+
+EARLY = (
+    "Write to anna.smith@pumps.example with the number of your order, and the money is back within five working days."
+)
+
+
+@case(Expected((EARLY.replace("anna.smith@pumps.example", "<email_hash:88f1>"),)))
+def address_near_the_beginning_that_was_redacted() -> Request:
+    """The words in front of the mark are a part of the context too."""
+    steps, root = _start()
+    steps.retrieval(root, EARLY)
+    steps.model(root, prompt(EARLY.replace("anna.smith@pumps.example", "<email_hash:88f1>")), ANSWER)
+    return steps.request()
+
+
+@case(Expected((A, C), response="Yes"))
+def graders_that_say_the_same_word_as_the_answer() -> Request:
+    """Whichever of them wrote the word, the last prompt holds all that they read."""
+    steps, root = _start(answer="Yes")
+    steps.retrieval(root, A, B, C)
+    for text, reply in ((A, "Yes"), (B, "No"), (C, "Yes")):
+        steps.model(root, f"Does this help? Yes or No.\n{text}", reply)
+    steps.model(root, prompt(A, C), "Yes")
+    return steps.request()
+
+
+@case(Expected((A,)))
+def file_with_numbered_lines_that_a_model_wrote() -> Request:
+    """A tool writes the plan of a model, and another one reads it with the number of each line."""
+    plan = ["Look for the period of the warranty first", "Then look for what the warranty does not cover"]
+    steps, root = _start()
+    steps.add("tool", within=root, name="write", inputs={"path": "plan.md", "content": "\n".join(plan)}, outputs="ok")
+    steps.retrieval(root, A)
+    shown = "\n".join(f"{place:6d}\t{line}" for place, line in enumerate(plan, 1))
+    steps.add("tool", within=root, name="read", inputs={"path": "plan.md"}, outputs=shown)
+    steps.model(root, [Message("user", prompt(A)), Message("tool", shown, tool="read")], ANSWER)
     return steps.request()
 
 

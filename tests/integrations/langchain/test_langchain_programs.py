@@ -177,9 +177,9 @@ def functional_api(ran):
     flow.invoke(Q, {**ran.config, "configurable": {"thread_id": "1"}})
 
 
-@program(None, doubts=("text_tool:shop_search",))
+@program([RETURNS, POSTAGE])
 def tool_of_mcp(ran):
-    """The adapter of MCP returns blocks of text, which can be passages or anything else."""
+    """The adapter of MCP returns blocks of text, and nothing else was retrieved."""
 
     @tool
     def shop_search(query: str) -> Any:
@@ -633,6 +633,30 @@ def test_a_program_is_captured_as_a_careful_reader_sees_it(name):
     contexts = None if draft.contexts is None else [passage.text for passage in draft.contexts]
     assert expected == (draft.query, contexts, draft.response, draft.evidence.doubts, len(drafts))
     assert (0, {}) == (ran.handler.errors, ran.recorder.errors)
+
+
+@program([RETURNS])
+def one_block_of_mcp(ran):
+    """A list of one passage is a list."""
+
+    @tool
+    def shop_search(query: str) -> Any:
+        """Search."""
+        return [{"type": "text", "text": RETURNS}]
+
+    create_agent(says([("shop_search", {"query": "returns"})], ANSWER), [shop_search]).invoke(ask, ran.config)
+
+
+@program(None, doubts=("text_tool:preferences",))
+def preferences_alone(ran):
+    """Nothing was asked, so that nothing says that the texts were retrieved."""
+
+    @tool
+    def preferences(user: str) -> list[str]:
+        """Look up what the user likes."""
+        return ["The user likes short answers.", "The user has bought the pump as a business in Hamburg."]
+
+    create_agent(says([("preferences", {"user": "u1"})], ANSWER), [preferences]).invoke(ask, ran.config)
 
 
 @pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream", "astream"])

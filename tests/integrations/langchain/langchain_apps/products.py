@@ -218,7 +218,7 @@ def agent_whose_messages_are_summarized(config: Any) -> None:
     agent.invoke({"messages": [HumanMessage(Q)]}, config)
 
 
-@app("saturday", "card", options={"retriever_tools": {"search"}})
+@app("saturday", "card")
 def blocks_of_a_remote_tool(config: Any) -> None:
     @tool
     def search(query: str) -> Any:

@@ -149,7 +149,7 @@ def many_users_at_once() -> None:
     asyncio.run(go())
 
 
-@app("saturday", "card", options={"retriever_tools": {"search"}})
+@app("saturday", "card")
 def blocks_of_a_remote_tool() -> None:
     async def search(query: str) -> Any:
         """Search, as a tool of another process that returns blocks."""

@@ -186,8 +186,10 @@ def _chosen(facts: Facts, calls: list[Call], question: str | None) -> tuple[list
         return calls, []
     calls = _with_passages(facts, calls, question)
     calls = [call for call in calls if not _quotes(facts, call, calls, question)] or calls
-    if len(calls) > 1 and any(len(call.reply) < _SHORT for call in calls) and _contexts_differ(facts, calls, question):
-        return calls, ["several_answers"]
+    if len(calls) > 1 and any(len(call.reply) < _SHORT for call in calls):
+        contexts = [_contexts(facts, call, question) for call in calls]
+        if not all(one <= contexts[-1] for one in contexts):  # a grader was shown a part of what the last call was
+            return calls, ["several_answers"]
     return calls, []
 
 
@@ -211,10 +213,6 @@ def _quotes(facts: Facts, call: Call, others: Sequence[Call], question: str | No
 def _with_passages(facts: Facts, calls: list[Call], question: str | None) -> list[Call]:
     """Return the calls with passages in their prompts, or all if there are none."""
     return [call for call in calls if _contexts(facts, call, question)] or calls
-
-
-def _contexts_differ(facts: Facts, calls: Sequence[Call], question: str | None) -> bool:
-    return len({_contexts(facts, call, question) for call in calls}) > 1
 
 
 def _contexts(facts: Facts, call: Call, question: str | None) -> frozenset[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Final
@@ -24,12 +25,19 @@ from ragstone.requests._match import (
 from ragstone.requests._python_text import read_python_text
 from ragstone.requests._step import Message, Request, Step, Value
 from ragstone.requests._tree import Tree, find_root
+from ragstone.schema import field_names
 
 _INDEX_PAIRS: Final = 400
 """Pairs of passage and prompt from which on prompts are indexed."""
 _MAX_STAGES: Final = 8
+_ASKED: Final = {*field_names("query", "output"), "search_query"} - {"input"}
+"""Names of an argument of a tool that is a question. Tracers name all arguments of a tool `input`."""
+_MAX_NAMED: Final = 1_000
+_NAME: Final = re.compile(r"""['"](\w+)['"]\s*:""")
+"""A name in arguments that are one text, of JSON or Python."""
 _MIN_SENTENCE: Final = 32
 _MAX_PARSED_CHARS: Final = 1_000_000
+_LINE_NUMBER: Final = re.compile(r"\s*\d+\s?[\t:|→]")
 _MIN_KEPT_TEXT: Final = 80
 """Characters of a text in a document's metadata from which on a prompt does not contain it by coincidence."""
 
@@ -183,12 +191,15 @@ class Facts:
         outer = self.tree.outermost(known)
         searches = [Search(step, step.passages or (), self._stages(step, known)) for step in outer]
         taken = set(self._around(outer))
-        for step in self.tree.finished:
-            if step.kind == "tool" and self.counts(step) and step.id not in taken:
-                passages = self._tool_passages(step)
+        tools = [step for step in self.tree.finished if step.kind == "tool" and self.counts(step)]
+        for read in (self._tool_passages, self._asked_texts):
+            for step in tools:
+                passages = read(step) if step.id not in taken else None
                 if passages is not None:
                     searches.append(Search(step, passages))
                     taken.update(self._around([step]))
+            if searches or any(True for _ in self._made_documents()):
+                break  # texts that only a question shows to be retrieved never stand next to others
         return sorted(searches, key=lambda search: self.tree.place[search.step.id])
 
     def _around(self, steps: Iterable[Step]) -> Iterator[Hashable]:
@@ -215,31 +226,62 @@ class Facts:
             ):
                 return value.passages
         if declared:
-            whole, texts = output_texts(step)[:1], self.texts_of_tool(step)
-            texts = [text for text in texts if _is_sentence(text)] if texts != whole else []
-            texts = texts or [part for text in whole for part in _split(text, self.separators[step.name or ""])]
+            separator = self.separators[step.name or ""]
+            texts = [text for text in self._listed(step) if _is_sentence(text)]
+            texts = texts or [part for text in output_texts(step)[:1] for part in _split(text, separator)]
             return [PassageDraft(text=text) for text in texts]
         return None
+
+    def _asked_texts(self, step: Step) -> list[PassageDraft] | None:
+        """Return the list of texts with which a tool answered a question, if the model read one of them."""
+        texts = [text for text in self._listed(step) if _is_sentence(text)]
+        names = {name for value in step.inputs for name in value.path[-1:]}
+        shown = (value.text[:_MAX_NAMED] for value in step.inputs if value.text and value.text[0] == "{")
+        names.update(name for text in shown for name in _NAME.findall(text))
+        if not texts or step.name in self.others or _ASKED.isdisjoint(names):
+            return None
+        known = {self.canonical(text) for text in texts}
+        is_made = self._is_written(texts) or any(call.reply in known for call in self.calls) or self.echoes(step)
+        return [PassageDraft(text=text) for text in texts] if not is_made and self._is_shown(step, texts) else None
+
+    def _made_documents(self) -> Iterator[PassageDraft]:
+        """Yield the documents in what steps other than tools and models gave back."""
+        for step in self.tree.finished:
+            if self.counts(step) and step.kind not in ("model", "tool"):
+                for value in step.outputs:
+                    yield from (value.passages or ()) if value.is_evident else ()
 
     def tool_values(self, step: Step) -> list[Value]:
         """Return the values in the result of a tool, also those in a text of it."""
         values = self._tool_values.get(step.id)
         if values is None:
-            values = self._tool_values[step.id] = [*step.outputs, *_values_in_text(step)]
+            texts = output_texts(step)[:1]
+            values = [*step.outputs, *(value for text in texts for value in _values_in(text))]
+            self._tool_values[step.id] = values
         return values
 
     def texts_of_tool(self, step: Step) -> list[str]:
         """Return the texts that a tool returned: those in its list, or the whole text. One in a list is one alone."""
+        return self._listed(step) or output_texts(step)[:1]
+
+    def _listed(self, step: Step) -> list[str]:
+        """Return the texts in the list that a tool returned; none if it returned one text."""
         values = self.tool_values(step)
-        listed = [passage.text for value in values for passage in value.passages or ()]
-        listed = listed or [value.text for value in values if value.text and _is_item(value.path)]
-        return listed or output_texts(step)[:1]
+        texts = [passage.text for value in values for passage in value.passages or ()]
+        return texts or [value.text for value in values if value.text and _is_item(value.path)]
 
     @cached_property
     def _tool_arguments(self) -> frozenset[str]:
         """The texts that tools were given: what a tool returns of them, as the items of a plan, is not retrieved."""
         values = (value for step in self.tree.steps if step.kind == "tool" for value in step.inputs)
         return frozenset(self.canonical(text) for value in values for text in _texts_of(value))
+
+    @cached_property
+    def _written_lines(self) -> frozenset[str]:
+        """The lines of the texts that tools were given."""
+        values = (value for step in self.tree.steps if step.kind == "tool" for value in step.inputs)
+        texts = (text for value in values for text in _texts_of(value))
+        return frozenset(self.canonical(line) for text in texts for line in text.splitlines())
 
     def _is_written(self, texts: Iterable[str]) -> bool:
         """Whether models of this request wrote all these texts: as arguments of a tool, or as a part of a reply."""
@@ -255,6 +297,12 @@ class Facts:
         listed = [text for value in values if value.passages is not None for text in _texts_of(value)]
         if listed and self._is_written(listed):
             return True
+        # A file that a model wrote may be read with the numbers of its lines.
+        lines = [
+            self.canonical(_LINE_NUMBER.sub("", line)) for text in output_texts(step)[:1] for line in text.splitlines()
+        ]
+        if 2 * sum(len(line) for line in lines if line in self._written_lines) > sum(map(len, lines)):
+            return True
         if not step.inputs and not step.query:
             return False
         whole = " ".join(dict.fromkeys(map(self.canonical, output_texts(step))))
@@ -264,7 +312,9 @@ class Facts:
         if n_given >= smallest:
             return True
         try:  # what the tool was given may be printed as a whole
-            return longest_piece(self.text(whole), self.canonical(step.query or ""), smallest=smallest) is not None
+            return (
+                longest_piece(Text(whole, self.budget), self.canonical(step.query or ""), smallest=smallest) is not None
+            )
         except TooLargeError:
             return False
 
@@ -422,9 +472,8 @@ def _kept_texts(passage: PassageDraft) -> Iterator[PassageDraft]:
             yield dataclasses.replace(passage, text=value)
 
 
-def _values_in_text(step: Step) -> Sequence[Value]:
+def _values_in(text: str) -> Sequence[Value]:
     """Return the values in a tool's text result that is JSON or Python: frameworks write a list of hits as a text."""
-    text = next((text for text in output_texts(step)[:1]), "")
     if len(text) > _MAX_PARSED_CHARS:
         return ()
     for read in (json.loads, read_python_text) if text[:1] in ("[", "{") else (read_python_text,):

@@ -169,13 +169,9 @@ class Text:
     def extended(self, start: int, passage: str, anchor: int, n_gaps: int) -> tuple[int, int]:
         """Return the span around equal characters up to which both texts are equal, cut to whole words."""
         text = self.text
-        right = _common(text, start, passage, anchor, 1)
-        left = _common(text, start - 1, passage, anchor - 1, -1)
-        begin, end, place = start - left, start + right, anchor + right
-        while n_gaps and place < len(passage) and (resumed := self._resumed(end, passage, place)):
-            n_gaps -= 1
-            size = _common(text, resumed[0], passage, resumed[1], 1)
-            end, place = resumed[0] + size, resumed[1] + size
+        end, _ = self._equal_to(start, passage, anchor, 1, n_gaps)
+        begin, _ = self._equal_to(start - 1, passage, anchor - 1, -1, n_gaps)
+        begin += 1
         while begin < start and _joins(text, begin):
             begin += 1
         while end > start and _joins(text, end):
@@ -186,14 +182,34 @@ class Text:
             begin += 1  # the end of the sentence before
         return begin, end
 
-    def _resumed(self, end: int, passage: str, place: int) -> tuple[int, int] | None:
+    def _equal_to(self, at: int, passage: str, place: int, way: int, n_gaps: int) -> tuple[int, int]:
+        """Return the places up to which both texts are equal in a direction, but for changed words."""
+        size = _common(self.text, at, passage, place, way)
+        at, place = at + way * size, place + way * size
+        for _ in range(n_gaps):
+            if not 0 <= place < len(passage) or (resumed := self._resumed(at, passage, place, way)) is None:
+                break
+            size = _common(self.text, resumed[0], passage, resumed[1], way)
+            at, place = resumed[0] + way * size, resumed[1] + way * size
+        return at, place
+
+    def _resumed(self, at: int, passage: str, place: int, way: int) -> tuple[int, int] | None:
         """Return where both texts are equal again, if one other word stands here for a few words of the passage."""
         self._budget.spend(_MAX_CHANGED * _MAX_MARK)
-        for after in range(place + 1, min(place + _MAX_CHANGED, len(passage) - _RESUMED)):
-            start = self.text.find(passage[after : after + _RESUMED], end + 1, end + _MAX_MARK + _RESUMED)
-            is_mark = start >= 0 and " " not in self.text[end:start]
-            if is_mark and self.text[start - 1] != passage[after - 1]:  # not an insertion
-                return start, after
+        for n in range(1, _MAX_CHANGED):
+            first = place + n if way > 0 else place - n - _RESUMED + 1
+            equal = passage[first : first + _RESUMED] if first >= 0 else ""
+            if len(equal) < _RESUMED:
+                return None
+            if way > 0:
+                found = self.text.find(equal, at + 1, at + _MAX_MARK + _RESUMED)
+                gap, near, changed = self.text[at:found], found - 1, first - 1
+            else:
+                found = self.text.rfind(equal, max(0, at - _MAX_MARK - _RESUMED), at)
+                gap, near, changed = self.text[found + _RESUMED : at + 1], found + _RESUMED, first + _RESUMED
+            # What stands before an equal character is not an insertion.
+            if found >= 0 and " " not in gap and self.text[near] != passage[changed]:
+                return (found, first) if way > 0 else (near - 1, changed - 1)
         return None
 
     def _positions(self, needle: str, seed: _Seed | None = None) -> Iterator[int]:
