@@ -31,26 +31,24 @@ class IdTable:
     def __contains__(self, id_: object) -> bool:
         return isinstance(id_, str) and self.find(id_) is not None
 
-    def add(self, id_: str, number: int = 0) -> None:
-        """Add an id that the table does not contain, with a number from 0."""
+    def add(self, id_: str, number: int = 0) -> int | None:
+        """Add an id with a number from 0. Return the number of an id that the table contains, which stays the same."""
         if 3 * len(self._high) >= 2 * len(self._slots):
             self._grow()
         high, low = self._digest(id_)
         slot = self._slot(high, low)
+        if (found := self._slots[slot]) != _EMPTY:
+            return self._numbers[found - 1]
         self._high.append(high)
         self._low.append(low)
         self._numbers.append(number)
         self._slots[slot] = len(self._high)
+        return None
 
     def find(self, id_: str) -> int | None:
         """Return the index of an id in the order of addition, or None."""
         found = self._slots[self._slot(*self._digest(id_))]
         return None if found == _EMPTY else found - 1
-
-    def number(self, id_: str) -> int | None:
-        """Return the number that was given with an id, or None if the table does not contain it."""
-        index = self.find(id_)
-        return None if index is None else self._numbers[index]
 
     def _digest(self, id_: str) -> tuple[int, int]:
         digest = blake2b(id_.encode("utf-8", "surrogatepass"), digest_size=12, key=self._key).digest()

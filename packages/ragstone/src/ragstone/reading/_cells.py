@@ -88,7 +88,8 @@ def parse_cell(text: str) -> list[Any]:
         value = _python_list(text)
         if value is None:
             value = _Reader(_undoubled(text)).whole()
-    value = replace_surrogates_in(value)
+    if not text.isascii() or "\\u" in text or "\\U" in text:  # which may be surrogates
+        value = replace_surrogates_in(value)
     if isinstance(value, str) and begins_like_list(value):  # a list that was encoded twice
         return parse_cell(value)
     if isinstance(value, dict):
@@ -100,13 +101,14 @@ def parse_cell(text: str) -> list[Any]:
 
 def _python_list(text: str) -> list[Any] | None:
     """Return a list exactly as Python writes it, or None. Python's parser is faster than ours."""
+    text = text.strip()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SyntaxWarning)  # a text's backslashes are its own
-            value = ast.literal_eval(text.strip())
+            value = ast.literal_eval(text)
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         return None
-    return value if isinstance(value, list) and repr(value) == text.strip() else None
+    return value if isinstance(value, list) and repr(value) == text else None
 
 
 def _undoubled(text: str) -> str:

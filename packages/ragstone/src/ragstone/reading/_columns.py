@@ -112,6 +112,15 @@ class ColumnPlan:
     """
     labeled: Mapping[str, str] = field(default_factory=dict)
     """Columns whose values may be labels, by field."""
+    single: dict[str, str] = field(init=False)
+    """The column of each field that has one."""
+    several: dict[str, tuple[str, ...]] = field(init=False)
+    """The columns of each field that has several."""
+
+    def __post_init__(self) -> None:
+        one = {name: columns[0] for name, columns in self.names.items() if len(columns) == 1}
+        object.__setattr__(self, "single", one)
+        object.__setattr__(self, "several", {name: columns for name, columns in self.names.items() if name not in one})
 
 
 def plan_columns(

@@ -46,7 +46,7 @@ class RagstoneFormat:
     def read(self, source: InputFile) -> Iterator[Trace | RejectedRecord]:
         """Read traces, in their order. Of the outcomes of a request, the first is read."""
         exported = IdTable()
-        for number, record in enumerate(records(source, within=("traces",)), start=1):
+        for record in records(source, within=("traces",)):
             if isinstance(record, RejectedRecord):
                 yield record
                 continue
@@ -56,9 +56,8 @@ class RagstoneFormat:
                     yield _trace(value, source)
                     continue
                 trace = _exported(value)
-                if exported.number(trace.trace_id) is not None:
+                if exported.add(trace.trace_id) is not None:
                     continue
-                exported.add(trace.trace_id, number)
                 is_removed = trace.query is None and trace.response is None and trace.contexts is None
                 reason = "the texts of the request were removed from the store"
                 yield RejectedRecord(place=record.place, reason=reason, is_ignored=True) if is_removed else trace

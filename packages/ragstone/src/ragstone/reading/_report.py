@@ -102,18 +102,21 @@ class ReadingReport:
         """Add the reason of a choice that the names of the columns leave open, and how to choose otherwise."""
         self.decisions.setdefault(name, why)
 
-    def use(self, name: str, column: str) -> None:
-        """Count a row whose field was read from a column."""
-        if (found := self.fields.get(name)) is None:
-            found = self.fields[name] = _FieldUse()
-        found.columns[column] += 1
+    def use(self, columns: Mapping[str, str]) -> None:
+        """Count a row whose fields were read from columns."""
+        for name, column in columns.items():
+            if (found := self.fields.get(name)) is None:
+                found = self.fields[name] = _FieldUse()
+            found.columns[column] += 1
 
     def count_items(self, name: str, n: int) -> None:
         """Count a row whose field has `n` items."""
         if (found := self.fields.get(name)) is None:
             found = self.fields[name] = _FieldUse()
-        found.fewest = n if found.n_lists == 0 else min(found.fewest, n)
-        found.most = max(found.most, n)
+        if n < found.fewest or not found.n_lists:
+            found.fewest = n
+        if n > found.most:
+            found.most = n
         found.n_lists += 1
         found.n_items += n
 

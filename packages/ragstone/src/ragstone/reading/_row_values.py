@@ -10,7 +10,7 @@ from typing import Any, Final
 from ragstone.errors import DataError
 from ragstone.schema import field_names
 
-_PLAIN: Final = frozenset({str, list, dict})
+_PLAIN: Final = frozenset({str, int, bool, list, dict})
 _ABOUT: Final = frozenset({"title", "name", "url", "source", "id", "doc_id", "score", "metadata"})
 """Keys of an object that is one passage."""
 _LABEL_WORDS: Final = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}

@@ -123,7 +123,8 @@ class RowReader:
                 flat[path] = value
         plan = self._plan(row, flat, position)
         found, used, sources = self._find_fields(flat, plan, position)
-        if flat and not self._fields and not plan.names.keys() - {"id", "history"} and not plan.numbered:
+        is_known = "query" in plan.names or self._fields or plan.numbered or plan.names.keys() - {"id", "history"}
+        if flat and not is_known:
             guesses = self._report.guesses or {
                 "query": next((name for name, value in flat.items() if isinstance(value, str)), "COLUMN")
             }
@@ -136,30 +137,32 @@ class RowReader:
         contexts: Any = talk.contexts
         if found.get("contexts") is not None:
             contexts = self._identified(self._contexts(found["contexts"], position), row.get("retrieved_context_ids"))
+        id_ = _id(found.get("id"))
+        # A field without a value has its default, which is not validated.
+        values: dict[str, Any] = {"id": id_ or "-", "metadata": _metadata(row, used, talk.citations)}
+        if contexts is not None:
+            values["contexts"] = contexts
+        if talk.history:
+            values["history"] = talk.history
+        for name in ("query", "response"):
+            if name in found:
+                values[name] = _text(found[name], name, position, FIELD_ALIASES[name], sources.get(name, ""))
+        for name in ("reference", "sub_questions"):
+            if name in found:
+                values[name] = self._texts(found[name], name, position, sources)
+        if "qrels" in found:
+            values["qrels"] = _grades(found["qrels"], "qrels", position)
+        elif (ids := row.get("reference_context_ids")) is not None:
+            values["qrels"] = _qrels_from_reference_ids(ids)
+        if "ratings" in found:
+            values["ratings"] = _ratings(found["ratings"], position)
         try:
-            sample = Sample(
-                id=_id(found.get("id")) or "-",
-                query=_text(found.get("query"), "query", position, FIELD_ALIASES["query"], sources.get("query", "")),
-                history=talk.history,
-                contexts=contexts,
-                response=_text(
-                    found.get("response"), "response", position, FIELD_ALIASES["response"], sources.get("response", "")
-                ),
-                reference=self._texts(found.get("reference"), "reference", position, sources),
-                sub_questions=self._texts(found["sub_questions"], "sub_questions", position, sources)
-                if "sub_questions" in found
-                else (),
-                qrels=_grades(found["qrels"], "qrels", position)
-                if "qrels" in found
-                else _qrels_from_reference_ids(row.get("reference_context_ids")),
-                ratings=_ratings(found["ratings"], position) if "ratings" in found else None,
-                metadata=_metadata(row, used, talk.citations),
-            )
+            sample = Sample(**values)
         except ValidationError as error:
             first = error.errors()[0]
             raise DataError(f"row {position}: field {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
         self._count(sample, found, used, sources, plan.labeled)
-        return sample if _id(found.get("id")) else sample.model_copy(update={"id": derive_id(sample)})
+        return sample if id_ else sample.model_copy(update={"id": derive_id(sample)})
 
     def finish(self) -> None:
         """Check what only all rows show.
@@ -205,7 +208,7 @@ class RowReader:
                 self._describe(row, flat, plan)
         if self._first is None:
             self._first = plan.columns
-        elif plan.columns != self._first:
+        elif plan.columns is not self._first and plan.columns != self._first:
             self._report.n_other_columns += 1
         return plan
 
@@ -242,11 +245,18 @@ class RowReader:
         self, flat: Mapping[str, Any], plan: ColumnPlan, position: int
     ) -> tuple[dict[str, Any], set[str], dict[str, str]]:
         """Return the values of a row by our field name, the names in the row that were used, and the names to report."""
-        used: set[str] = set()
         found: dict[str, Any] = {}
         sources: dict[str, str] = {}
-        for field, columns in plan.names.items():
-            if field == "id" and field in plan.given and len(columns) > 1:
+        for field, column in plan.single.items():
+            value = flat[column]
+            if type(value) is not str or len(value) < _MISSING_CHARS or field == "contexts":
+                value = self._value(value, field, column, is_given=field in plan.given)
+                if is_missing(value):
+                    continue
+            sources[field], found[field] = column, value
+        used = {*sources.values(), *(plan.single[field] for field in plan.given if field in plan.single)}
+        for field, columns in plan.several.items():
+            if field == "id" and field in plan.given:
                 parts = {column: _id(self._value(flat[column], "id", column, is_given=True)) for column in columns}
                 if blank := [column for column, part in parts.items() if not part]:
                     raise DataError(
@@ -258,13 +268,6 @@ class RowReader:
                 sources[field] = "+".join(columns)
                 continue
             is_given = field in plan.given
-            if len(columns) == 1:  # as almost always
-                value = self._value(flat[columns[0]], field, columns[0], is_given=is_given)
-                if is_given or not is_missing(value):
-                    used.add(columns[0])
-                if not is_missing(value):
-                    sources[field], found[field] = columns[0], value
-                continue
             values = {
                 column: value
                 for column in columns
@@ -386,16 +389,15 @@ class RowReader:
         sample: Sample,
         found: Mapping[str, Any],
         used: set[str],
-        sources: Mapping[str, str],
+        sources: dict[str, str],
         labeled: Mapping[str, str],
     ) -> None:
         """Count empty texts, texts in brackets, labels and items of lists."""
         report = self._report
-        for field, column in sources.items():
-            if field in ("history", "messages") and column not in used:
-                report.note(f"{column}: not a list of messages, not read as {field}")
-            else:
-                report.use(field, column)
+        for field in ("history", "messages"):
+            if field in sources and sources[field] not in used:
+                report.note(f"{sources.pop(field)}: not a list of messages, not read as {field}")
+        report.use(sources)
         for field, text in (("query", sample.query), ("response", sample.response)):
             if text is not None:
                 if text[:1].isalnum():
@@ -468,8 +470,8 @@ def _sign(text: str, field: str, *, is_cell: bool) -> str | None:
         return "/"
     if ";" in text and all(len(part.split()) <= 4 for part in text.split(";")):
         return ";"
-    parts = [part.strip() for part in text.split(",")]
-    is_listed = len(parts) > 1 and all(part[:1].isupper() and len(part.split()) <= 3 for part in parts)
+    parts = [part.strip() for part in text.split(",")] if "," in text else []
+    is_listed = bool(parts) and all(part[:1].isupper() and len(part.split()) <= 3 for part in parts)
     return "," if is_listed else None
 
 
@@ -537,7 +539,7 @@ def _is_address(item: Any) -> bool:
     text = item.strip()
     if "://" in text[:10]:
         return text.partition("://")[0] in _SCHEMES and not any(map(str.isspace, text))
-    return text.rpartition(".")[2].lower() in _SUFFIXES and text.count(" ") <= 2 and "\n" not in text
+    return text[-10:].rpartition(".")[2].lower() in _SUFFIXES and text.count(" ") <= 2 and "\n" not in text
 
 
 def _cell_items(cell: Any) -> Sequence[Any]:
@@ -652,6 +654,8 @@ def flatten(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _id(value: Any) -> str:
+    if type(value) is str:
+        return value
     value = to_plain(value)
     if isinstance(value, float) and value.is_integer():
         value = int(value)  # pandas makes floats of integers if a cell is empty
@@ -659,6 +663,8 @@ def _id(value: Any) -> str:
 
 
 def _text(value: Any, field: str, position: int, keys: Sequence[str], column: str = "") -> str | None:
+    if type(value) is str:
+        return value
     value = to_plain(value)
     if value is None or isinstance(value, str):
         return value
@@ -686,7 +692,7 @@ def _row_items(value: Any, field: str, position: int) -> Sequence[Any]:
 
 def _qrels_from_reference_ids(ids: Any) -> dict[str, float] | None:
     """Return ragas's reference passages as qrels: only these are relevant."""
-    return dict.fromkeys(names, 1.0) if ids is not None and (names := _names(ids)) else None
+    return dict.fromkeys(names, 1.0) if (names := _names(ids)) else None
 
 
 def _names(ids: Any) -> list[str]:

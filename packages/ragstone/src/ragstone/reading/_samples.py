@@ -281,7 +281,7 @@ def _other_row(row: Mapping[str, Any], name: str, value: str, position: int) -> 
         others = [str(other).strip() for column, other in row.items() if column != name and not _is_blank(other)]
         if others and all(finite(other.rstrip("%").replace(",", ".")) is not None for other in others):
             return DataError(f"row {position} is a total ({value.strip()[:40]!r} and numbers), not a sample")
-    if not any(map(str.isalnum, "".join(map(str, row.values())))):
+    if not any(any(map(str.isalnum, str(cell))) for cell in row.values()):
         return "rows without a letter or a digit, left out"
     if name_key(word) in _KNOWN or word == name.strip().casefold():
         names = [str(cell).strip() for cell in row.values()]
@@ -384,13 +384,15 @@ class RowIds:
         Raises:
             DataError: If an earlier row has the same given id.
         """
-        if (earlier := self.seen.number(sample.id)) is not None:
-            if not is_row or sample.id != derive_id(sample):
-                self.repeated[sample.id] = None
-                raise DataError(f"row {position} has the id {sample.id!r} of row {earlier}. Ids must be unique")
-            self._derived[sample.id] += 1
-            sample = sample.model_copy(update={"id": f"{sample.id}-{self._derived[sample.id] + 1}"})
-        self.seen.add(sample.id, position)
+        id_, earlier = sample.id, self.seen.add(sample.id, position)
+        if earlier is None:
+            return sample
+        if not is_row or id_ != derive_id(sample):
+            self.repeated[id_] = None
+            raise DataError(f"row {position} has the id {id_!r} of row {earlier}. Ids must be unique")
+        while self.seen.add(sample.id, position) is not None:
+            self._derived[id_] += 1
+            sample = sample.model_copy(update={"id": f"{id_}-{self._derived[id_] + 1}"})
         return sample
 
 

@@ -142,10 +142,8 @@ class InputFile:
                         pass
                     yield Line(number, text[:1000], is_too_long=True)
                     continue
-                is_torn = not text.endswith(b"\n")
-                text = text.rstrip(b"\r\n")
-                if text.strip():
-                    yield Line(number, text, is_torn=is_torn)
+                if not text.isspace():
+                    yield Line(number, text.rstrip(b"\r\n"), is_torn=text[-1:] != b"\n")
 
 
 def _read_prefix(stream: BinaryIO, n_bytes: int) -> bytes:

@@ -186,11 +186,9 @@ def _of_files(
         for record in detected.format.read(source):
             if isinstance(record, Trace):
                 digest = zlib.crc32(repr((record.query, record.response)).encode("utf-8", "replace"))
-                if known.number(record.trace_id) == digest:
+                if known.add(record.trace_id, digest) == digest:
                     report.note("a request that the file holds several times, read once")
                     continue
-                if record.trace_id not in known:
-                    known.add(record.trace_id, digest)
                 is_own = detected.format.name == "ragstone"
                 yield _counted(record, report, {_PROBABILITY: record.inclusion_probability} if is_own else {})
             elif record.is_ignored:
@@ -202,13 +200,12 @@ def _of_files(
 def _counted(trace: Trace, report: ReadingReport, weight: Mapping[str, float]) -> Sample:
     """Return the sample of a trace, and count where its parts were found."""
     sample, evidence = sample_from_trace(trace), trace.evidence
-    for name in ("query", "contexts", "response"):
-        if getattr(sample, name) is not None:
-            report.use(name, "the request" if evidence is None else getattr(evidence, name))
+    names = (name for name in ("query", "contexts", "response") if getattr(sample, name) is not None)
+    report.use({name: "the request" if evidence is None else getattr(evidence, name) for name in names})
     if sample.contexts is not None:
         report.count_items("contexts", len(sample.contexts))
     if sample.reference:
-        report.use("reference", "the request")
+        report.use({"reference": "the request"})
     labels = {key: value for key in _LABELS if (value := getattr(trace, key)) is not None}
     return sample.model_copy(update={"metadata": {**labels, **weight, **sample.metadata}})
 
