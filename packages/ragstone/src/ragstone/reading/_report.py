@@ -115,8 +115,7 @@ class ReadingReport:
             found = self.fields[name] = _FieldUse()
         if n < found.fewest or not found.n_lists:
             found.fewest = n
-        if n > found.most:
-            found.most = n
+        found.most = max(found.most, n)
         found.n_lists += 1
         found.n_items += n
 

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from ragstone._util.csv_rows import detect_separator
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.reading._columns import FIELD_ALIASES, name_key
 from ragstone.reading._fields import first_names, parse_names, unix_time
@@ -21,7 +20,7 @@ from ragstone.reading._report import ReadingReport
 from ragstone.reading._rows import RowReader
 from ragstone.reading._samples import laid_out
 from ragstone.reading._source import InputFile
-from ragstone.reading._tables import open_table
+from ragstone.reading._tables import detect_separator, open_table
 from ragstone.reading._trec.beir import read_beir
 from ragstone.reading._trec.qrels import read_qrels
 from ragstone.reading._trec.run import read_trec_run

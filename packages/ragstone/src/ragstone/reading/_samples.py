@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from ragstone.reading._source import InputFile
     from ragstone.reading._trec.samples import QrelsSource
 
-_TOTALS: Final = frozenset({
+_TOTALS: Final = (
     "mean", "average", "avg", "total", "sum", "median", "std", "min", "max", "count", "mittelwert", "durchschnitt",
     "gesamt", "anzahl", "gemiddelde", "totaal", "summe", "moyenne", "somme", "promedio", "media", "suma", "overall", "ø",
     "somma", "média", "soma", "średnia", "среднее", "итого", "平均", "平均値", "平均值", "合計", "合计", "総計", "总计", "小計", "小计",
-})  # fmt: skip
+)  # fmt: skip
 """First texts of rows that summarize a table."""
-_WORD_END: Final = re.compile(r"[\s(:]")
+_TOTAL: Final = re.compile(rf"(?:{'|'.join(_TOTALS)})(?=[\s(:]|\Z)")
 _TOTAL_CHARS: Final = 40
 """Longest first value of a row that is a header or a total."""
 _KNOWN: Final = frozenset(name_key(name) for names in FIELD_ALIASES.values() for name in names)
@@ -277,11 +277,11 @@ def _other_row(row: Mapping[str, Any], name: str, value: str, position: int) -> 
         DataError: If it is the header of other columns, so that the rows after it would be read wrongly.
     """
     word = value.strip().casefold()
-    if _WORD_END.split(word, maxsplit=1)[0] in _TOTALS:
+    if _TOTAL.match(word) is not None:
         others = [str(other).strip() for column, other in row.items() if column != name and not _is_blank(other)]
         if others and all(finite(other.rstrip("%").replace(",", ".")) is not None for other in others):
             return DataError(f"row {position} is a total ({value.strip()[:40]!r} and numbers), not a sample")
-    if not any(any(map(str.isalnum, str(cell))) for cell in row.values()):
+    if not value[:1].isalnum() and not any(map(str.isalnum, "".join(map(str, row.values())))):
         return "rows without a letter or a digit, left out"
     if name_key(word) in _KNOWN or word == name.strip().casefold():
         names = [str(cell).strip() for cell in row.values()]

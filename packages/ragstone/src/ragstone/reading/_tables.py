@@ -6,12 +6,12 @@ import csv
 import json
 import re
 import zipfile
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import islice, repeat, zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
-from ragstone._util.csv_rows import csv_rows, detect_separator
 from ragstone._util.row_limits import MAX_ROW_BYTES, BoundedStream, CsvLines, bounded_lines
 from ragstone.errors import DataError, MissingExtraError
 from ragstone.reading._files import encoding_error, is_workbook, refuse_other
@@ -166,25 +166,27 @@ def _text_rows(source: InputFile, separator: str, *, skips_line: bool) -> Iterat
             lines = CsvLines(file, name)
             if skips_line:
                 next(lines, "")
-            reader = csv_rows(lines, name, separator=separator)
-            for number, row in enumerate(reader, start=1):
+            reader = csv.reader(lines, delimiter=separator)
+            header = next(reader, [])
+            width = len(header)
+            for column, n in Counter(header).items():
+                if column and n > 1:
+                    raise DataError(f"{name!r} has {n} columns with the name {column!r}. Rename or remove all but one")
+            if width > MAX_COLUMNS:
+                raise DataError(f"{name!r} has {width:,} columns, more than {MAX_COLUMNS:,}")
+            for cells in filter(None, reader):
                 lines.next_row()
+                n = len(cells)
                 if lines.has_ended:  # a closed row needs no further line
-                    yield DataError(
-                        f"the row that ends in line {reader.line_num + skips_line} has a quote without an end"
-                    )
-                    continue
-                unnamed: Any = row.pop(None, ())  # a list of the cells beyond the header
-                is_short = None in row.values() and any(row.values())  # Excel writes rows of commas
-                if any(unnamed) or is_short:
+                    problem = "a quote without an end"
+                elif n != width and any(cells if n < width else cells[width:]):  # Excel writes rows of commas
                     # Otherwise a part of a response would be scored as the whole response.
-                    what = f"{'fewer' if is_short else 'more'} cells than the header"
-                    yield DataError(f"the row that ends in line {reader.line_num + skips_line} has {what}")
-                elif len(row) > MAX_COLUMNS:
-                    raise _too_wide(name, len(row), number)
+                    problem = f"{'fewer' if n < width else 'more'} cells than the header"
                 else:
                     # An empty cell is an empty text: an empty response is scored, not ignored.
-                    yield row
+                    yield dict(zip(header, cells, strict=False))
+                    continue
+                yield DataError(f"the row that ends in line {reader.line_num + skips_line} has {problem}")
     except UnicodeDecodeError as error:
         with source.open() as file:
             raise encoding_error(bounded_lines(file), name) from error
@@ -192,8 +194,15 @@ def _text_rows(source: InputFile, separator: str, *, skips_line: bool) -> Iterat
         raise DataError(f"{name!r} is not a valid CSV file: {error}") from error
 
 
-def _too_wide(name: str, n: int, row: int) -> DataError:
-    return DataError(f"{name!r} has {n:,} columns in row {row}, more than {MAX_COLUMNS:,}")
+def detect_separator(header: str, *, prefers_tab: bool = False) -> str:
+    """Return the separator of a header: the most frequent of comma, tab, semicolon and bar outside quotes.
+
+    Args:
+        header: The first line.
+        prefers_tab: Whether one tab is enough.
+    """
+    plain = "".join(header.split('"')[::2])
+    return "\t" if prefers_tab and "\t" in plain else max(",\t;|", key=plain.count)
 
 
 def _workbook(source: InputFile, wanted: str | None) -> Table:
