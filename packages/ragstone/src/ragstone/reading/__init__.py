@@ -32,10 +32,15 @@ if TYPE_CHECKING:
     from ragstone.reading._stage import SpanBuffer as SpanBuffer
     from ragstone.reading._traces import find_formats as find_formats
     from ragstone.reading._traces import read_traces
-    from ragstone.reading._trec.beir import read_beir, write_beir
-    from ragstone.reading._trec.qrels import read_qrels, write_trec_qrels
-    from ragstone.reading._trec.run import read_trec_run, write_trec_run
-    from ragstone.reading._trec.samples import QrelsSource as QrelsSource
+    from ragstone.reading._trec import QrelsSource as QrelsSource
+    from ragstone.reading._trec import (
+        read_beir,
+        read_qrels,
+        read_trec_run,
+        write_beir,
+        write_trec_qrels,
+        write_trec_run,
+    )
 
 __all__ = [
     "FIELD_ALIASES",
@@ -71,10 +76,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_stage": "BufferedSpan BufferedTrace SpanBuffer",
             "_row_lists": "Choice",
             "_traces": "find_formats read_traces",
-            "_trec.beir": "read_beir write_beir",
-            "_trec.qrels": "read_qrels write_trec_qrels",
-            "_trec.run": "read_trec_run write_trec_run",
-            "_trec.samples": "QrelsSource",
+            "_trec": "QrelsSource read_beir read_qrels read_trec_run write_beir write_trec_qrels write_trec_run",
             "_row_traces": "trace_of_row",
         },
     )

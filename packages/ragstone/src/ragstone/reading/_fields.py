@@ -1,25 +1,30 @@
-"""Fields of recorded steps that each tool writes in its own way: names, times, ids, inputs and outputs."""
+"""Fields of recorded steps that each tool writes in its own way, and the names under which it has them."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from json import JSONDecoder
 from typing import Any, Final
 
+from ragstone.reading._files import PARQUET
 from ragstone.reading._json import inner_json
 from ragstone.reading._values import (
     count_in,
+    fill_identity,
+    json_in,
     messages_in,
     passages_in,
     query_in,
     reply_message,
+    tags_in,
     text_or_none,
     values_in,
 )
-from ragstone.requests import Step, StepKind, Value, content_text, message_body
+from ragstone.requests import Message, Step, StepKind, Value, content_text, message_body
 from ragstone.schema import TOKEN_NAMES, message_role
 
 _STEP_KINDS: Final[Mapping[str, StepKind]] = {
@@ -37,12 +42,11 @@ _STEP_KINDS: Final[Mapping[str, StepKind]] = {
 _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _NAME: Final = re.compile(rb'"([A-Za-z0-9_.]{1,80})"\s*:')
 _WORD: Final = re.compile(rb"[a-z_]{2,80}")
-_PARQUET: Final = b"PAR1"
 
 
 def has_fields(head: bytes, *names: str) -> bool:
     """Return whether the start of a JSON file has all these field names, or the end of a Parquet file these columns."""
-    if head.startswith(_PARQUET):
+    if head.startswith(PARQUET):
         return all(name.encode() in head for name in names)
     return parse_names(head).issuperset(names)
 
@@ -57,7 +61,7 @@ def first_names(head: bytes) -> set[str]:
 
     If the record is longer than the start, the names are those at any depth.
     """
-    if head.startswith(_PARQUET):
+    if head.startswith(PARQUET):
         return {name.decode() for name in _WORD.findall(head)}
     text = head.decode("utf-8", "replace").lstrip("\ufeff[ \t\r\n")
     try:
@@ -170,7 +174,11 @@ def _fill_model(step: Step, inputs: Any, outputs: Any) -> None:
     step.input_tokens, step.output_tokens = tokens_in(usage)
     step.model = next((model for model in map(text_or_none, models) if model), None)
     step.prompt = messages_in(inputs) or None
-    reply = reply_message(outputs)
+    set_reply(step, reply_message(outputs))
+
+
+def set_reply(step: Step, reply: Message | None) -> None:
+    """Set the reply of a model, if there is one. A reply that only calls a tool does not have a text."""
     if reply is not None:
         step.calls_tool = reply.calls_tool
         step.reply = None if reply.calls_tool and not reply.text else reply.text
@@ -178,3 +186,105 @@ def _fill_model(step: Step, inputs: Any, outputs: Any) -> None:
 
 def _first(value: Any) -> Any:
     return value[0] if isinstance(value, list) and value else value
+
+
+_SPENDERS: Final = ("model", "agent")
+"""Kinds of steps whose model and tokens are read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepNames:
+    """Names of fields in one kind of record: attributes of a span, or a row of an export.
+
+    Of several names the first with a value counts.
+    """
+
+    kind: str = ""
+    default_kind: StepKind = "other"
+    """Kind of a step of an unknown type."""
+    labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By field of `Step`: names of texts, such as ids, the environment, and the model."""
+    times: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By field of `Step`: names of times."""
+    usage: tuple[str, ...] = ()
+    """Counts of tokens: objects, JSON, or beginnings of the names of counts."""
+    sides: tuple[str, str] | None = None
+    """Inputs and outputs of any step, as JSON."""
+    search: tuple[str, str] | None = None
+    """Query and passages of a retrieval or a reranker."""
+    tool: tuple[str, str, str] | None = None
+    """Name, arguments and result of a tool."""
+    tags: str = ""
+    metadata: str = ""
+    """An object, JSON, or the beginning of the names of its fields."""
+
+    def set_kind(self, step: Step, record: Mapping[str, Any]) -> None:
+        """Set the kind of a step, if the record or the convention states one."""
+        if self.kind:
+            step.kind = step_kind(inner_json(record.get(self.kind)), self.default_kind)
+
+    def fill(self, step: Step, record: Mapping[str, Any]) -> None:
+        """Set the fields that a record has on a step whose kind is known."""
+        get = record.get
+        if self.sides is not None:
+            fill_inputs_and_outputs(step, *(inner_json(get(side)) for side in self.sides))
+        if self.search is not None and step.kind in ("retrieval", "transform"):
+            query, passages = map(get, self.search)
+            step.query, step.passages = text_or_none(query), passages_in(json_in(passages))
+        elif self.tool is not None and step.kind == "tool":
+            name, arguments, result = map(get, self.tool)
+            step.name = text_or_none(name) or step.name
+            fill_tool(step, arguments, result)
+        for field_name, names in self.labels.items():
+            label = text_or_none(*map(inner_json, map(get, names)))
+            if label is not None and (field_name != "model" or step.kind in _SPENDERS):
+                setattr(step, field_name, label)
+        for field_name, names in self.times.items():
+            setattr(
+                step, field_name, unix_time(next((inner_json(record[name]) for name in names if name in record), None))
+            )
+        if step.kind in _SPENDERS:
+            self._fill_tokens(step, record)
+        if self.tags:
+            step.tags = tags_in(get(self.tags))
+        if self.metadata:
+            fill_identity(step, get(self.metadata) or exploded(record, self.metadata))
+
+    def _fill_tokens(self, step: Step, record: Mapping[str, Any]) -> None:
+        for name in self.usage:
+            counts = tokens_in(mapping(json_in(record.get(name))) or exploded(record, name))
+            if counts != (None, None):
+                step.input_tokens, step.output_tokens = counts
+                return
+
+
+MLFLOW_NAMES: Final = StepNames(
+    kind="mlflow.spanType",
+    default_kind="chain",
+    labels={
+        "session_id": ("mlflow.trace.session", "session.id"),
+        "user_id": ("mlflow.trace.user", "user.id"),
+        "model": ("mlflow.llm.model", "mlflow.chat.model"),
+    },
+    usage=("mlflow.chat.tokenUsage",),
+    sides=("mlflow.spanInputs", "mlflow.spanOutputs"),
+)
+"""Attributes of MLflow's spans, in its own exports too."""
+
+
+def indexed(attributes: Mapping[str, Any], prefix: str) -> list[dict[str, Any]]:
+    """Return attributes `prefix.0.name`, `prefix.1.name` as one mapping an index, in the order of the indices."""
+    found: dict[int, dict[str, Any]] = {}
+    start = f"{prefix}."
+    for key, value in attributes.items():
+        if key.startswith(start):
+            index, _, name = key[len(start) :].partition(".")
+            if len(index) < 7 and index.isascii() and index.isdigit():
+                found.setdefault(int(index), {})[name] = value
+    return [found[index] for index in sorted(found)]
+
+
+def exploded(attributes: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """Return the object that was written as attributes `prefix.key`."""
+    start = f"{prefix}."
+    return {key[len(start) :]: value for key, value in attributes.items() if key.startswith(start)}

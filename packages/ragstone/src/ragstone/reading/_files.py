@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, Final, cast
 
 from ragstone.errors import ConfigurationError, DataError, MissingExtraError
 
+PARQUET: Final = b"PAR1"
 _GZIP: Final = b"\x1f\x8b"
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _ZSTD_CHUNK: Final = 1024
@@ -88,11 +89,7 @@ def corruption_errors() -> tuple[type[Exception], ...]:
 
 
 def refuse_other(head: bytes, name: str) -> None:
-    """Raise an error that names the kind of a file, if it cannot contain rows.
-
-    Args:
-        head: First decompressed bytes of the file.
-        name: Name of the file, for the error.
+    """Raise an error that names the kind of a file by its first bytes, if it cannot contain rows.
 
     Raises:
         DataError: If the file is of another kind: a pointer, a page, an archive, a pickle.
@@ -123,12 +120,7 @@ def is_workbook(file: BinaryIO) -> bool:
 
 
 def encoding_error(lines: Iterable[bytes], name: str) -> DataError:
-    """Return the error about a file that is not UTF-8: its first invalid line, and what to do.
-
-    Args:
-        lines: Lines of the file.
-        name: Name of the file.
-    """
+    """Return the error about a file that is not UTF-8: its first invalid line, and what to do."""
     for number, line in enumerate(lines, start=1):
         try:
             line.decode()

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from ragstone.errors import DataError
-from ragstone.reading._fields import has_fields, mapping, parse_names, snake_case, step_kind
+from ragstone.reading._fields import StepNames, has_fields, mapping, parse_names, snake_case, step_kind
 from ragstone.reading._formats import RejectedRecord
 from ragstone.reading._json import inner_json
 from ragstone.reading._records import records
 from ragstone.reading._source import InputFile
 from ragstone.reading._stage import BufferedSpan, staged, traces_of
-from ragstone.reading._step_names import StepNames
 from ragstone.reading._values import request_metadata, text_or_none
 from ragstone.requests import Step
 from ragstone.schema import Trace

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-import re
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
 from ragstone.errors import DataError
-from ragstone.reading._fields import has_fields, mapping, parse_names, tokens_in, unix_time
+from ragstone.reading._fields import MLFLOW_NAMES, has_fields, mapping, parse_names, tokens_in, unix_time
 from ragstone.reading._formats import RejectedRecord
 from ragstone.reading._json import inner_json, parse_json
 from ragstone.reading._records import read_each, records
 from ragstone.reading._requests import requests_in
 from ragstone.reading._source import InputFile
-from ragstone.reading._step_names import MLFLOW_NAMES
 from ragstone.reading._values import fill_identity, request_metadata, text_or_none
+from ragstone.reading.otlp import hex_id
 from ragstone.requests import RetrieverTools, Step
 from ragstone.schema import Trace
 
@@ -25,7 +22,6 @@ _EXPECTED: Final = ("expected_response", "expected_output", "expected_answer", "
 """Expectations that are a whole correct answer; `expected_facts` are parts of one."""
 _TABLE: Final = ("trace_metadata", "request_metadata")
 _MAX_SPANS: Final = 10_000
-_HEX: Final = re.compile("(?:0x)?([0-9a-fA-F]+)")
 
 
 class MlflowFormat:
@@ -141,14 +137,6 @@ def _error(span: Mapping[str, Any]) -> str | None:
 
 
 def _hex(value: Any, n_bytes: int) -> str | None:
-    """Return an OpenTelemetry id in hexadecimal digits, from such digits or Base64. None if it is neither."""
-    if not isinstance(value, str):
-        return None
-    digits = _HEX.fullmatch(value)
-    if digits and (value.startswith("0x") or len(value) == 2 * n_bytes):
-        return digits[1].lower().zfill(2 * n_bytes) if len(digits[1]) <= 2 * n_bytes else None
-    try:
-        raw = base64.b64decode(value, validate=True)
-    except (binascii.Error, ValueError):
-        return None
-    return raw.hex() if len(raw) == n_bytes else None
+    """Return an id as `hex_id` does. MLflow 2 writes it as a number: `0x1a`."""
+    is_number = isinstance(value, str) and value.startswith("0x")
+    return hex_id(value[2:].zfill(2 * n_bytes) if is_number else value, n_bytes=n_bytes)

@@ -48,25 +48,20 @@ class ObjectsFormat:
         """Read one request an object. No class is imported or made: what is not text in the JSON is not there."""
         started_at = source.modified_at()
         for record in records(source, within=()):
-            if isinstance(record, RejectedRecord):
+            if isinstance(record, Record):
+                yield trace_of_row(Record(record.place, _row(record.value)), self.name, started_at)
+            else:
                 yield record
-                continue
-            try:
-                row = _row(record.value)
-            except DataError as error:
-                yield RejectedRecord(place=record.place, reason=str(error))
-                continue
-            yield trace_of_row(Record(record.place, row), self.name, started_at)
 
 
-def _row(value: Any) -> dict[str, Any]:
+def _row(value: Any) -> dict[str, Any] | DataError:
     """Return the query, the response and the contexts in an object, and the rest of its fields, as a row."""
     if not isinstance(value, Mapping):
-        raise DataError("a request must be an object with a question, an answer or documents in it")
+        return DataError("a request must be an object with a question, an answer or documents in it")
     whole = mapping(value.get("kwargs")) if value.get("lc") else value
     found = assemble(Request(draft=TraceDraft(), steps=[_step(whole)]))
     if found.query is None and (found.response is None or found.contexts is None):
-        raise DataError("not a request: it has neither a question nor an answer with documents")
+        return DataError("not a request: it has neither a question nor an answer with documents")
     row: dict[str, Any] = {name: item for name, item in whole.items() if name not in _USED}
     if found.contexts is not None:
         row["contexts"] = [

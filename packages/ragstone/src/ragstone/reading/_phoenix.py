@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from ragstone.reading._fields import mapping, unix_time
+from ragstone.reading._fields import exploded, mapping, unix_time
+from ragstone.reading._files import PARQUET
 from ragstone.reading._formats import RejectedRecord
-from ragstone.reading._records import PARQUET, read_each, records
+from ragstone.reading._records import read_each, records
 from ragstone.reading._source import InputFile
-from ragstone.reading._step_names import exploded
 from ragstone.reading.otlp import OtelSpan, SpanEvent, hex_id, requests_of
 from ragstone.schema import Trace
 

@@ -10,8 +10,7 @@ from pydantic import ValidationError
 from ragstone._util.id_table import IdTable
 from ragstone.errors import DataError, StoreVersionError
 from ragstone.reading._fields import first_names, has_fields
-from ragstone.reading._formats import RejectedRecord
-from ragstone.reading._own import EXPORT_WITH_TEXTS, OUTCOME
+from ragstone.reading._formats import EXPORT_WITH_TEXTS, OUTCOME, RejectedRecord
 from ragstone.reading._records import records
 from ragstone.reading._source import InputFile
 from ragstone.schema import Trace, check_record

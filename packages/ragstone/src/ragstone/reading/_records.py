@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from ragstone._util.parquet_rows import parquet_rows
 from ragstone._util.row_limits import MAX_ROW_BYTES
 from ragstone.errors import DataError
+from ragstone.reading._files import PARQUET
 from ragstone.reading._formats import RejectedRecord
 from ragstone.reading._json import LARGE, clean, has_line_values, large_items, line_values, load_document
 from ragstone.reading._source import InputFile, Line
 
-PARQUET: Final = b"PAR1"
 _T = TypeVar("_T")
 
 

@@ -6,26 +6,32 @@ import csv
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.reading._columns import FIELD_ALIASES, name_key
 from ragstone.reading._fields import first_names, parse_names, unix_time
+from ragstone.reading._files import PARQUET
 from ragstone.reading._formats import RejectedRecord
 from ragstone.reading._json import clean
-from ragstone.reading._records import PARQUET, Record
+from ragstone.reading._records import Record
 from ragstone.reading._report import ReadingReport
 from ragstone.reading._rows import RowReader
 from ragstone.reading._samples import laid_out
 from ragstone.reading._source import InputFile
 from ragstone.reading._tables import detect_separator, open_table
-from ragstone.reading._trec.beir import read_beir
-from ragstone.reading._trec.qrels import read_qrels
-from ragstone.reading._trec.run import read_trec_run
-from ragstone.reading._trec.samples import RUN_SUFFIXES, is_run
-from ragstone.schema import Passage, Sample, Trace, derive_id, trace_from_sample
+from ragstone.reading._trec import (
+    RUN_SUFFIXES,
+    is_run,
+    read_beir,
+    read_qrels,
+    read_trec_run,
+    run_sample,
+    without_passages,
+)
+from ragstone.schema import Sample, Trace, derive_id, trace_from_sample
 
 _TIMES: Final = ("started_at", "start_time", "timestamp", "created_at", "time", "date")
 _KNOWN: Final = frozenset(
@@ -136,10 +142,6 @@ def _text_file(head: bytes) -> str | None:
     return f"a table with {_listed(found)}" if found else None
 
 
-def _passages(docs: Mapping[str, float]) -> tuple[Passage, ...]:
-    return tuple(Passage(text="", id=doc, score=score, rank=rank) for rank, (doc, score) in enumerate(docs.items()))
-
-
 def _run_and_qrels(folder: Path) -> tuple[Path, Path] | None:
     files = [path for path in folder.iterdir() if path.is_file() and not path.name.startswith((".", "_"))]
     qrels = [path for path in files if "qrel" in path.name.lower()]
@@ -152,10 +154,8 @@ def _folder(source: InputFile) -> list[Sample]:
         pair = _run_and_qrels(source.path)
         if pair is not None:
             run, qrels = read_trec_run(pair[0]), read_qrels(pair[1])
-            return [
-                Sample(id=query, contexts=_passages(run.get(query, {})), qrels=qrels.get(query))
-                for query in dict.fromkeys([*run, *qrels])
-            ]
+            found = [run_sample(query, docs, qrels.get(query)) for query, docs in run.items()]
+            return [*found, *without_passages(qrels, run)]
         split = next((name for name in _SPLITS if (source.path / "qrels" / f"{name}.tsv").is_file()), _SPLITS[0])
         runs = sorted(path for path in source.path.iterdir() if path.suffix.lower() in RUN_SUFFIXES)
         return read_beir(source.path, split=split, run=read_trec_run(runs[0]) if runs else None)

@@ -88,9 +88,13 @@ def _label(value: Any, rank: int, position: int) -> float | None:
 
 def to_number(value: Any) -> float | None:
     """Return a finite number, or None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
 
 
 def finite(text: str) -> float | None:

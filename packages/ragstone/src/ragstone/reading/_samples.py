@@ -26,7 +26,7 @@ from ragstone.schema import Sample, Trace, derive_id, fingerprint, sample_from_t
 
 if TYPE_CHECKING:
     from ragstone.reading._source import InputFile
-    from ragstone.reading._trec.samples import QrelsSource
+    from ragstone.reading._trec import QrelsSource
 
 _TOTALS: Final = (
     "mean", "average", "avg", "total", "sum", "median", "std", "min", "max", "count", "mittelwert", "durchschnitt",
@@ -158,7 +158,7 @@ def iter_samples(
         raise ConfigurationError(f"on_bad_row must be 'raise' or 'skip', got {on_bad_row!r}")
     grades = None
     if qrels is not None:
-        from ragstone.reading._trec.samples import qrels_from, with_qrels, without_passages
+        from ragstone.reading._trec import qrels_from, with_qrels, without_passages
 
         grades = qrels_from(qrels)
     ids, first = RowIds(), ""

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
-from ragstone._util.row_limits import MAX_ROW_BYTES
+from ragstone._util.row_limits import MAX_ROW_BYTES, bounded_lines
 from ragstone._util.stdin import copy_stdin
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.reading._files import corruption_errors, open_plain
+from ragstone.reading._files import PARQUET, corruption_errors, open_plain
 
 if TYPE_CHECKING:
     from ragstone.requests import RetrieverTools
@@ -26,7 +26,6 @@ MAX_RECORD_BYTES: Final = MAX_ROW_BYTES
 """Longest line, or JSON value, that is read as one: a request with its passages is far smaller."""
 
 _HEAD_BYTES: Final = 256 * 2**10
-_PARQUET: Final = b"PAR1"
 
 
 class Line(NamedTuple):
@@ -126,23 +125,18 @@ class InputFile:
         first = next(self.parts())
         with first.open() as stream:
             head = _read_prefix(stream, n_bytes)
-            if head.startswith(_PARQUET) and len(head) == n_bytes:
+            if head.startswith(PARQUET) and len(head) == n_bytes:
                 stream.seek(max(4, first.path.stat().st_size - n_bytes))
-                head = _PARQUET + stream.read(n_bytes)
+                head = PARQUET + stream.read(n_bytes)
             return head
 
     def lines(self) -> Iterator[Line]:
         """Yield the lines without line ends. Empty lines are skipped. A line that is too long is truncated and marked."""
         with self.open() as stream:
-            number = 0
-            while text := stream.readline(MAX_RECORD_BYTES + 1):
-                number += 1
+            for number, text in enumerate(bounded_lines(stream), start=1):
                 if len(text) > MAX_RECORD_BYTES and not text.endswith(b"\n"):
-                    while (rest := stream.readline(2**20)) and not rest.endswith(b"\n"):
-                        pass
                     yield Line(number, text[:1000], is_too_long=True)
-                    continue
-                if not text.isspace():
+                elif not text.isspace():
                     yield Line(number, text.rstrip(b"\r\n"), is_torn=text[-1:] != b"\n")
 
 

@@ -52,7 +52,7 @@ def open_table(source: InputFile, wanted: str | None = None) -> Table:
         MissingExtraError: If a format needs a missing package.
     """
     from ragstone._util.parquet_rows import arrow_rows, parquet_rows
-    from ragstone.reading._trec.samples import RUN_SUFFIXES, is_run, run_rows
+    from ragstone.reading._trec import RUN_SUFFIXES, is_run, run_rows
 
     head = source.head()
     names = [suffix.lower() for suffix in source.path.suffixes]

@@ -14,8 +14,15 @@ from typing import Final
 
 from ragstone._util.id_table import IdTable
 from ragstone.errors import DataError
-from ragstone.reading._formats import DetectedFormat, RejectedRecord, all_formats, detect, find_format
-from ragstone.reading._own import is_store, refuse_results
+from ragstone.reading._formats import (
+    DetectedFormat,
+    RejectedRecord,
+    all_formats,
+    detect,
+    find_format,
+    is_store,
+    refuse_results,
+)
 from ragstone.reading._report import ReadingReport
 from ragstone.reading._source import InputFile, Sources, open_inputs
 from ragstone.requests import RetrieverTools, read_retriever_tools

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from ragstone.errors import DataError
 from ragstone.reading._json import parse_json
+from ragstone.reading._row_values import finite, to_number
 from ragstone.requests import (
     Message,
     PassageDraft,
@@ -27,6 +27,7 @@ _REPR: Final = re.compile(r"<[A-Za-z_][\w.]*+[( ].*>|[A-Z]\w*\([a-z_]\w*=.*\.\.\
 _FRAMEWORK: Final = ("ls_", "lc_", "langgraph_", "checkpoint_", "__", "LANGSMITH_", "LANGCHAIN_")
 _SESSION_KEYS: Final = ("session_id", "thread_id", "conversation_id", "sessionId")
 _USER_KEYS: Final = ("user_id", "userId")
+_TEXTS, _IDS, _SCORES = field_names("text", "hit"), field_names("id", "hit"), field_names("score", "hit")
 _MAX_DEPTH: Final = 4
 _MAX_INT: Final = 2**53
 """Readers of JSON disagree about larger integers."""
@@ -44,18 +45,7 @@ def json_in(text: object) -> Any:
 
 def number_in(value: object) -> float | None:
     """Return a finite number, also from a text; None for anything else."""
-    if isinstance(value, str) and len(value) < 64:
-        try:
-            value = float(value)
-        except ValueError:
-            return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) else None
+    return finite(value) if isinstance(value, str) and len(value) < 64 else to_number(value)
 
 
 def count_in(value: object) -> int | None:
@@ -239,14 +229,12 @@ def _passage(item: Any) -> PassageDraft | None:
     node = json_in(item.get("node"))
     body = node if isinstance(node, Mapping) else item
     resource = body.get("text_resource")
-    texts = (source.get(key) for source in (body, resource) if isinstance(source, Mapping) for key in _names("text"))
+    texts = (source.get(key) for source in (body, resource) if isinstance(source, Mapping) for key in _TEXTS)
     text = next((text for text in texts if isinstance(text, str)), None)
     stated = json_in(body.get("metadata"))
     metadata = dict(stated) if isinstance(stated, Mapping) else {}
-    ids = [
-        found for source in (body, metadata) for key in _names("id") if isinstance(found := source.get(key), str | int)
-    ]
-    scores = [number_in(source.get(key)) for source in (item, body, metadata) for key in _names("score")]
+    ids = [found for source in (body, metadata) for key in _IDS if isinstance(found := source.get(key), str | int)]
+    scores = [number_in(source.get(key)) for source in (item, body, metadata) for key in _SCORES]
     if text is None and not ids:
         return None
     return PassageDraft(
@@ -255,10 +243,6 @@ def _passage(item: Any) -> PassageDraft | None:
         score=next((score for score in scores if score is not None), None),
         metadata=metadata,
     )
-
-
-def _names(field: Any) -> Sequence[str]:
-    return field_names(field, "hit")
 
 
 def _read(value: Any) -> Any:

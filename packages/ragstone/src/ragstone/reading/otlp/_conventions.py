@@ -6,15 +6,26 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from ragstone.reading._fields import fill_inputs_and_outputs, mapping, step_kind
+from ragstone.reading._fields import (
+    MLFLOW_NAMES,
+    StepNames,
+    exploded,
+    fill_inputs_and_outputs,
+    indexed,
+    mapping,
+    step_kind,
+)
 from ragstone.reading._json import inner_json
-from ragstone.reading._step_names import MLFLOW_NAMES, StepNames, exploded, indexed
 from ragstone.reading._values import fill_identity, json_in, messages_in, passages_in, text_or_none, values_in
-from ragstone.reading.otlp._genai import fill_genai
-from ragstone.reading.otlp._haystack import fill_haystack, shows_messages
-from ragstone.reading.otlp._openinference import KIND, fill_openinference
+from ragstone.reading.otlp._fills import (
+    KIND,
+    fill_genai,
+    fill_haystack,
+    fill_openinference,
+    fill_traceloop,
+    shows_messages,
+)
 from ragstone.reading.otlp._span import OtelSpan
-from ragstone.reading.otlp._traceloop import fill_traceloop
 from ragstone.requests import Step, Value
 
 _INFRASTRUCTURE: Final = ("http.", "rpc.", "db.", "messaging.", "faas.")

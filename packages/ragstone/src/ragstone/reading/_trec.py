@@ -1,0 +1,493 @@
+"""File formats of retrieval research: TREC runs, TREC qrels and BEIR datasets, and their conversion to samples."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from array import array
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from ragstone._util.files import open_output, write_output
+from ragstone._util.row_limits import bounded_lines, check_json_row
+from ragstone.errors import ConfigurationError, DataError
+from ragstone.metrics.ranking import Qrels, Run
+from ragstone.reading._files import corruption_errors, describe_bytes, open_plain
+from ragstone.reading._row_values import finite
+from ragstone.schema import Passage, Sample
+
+
+def numbered(path: Path, what: str) -> Iterator[tuple[int, str]]:
+    """Yield each line that is not blank, with its 1-based number.
+
+    Raises:
+        ConfigurationError: If the file does not exist.
+        DataError: If the file is not valid UTF-8, or a line is too long or contains too many values.
+    """
+    if not path.is_file():
+        raise ConfigurationError(f"file not found: {str(path)!r} (expected {what})")
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(bounded_lines(open_plain(file)[0]), start=1):
+                if not line.strip():
+                    continue
+                try:
+                    check_json_row(line)
+                except DataError as error:
+                    raise DataError(f"line {number} of {str(path)!r}: {error}") from None
+                yield number, line.decode().replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        raise DataError(f"line {number} of {str(path)!r} is {describe_bytes(error)}") from error
+    except corruption_errors() as error:
+        raise DataError(f"{str(path)!r} cannot be read: {error}") from error
+
+
+def refuse(path: Path, errors: Sequence[DataError]) -> None:
+    """Raise one error that lists the first invalid lines, if there are any.
+
+    Raises:
+        DataError: If `errors` is not empty.
+    """
+    if errors:
+        shown = "\n  ".join(map(str, errors[:5]))
+        more = f"\n  and {len(errors) - 5} more" if len(errors) > 5 else ""
+        raise DataError(f"{len(errors)} lines of {str(path)!r} cannot be read:\n  {shown}{more}")
+
+
+def token(text: str, what: str) -> str:
+    """Return the text if a column of a TREC file can hold it.
+
+    Raises:
+        DataError: If the text is empty or contains whitespace.
+    """
+    if not text or len(text.split()) != 1 or text != text.strip():
+        raise DataError(
+            f"{what} {text!r} cannot be written to a TREC file: spaces separate columns, so it must contain no "
+            "whitespace and must not be empty"
+        )
+    return text
+
+
+_BEIR_HEADER = "query-id\tcorpus-id\tscore\n"
+
+
+def read_qrels(path: str | os.PathLike[str]) -> dict[str, dict[str, float]]:
+    """Read qrels in TREC format (`query iteration passage grade`) or BEIR format (`query-id corpus-id score`, tabs).
+
+    Each line's number of columns determines its format: four columns, or three separated by tabs. A header is ignored.
+
+    Returns:
+        Grades by query id and passage id.
+
+    Raises:
+        ConfigurationError: If the file does not exist.
+        DataError: If a line has other columns, a grade is not a finite number, or a passage occurs twice for one query.
+    """
+    path = Path(path)
+    qrels: dict[str, dict[str, float]] = {}
+    seen: dict[tuple[str, str], int] = {}
+    errors: list[DataError] = []
+    for number, line in numbered(path, "qrels"):
+        # Ids of BEIR may contain spaces, so tabs are tried first.
+        columns = [column.strip() for column in line.split("\t")] if line.count("\t") == 2 else line.split()
+        if len(columns) not in (3, 4) or not all(columns):
+            errors.append(
+                DataError(
+                    f"line {number} has {len(columns)} columns. Expected: query iteration passage grade (TREC), or "
+                    "query-id, corpus-id and score separated by tabs (BEIR)"
+                )
+            )
+            continue
+        query, doc, text = columns[0], columns[-2], columns[-1]
+        grade = finite(text)
+        if grade is None:
+            # A header is allowed in the first line only.
+            if not (number == 1 and text.casefold() in ("score", "relevance", "grade", "label")):
+                errors.append(DataError(f"line {number} has the grade {text!r}, which is not a finite number"))
+            continue
+        if (query, doc) in seen:
+            errors.append(
+                DataError(
+                    f"line {number} grades {doc!r} for query {query!r} again, after line {seen[query, doc]}. (Qrels with a "
+                    "sub-topic in the second column are not supported. Give ratings by sub-question instead.)"
+                )
+            )
+            continue
+        doc = sys.intern(doc)
+        seen[query, doc] = number
+        qrels.setdefault(query, {})[doc] = grade
+    refuse(path, errors)
+    return qrels
+
+
+def write_trec_qrels(path: str | os.PathLike[str], qrels: Qrels | Iterable[Sample]) -> None:
+    """Write TREC qrels.
+
+    Args:
+        path: Output file. An existing file is overwritten.
+        qrels: Grades by query id and passage id, or samples with qrels.
+
+    Raises:
+        DataError: If a grade is not an integer (other tools read only integers), or an id is empty or contains
+            whitespace.
+    """
+    lines = []
+    for query, grades in _qrels_in(qrels).items():
+        token(query, "the query id")
+        for doc, grade in grades.items():
+            lines.append(f"{query} 0 {token(doc, 'the passage id')} {_whole_grade(query, doc, grade)}\n")
+    write_output(path, "".join(lines))
+
+
+def beir_lines(qrels: Qrels | Iterable[Sample]) -> Iterable[str]:
+    """Yield the lines of qrels in BEIR format, starting with the header.
+
+    Raises:
+        DataError: If a grade is not an integer, or an id is empty or contains a tab or a line break.
+    """
+    yield _BEIR_HEADER
+    for query, grades in _qrels_in(qrels).items():
+        for doc, grade in grades.items():
+            for name in (query, doc):
+                if not name.strip() or any(c in name for c in "\t\r\n"):
+                    raise DataError(
+                        f"the id {name!r} cannot be written to a table: it is empty, or contains a tab or a line break"
+                    )
+            yield f"{query}\t{doc}\t{_whole_grade(query, doc, grade)}\n"
+
+
+def qrels_of(samples: Iterable[Sample]) -> dict[str, Mapping[str, float]]:
+    """Return the qrels by sample id, of the samples that have qrels."""
+    return {sample.id: sample.qrels for sample in samples if sample.qrels is not None}
+
+
+def _qrels_in(qrels: Qrels | Iterable[Sample]) -> Qrels:
+    return qrels if isinstance(qrels, Mapping) else qrels_of(qrels)
+
+
+def _whole_grade(query: str, doc: str, grade: float) -> int:
+    if finite(str(grade)) is None or float(grade) != int(grade):
+        raise DataError(
+            f"{doc!r} has the grade {grade!r} for query {query!r}. Qrels files contain integers, so scale or round it"
+        )
+    return int(grade)
+
+
+def read_trec_run(path: str | os.PathLike[str]) -> dict[str, dict[str, float]]:
+    """Read a TREC run, with lines of `query Q0 passage rank score tag`.
+
+    Passages are sorted by descending score, equal scores by rank, and equal ranks by their order in the file.
+    (trec_eval ignores ranks, and sorts equal scores by id.)
+
+    Returns:
+        Scores by query id and passage id, best first.
+
+    Raises:
+        ConfigurationError: If the file does not exist.
+        DataError: If a line has other columns, a score is not a finite number, a rank is not an integer, or a passage
+            occurs twice for one query. The message lists the first of these lines.
+
+    Examples:
+        ```python
+        ranking_measures(read_trec_run("bm25.run"), read_qrels("qrels.txt"))
+        ```
+    """
+    path = Path(path)
+    run, errors = parse_run(path)
+    refuse(path, errors)
+    return run
+
+
+def parse_run(path: Path) -> tuple[dict[str, dict[str, float]], list[DataError]]:
+    """Parse the run from the valid lines, and return an error for each other line."""
+    found: dict[str, tuple[dict[str, int], array[float], array[int]]] = {}
+    errors: list[DataError] = []
+    for number, line in numbered(path, "a TREC run"):
+        columns = line.split()
+        if len(columns) not in (5, 6):
+            errors.append(
+                DataError(f"line {number} has {len(columns)} columns. Expected: query Q0 passage rank score tag")
+            )
+            continue
+        query, _, doc, rank, text = columns[:5]
+        score = finite(text)
+        if score is None:
+            errors.append(DataError(f"line {number} has the score {text!r}, which is not a finite number"))
+            continue
+        try:
+            place = int(rank)
+        except ValueError:
+            errors.append(DataError(f"line {number} has the rank {rank!r}, which is not an integer"))
+            continue
+        if query not in found:
+            found[query] = ({}, array("d"), array("q"))
+        lines, scores, ranks = found[query]
+        if doc in lines:
+            errors.append(
+                DataError(
+                    f"line {number} has {doc!r} for query {query!r} again, after line {lines[doc]}. Remove one of them"
+                )
+            )
+            continue
+        # Many queries retrieve the same passages, so equal ids share one string.
+        lines[sys.intern(doc)] = number
+        scores.append(score)
+        ranks.append(max(-(2**63), min(place, 2**63 - 1)))
+    return {query: _best_first(list(docs), scores, ranks) for query, (docs, scores, ranks) in found.items()}, errors
+
+
+def _best_first(docs: Sequence[str], scores: Sequence[float], ranks: Sequence[int]) -> dict[str, float]:
+    order = sorted(range(len(docs)), key=lambda i: (-scores[i], ranks[i]))
+    return {docs[i]: scores[i] for i in order}
+
+
+def write_trec_run(path: str | os.PathLike[str], run: Run | Iterable[Sample], *, tag: str = "ragstone") -> None:
+    """Write a TREC run that every tool ranks in the same order as Ragstone.
+
+    Tools sort equal scores by id, and some store scores in single precision. Therefore, if the scores of a query are
+    not strictly descending in single precision, integers (n, ..., 2, 1) are written instead. A passage that occurs
+    again is ignored.
+
+    Args:
+        path: Output file. An existing file is overwritten.
+        run: Scores by query id and passage id, or sorted passage ids by query id, or samples whose passages have ids.
+        tag: Name of the system, written in the last column.
+
+    Raises:
+        DataError: If an id is empty or contains whitespace, a score is not finite, or a passage does not have an id.
+    """
+    token(tag, "the tag")
+    listed = run if isinstance(run, Mapping) else run_of(run)
+    lines = []
+    for query, docs in listed.items():
+        token(query, "the query id")
+        for rank, (doc, score) in enumerate(_falling_scores(query, docs), start=1):
+            lines.append(f"{query} Q0 {token(doc, 'the passage id')} {rank} {score!r} {tag}\n")
+    write_output(path, "".join(lines))
+
+
+def run_of(samples: Iterable[Sample]) -> dict[str, list[str]]:
+    """Return the ids of the retrieved passages by sample id. Samples with unknown contexts are ignored.
+
+    Raises:
+        DataError: If a passage does not have an id.
+    """
+    run: dict[str, list[str]] = {}
+    for sample in samples:
+        if sample.contexts is None:
+            continue
+        run[sample.id] = []
+        for place, passage in enumerate(sample.contexts, start=1):
+            if passage.id is None:
+                raise DataError(f"passage {place} of sample {sample.id!r} does not have an id, which a run needs")
+            run[sample.id].append(passage.id)
+    return run
+
+
+def _falling_scores(query: str, docs: Mapping[str, float] | Sequence[str]) -> list[tuple[str, float | int]]:
+    if not isinstance(docs, Mapping):
+        once = list(dict.fromkeys(docs))
+        return [(doc, len(once) - place) for place, doc in enumerate(once)]
+    for doc, score in docs.items():
+        if finite(str(score)) is None:
+            raise DataError(f"{doc!r} has the score {score!r} for query {query!r}, which is not a finite number")
+    ordered = sorted(docs.items(), key=lambda item: -item[1])
+    # Single precision, as tools in C store scores. A score that is too large becomes infinite.
+    single = array("f", [score for _, score in ordered])
+    if all(above > below for above, below in pairwise(single)):
+        return [(doc, float(score)) for doc, score in ordered]
+    return [(doc, len(ordered) - place) for place, (doc, _) in enumerate(ordered)]
+
+
+def read_beir(folder: str | os.PathLike[str], *, split: str = "test", run: Run | None = None) -> list[Sample]:
+    """Read a BEIR dataset: one sample for each query of the split, with its text and its qrels.
+
+    Args:
+        folder: Directory with `queries.jsonl`, `qrels/SPLIT.tsv` and, if `run` is given, `corpus.jsonl`.
+        split: Name of the qrels: "train", "dev" or "test".
+        run: The retrieved passages (`read_trec_run`). They become the contexts, with their texts from the corpus. A
+            query that is not in the run has empty contexts. Without a run the contexts are unknown (None).
+
+    Raises:
+        ConfigurationError: If a file is missing.
+        DataError: If a line is invalid, an id occurs twice, or a passage of the run is not in the corpus.
+
+    Examples:
+        ```python
+        samples = read_beir("scifact", run=read_trec_run("bm25.run"))
+        ragstone.evaluate(samples, ["ranking", "judged"], judge="http://localhost:8000/v1")
+        ```
+    """
+    folder = Path(folder)
+    qrels = read_qrels(folder / "qrels" / f"{split}.tsv")
+    queries = {
+        name: _beir_text(line, row, "text") for name, line, row in _beir_rows(folder / "queries.jsonl") if name in qrels
+    }
+    if missing := [name for name in qrels if name not in queries]:
+        raise DataError(
+            f"{str(folder / 'queries.jsonl')!r} does not contain {len(missing)} of the {len(qrels)} queries of the "
+            f"qrels, the first is {missing[0]!r}"
+        )
+    texts = (
+        {}
+        if run is None
+        else _corpus_texts(folder / "corpus.jsonl", {doc for name in qrels for doc in run.get(name, ())})
+    )
+    return [
+        Sample(
+            id=name,
+            query=queries[name],
+            qrels=dict(grades),
+            contexts=None if run is None else tuple(_run_passages(run.get(name, ()), texts)),
+        )
+        for name, grades in qrels.items()
+    ]
+
+
+def _run_passages(docs: Any, texts: dict[str, str]) -> Iterator[Passage]:
+    scores = docs if hasattr(docs, "keys") else {}
+    ordered = sorted(docs, key=lambda doc: -scores[doc]) if scores else docs
+    for rank, doc in enumerate(ordered):
+        yield Passage(text=texts[doc], id=doc, score=scores.get(doc), rank=rank)
+
+
+def _corpus_texts(path: Path, ids: set[str]) -> dict[str, str]:
+    """Read title and text of the passages with these ids only, because a corpus may be large."""
+    texts = {}
+    for name, line, row in _beir_rows(path):
+        if name in ids:
+            title, text = row.get("title"), _beir_text(line, row, "text")
+            texts[name] = f"{title}\n{text}" if isinstance(title, str) and title.strip() else text
+    if missing := sorted(ids - texts.keys()):
+        raise DataError(
+            f"{str(path)!r} does not contain {len(missing)} of the {len(ids)} passages of the run, the first is "
+            f"{missing[0]!r}"
+        )
+    return texts
+
+
+def _beir_rows(path: Path) -> Iterator[tuple[str, int, dict[str, Any]]]:
+    seen: set[str] = set()
+    for number, line in numbered(path, "a BEIR dataset"):
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"line {number} of {str(path)!r} is not valid JSON: {error}") from error
+        if not isinstance(row, dict) or not isinstance(row.get("_id"), str | int):
+            raise DataError(f"line {number} of {str(path)!r} must be an object with an '_id'")
+        name = str(row["_id"])
+        if name in seen:
+            raise DataError(f"line {number} of {str(path)!r} repeats the id {name!r}. Ids must be unique")
+        seen.add(name)
+        yield name, number, row
+
+
+def _beir_text(number: int, row: dict[str, Any], field: str) -> str:
+    text = row.get(field)
+    if not isinstance(text, str):
+        raise DataError(f"line {number}: {field!r} must be text, got {type(text).__name__}")
+    return text
+
+
+def write_beir(folder: str | os.PathLike[str], samples: Iterable[Sample], *, split: str = "test") -> None:
+    """Write samples as a BEIR dataset: their queries, their passages as the corpus, and their qrels.
+
+    The corpus contains the passages of the samples. Passages that occur only in the qrels have no text, so the corpus
+    does not contain them.
+
+    Args:
+        folder: Output directory. It is created if it does not exist, and files with these names are overwritten.
+        samples: Samples with queries. Their passages need ids.
+        split: Name of the qrels.
+
+    Raises:
+        DataError: If a sample does not have a query, a passage does not have an id, two texts have the same id, or a
+            grade is not an integer. Then no file is written.
+    """
+    listed = list(samples)
+    queries: list[dict[str, str]] = []
+    corpus: dict[str, str] = {}
+    for sample in listed:
+        if sample.query is None:
+            raise DataError(f"sample {sample.id!r} does not have a query, which a BEIR dataset needs")
+        queries.append({"_id": sample.id, "text": sample.query})
+        for place, passage in enumerate(sample.contexts or (), start=1):
+            if passage.id is None:
+                raise DataError(f"passage {place} of sample {sample.id!r} does not have an id, which a corpus needs")
+            if corpus.setdefault(passage.id, passage.text) != passage.text:
+                raise DataError(
+                    f"passage {place} of sample {sample.id!r} has the id {passage.id!r}, which another text has as well"
+                )
+    graded = list(beir_lines(listed))
+    folder = Path(folder)
+    (folder / "qrels").mkdir(parents=True, exist_ok=True)
+    _write_rows(folder / "queries.jsonl", queries)
+    _write_rows(folder / "corpus.jsonl", ({"_id": name, "title": "", "text": text} for name, text in corpus.items()))
+    write_output(folder / "qrels" / f"{split}.tsv", "".join(graded))
+
+
+def _write_rows(path: Path, rows: Iterable[dict[str, str]]) -> None:
+    with open_output(path) as file:
+        file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+QrelsSource = str | os.PathLike[str] | Qrels
+"""Path of TREC or BEIR qrels, or grades by query id and passage id."""
+
+RUN_SUFFIXES = (".run", ".trec")
+
+
+def is_run(head: bytes) -> bool:
+    """Return whether the first line of a file is a line of a TREC run."""
+    columns = head.partition(b"\n")[0].split()
+    if len(columns) != 6 or columns[1].upper() != b"Q0":
+        return False
+    try:
+        int(columns[3]), float(columns[4])
+    except ValueError:
+        return False
+    return True
+
+
+def run_rows(path: Path) -> Iterator[Sample | DataError]:
+    """Yield an error per invalid line of a TREC run, then a sample per query. Passages have ids, but no text."""
+    run, errors = parse_run(path)
+    yield from errors
+    for query in list(run):
+        # Each query is removed from the run when its sample is made, because both together need twice the memory.
+        yield run_sample(query, run.pop(query))
+
+
+def run_sample(query: str, docs: Mapping[str, float], qrels: Mapping[str, float] | None = None) -> Sample:
+    """Return the sample of a query of a run. Its passages have ids, but no text."""
+    items = enumerate(docs.items())
+    contexts = tuple(Passage(text="", id=doc, score=score, rank=rank) for rank, (doc, score) in items)
+    return Sample(id=query, contexts=contexts, qrels=qrels)
+
+
+def qrels_from(source: QrelsSource) -> Qrels:
+    """Return the qrels, reading them if the source is a path.
+
+    Raises:
+        ConfigurationError: If the file does not exist.
+        DataError: If the file is invalid, or the qrels are empty.
+    """
+    qrels = source if isinstance(source, Mapping) else read_qrels(source)
+    if not qrels:
+        raise DataError("the qrels are empty. Omit them, or give the qrels of these samples")
+    return qrels
+
+
+def with_qrels(sample: Sample, qrels: Qrels) -> Sample:
+    """Return a sample with the qrels of its id, if it does not have any."""
+    return sample if sample.qrels is not None else sample.model_copy(update={"qrels": dict(qrels[sample.id])})
+
+
+def without_passages(qrels: Qrels, known: Container[str]) -> Iterator[Sample]:
+    """Yield a sample for each query of the qrels that a run does not contain (`known`): it returned no passages."""
+    for query, grades in qrels.items():
+        if query not in known:
+            yield Sample(id=query, contexts=(), qrels=dict(grades))

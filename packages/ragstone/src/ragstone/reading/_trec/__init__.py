@@ -1,1 +1,0 @@
-"""File formats of retrieval research: TREC runs, TREC qrels and BEIR datasets."""
