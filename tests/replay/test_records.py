@@ -101,8 +101,8 @@ def test_a_huge_number_is_no_bomb(read_records):
 
 def test_a_line_beyond_the_limit_is_passed_over(read_records, monkeypatch):
     """It is told and costs no memory; the next one is read."""
-    for name in ("_source.MAX_RECORD_BYTES", "_json.MAX_ROW_BYTES"):
-        monkeypatch.setattr(f"ragstone.reading.{name}", 100)
+    for name in ("reading._source.MAX_RECORD_BYTES", "reading._json.MAX_ROW_BYTES", "_util.row_limits.MAX_ROW_BYTES"):
+        monkeypatch.setattr(f"ragstone.{name}", 100)
     found = read_records(b'{"a": 1}\n{"a": "' + b"x" * 5000 + b'"}\n{"a": 2}\n')
 
     assert [("line 1", {"a": 1}), ("line 2", "longer than 100 bytes"), ("line 3", {"a": 2})] == found
