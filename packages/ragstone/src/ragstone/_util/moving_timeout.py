@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final
 
 _ROUNDING_S: Final = 0.001
 
 
+@dataclass(slots=True)
 class MovingTimeout:
     """Raise TimeoutError when `remaining_s` returns 0 or less. It is called when the time that it returned is over.
 
     A class, because a generator costs more than what a metric of a fast judge does.
     """
 
-    __slots__ = ("_limit", "_loop", "_remaining_s", "_timer")
-
-    def __init__(self, remaining_s: Callable[[], float]) -> None:
-        self._remaining_s = remaining_s
+    remaining_s: Callable[[], float]
+    _limit: asyncio.Timeout = field(init=False)
+    _timer: asyncio.TimerHandle = field(init=False)
 
     async def __aenter__(self) -> asyncio.Timeout:
-        self._loop = asyncio.get_running_loop()
         self._limit = limit = await asyncio.timeout(None).__aenter__()
-        self._timer = self._loop.call_later(max(0.0, self._remaining_s()), self._check)
+        self._timer = asyncio.get_running_loop().call_later(max(0.0, self.remaining_s()), self._check)
         return limit
 
     async def __aexit__(
@@ -34,7 +34,8 @@ class MovingTimeout:
         await self._limit.__aexit__(exc_type, exc, traceback)
 
     def _check(self) -> None:
-        if (left_s := self._remaining_s()) > _ROUNDING_S:
-            self._timer = self._loop.call_later(left_s, self._check)
+        loop = asyncio.get_running_loop()
+        if (left_s := self.remaining_s()) > _ROUNDING_S:
+            self._timer = loop.call_later(left_s, self._check)
         else:
-            self._limit.reschedule(self._loop.time())
+            self._limit.reschedule(loop.time())

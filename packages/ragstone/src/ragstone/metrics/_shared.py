@@ -50,7 +50,7 @@ async def compute_once(key: Hashable, make: Callable[[], Coroutine[Any, Any, T]]
         work[key] = asyncio.create_task(make())
     task = work[key]
     if not task.done():
-        # `asyncio.shield` would log errors that occur after the only waiting caller was canceled, and `asyncio.wait` costs more.
+        # `asyncio.shield` would log errors that occur after the only waiting caller was canceled. `wait` costs more.
         done = asyncio.get_running_loop().create_future()
         task.add_done_callback(lambda _: None if done.cancelled() else done.set_result(None))
         await done

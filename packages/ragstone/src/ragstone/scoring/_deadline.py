@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AbstractAsyncContextManager
 from typing import Final
 
-from ragstone._util.moving_timeout import MovingTimeout
 from ragstone.judges import OutageTimer, progress_at
 
 SILENCE_S: Final = 120.0
@@ -26,11 +24,8 @@ class SampleDeadline:
         self._started_at = asyncio.get_running_loop().time()
         self._outage = OutageTimer()
 
-    def timeout(self) -> AbstractAsyncContextManager[asyncio.Timeout]:
-        """Return an asynchronous context manager that raises TimeoutError at the deadline, as `asyncio.timeout` does."""
-        return MovingTimeout(self._remaining_s)
-
-    def _remaining_s(self) -> float:
+    def remaining_s(self) -> float:
+        """Return the seconds until the deadline, for a `MovingTimeout`."""
         if self._seconds is None:
             at = max(self._started_at, progress_at()) + SILENCE_S
         else:

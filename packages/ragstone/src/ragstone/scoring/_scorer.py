@@ -20,6 +20,7 @@ from collections.abc import (
 from contextlib import asynccontextmanager
 from typing import Any, Final, get_args
 
+from ragstone._util.moving_timeout import MovingTimeout
 from ragstone._util.variables import suppress_capture
 from ragstone.errors import ConfigurationError, JudgeError
 from ragstone.judges import (
@@ -243,7 +244,7 @@ class Scorer:
         """
         with suppress_capture(), metered() as meter:
             try:
-                async with SampleDeadline(self._deadline_s).timeout():
+                async with MovingTimeout(SampleDeadline(self._deadline_s).remaining_s):
                     yield meter
             finally:
                 self._spent.total += meter.total
@@ -315,7 +316,7 @@ class Scorer:
         try:
             if unmet := check_sample(metric, sample):
                 return unmet
-            async with deadline.timeout() as limit:
+            async with MovingTimeout(deadline.remaining_s) as limit:
                 if metric.card.asks_judge or self._others[metric.card.name]:
                     await self._prepare()
                 outcome = await self._computed_by[metric.card.name](sample, self.judge)

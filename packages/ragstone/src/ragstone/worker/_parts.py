@@ -9,6 +9,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from ragstone.judges import BatchedRequests, PostponedError, is_any_endpoint_down, requests_of_sample
@@ -149,9 +150,7 @@ class MetricGroups:
                     raise PostponedError("requests of this sample wait for a batch")
                 return outcomes
 
-            async def attempt() -> Sequence[Outcome]:
-                return await part.outage.score_with_retry(score, extend_lease=extend_lease)
-
+            attempt = partial(part.outage.score_with_retry, score, extend_lease=extend_lease)
             self._n_unfinished += 1
             try:
                 outcomes = await (
