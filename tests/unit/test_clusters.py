@@ -28,7 +28,7 @@ from ragstone.stats import (
     independent_tukey,
     mean_interval,
     randomized_tukey,
-    simultaneous_tukey,
+    simultaneous_differences,
 )
 from ragstone.store import PlannedMetric, SqliteStore
 
@@ -253,12 +253,12 @@ def test_permuted_clusters_agree_for_eight_systems_and_more():
 def test_weights_of_rows_move_differences():
     """A row that stands for ten counts ten times, in the difference and in the permutations."""
     d, w = [0.5, -0.2, 0.1, 0.3], [10, 1, 1, 1]
-    (result,) = simultaneous_tukey([[[one, 0.0] for one in d]], weights=w)
+    (result,) = simultaneous_differences([[[one, 0.0] for one in d]], weights=w)
     assert result.pairs[0].difference == pytest.approx(np.average(d, weights=w))
-    (copies,) = simultaneous_tukey([[[one, 0.0] for one in d]])
+    (copies,) = simultaneous_differences([[[one, 0.0] for one in d]])
     assert result.pairs[0].p_value <= copies.pairs[0].p_value
     with pytest.raises(ValueError, match="finite weight above 0"):
-        simultaneous_tukey([[[1.0, 0.0]] * 2], weights=[1.0, -1.0])
+        simultaneous_differences([[[1.0, 0.0]] * 2], weights=[1.0, -1.0])
 
 
 def test_an_unpaired_test_permutes_whole_clusters():

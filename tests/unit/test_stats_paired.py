@@ -184,3 +184,32 @@ def test_few_clusters_are_not_claimed_to_differ_too_often(sizes):
         found = paired_bootstrap(*ceiling, clusters=list(range(30)), weights=size, n_resamples=800)
         claims += found.p_value is not None and found.p_value <= 0.05
     assert claims <= (0.06 + 2 * 0.0061) * runs
+
+
+def test_weights_and_clusters_make_a_ratio_of_sums():
+    """The mean is weighted, and a cluster counts with the sum of its weights."""
+    first, second = np.array([1.0, 0.0, 1.0, 0.5, np.nan]), np.array([0.0, 0.5, 0.5, 0.5, 1.0])
+    weights, clusters = [1.0, 2.0, 4.0, 1.0, 9.0], ["a", "a", "b", None, "c"]
+    found = paired_bootstrap(first, second, weights=weights, clusters=clusters, n_resamples=4000)
+    assert found.difference == pytest.approx((1 - 1 + 2 + 0) / 8)
+    assert (4, 1) == (found.n, found.n_missing)
+    # Three clusters with differences 0, .5 and 0: the largest resample draws the second only.
+    assert (found.low, found.high) == pytest.approx((0.0, 0.5))
+    # Weights of equal size change nothing.
+    x = np.random.default_rng(0).random((50, 2)).T
+    equal, none = paired_bootstrap(*x, weights=[3.0] * 50), paired_bootstrap(*x)
+    assert (none.low, none.high, none.p_value) == pytest.approx((equal.low, equal.high, equal.p_value))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"weights": [1.0, 0.0]}, "finite weight above 0"),
+        ({"weights": [1.0]}, "each of 2 samples needs a finite weight"),
+        ({"clusters": ["a"]}, "each of 2 samples needs a cluster, got 1"),
+    ],
+)
+def test_weights_and_clusters_fit_the_samples(options, message):
+    """Each sample has a weight and a cluster."""
+    with pytest.raises(ValueError, match=message):
+        paired_bootstrap([1.0, 0.5], [0.5, 0.0], **options)

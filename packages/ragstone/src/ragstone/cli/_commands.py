@@ -58,7 +58,7 @@ COMMANDS: Final = {
         "_compare.compare_command",
         "Find significant differences between systems or periods.",
         "old.jsonl new.jsonl",
-        f"{_TESTS} analysis.across_metrics analysis.min_effect analysis.test analysis.allow_different_judges",
+        f"{_TESTS} analysis.across_metrics analysis.min_effect analysis.allow_different_judges",
     ),
     "report": Command(
         "_report.report_command",

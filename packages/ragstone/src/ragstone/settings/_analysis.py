@@ -46,10 +46,7 @@ class Analysis(Settings):
     n_resamples: int | None = key(
         None, "Number of bootstrap resamples. Default: 2,000, and 10,000 for topicality.", ge=1
     )
-    n_permutations: int = key(10_000, "Number of permutations, or of bootstrap resamples of a test.", ge=1)
-    test: Literal["permutation", "bootstrap"] = key(
-        "permutation", "Permutation test, or paired bootstrap of at least 30 samples or clusters."
-    )
+    n_permutations: int = key(10_000, "Number of permutations of a test.", ge=1)
     min_effect: float | None = key(
         None, "Smallest difference of interest, such as 0.01. Default: 1% of the metric's range."
     )

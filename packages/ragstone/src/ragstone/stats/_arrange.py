@@ -27,13 +27,13 @@ _MAX_UNITS = 1 << 14
 _ROUNDING = 1e-12
 """Relative range of the sums of a unit below which they are equal."""
 
-ChunkSums = tuple[int, list[list["NDArray[np.float64]"]]]
-"""Number of permutations, and for each table and group the column sums, one row per permutation."""
+ChunkSums = tuple[int, list["NDArray[np.float64]"]]
+"""Number of permutations, and for each group the column sums, one row per permutation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Units with values in the same columns of a table, without units whose values are all equal."""
+    """Units with values in the same columns, without units whose values are all equal."""
 
     columns: tuple[int, ...]
     rows: NDArray[np.float64]
@@ -43,40 +43,35 @@ class Group:
 
 
 class Arrangement:
-    """Permutations of the columns of tables, with the same order for all cells of a unit.
+    """Permutations of the columns of a table, with the same order for all cells of a unit.
 
-    A unit is a row of all tables, or a cluster of rows that are not independent of each other. Rows with fewer than two
+    A unit is a row, or a cluster of rows that are not independent of each other. Rows with fewer than two
     values, or with equal values, do not contain information about differences of columns and are omitted. If a cell is
     missing, the order of the unit is that of its present cells. More than 16,384 units are joined to random blocks, and
     each block is permuted as one unit. This bounds the time and keeps the test exact, because the permutations of a block
     are a subgroup of those of its units.
 
     Args:
-        tables: Rows by columns, all of the same shape. NaN is a missing cell.
+        x: Rows by columns. NaN is a missing cell.
         clusters: Number of the cluster of each row, or None for independent rows.
         rng: Random generator for the blocks.
     """
 
-    def __init__(
-        self, tables: Sequence[NDArray[np.float64]], clusters: NDArray[np.intp] | None, rng: np.random.Generator
-    ) -> None:
+    def __init__(self, x: NDArray[np.float64], clusters: NDArray[np.intp] | None, rng: np.random.Generator) -> None:
         import numpy as np
 
-        n_rows, self._k = tables[0].shape
+        n_rows, self._k = x.shape
         units = np.arange(n_rows) if clusters is None else clusters
-        varies = np.zeros(n_rows, dtype=bool)
-        for x in tables:
-            present = ~np.isnan(x)
-            high = np.where(present, x, -np.inf).max(axis=1)
-            low = np.where(present, x, np.inf).min(axis=1)
-            varies |= (present.sum(axis=1) > 1) & (low < high)
+        present = ~np.isnan(x)
+        high = np.where(present, x, -np.inf).max(axis=1)
+        low = np.where(present, x, np.inf).min(axis=1)
+        varies = (present.sum(axis=1) > 1) & (low < high)
         used, inverse = np.unique(units[varies], return_inverse=True)
         if used.size > _MAX_UNITS:
             inverse = (rng.permutation(used.size) % _MAX_UNITS)[inverse]
         unit_of_row = np.full(n_rows, -1, dtype=np.intp)
         unit_of_row[varies] = inverse.reshape(-1)
-        groups = [_group(x, unit_of_row) for x in tables]
-        self.tables, self.n_units = _sorted_units(groups)
+        self.groups, self.n_units = _sorted_units(_group(x, unit_of_row))
 
     def choices(self, limit: int) -> list[NDArray[np.intp]] | None:
         """Return for each unit the orders that give distinct sums, or None if there are more than `limit` combinations."""
@@ -86,7 +81,7 @@ class Arrangement:
             return None
         cells: list[list[NDArray[np.float64]]] = [[] for _ in range(self.n_units)]
         total, by_unit = 1, []
-        for group in itertools.chain.from_iterable(self.tables):
+        for group in self.groups:
             if len(group.rows) > limit.bit_length():
                 # Each unit has at least two distinct orders.
                 return None
@@ -109,16 +104,16 @@ class Arrangement:
         import numpy as np
 
         size = self._chunk_size()
-        sums = [[_Summer(group, self._k) for group in groups] for groups in self.tables]
+        sums = [_Summer(group, self._k) for group in self.groups]
         for number, child in enumerate(seed.spawn(math.ceil(n_resamples / size))):
             count = min(size, n_resamples - number * size)
             rng = np.random.default_rng(child)
             if self._k <= _TABLE_MAX:
                 orders = rng.integers(0, math.factorial(self._k), (self.n_units, count), dtype=np.uint16)
-                yield count, [[one.ordered(orders) for one in of_table] for of_table in sums]
+                yield count, [one.ordered(orders) for one in sums]
             else:
                 keys = rng.random((count, self.n_units, self._k))
-                yield count, [[one.by_keys(keys) for one in of_table] for of_table in sums]
+                yield count, [one.by_keys(keys) for one in sums]
 
     def enumerated(self, choices: Sequence[NDArray[np.intp]]) -> Iterator[ChunkSums]:
         """Yield chunks as `random` does, with each combination of `choices` once."""
@@ -126,14 +121,14 @@ class Arrangement:
 
         sizes = [len(options) for options in choices]
         total, size = math.prod(sizes), self._chunk_size()
-        sums = [[_Summer(group, self._k) for group in groups] for groups in self.tables]
+        sums = [_Summer(group, self._k) for group in self.groups]
         for start in range(0, total, size):
             rest = np.arange(start, min(start + size, total))
             orders = np.empty((self.n_units, rest.size), dtype=np.uint16)
             for unit, options in enumerate(choices):
                 rest, digit = np.divmod(rest, len(options))
                 orders[unit] = options[digit]
-            yield orders.shape[1], [[one.ordered(orders) for one in of_table] for of_table in sums]
+            yield orders.shape[1], [one.ordered(orders) for one in sums]
 
     def _chunk_size(self) -> int:
         is_table = self._k <= _TABLE_MAX
@@ -167,13 +162,12 @@ def _group(x: NDArray[np.float64], unit_of_row: NDArray[np.intp]) -> list[Group]
     return groups
 
 
-def _sorted_units(tables: list[list[Group]]) -> tuple[list[list[Group]], int]:
+def _sorted_units(groups: list[Group]) -> tuple[list[Group], int]:
     """Sort the units by their sums, so that the result does not depend on the order of samples."""
     import numpy as np
 
-    groups = list(itertools.chain.from_iterable(tables))
     if not groups:
-        return tables, 0
+        return groups, 0
     used = np.unique(np.concatenate([group.units for group in groups]))
     contents = np.zeros((used.size, sum(len(group.columns) for group in groups)))
     start = 0
@@ -189,7 +183,7 @@ def _sorted_units(tables: list[list[Group]]) -> tuple[list[list[Group]], int]:
         order = np.argsort(units)
         return Group(columns=group.columns, rows=group.rows[order], units=units[order])
 
-    return [[renumbered(group) for group in of_table] for of_table in tables], int(used.size)
+    return [renumbered(group) for group in groups], int(used.size)
 
 
 def _orders(k: int) -> NDArray[np.intp]:

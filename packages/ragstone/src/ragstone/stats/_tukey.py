@@ -8,9 +8,8 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from ragstone.stats._arrange import Arrangement, Group
+from ragstone.stats._arrange import Arrangement
 from ragstone.stats._cluster import cluster_codes
-from ragstone.stats._step_down import step_down
 
 if TYPE_CHECKING:
     import numpy as np
@@ -56,7 +55,7 @@ class TukeyResult:
     confidence_level: float
     """Probability that the intervals contain all differences simultaneously."""
     method: str
-    """ "randomized_tukey", "independent_permutation" or "independent_normal"."""
+    """ "randomized_tukey", "sign_flips", "independent_permutation" or "independent_normal"."""
     n_resamples: int
     """Number of permutations behind each p-value."""
     exact: bool
@@ -117,204 +116,102 @@ def randomized_tukey(
         >>> result.exact, result.pairs[0].p_value
         (True, 0.03125)
     """
-    (result,) = simultaneous_tukey(
-        [scores],
-        pairs=pairs,
-        clusters=clusters,
-        alternative=alternative,
-        n_resamples=n_resamples,
-        confidence_level=confidence_level,
-        seed=seed,
-    )
-    return result
-
-
-def simultaneous_tukey(
-    tables: Sequence[Sequence[Sequence[float]] | NDArray[np.float64]],
-    *,
-    pairs: Sequence[tuple[int, int]] | None = None,
-    clusters: Sequence[Hashable] | None = None,
-    weights: Sequence[float] | NDArray[np.float64] | None = None,
-    alternative: Alternative = "two-sided",
-    n_resamples: int = 10_000,
-    confidence_level: float = 0.95,
-    seed: int = 0,
-) -> tuple[TukeyResult, ...]:
-    """Compare systems on several metrics, with p-values and intervals that hold for all pairs and metrics together.
-
-    As `randomized_tukey`, with the largest difference of all pairs of all tables, each in units of the standard deviation
-    of its table's permuted sums. All tables use the same permutation, so that correlated metrics cost less than a
-    Bonferroni correction. P-values also use that a metric whose pairs all differ no longer counts for the others. An interval
-    can therefore include 0 although the difference is significant: then only its sign is known.
-
-    Args:
-        tables: For each metric, the same samples by the same systems. NaN is a missing score.
-        pairs: Columns to compare in every table. None: all pairs.
-        clusters: As for `randomized_tukey`.
-        weights: Positive weight of each sample, such as 1 / sampling probability. None: all equal.
-        alternative: As for `randomized_tukey`.
-        n_resamples: Number of permutations drawn.
-        confidence_level: Confidence level of the simultaneous intervals, in (0, 1).
-        seed: Seed of the random numbers.
-
-    Returns:
-        One result for each table.
-
-    Raises:
-        ValueError: As for `randomized_tukey`, if the tables differ in shape, or a sample lacks a cluster or weight.
-
-    Source:
-        Westfall and Young 1993 (maximum of several statistics), and as `randomized_tukey`.
-    """
     import numpy as np
 
-    checked = [_checked(table, pairs, alternative, confidence_level) for table in tables]
-    family = checked[0][1]
-    x = [table for table, _ in checked]
-    codes, w = _units(x, clusters, weights)
+    x, family = check_scores(scores, pairs, alternative, confidence_level)
+    if clusters is not None and len(clusters) != len(x):
+        raise ValueError(f"each of {len(x)} samples needs a cluster, got {len(clusters)} clusters")
     if n_resamples < 1:
         raise ValueError(f"n_resamples must be at least 1, got {n_resamples}")
     # The first child seeds the blocks, the second the permutations.
     for_blocks, for_orders = np.random.SeedSequence(seed).spawn(2)
-    arranged = Arrangement([table * w[:, None] for table in x], codes, np.random.default_rng(for_blocks))
+    codes = None if clusters is None else cluster_codes(clusters)
+    arranged = Arrangement(x, codes, np.random.default_rng(for_blocks))
     choices = arranged.choices(n_resamples)
     chunks = arranged.random(n_resamples, for_orders) if choices is None else arranged.enumerated(choices)
-
     first, second = np.array(family).T
-    of_tables = [_Table.of(table, family, w) for table in x]
-    scales = [_scale(groups) if len(x) > 1 else 1.0 for groups in arranged.tables]
+    table = _Differences.of(x, family)
     sign = -1.0 if alternative == "less" else 1.0
-    largest: list[list[NDArray[np.float64]]] = [[] for _ in x]
-    for count, of_groups in chunks:
-        for t, (groups, totals) in enumerate(zip(arranged.tables, of_groups, strict=True)):
-            permuted = np.zeros((count, len(family)))
-            for group, sums_of_group in zip(groups, totals, strict=True):
-                place = np.full(x[t].shape[1], -1)
-                place[list(group.columns)] = range(len(group.columns))
-                both = (place[first] >= 0) & (place[second] >= 0)
-                permuted[:, both] += sums_of_group[:, place[first[both]]] - sums_of_group[:, place[second[both]]]
-            permuted *= sign / (of_tables[t].weight * scales[t])
-            reached = abs(permuted) if alternative == "two-sided" else permuted
-            largest[t].append(reached.max(axis=1, where=of_tables[t].n > 0, initial=-math.inf))
-    by_table = [np.concatenate(parts) for parts in largest]
-    drawn = np.sort(np.max(by_table, axis=0))
-
-    tolerance = max(
-        _SAME * float((t.sizes / t.weight).max()) / scale for t, scale in zip(of_tables, scales, strict=True)
-    )
+    largest = []
+    for count, totals in chunks:
+        permuted = np.zeros((count, len(family)))
+        for group, sums_of_group in zip(arranged.groups, totals, strict=True):
+            place = np.full(x.shape[1], -1)
+            place[list(group.columns)] = range(len(group.columns))
+            both = (place[first] >= 0) & (place[second] >= 0)
+            permuted[:, both] += sums_of_group[:, place[first[both]]] - sums_of_group[:, place[second[both]]]
+        permuted *= sign / table.root
+        reached = abs(permuted) if alternative == "two-sided" else permuted
+        largest.append(reached.max(axis=1, where=table.n > 0, initial=-math.inf))
+    drawn = np.sort(np.concatenate(largest))
+    tolerance = _SAME * float((table.sizes / table.root).max())
     exact, total = choices is not None, drawn.size
     # The data count as one additional permutation. An enumeration already includes them.
     extra = 0 if exact else 1
     # Number of permutations that may reach the difference of a rejected hypothesis.
     allowed = math.floor((1 - confidence_level) * (total + extra) + _SAME) - extra
     critical = float(drawn[-1 - allowed]) + tolerance if allowed >= 0 else math.inf
-    p_values = step_down(
-        by_table,
-        [t.reached(sign, s, alternative, tolerance) for t, s in zip(of_tables, scales, strict=True)],
-        extra=extra,
+    # An enumeration includes the data, so no observed difference exceeds the largest permuted difference.
+    limit = float(drawn[-1]) if exact else math.inf
+    observed = sign * table.sums / table.root
+    statistics = (abs(observed) if alternative == "two-sided" else observed) - tolerance
+    p_values = (total - np.searchsorted(drawn, statistics) + extra) / (total + extra)
+    return TukeyResult(
+        pairs=tuple(
+            _pair(
+                pair,
+                int(table.n[i]),
+                float(table.sums[i] / max(int(table.n[i]), 1)),
+                critical / float(table.root[i]) if critical < limit else None,
+                alternative,
+                p=p,
+                mc_error=0.0 if exact else math.sqrt(p * (1 - p) / total),
+            )
+            for i, (pair, p) in enumerate(zip(family, p_values.tolist(), strict=True))
+        ),
+        n_systems=x.shape[1],
+        n_rows=x.shape[0],
+        alternative=alternative,
+        confidence_level=confidence_level,
+        method="randomized_tukey",
+        n_resamples=total,
+        exact=exact,
+        n_units=arranged.n_units,
+        seed=seed,
     )
-    # A table whose differences cannot exceed the critical value does not restrict them. An enumeration includes the data, so
-    # no observed difference exceeds the largest permuted difference.
-    limits = [float(of_table.max()) if exact or len(x) > 1 else math.inf for of_table in by_table]
-    return tuple(
-        TukeyResult(
-            pairs=tuple(
-                _pair(
-                    pair,
-                    int(table.n[i]),
-                    float(table.sums[i] / table.total[i]),
-                    critical * scale / float(table.weight[i]) if critical < limit else None,
-                    alternative,
-                    p=ps[i],
-                    mc_error=0.0 if exact else math.sqrt(ps[i] * (1 - ps[i]) / total),
-                )
-                for i, pair in enumerate(family)
-            ),
-            n_systems=x[0].shape[1],
-            n_rows=x[0].shape[0],
-            alternative=alternative,
-            confidence_level=confidence_level,
-            method="randomized_tukey",
-            n_resamples=total,
-            exact=exact,
-            n_units=arranged.n_units,
-            seed=seed,
-        )
-        for table, scale, ps, limit in zip(of_tables, scales, p_values, limits, strict=True)
-    )
-
-
-def _units(
-    tables: Sequence[NDArray[np.float64]],
-    clusters: Sequence[Hashable] | None,
-    weights: Sequence[float] | NDArray[np.float64] | None,
-) -> tuple[NDArray[np.intp] | None, NDArray[np.float64]]:
-    """Return the number of the cluster of each row, and weights with mean 1."""
-    import numpy as np
-
-    n = len(tables[0])
-    if any(table.shape != tables[0].shape for table in tables):
-        raise ValueError(f"tables must have the same samples and systems, got shapes {[t.shape for t in tables]}")
-    w = np.ones(n) if weights is None else np.asarray(weights, dtype=float)
-    if w.shape != (n,) or not (np.isfinite(w) & (w > 0)).all():
-        raise ValueError(f"each of {n} samples needs a finite weight above 0, got {w.size} weights from {w.min()} on")
-    if clusters is not None and len(clusters) != n:
-        raise ValueError(f"each of {n} samples needs a cluster, got {len(clusters)} clusters")
-    return None if clusters is None else cluster_codes(clusters), w if weights is None or not n else w / w.mean()
-
-
-def _scale(groups: Sequence[Group]) -> float:
-    """Return the standard deviation of a permuted sum of a table, which no permutation changes."""
-    return math.sqrt(sum(float(group.rows.var(axis=1, ddof=1).sum()) for group in groups)) or 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Table:
-    """Differences of the pairs of one table, over rows with both scores."""
+class _Differences:
+    """Differences of the pairs, over rows with both scores."""
 
     sums: NDArray[np.float64]
-    """Weighted sum of the differences of each pair."""
+    """Sum of the differences of each pair."""
     sizes: NDArray[np.float64]
-    """Weighted sum of absolute differences."""
+    """Sum of absolute differences."""
     n: NDArray[np.intp]
-    total: NDArray[np.float64]
-    """Sum of the weights, or 1 without rows."""
-
-    @property
-    def weight(self) -> NDArray[np.float64]:
-        """Square root of the sum of the weights. Sums divided by it have comparable spreads."""
-        import numpy as np
-
-        root: NDArray[np.float64] = np.sqrt(self.total)
-        return root
-
-    def reached(self, sign: float, scale: float, alternative: Alternative, tolerance: float) -> list[float | None]:
-        """Return the statistic of each pair, or None without rows."""
-        observed = sign * self.sums / (self.weight * scale)
-        statistics = abs(observed) if alternative == "two-sided" else observed
-        return [float(one) - tolerance if n else None for one, n in zip(statistics, self.n, strict=True)]
+    root: NDArray[np.float64]
+    """Square root of the number of rows, or 1 without rows. Sums divided by it have comparable spreads."""
 
     @classmethod
-    def of(cls, x: NDArray[np.float64], family: Sequence[tuple[int, int]], w: NDArray[np.float64]) -> _Table:
+    def of(cls, x: NDArray[np.float64], family: Sequence[tuple[int, int]]) -> _Differences:
         import numpy as np
 
         sums, sizes, n = np.zeros(len(family)), np.zeros(len(family)), np.zeros(len(family), dtype=np.intp)
-        total = np.zeros(len(family))
         for pair, (first, second) in enumerate(family):
             difference = x[:, first] - x[:, second]
-            both = ~np.isnan(difference)
-            difference = difference[both] * w[both]
+            difference = difference[~np.isnan(difference)]
             sums[pair], sizes[pair], n[pair] = difference.sum(), abs(difference).sum(), difference.size
-            total[pair] = w[both].sum()
-        return cls(sums=sums, sizes=sizes, n=n, total=np.where(n > 0, total, 1.0))
+        return cls(sums=sums, sizes=sizes, n=n, root=np.sqrt(np.maximum(n, 1)))
 
 
-def _checked(
+def check_scores(
     scores: Sequence[Sequence[float]] | NDArray[np.float64],
     pairs: Sequence[tuple[int, int]] | None,
     alternative: Alternative,
     confidence_level: float,
 ) -> tuple[NDArray[np.float64], list[tuple[int, int]]]:
+    """Return the scores as an array, and the compared pairs."""
     import numpy as np
 
     try:

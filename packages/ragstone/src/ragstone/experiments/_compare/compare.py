@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, get_args
+from typing import Any
 
 from ragstone.errors import ConfigurationError
 from ragstone.experiments._clusters import AUTO_CLUSTER, NO_CLUSTER
@@ -19,7 +19,7 @@ from ragstone.experiments._compare.differences import (
     view_comparison,
 )
 from ragstone.experiments._compare.hypotheses import Hypotheses, Hypothesis, judge_hypotheses
-from ragstone.experiments._compare.pairs import Family, MetricComparison, Test, compare_metrics
+from ragstone.experiments._compare.pairs import Family, MetricComparison, compare_metrics
 from ragstone.experiments._compare.regression import RegressionCheck, check_regression
 from ragstone.experiments._compare.text import format_p_value, format_verdicts, means_table, overview, pairs_table
 from ragstone.experiments._outcomes import OutcomeSource, open_source
@@ -55,7 +55,6 @@ class Comparison:
     across_metrics: bool
     primary: str | None
     """The metric that is tested alone. The others are exploratory. None without one."""
-    test: Test
     n_permutations: int
     seed: int
     notes: tuple[str, ...]
@@ -91,15 +90,9 @@ class Comparison:
             margin: A loss that must be excluded, in the metric's own units. None fails significantly worse metrics.
 
         Raises:
-            ConfigurationError: If a system, metric or margin is invalid, or the comparison used the bootstrap and there is
-                no margin.
+            ConfigurationError: If a system, metric or margin is invalid.
         """
         _require_paired("a gate needs", paired=self.paired)
-        if self.test == "bootstrap" and margin is None:
-            raise ConfigurationError(
-                "the gate for worse metrics (--fail-if-worse) uses the permutation test, but this comparison used the "
-                "bootstrap. Compare with test='permutation', or give the gate a margin"
-            )
         return self._check(gate_metrics, baseline, margin)
 
     def _check(
@@ -332,7 +325,6 @@ class Comparison:
             "confidence_level": self.confidence_level,
             "across_metrics": self.across_metrics,
             "primary": self.primary,
-            "test": self.test,
             "seed": self.seed,
             "verdict": list(self.verdict),
             "metrics": [_finite(asdict(m)) for m in self.metrics],
@@ -374,7 +366,6 @@ def compare(
     cluster: str | None = AUTO_CLUSTER,
     min_effect: float | None = None,
     confidence_level: float = 0.95,
-    test: Test = "permutation",
     n_permutations: int = 10_000,
     seed: int = 0,
     allow_different_judges: bool = False,
@@ -384,8 +375,8 @@ def compare(
     """Compare systems that were evaluated on the same samples, or traffic of different periods.
 
     Samples are matched by their ids, and by question and history if their rows have no id, never by position. The same id with
-    another question is an error. All pairs of systems are compared on all metrics with the
-    paired randomized Tukey test: for any number of systems and metrics, the probability of any false significant difference is
+    another question is an error. All pairs of systems are compared on all metrics with random signs of their differences and
+    step-down p-values: for any number of systems and metrics, the probability of any false significant difference is
     at most 1 - `confidence_level`, and the confidence intervals cover all differences simultaneously. A sample
     that failed or was not applicable in one system is excluded from that system's pairs and counted. Bounds show how much
     failed samples could change a difference.
@@ -413,10 +404,7 @@ def compare(
         min_effect: Smallest difference of interest, in the metric's own units. The verdict estimates how many more
             samples would detect it. Default: 1% of the metric's range.
         confidence_level: Confidence level, in (0, 1).
-        test: "permutation", which holds for any number of samples, or "bootstrap": percentile intervals of resampled samples
-            (whole clusters, if there are clusters), with Holm's correction of p-values and Bonferroni's of intervals. It needs
-            30 samples or clusters.
-        n_permutations: Number of permutations, or of bootstrap resamples.
+        n_permutations: Number of permutations.
         seed: Seed of the random numbers. The same seed gives the same result on any machine.
         allow_different_judges: Compare scores of different judges or metric versions, with a warning.
         paired: Whether samples are compared in pairs. Default: paired, unless all systems are stores without a common
@@ -424,14 +412,13 @@ def compare(
         data: The evaluated samples of files of outcomes, by system, for labels of `cluster` that the files do not have.
 
     Raises:
-        ConfigurationError: If there are fewer than two systems, or a system, metric, hypothesis, test or cluster is
-            unknown. If scores are from different judges. If a bootstrap test has a hypothesis, too few samples or
-            resamples, or systems that do not share samples.
+        ConfigurationError: If there are fewer than two systems, or a system, metric, hypothesis or cluster is
+            unknown. If scores are from different judges.
         DataError: If all samples are in one cluster, systems do not share samples, or one id belongs to different questions.
         ValueError: If an option is out of range.
 
     Source:
-        Carterette 2012 (test). Efron and Tibshirani 1993 (bootstrap). Holm 1979. CCRS, section 4.2 and appendix F.
+        Romano and Wolf 2005 (step-down test). Holm 1979. CCRS, section 4.2.
 
     Examples:
         >>> import ragstone
@@ -439,24 +426,17 @@ def compare(
         >>> dry = [row | {"response": "The sun."} for row in rows]
         >>> old, new = (ragstone.evaluate(r, ["ccrs.cc"], judge="lexical") for r in (dry, rows))
         >>> ragstone.compare({"old": old, "new": new}).verdict
-        ('new beats old on ccrs.cc by 100.0 points [44.4, 100.0]',)
+        ('new beats old on ccrs.cc by 100.0 points [72.2, 100.0]',)
     """
     if min_effect is not None and not (math.isfinite(min_effect) and min_effect > 0):
         raise ConfigurationError(
             f"min_effect must be a finite number above 0, in the metric's own units, got {min_effect!r}"
         )
     check_level(confidence_level)
-    if test not in get_args(Test):
-        raise ConfigurationError(f'test must be "permutation" or "bootstrap", got {test!r}')
-    if test == "bootstrap" and hypotheses:
-        raise ConfigurationError(
-            "hypotheses are tested by permutation. Give them without the bootstrap (analysis.test)"
-        )
     primary = None if primary is None else full_name(primary)
     stated = {
         "cluster": NO_CLUSTER if cluster is None else cluster,
         "confidence_level": confidence_level,
-        "test": test,
         "n_permutations": n_permutations,
         "seed": seed,
         "min_effect": min_effect,
@@ -468,8 +448,6 @@ def compare(
     table = scores.table
     if hypotheses:
         _require_paired("a hypothesis needs", paired=scores.paired)
-    if test == "bootstrap":
-        _require_paired("a bootstrap test needs", paired=scores.paired)
     if baseline is not None and baseline not in table.systems:
         raise ConfigurationError(f"unknown baseline {baseline!r}. Systems: {', '.join(map(repr, table.systems))}.")
     first = None if baseline is None else table.systems.index(baseline)
@@ -495,7 +473,6 @@ def compare(
         confidence_level=confidence_level,
         across_metrics=across_metrics and primary is None,
         primary=primary,
-        test=test,
         n_permutations=n_permutations,
         seed=seed,
         notes=scores.notes,
@@ -542,15 +519,8 @@ def _method(comparison: Comparison) -> str:
     if not comparison.paired:
         return _method_unpaired(comparison, family)
     against = "" if comparison.baseline is None else f" with {comparison.baseline!r}"
-    if comparison.test == "bootstrap":
-        units = "samples" if comparison.scores.clusters is None else "clusters"
-        return (
-            f"method: paired bootstrap of {units}{against}, p-values with Holm's correction and "
-            f"{100 * comparison.confidence_level:.4g}% percentile intervals with Bonferroni's correction for {family} (seed "
-            f"{comparison.seed}, {comparison.n_permutations:,} resamples), effect size: Hedges' g of the differences"
-        )
     return (
-        f"method: paired randomized Tukey test of the differences{against}, simultaneous p-values and "
+        f"method: paired permutation test of the differences{against}, step-down p-values and simultaneous "
         f"{100 * comparison.confidence_level:.4g}% confidence intervals for {family} (seed {comparison.seed}, up to "
         f"{comparison.n_permutations:,} permutations), effect size: Hedges' g of the differences"
     )

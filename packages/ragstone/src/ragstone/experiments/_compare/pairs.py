@@ -9,42 +9,28 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from ragstone._util.distributions import normal_quantile, student_quantile
-from ragstone.errors import ConfigurationError
 from ragstone.experiments._table import FAILED, MetricScores, ScoreTable
 from ragstone.settings import Analysis
 from ragstone.stats import (
     DiscriminativePower,
     Estimate,
-    PairedTest,
     TukeyPair,
     cluster_codes,
     discriminative_power,
-    expanded_tail,
-    holm,
-    paired_bootstrap,
     paired_effect,
+    simultaneous_differences,
     simultaneous_independent_tukey,
-    simultaneous_tukey,
 )
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-Test = Literal["permutation", "bootstrap"]
-"""Test of the differences on the same samples."""
-
 POWER: Final = 0.8
 """Power at which a difference counts as detectable."""
 
 POINT: Final = 0.01
 """One point, as a share of a metric's range: the default minimum effect."""
-
-FEW_UNITS: Final = 30
-"""Smallest number of samples or clusters for a bootstrap test: with fewer, it rejects too often."""
-
-_TAIL: Final = 5
-"""Smallest number of resamples beyond each end of a bootstrap interval."""
 
 _FEW_FOR_EFFECT: Final = 10
 """Smallest number of samples or clusters for the interval of an effect size, whose error is estimated from fourth moments."""
@@ -123,10 +109,9 @@ class MetricComparison:
     min_effect: float | None
     """Smallest difference of interest, for `n_more`. None for an unbounded metric without an explicit value."""
     n_permutations: int
-    """Number of permutations for the p-values, or of bootstrap resamples."""
+    """Number of permutations for the p-values."""
     exact: bool
     """Whether all possible permutations were used."""
-    test: Test = "permutation"
     exploratory: bool = False
     """Whether another metric is primary, so that the differences on this one are not controlled together with it."""
 
@@ -174,9 +159,8 @@ def compare_metrics(
 
     Unpaired, a sample of several systems counts as several independent samples.
     """
-    analysis = family.analysis
-    level, is_bootstrap = analysis.confidence_level, analysis.test == "bootstrap"
-    test = _bootstrap if is_bootstrap else _permute if family.paired else _permute_unpaired
+    analysis, level = family.analysis, family.analysis.confidence_level
+    test = _permute if family.paired else _permute_unpaired
     compared = []
     for metric, tested in zip(metrics, test(metrics, table, family), strict=True):
         effect = analysis.min_effect
@@ -205,7 +189,6 @@ def compare_metrics(
                 min_effect=effect,
                 n_permutations=tested.n_permutations,
                 exact=tested.exact,
-                test=analysis.test if family.paired else "permutation",
                 exploratory=exploratory,
             )
         )
@@ -219,8 +202,8 @@ def permute_pairs(
     analysis: Analysis,
     alternative: Literal["two-sided", "greater", "less"] = "two-sided",
 ) -> list[TestedPairs]:
-    """Test pairs of columns of values, which have the rows of a table, by permutation."""
-    results = simultaneous_tukey(
+    """Test pairs of columns of values, which have the rows of a table, by random signs of their differences."""
+    results = simultaneous_differences(
         values,
         pairs=pairs,
         clusters=table.clusters_of(),
@@ -268,84 +251,6 @@ def _finite_range(metric: MetricScores) -> tuple[float, float]:
     low = metric.low if math.isfinite(metric.low) else -_WIDE * largest
     high = metric.high if math.isfinite(metric.high) else _WIDE * largest
     return low, high
-
-
-def _bootstrap(metrics: Sequence[MetricScores], table: ScoreTable, family: Family) -> list[TestedPairs]:
-    """Test all pairs on all metrics by resampling samples, or whole clusters, with the scores of both systems together.
-
-    P-values have Holm's correction for the number of pairs and metrics. Intervals are expanded percentile intervals with
-    Bonferroni's correction, so that they hold simultaneously.
-
-    Raises:
-        ConfigurationError: If a pair has scores of fewer than 30 samples or clusters, or there are too few resamples for the
-            number of pairs and metrics.
-
-    Source:
-        Efron and Tibshirani 1993, chapters 13 and 15. Holm 1979.
-    """
-    n_tests, n_resamples = len(metrics) * len(family.pairs), family.analysis.n_permutations
-    tail = (1 - family.analysis.confidence_level) / (2 * n_tests)
-    least = _TAIL / expanded_tail(tail, FEW_UNITS)
-    if n_resamples < least:
-        raise ConfigurationError(
-            f"{n_resamples:,} resamples are too few for a bootstrap test of {n_tests} differences: each end of an interval "
-            f"needs {_TAIL}. Ask for at least {math.ceil(least):,} (n_permutations, analysis.n_permutations), or compare fewer "
-            "metrics or systems"
-        )
-    tests = [
-        [_bootstrap_pair(metric, table, pair, family.analysis, confidence_level=1 - 2 * tail) for pair in family.pairs]
-        for metric in metrics
-    ]
-    p_values = iter(holm([None if test is None else test.p_value for tested in tests for test in tested]).adjusted)
-    return [
-        TestedPairs(
-            [
-                TukeyPair(
-                    first=pair[0],
-                    second=pair[1],
-                    n=0 if test is None else test.n,
-                    difference=None if test is None else test.difference,
-                    p_value=p_value if test is not None and test.p_value is not None else None,
-                    mc_error=None if test is None else test.mc_error,
-                    low=None if test is None else test.low,
-                    high=None if test is None else test.high,
-                )
-                for pair, test in zip(family.pairs, tested, strict=True)
-                for p_value in [next(p_values)]
-            ],
-            n_resamples,
-        )
-        for tested in tests
-    ]
-
-
-def _bootstrap_pair(
-    metric: MetricScores, table: ScoreTable, pair: tuple[int, int], analysis: Analysis, *, confidence_level: float
-) -> PairedTest | None:
-    """Test one pair on one metric. None without a common score."""
-    import numpy as np
-
-    first, second = (metric.values[:, column] for column in pair)
-    rows = np.flatnonzero(~np.isnan(first - second))
-    if not rows.size:
-        return None
-    n_units = rows.size if table.clusters is None else np.unique(table.clusters[rows]).size
-    if n_units < FEW_UNITS:
-        one, other = (table.systems[column] for column in pair)
-        raise ConfigurationError(
-            f"a bootstrap test needs {FEW_UNITS} {'samples' if table.clusters is None else 'clusters'} with scores of both "
-            f"systems, got {n_units} for {one} and {other} on {metric.name}. Use the permutation test, which holds for any "
-            "number, or leave the metric out"
-        )
-    return paired_bootstrap(
-        first,
-        second,
-        clusters=table.clusters_of(),
-        weights=table.weights,
-        n_resamples=analysis.n_permutations,
-        confidence_level=confidence_level,
-        seed=analysis.seed or 0,
-    )
 
 
 def possible_differences(
@@ -422,11 +327,7 @@ def _pair(
     if low is not None and high is not None:
         if effect is not None and math.isfinite(high - low):
             influences = _paired_influences(groups[0]) if family.paired else _influences(*groups)
-            # A permutation turns the signs of paired differences, so its error is that around 0.
-            error = math.hypot(*errors)
-            if family.paired:
-                error = standard_error(groups[0], table.weights[rows[0]], clusters[0], center=0.0)
-            n_errors = (high - low) / 2 / error
+            n_errors = (high - low) / 2 / math.hypot(*errors)
             effect_interval = interval_of_effect(effect, list(zip(influences, clusters, strict=True)), n_errors, level)
         # A mean difference is significant if it exceeds the half-width of its interval, which is proportional to
         # 1 / sqrt(n), like its standard error.
@@ -477,19 +378,13 @@ def _decide(pair: PairDifference, *, confidence_level: float, higher: bool) -> P
     return replace(pair, high=None if pair.high is None else min(pair.high, 0.0), effect_interval=cut)
 
 
-def standard_error(
-    values: NDArray[np.float64],
-    weights: NDArray[np.float64],
-    clusters: Sequence[int] | None,
-    *,
-    center: float | None = None,
-) -> float:
-    """Compute the standard error of a weighted mean around itself or a center, over clusters. It is 0 for a single cluster."""
+def standard_error(values: NDArray[np.float64], weights: NDArray[np.float64], clusters: Sequence[int] | None) -> float:
+    """Compute the standard error of a weighted mean, over clusters. It is 0 for a single cluster."""
     import numpy as np
 
     codes = np.arange(values.size) if clusters is None else cluster_codes(clusters)
     total = float(weights.sum())
-    center = float((weights * values).sum()) / total if center is None else center
+    center = float((weights * values).sum()) / total
     moved = np.bincount(codes, weights=weights * (values - center)) / total
     k = moved.size
     return math.sqrt(float((moved**2).sum()) * k / (k - 1)) if k > 1 else 0.0

@@ -324,8 +324,6 @@ def _estimate_samples_needed(metric: MetricComparison, undecided: Sequence[PairD
     few = [pair for pair in undecided if pair.detectable is None]
     if few:
         pair = few[0]
-        if metric.test == "bootstrap":
-            return f"All {pair.n} differences are equal, so a bootstrap cannot estimate their error"
         return f"Too few samples differ for a test ({pair.n - pair.n_equal} of {pair.n})"
     needed = [pair.n_more for pair in undecided if pair.n_more is not None]
     if not needed:
