@@ -536,3 +536,70 @@ def test_some_metric_is_rarely_supported_without_a_difference() -> None:
         (found,) = compared.hypotheses
         n_supported += found.supported
     assert 0.05 + 3 * 0.011 >= n_supported / 400
+
+
+PRECISION, RECALL, F1 = "precision@5", "recall@5", "f1@5"
+
+
+@pytest.fixture
+def ranked(monkeypatch) -> dict[str, dict[str, list[float]]]:
+    """Scores of two systems on precision, recall and F1, of which the last one follows from the others."""
+    for metric in resolve_metrics([PRECISION, RECALL, F1]):
+        monkeypatch.setitem(CARDS, metric.card.name, metric.card)
+    shares = {
+        name: (noisy(shift, seed=at), noisy(shift * 0.6, seed=at + 7))
+        for at, (name, shift) in enumerate({"A": 0.0, "B": 0.05}.items())
+    }
+    return {
+        name: {PRECISION: p, RECALL: r, F1: [2 * x * y / (x + y) for x, y in zip(p, r, strict=True)]}
+        for name, (p, r) in shares.items()
+    }
+
+
+def test_a_metric_that_follows_from_others_is_not_corrected_for(ranked) -> None:
+    """F1 beside precision and recall is named and exploratory, and does not change their numbers."""
+    both = {name: {m: values[m] for m in (PRECISION, RECALL)} for name, values in ranked.items()}
+    without = ragstone.compare({name: system(values) for name, values in both.items()})
+    result = ragstone.compare({name: system(values) for name, values in ranked.items()})
+    precision, recall, f1 = result.metrics
+    assert without.metrics == (precision, recall)
+    assert (True, (PRECISION, RECALL)) == (f1.exploratory, f1.follows_from)
+    alone = ragstone.compare({name: system({F1: values[F1]}) for name, values in ranked.items()}).metrics[0]
+    assert (False, alone.pairs) == (alone.exploratory, f1.pairs)
+    assert f"exploratory, because {F1} follows from {PRECISION} and {RECALL} (not corrected for 1 metric):" in str(
+        result
+    )
+    assert result.to_dict()["metrics"][2]["follows_from"] == [PRECISION, RECALL]
+
+
+def test_f1_without_recall_is_a_metric_of_its_own(ranked) -> None:
+    """If not all parts are compared, or the caller names a primary metric, nothing is left out of the correction."""
+    two = {name: system({m: values[m] for m in (PRECISION, F1)}) for name, values in ranked.items()}
+    assert not any(metric.exploratory for metric in ragstone.compare(two).metrics)
+    all_ = {name: system(values) for name, values in ranked.items()}
+    assert [False, True, True] == [m.exploratory for m in ragstone.compare(all_, primary=F1).metrics]
+    assert not any(m.exploratory for m in ragstone.compare(all_, across_metrics=False).metrics)
+
+
+def test_composites_name_their_parts() -> None:
+    """A composite follows from the metrics that it weights."""
+    from ragstone.metrics import CcrsComposite
+
+    assert ("ccrs.cc", "ccrs.qr") == CcrsComposite({"cc": 2, "qr": 1}).card.follows_from
+    (f1,) = resolve_metrics(["ragchecker.f1"])
+    assert ("ragchecker.precision", "ragchecker.recall") == f1.card.follows_from
+
+
+def test_a_metric_without_scores_takes_no_part() -> None:
+    """It is named, and has no row. A gate still has it, because it cannot be passed without a score."""
+    values = {"A": noisy(0), "B": noisy(0.02, seed=1)}
+    alone = ragstone.compare({name: system({QR: of}) for name, of in values.items()})
+    result = ragstone.compare({name: system({QR: of, CC: [None] * 40 + ["n.a."] * 40}) for name, of in values.items()})
+    assert alone.metrics == result.metrics
+    assert "not compared, because no system has a score: ccrs.cc" in result.notes
+    assert not result.check_regression().ok
+    # With a score of one system, what is missing is said of the pair.
+    one = ragstone.compare(
+        {"A": system({QR: values["A"], CC: [0.5] * 80}), "B": system({QR: values["B"], CC: [None] * 80})}
+    )
+    assert [QR, CC] == [metric.metric for metric in one.metrics]

@@ -125,6 +125,7 @@ class MetricBase(ABC):
     neutral: float | None = None
     decided_by: tuple[str, ...] = ()
     reachable: str = ""
+    follows_from: tuple[str, ...] = ()
     direction: Literal["higher", "lower"] = "higher"
     version: str = "1"
     """Version of the definition. The hash of the prompts is appended to it in the card."""
@@ -190,6 +191,7 @@ class MetricBase(ABC):
             neutral=self.neutral,
             decided_by=self.decided_by,
             reachable=self.reachable,
+            follows_from=self.follows_from,
             direction=self.direction,
             needs=self.needs,
             reads_passages=self.reads_passages,

@@ -59,6 +59,9 @@ class MetricCard:
     the value decides. `ccrs.ac`: a wrong answer and a correct paraphrase both have values of at most 0.3."""
     reachable: str = ""
     """Which values are possible for which samples, if that is not the whole range."""
+    follows_from: tuple[str, ...] = ()
+    """Metrics whose values determine the value, such as precision and recall of F1. A comparison that has all of them is not
+    corrected for this one."""
     direction: Literal["higher", "lower"] = "higher"
     """Whether higher or lower values are better."""
     needs: tuple[str, ...]

@@ -76,6 +76,7 @@ class CcrsComposite(MetricBase):
             self.reachable = f"0 to {1 - free:.3g}, and up to 1 if the response is identical to a reference"
         self._covariance = None if covariance is None else _checked(covariance, list(named), self.weights, total)
         self.parts = tuple(_PARTS[name] for name in self.weights)
+        self.follows_from = tuple(self.weights)
         self.needs = tuple(dict.fromkeys(need for part in self.parts for need in part.needs))
         self.judge_calls = sum(part.judge_calls for part in self.parts)
         stated = json.dumps(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from ragstone.errors import ConfigurationError
@@ -25,7 +25,7 @@ from ragstone.experiments._compare.text import format_p_value, format_verdicts, 
 from ragstone.experiments._outcomes import OutcomeSource, open_source
 from ragstone.experiments._report import build_report, count_causes
 from ragstone.experiments._summary import check_level
-from ragstone.experiments._table import MetricScores, ScoreTable
+from ragstone.experiments._table import SCORED, ScoreTable
 from ragstone.experiments._views.changes import Compared
 from ragstone.experiments._views.source import Evaluated, Source
 from ragstone.judges import BASELINE_NOTE
@@ -397,7 +397,8 @@ def compare(
         across_metrics: Correct for all metrics together. False corrects for the pairs of each metric separately: without any
             real difference, each metric then has a false one with a probability of up to 1 - `confidence_level`.
         primary: The metric that decides, named before looking at the data. It is tested alone, with more power, and all
-            others are exploratory.
+            others are exploratory. Without one, a metric whose scores follow from those of other compared metrics (F1 beside
+            precision and recall, a composite beside its parts) is exploratory.
         cluster: Key whose equal values make a cluster of samples, such as "session_id": the scores of whole clusters are
             permuted. "auto" uses `session_id` if at least 5% of the samples share one. None or "none" treats samples as
             independent.
@@ -452,16 +453,27 @@ def compare(
         raise ConfigurationError(f"unknown baseline {baseline!r}. Systems: {', '.join(map(repr, table.systems))}.")
     first = None if baseline is None else table.systems.index(baseline)
     family = Family.of(len(table.systems), analysis, baseline=first, paired=scores.paired)
+    if primary is not None and primary not in table.metrics:
+        raise ConfigurationError(f"unknown primary metric {primary!r}. Compared: {', '.join(table.metrics)}.")
+    scored = [m for m in table.metrics.values() if m.name == primary or (m.states == SCORED).any()]
+    chosen = {m.name: m for m in scored or table.metrics.values()}
+    absent = [name for name in table.metrics if name not in chosen]
+    follows: dict[str, tuple[str, ...]] = {}
+    if across_metrics and primary is None:
+        parts = {name: m.card.follows_from for name, m in chosen.items()}
+        follows = {name: of for name, of in parts.items() if of and chosen.keys() >= set(of)}
+    together = [m for name, m in chosen.items() if name not in follows]
+    families = [together] if across_metrics and primary is None else [[metric] for metric in together]
     by_name = {
-        one.metric: one
-        for together in _families(table, across_metrics=across_metrics, primary=primary)
-        for one in compare_metrics(
-            together, table, family, exploratory=primary is not None and together[0].name != primary
+        one.metric: replace(
+            one,
+            exploratory=one.metric in follows or primary not in (None, one.metric),
+            follows_from=follows.get(one.metric, ()),
         )
+        for metrics_of_one in [*families, *([chosen[name]] for name in follows)]
+        for one in compare_metrics(metrics_of_one, table, family)
     }
-    order = [*table.metrics]
-    if primary is not None:
-        order = [primary, *(name for name in order if name != primary)]
+    order = sorted(chosen, key=lambda name: name != primary)
     return Comparison(
         systems=table.systems,
         metrics=tuple(by_name[name] for name in order),
@@ -475,7 +487,10 @@ def compare(
         primary=primary,
         n_permutations=n_permutations,
         seed=seed,
-        notes=scores.notes,
+        notes=(
+            *scores.notes,
+            *([f"not compared, because no system has a score: {', '.join(absent)}"] if absent else []),
+        ),
         scores=table,
         other_ids=scores.other_ids,
         sources=dict(zip(table.systems, listed(systems), strict=True)),
@@ -504,14 +519,6 @@ def compare_last(
         analysis=analysis.model_copy(update={"confidence_level": level}),
     )
     return comparison.compared(name, baseline, before)
-
-
-def _families(table: ScoreTable, *, across_metrics: bool, primary: str | None) -> list[list[MetricScores]]:
-    """Return the metrics that are tested together."""
-    if primary is not None and primary not in table.metrics:
-        raise ConfigurationError(f"unknown primary metric {primary!r}. Compared: {', '.join(table.metrics)}.")
-    metrics = [*table.metrics.values()]
-    return [metrics] if across_metrics and primary is None else [[metric] for metric in metrics]
 
 
 def _method(comparison: Comparison) -> str:

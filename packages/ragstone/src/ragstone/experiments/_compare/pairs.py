@@ -113,7 +113,10 @@ class MetricComparison:
     exact: bool
     """Whether all possible permutations were used."""
     exploratory: bool = False
-    """Whether another metric is primary, so that the differences on this one are not controlled together with it."""
+    """Whether the differences on this metric are not controlled together with the others, because another metric is primary,
+    or because the scores follow from those of other metrics."""
+    follows_from: tuple[str, ...] = ()
+    """Compared metrics from which the scores follow."""
 
     @property
     def in_points(self) -> bool:
@@ -152,9 +155,7 @@ class TestedPairs:
     exact: bool = False
 
 
-def compare_metrics(
-    metrics: Sequence[MetricScores], table: ScoreTable, family: Family, *, exploratory: bool = False
-) -> tuple[MetricComparison, ...]:
+def compare_metrics(metrics: Sequence[MetricScores], table: ScoreTable, family: Family) -> tuple[MetricComparison, ...]:
     """Compare systems on some metrics of a table. The confidence level holds for all pairs of these metrics simultaneously.
 
     Unpaired, a sample of several systems counts as several independent samples.
@@ -189,7 +190,6 @@ def compare_metrics(
                 min_effect=effect,
                 n_permutations=tested.n_permutations,
                 exact=tested.exact,
-                exploratory=exploratory,
             )
         )
     return tuple(compared)

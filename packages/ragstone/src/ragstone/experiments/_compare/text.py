@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final, Literal
 
+from ragstone._util.plural import count
 from ragstone._util.table import text_table
 from ragstone.experiments._cards import titles_of
 from ragstone.experiments._compare.pairs import MetricComparison, PairDifference
@@ -377,7 +378,7 @@ def _verdict_lines(
         return [
             *_verdict_lines(primary, confidence_level, across_metrics=True, has_sizes=has_sizes),
             "",
-            f"exploratory, because {primary[0].metric} is the primary metric (not corrected for {len(others)} metrics):",
+            f"exploratory, because {_why_exploratory(primary, others)} (not corrected for {count(len(others), 'metric')}):",
             *_verdict_lines(
                 [replace(m, exploratory=False) for m in others],
                 confidence_level,
@@ -399,6 +400,12 @@ def _verdict_lines(
         if findings[kind]:
             lines += ["", f"{heading}{_more_of(kind)}:", *_by_systems(findings[kind])]
     return lines
+
+
+def _why_exploratory(primary: Sequence[MetricComparison], others: Sequence[MetricComparison]) -> str:
+    if not others[0].follows_from:
+        return f"{primary[0].metric} is the primary metric"
+    return "; ".join(f"{other.metric} follows from {' and '.join(other.follows_from)}" for other in others)
 
 
 def _claim_lines(claimed: Sequence[Finding], n_metrics: int, *, has_sizes: bool) -> list[str]:

@@ -92,6 +92,7 @@ class F1(_RagChecker):
     source = "RAGChecker (Ru et al. 2024), overall metrics"
     formula = "2 · precision · recall / (precision + recall), 0 if both are 0"
     needs = ("response", "reference")
+    follows_from = ("ragchecker.precision", "ragchecker.recall")
     judge_calls = 4
     tasks = (EXTRACTION, EXTRACTION_EXAMPLES, IN_ANSWER)
     example = examples.F1

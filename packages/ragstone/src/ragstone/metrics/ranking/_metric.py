@@ -47,6 +47,8 @@ class RankingMetric(MetricBase):
         self.description = kind.description
         if kind.labels != "collection":
             self.description += " Labels on the passages can replace qrels, but then missing passages are not counted."
+        if kind.name == "f1":
+            self.follows_from = (f"precision{self.suffix}", f"recall{self.suffix}")
         self.source = kind.source
         self.formula = kind.formula
         self.version = f"1({threshold:g})"

@@ -89,6 +89,7 @@ class VeraComposite(LocalModelMetric["CrossEncoder"]):
         if not self.parts:
             raise ConfigurationError("parts must contain at least one metric, got none")
         cards = [part.card for part in self.parts]
+        self.follows_from = tuple(card.name for card in cards)
         self.needs = tuple(dict.fromkeys(["query", "response", *(need for card in cards for need in card.needs)]))
         self.judge_calls = sum(card.judge_calls for card in cards)
         self.judge_calls_per_passage = sum(card.judge_calls_per_passage for card in cards)
