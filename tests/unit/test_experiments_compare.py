@@ -566,7 +566,7 @@ def test_a_metric_that_follows_from_others_is_not_corrected_for(ranked) -> None:
     assert (True, (PRECISION, RECALL)) == (f1.exploratory, f1.follows_from)
     alone = ragstone.compare({name: system({F1: values[F1]}) for name, values in ranked.items()}).metrics[0]
     assert (False, alone.pairs) == (alone.exploratory, f1.pairs)
-    assert f"exploratory, because {F1} follows from {PRECISION} and {RECALL} (not corrected for 1 metric):" in str(
+    assert f"exploratory, because {F1} follows from {PRECISION} and {RECALL} (not corrected for 1 metrics):" in str(
         result
     )
     assert result.to_dict()["metrics"][2]["follows_from"] == [PRECISION, RECALL]

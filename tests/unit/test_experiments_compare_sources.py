@@ -242,7 +242,7 @@ def test_an_unknown_metric_is_taken_without_bounds_and_noted(tmp_path: Path) -> 
     a = write(tmp_path / "a.jsonl", outcomes([5.0] * 8, metric="own"))
     b = write(tmp_path / "b.jsonl", outcomes([9.0] * 8, metric="own"))
     result = ragstone.compare([a, b])
-    assert result.verdict[0].startswith("b beats a on own by 4 [")
+    assert result.verdict[0].startswith("b beats a on own by 4.0 [")
     assert any("unknown metric, treated as unbounded" in note for note in result.notes)
 
 

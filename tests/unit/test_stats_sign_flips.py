@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.optimize import brentq
 
 from ragstone.stats import randomized_tukey, simultaneous_differences
 
@@ -72,11 +73,22 @@ def test_p_values_are_those_of_all_signs(alternative, clusters, weights):
         n = int((weight > 0).sum())
         t = stats.t.ppf(0.8 if alternative == "two-sided" else 0.6, n - 1)
         least = max(critical, t * math.sqrt(n / (n - 1 + t * t)))
-        for end in (pair.low, pair.high):
-            if end is not None:
-                moved = of_units - end * weight
-                error = math.sqrt((moved**2).sum() + 2 * (end * weight.sum() / n) ** 2)
-                assert abs(moved.sum()) / error == pytest.approx(least)
+
+        def ends(unseen, of_units=of_units, weight=weight, least=least, n=n, value=pair.difference):
+            """Solve for the limits, with further units without a difference."""
+
+            def excess(d):
+                moved = of_units - d * weight
+                return abs(moved.sum()) / math.sqrt((moved**2).sum() + unseen * (d * weight.sum() / n) ** 2) - least
+
+            return brentq(excess, value - 1e4, value), brentq(excess, value, value + 1e4)
+
+        if pair.low is not None or pair.high is not None:
+            (low, high), further = ends(0), ends(2)
+            reach = pair.difference - further[0] if pair.difference > 0 else further[1] - pair.difference
+            expected_ends = min(low, pair.difference - reach), max(high, pair.difference + reach)
+            assert pair.low in (None, pytest.approx(expected_ends[0]))
+            assert pair.high in (None, pytest.approx(expected_ends[1]))
         assert (pair.low is None, pair.high is None) >= (alternative == "less", alternative == "greater")
     assert any(pair.low is not None or pair.high is not None for pair in found)
 

@@ -235,8 +235,8 @@ class _Sums:
         """Return the differences whose statistic does not exceed a critical value, or None if they are unbounded.
 
         If few values are possible, that of the test is too small for other differences than 0, so it is at least
-        that of Student's t for one comparison. Two further units without a difference keep the interval of equal
-        differences from having a width of 0.
+        that of Student's t for one comparison. On each side, the interval reaches at least as far as it would towards 0
+        with two further units without a difference, so that equal differences have an interval.
         """
         n = int(self.n_units[column])
         if n < 2:
@@ -245,13 +245,19 @@ class _Sums:
         c = max(critical, t * math.sqrt(n / (n - 1 + t * t)), 0.0)
         total, weight = float(self.sums[column]), float(self.weight[column])
         # A difference d is not rejected if (total - d weight)^2 <= c^2 sum((difference - d weight)^2) over units.
-        a = weight**2 - c**2 * (float(self.squares[column]) + _UNSEEN * (weight / n) ** 2)
         b = total * weight - c**2 * float(self.products[column])
         e = total**2 - c**2 * float((self.differences[:, column] ** 2).sum())
-        if a <= 0:
-            return None
-        half = math.sqrt(max(b * b - a * e, 0.0))
-        return (b - half) / a, (b + half) / a
+        ends = []
+        for squares in (self.squares[column], self.squares[column] + _UNSEEN * (weight / n) ** 2):
+            a = weight**2 - c**2 * float(squares)
+            if a <= 0:
+                return None
+            half = math.sqrt(max(b * b - a * e, 0.0))
+            ends.append(((b - half) / a, (b + half) / a))
+        (low, high), further = ends
+        difference = total / weight
+        reach = difference - further[0] if difference > 0 else further[1] - difference
+        return min(low, difference - reach), max(high, difference + reach)
 
 
 def _all_signs(n_units: int) -> Iterator[NDArray[np.float64]]:

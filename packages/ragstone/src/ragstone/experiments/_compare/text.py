@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final, Literal
 
-from ragstone._util.plural import count
 from ragstone._util.table import text_table
 from ragstone.experiments._cards import titles_of
 from ragstone.experiments._compare.pairs import MetricComparison, PairDifference
@@ -378,7 +377,7 @@ def _verdict_lines(
         return [
             *_verdict_lines(primary, confidence_level, across_metrics=True, has_sizes=has_sizes),
             "",
-            f"exploratory, because {_why_exploratory(primary, others)} (not corrected for {count(len(others), 'metric')}):",
+            f"exploratory, because {_why_exploratory(primary, others)} (not corrected for {len(others)} metrics):",
             *_verdict_lines(
                 [replace(m, exploratory=False) for m in others],
                 confidence_level,
