@@ -141,8 +141,9 @@ def test_a_resample_without_a_difference_is_for_neither_side():
 )
 def test_the_bootstrap_counts_effective_units(weights, clusters, n_units):
     """Its limits are the quantiles of the resampled means that Student's t of Kish's effective number of units asks for."""
-    from ragstone.stats import cluster_codes, expanded_tail
+    from ragstone.stats import cluster_codes
     from ragstone.stats._bootstrap import resampled_means
+    from ragstone.stats._paired import expanded_tail
 
     a, b = np.random.default_rng(3).random((2, 40))
     found = paired_bootstrap(a, b, weights=weights, clusters=clusters, n_resamples=4000)
@@ -160,7 +161,7 @@ def test_the_bootstrap_counts_effective_units(weights, clusters, n_units):
 @pytest.mark.parametrize("n", [8, 30.5, 400])
 def test_p_value_and_interval_of_the_bootstrap_agree(n):
     """The corrected share of resamples beyond a limit is the tail of the limit."""
-    from ragstone.stats import expanded_tail
+    from ragstone.stats._paired import expanded_tail
 
     for tail in (0.001, 0.025, 0.2):
         share = expanded_tail(tail, n)

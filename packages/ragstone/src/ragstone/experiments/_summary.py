@@ -218,7 +218,8 @@ def _summarize(table: ScoreTable, metric: MetricScores, confidence_level: float)
     )
 
 
-def _end(value: float) -> str:
+def format_end(value: float) -> str:
+    """Format an end of an interval."""
     return f"{value:.3f}" if math.isfinite(value) else "no bound"
 
 
@@ -249,7 +250,7 @@ def format_table(summaries: Sequence[MetricSummary], *, titles: Mapping[str, str
         if s.estimate is None:
             mean = "no score"
         else:
-            mean = f"{s.estimate.value:.3f} [{_end(s.estimate.low)}, {_end(s.estimate.high)}]"
+            mean = f"{s.estimate.value:.3f} [{format_end(s.estimate.low)}, {format_end(s.estimate.high)}]"
         rows.append((s.metric, mean, f"{s.n_scored} / {s.n_failed} / {s.n_not_applicable}"))
         if s.n_failed and s.bounds:
             kinds = ", ".join(f"{n} {kind}" for kind, n in s.failure_kinds.items()) or f"{s.n_failed} failed"

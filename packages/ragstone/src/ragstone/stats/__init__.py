@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from ragstone.stats._multiple import DiscriminativePower as DiscriminativePower
     from ragstone.stats._multiple import discriminative_power as discriminative_power
     from ragstone.stats._multiple import holm
-    from ragstone.stats._paired import expanded_tail as expanded_tail
     from ragstone.stats._paired import paired_bootstrap, sign_flip_test
     from ragstone.stats._paired import paired_effect as paired_effect
     from ragstone.stats._population import Description as Description
@@ -54,6 +53,7 @@ if TYPE_CHECKING:
     from ragstone.stats._stopped import stopping_paths as stopping_paths
     from ragstone.stats._system_rank import kendall_of_means as kendall_of_means
     from ragstone.stats._tukey import TukeyPair as TukeyPair
+    from ragstone.stats._tukey import TukeyResult as TukeyResult
     from ragstone.stats._tukey import randomized_tukey
     from ragstone.stats._variance import VarianceSplit as VarianceSplit
     from ragstone.stats._variance import split_variance
@@ -105,14 +105,14 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_mean": "Estimate mean_interval wilson_interval failure_bounds",
             "_multiple": "DiscriminativePower discriminative_power holm",
             "_alarms": "BETS QUARTER_S AlarmBudget CalendarDetector",
-            "_paired": "expanded_tail paired_bootstrap sign_flip_test paired_effect",
+            "_paired": "paired_bootstrap sign_flip_test paired_effect",
             "_population": "Description describe pass_at_k",
             "_ppi": "PredictionPoweredMean prediction_powered_mean",
             "_sequential": "beta_mixture_interval",
             "_sign_flips": "simultaneous_differences",
             "_stopped": "stopped_proportion stopping_paths",
             "_system_rank": "kendall_of_means",
-            "_tukey": "TukeyPair randomized_tukey",
+            "_tukey": "TukeyPair TukeyResult randomized_tukey",
             "_variance": "VarianceSplit split_variance",
             "_weight": "estimate_mean hajek_mean",
         },

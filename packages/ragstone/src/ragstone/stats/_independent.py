@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from ragstone.stats._cluster import cluster_codes
@@ -208,12 +208,13 @@ def _compare(
 ) -> TukeyPair:
     """Compare one pair of groups on one metric."""
     i, j = pair
+    unknown = TukeyPair(first=i, second=j, n=n, difference=None, p_value=None, mc_error=None, low=None, high=None)
     if i not in moments or j not in moments:
-        return _pair(i, j, n, None, None, None, None, None)
+        return unknown
     first, second = moments[i], moments[j]
     difference = first.mean - second.mean
     if p is None:
-        return _pair(i, j, n, difference, None, None, None, None)
+        return replace(unknown, difference=difference)
     error = math.sqrt(first.variance + second.variance)
     lower: float | None = None
     upper: float | None = None
@@ -222,7 +223,8 @@ def _compare(
         lower, upper = a - d, b - c
     elif critical is not None and math.isfinite(critical):
         lower, upper = difference - critical * error, difference + critical * error
-    return _pair(i, j, n, difference, p, math.sqrt(p * (1 - p) / n_resamples), lower, upper)
+    error = math.sqrt(p * (1 - p) / n_resamples)
+    return replace(unknown, difference=difference, p_value=p, mc_error=error, low=lower, high=upper)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -329,21 +331,6 @@ def _draw_maxima(
     if smallest >= _MANY:
         return _normal_limit(moments, tested, compared, max(n_resamples, 100_000), seed), True
     return _permute_maxima(units, tested, compared, n_resamples, seed), False
-
-
-def _pair(
-    first: int,
-    second: int,
-    n: int,
-    difference: float | None,
-    p_value: float | None,
-    mc_error: float | None,
-    low: float | None,
-    high: float | None,
-) -> TukeyPair:
-    return TukeyPair(
-        first=first, second=second, n=n, difference=difference, p_value=p_value, mc_error=mc_error, low=low, high=high
-    )
 
 
 def _own(group: _Moments, ends: tuple[float, float], confidence_level: float) -> tuple[float, float]:

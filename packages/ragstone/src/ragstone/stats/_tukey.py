@@ -156,19 +156,25 @@ def randomized_tukey(
     observed = sign * table.sums / table.root
     statistics = (abs(observed) if alternative == "two-sided" else observed) - tolerance
     p_values = (total - np.searchsorted(drawn, statistics) + extra) / (total + extra)
-    return TukeyResult(
-        pairs=tuple(
-            _pair(
-                pair,
-                int(table.n[i]),
-                float(table.sums[i] / max(int(table.n[i]), 1)),
-                critical / float(table.root[i]) if critical < limit else None,
-                alternative,
-                p=p,
-                mc_error=0.0 if exact else math.sqrt(p * (1 - p) / total),
+    is_bounded = critical < limit
+    found = []
+    for i, p in enumerate(p_values.tolist()):
+        n, half = int(table.n[i]), critical / float(table.root[i]) if is_bounded else None
+        mean = float(table.sums[i]) / n if n else None
+        found.append(
+            TukeyPair(
+                first=family[i][0],
+                second=family[i][1],
+                n=n,
+                difference=mean,
+                p_value=p if n else None,
+                mc_error=(0.0 if exact else math.sqrt(p * (1 - p) / total)) if n else None,
+                low=None if mean is None or half is None or alternative == "less" else mean - half,
+                high=None if mean is None or half is None or alternative == "greater" else mean + half,
             )
-            for i, (pair, p) in enumerate(zip(family, p_values.tolist(), strict=True))
-        ),
+        )
+    return TukeyResult(
+        pairs=tuple(found),
         n_systems=x.shape[1],
         n_rows=x.shape[0],
         alternative=alternative,
@@ -243,30 +249,3 @@ def check_scores(
     if not family:
         raise ValueError("pairs must not be empty")
     return x, family
-
-
-def _pair(
-    pair: tuple[int, int],
-    n: int,
-    mean: float,
-    half: float | None,
-    alternative: Alternative,
-    *,
-    p: float,
-    mc_error: float,
-) -> TukeyPair:
-    """Make one comparison. `half` is the half-width of its interval."""
-    low = high = None
-    if n and half is not None:
-        low = mean - half if alternative != "less" else None
-        high = mean + half if alternative != "greater" else None
-    return TukeyPair(
-        first=pair[0],
-        second=pair[1],
-        n=n,
-        difference=mean if n else None,
-        p_value=p if n else None,
-        mc_error=mc_error if n else None,
-        low=low,
-        high=high,
-    )

@@ -15,6 +15,7 @@ from ragstone.stats import (
     DiscriminativePower,
     Estimate,
     TukeyPair,
+    TukeyResult,
     cluster_codes,
     discriminative_power,
     paired_effect,
@@ -146,15 +147,6 @@ class Family:
         return cls(pairs=pairs, complete=baseline is None, paired=paired, analysis=analysis)
 
 
-@dataclass(frozen=True, slots=True)
-class TestedPairs:
-    """The tested pairs of one metric."""
-
-    pairs: Sequence[TukeyPair]
-    n_permutations: int
-    exact: bool = False
-
-
 def compare_metrics(metrics: Sequence[MetricScores], table: ScoreTable, family: Family) -> tuple[MetricComparison, ...]:
     """Compare systems on some metrics of a table. The confidence level holds for all pairs of these metrics simultaneously.
 
@@ -188,7 +180,7 @@ def compare_metrics(metrics: Sequence[MetricScores], table: ScoreTable, family: 
                 if family.complete
                 else None,
                 min_effect=effect,
-                n_permutations=tested.n_permutations,
+                n_permutations=tested.n_resamples,
                 exact=tested.exact,
             )
         )
@@ -201,9 +193,9 @@ def permute_pairs(
     pairs: Sequence[tuple[int, int]],
     analysis: Analysis,
     alternative: Literal["two-sided", "greater", "less"] = "two-sided",
-) -> list[TestedPairs]:
+) -> tuple[TukeyResult, ...]:
     """Test pairs of columns of values, which have the rows of a table, by random signs of their differences."""
-    results = simultaneous_differences(
+    return simultaneous_differences(
         values,
         pairs=pairs,
         clusters=table.clusters_of(),
@@ -213,14 +205,13 @@ def permute_pairs(
         confidence_level=analysis.confidence_level,
         seed=analysis.seed or 0,
     )
-    return [TestedPairs(result.pairs, result.n_resamples, result.exact) for result in results]
 
 
-def _permute(metrics: Sequence[MetricScores], table: ScoreTable, family: Family) -> list[TestedPairs]:
+def _permute(metrics: Sequence[MetricScores], table: ScoreTable, family: Family) -> tuple[TukeyResult, ...]:
     return permute_pairs([metric.values for metric in metrics], table, family.pairs, family.analysis)
 
 
-def _permute_unpaired(metrics: Sequence[MetricScores], table: ScoreTable, family: Family) -> list[TestedPairs]:
+def _permute_unpaired(metrics: Sequence[MetricScores], table: ScoreTable, family: Family) -> tuple[TukeyResult, ...]:
     import numpy as np
 
     # Rows by system and sample, so that a sample of two systems counts as two.
@@ -228,7 +219,7 @@ def _permute_unpaired(metrics: Sequence[MetricScores], table: ScoreTable, family
     values = np.concatenate([np.stack([m.values[:, i] for m in metrics], axis=1) for i in range(n_systems)])
     kept = np.flatnonzero(~np.isnan(values).all(axis=1))
     rows = kept % n_rows
-    results = simultaneous_independent_tukey(
+    return simultaneous_independent_tukey(
         values[kept],
         kept // n_rows,
         table.inclusion[rows],
@@ -240,7 +231,6 @@ def _permute_unpaired(metrics: Sequence[MetricScores], table: ScoreTable, family
         confidence_level=family.analysis.confidence_level,
         seed=family.analysis.seed or 0,
     )
-    return [TestedPairs(result.pairs, result.n_resamples) for result in results]
 
 
 def _finite_range(metric: MetricScores) -> tuple[float, float]:

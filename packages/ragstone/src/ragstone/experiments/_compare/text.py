@@ -11,7 +11,7 @@ from typing import Final, Literal
 from ragstone._util.table import text_table
 from ragstone.experiments._cards import titles_of
 from ragstone.experiments._compare.pairs import MetricComparison, PairDifference
-from ragstone.experiments._summary import ci_heading
+from ragstone.experiments._summary import ci_heading, format_end
 
 Kind = Literal["claimed", "within", "undecided", "identical", "incomparable"]
 """Finding for a pair: a significant difference, a difference below the minimum effect, undecided, identical scores, or no
@@ -167,7 +167,7 @@ def means_table(metrics: Sequence[MetricComparison]) -> str:
     for metric in metrics:
         for s in metric.systems:
             e = s.estimate
-            mean = "no score" if e is None else f"{e.value:.3f} [{_end(e.low)}, {_end(e.high)}]"
+            mean = "no score" if e is None else f"{e.value:.3f} [{format_end(e.low)}, {format_end(e.high)}]"
             rows.append((metric.metric, s.system, mean, f"{s.n_scored} / {s.n_failed} / {s.n_not_applicable}"))
     return text_table(rows, n_keys=2, titles=titles_of(metric.metric for metric in metrics))
 
@@ -203,10 +203,6 @@ def _effect(pair: PairDifference) -> str:
         return ""
     ends = "" if pair.effect_interval is None else " [{:.2f}, {:.2f}]".format(*pair.effect_interval)
     return f"{pair.effect_size:+.2f}{ends}"
-
-
-def _end(value: float) -> str:
-    return f"{value:.3f}" if math.isfinite(value) else "no bound"
 
 
 def _number(value: float, *, points: bool, sign: bool = False, digits: int | None = None) -> str:

@@ -1,7 +1,4 @@
-"""Reads a source, and builds the report of what it noted.
-
-One class, whose methods share what was noted of each sample, so the file is not split although it has more than 600 lines.
-"""
+"""Reads a source, and builds the report of what it noted."""
 
 from __future__ import annotations
 
