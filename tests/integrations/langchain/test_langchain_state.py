@@ -272,7 +272,7 @@ def test_a_step_that_ends_twice_counts_once(app):
 def test_memory_of_ended_runs_is_bounded(app, monkeypatch):
     """Ids of ended runs are forgotten after a while, the youngest last."""
     remembered = 1_000
-    monkeypatch.setattr("langchain_ragstone._live._REMEMBERED", remembered)
+    monkeypatch.setattr("ragstone.requests._in_flight._REMEMBERED", remembered)
     ids = [uuid.UUID(int=i) for i in range(3 * remembered)]
     for run_id in ids:
         app.handler.on_chain_start(None, Q, run_id=run_id)

@@ -330,7 +330,7 @@ def app() -> Iterator[App]:
     app.instrumentor.stop_registering()
     assert app.instrumentor.errors == 0
     assert app.instrumentor.in_flight == 0
-    assert app.instrumentor._live._spans == {}
+    assert app.instrumentor._live._begun == {}
 
 
 @pytest.fixture

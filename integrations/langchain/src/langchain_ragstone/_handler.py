@@ -453,7 +453,7 @@ class RagstoneCallbackHandler(ExplicitRecording, BaseCallbackHandler):
         if live.block is not None:
             live.block.join(live.request)
         elif self._on_every_call and is_bare_model_call(live.root, live.steps):
-            self._live.ignore_model()
+            self._live.ignore_models()
         else:
             if status != "abandoned":  # given up by the next request, in another span
                 link_root_span(draft)

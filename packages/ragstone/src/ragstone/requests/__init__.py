@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ragstone.requests._draft import RetrievalDraft as RetrievalDraft
     from ragstone.requests._harvest import harvest
     from ragstone.requests._hits import read_hits as read_hits
+    from ragstone.requests._in_flight import InFlight as InFlight
     from ragstone.requests._messages import messages_of as messages_of
     from ragstone.requests._observe import RequestBlocks as RequestBlocks
     from ragstone.requests._shape import CALL_PARTS as CALL_PARTS
@@ -68,6 +69,7 @@ if not TYPE_CHECKING:  # a type checker sees the imports above
             "_draft": "PassageDraft TraceDraft RetrievalDraft",
             "_harvest": "harvest",
             "_hits": "read_hits",
+            "_in_flight": "InFlight",
             "_messages": "messages_of",
             "_observe": "RequestBlocks",
             "_shape": "CALL_PARTS RESULT_PARTS TEXT_PARTS content_text finite_number get message_body part_text",

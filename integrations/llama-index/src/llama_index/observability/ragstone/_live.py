@@ -9,31 +9,20 @@ Special cases:
 - A streamed answer is made after the root has ended, by spans without a parent, or with the parent of the reader: while the
   application pulls a token through a tap, they join the request of the tap.
 - Handlers that are registered twice see every span twice. The second one is ignored.
-- Spans of a request that has ended must not start a new one. The ids of recent spans are remembered.
-- A stream that is held open never ends. Requests older than `ttl_s`, and the oldest beyond `max_live`, are given up.
-- The garbage collector may end an abandoned stream, and thereby call this module, while the same thread is inside it. The
-  lock is re-entrant, and each section that holds it is a few operations on plain containers.
-- A forked child inherits requests that its parent will finish. It forgets them and starts with a new lock.
+- See `InFlight` for requests that never end, late spans and forks.
 """
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 from llama_index.observability.ragstone._kinds import STEP_KINDS, Kind
 from llama_index.observability.ragstone._nodes import Passages
-from ragstone.capture import after_fork_in_child
-from ragstone.requests import Request, Step, TraceDraft
+from ragstone.requests import InFlight, Request, Step, TraceDraft
 
-_REMEMBERED: Final = 20_000
-"""Hashes of the ids of ended spans kept (about 3 MB)."""
 _MAX_ERRORS: Final = 20
 """Different errors kept per request: an agent that runs for hours may survive thousands."""
-_SWEPT_PER_START: Final = 2
-"""More than one, so that the number of requests in flight shrinks; few, so that no request pays for many others."""
 
 
 class Live:
@@ -150,32 +139,8 @@ class Span:
             span = span.parent
 
 
-class LiveRequests:
-    """All requests in flight through one instrumentor. Every method may be called from any thread.
-
-    Attributes:
-        late: Spans ignored because they came twice, or after their request had ended.
-        ignored_models: Bare model calls that were not recorded.
-    """
-
-    def __init__(self, *, ttl_s: float, max_live: int, clock: Callable[[], float]) -> None:
-        self._ttl_s = ttl_s
-        self._max_live = max_live
-        self._clock = clock
-        self.late = 0
-        self.ignored_models = 0
-        self._start_empty()
-        after_fork_in_child(self.forget_all)
-
-    def _start_empty(self) -> None:
-        self._lock = threading.RLock()
-        self._spans: dict[str | None, Span] = {}
-        self._live: OrderedDict[str, Live] = OrderedDict()
-        self._closed: OrderedDict[int, None] = OrderedDict()
-
-    def __len__(self) -> int:
-        """Return the number of requests in flight."""
-        return len(self._live)
+class LiveRequests(InFlight[Live, Span]):
+    """All requests in flight through one instrumentor."""
 
     def start(self, key: str, parent_key: str | None, kind: Kind, *, stream_key: str | None = None) -> Span | None:
         """Begin a span.
@@ -191,7 +156,7 @@ class LiveRequests:
             span to be ignored.
         """
         with self._lock:
-            spans = self._spans
+            spans = self._begun
             if key in spans:
                 self.late += 1
                 return None
@@ -211,9 +176,8 @@ class LiveRequests:
                 span = spans[key] = Span(step, kind, live, parent)
                 live.steps.append(step)
                 return span
-            if hash(parent_key) in self._closed or hash(key) in self._closed:
+            if self._has_ended(key, parent_key):
                 self.late += 1
-                self._remember([key])
                 return None
         # Embeddings and splitters outside of any request, as in the building of an index, are not requests.
         return None if kind == "detail" else self._start_root(key, kind)
@@ -226,13 +190,13 @@ class LiveRequests:
         live = Live(TraceDraft(trace_id=trace_id, run_id=key, source="llamaindex", started_at=now), step, kind)
         span = Span(step, kind, live, None)
         with self._lock:
-            self._spans[key] = span
+            self._begun[key] = span
             self._live[key] = live
         return span
 
     def find(self, key: str | None) -> Span | None:
         """Return the span of a request in flight that this id belongs to, or stands for."""
-        return None if key is None else self._spans.get(key)
+        return None if key is None else self._begun.get(key)
 
     def end(self, key: str) -> Span | None:
         """End a span. Its request ends with `close`, because a streamed answer comes after the root.
@@ -241,7 +205,7 @@ class LiveRequests:
             The span, or None for a span to be ignored.
         """
         with self._lock:
-            span = self._spans.get(key)
+            span = self._begun.get(key)
             if span is None:
                 self.late += int(hash(key) in self._closed)
                 return None
@@ -267,59 +231,3 @@ class LiveRequests:
         with self._lock:
             if not span.live.closed:
                 span.live.request.count_texts(span.step)
-
-    def ignore_models(self, number: int) -> None:
-        """Count bare model calls that are not recorded."""
-        with self._lock:
-            self.ignored_models += number
-
-    def give_up(
-        self,
-        *,
-        older_than_s: float | None = None,
-        at_most: int | None = _SWEPT_PER_START,
-        only: Callable[[Live], bool] | None = None,
-    ) -> list[Live]:
-        """Take out requests that are too old or, oldest first, too many.
-
-        Args:
-            older_than_s: Age from which a request is too old; `ttl_s` by default.
-            at_most: Number of requests to take out; None for no limit.
-            only: Take only these, of any age.
-        """
-        given_up: list[Live] = []
-        oldest_start = self._clock() - (self._ttl_s if older_than_s is None else older_than_s)
-        with self._lock:
-            if only is not None:
-                given_up = [live for live in self._live.values() if only(live)]
-                for live in given_up:
-                    self._forget(live)
-                return given_up
-            while self._live and (at_most is None or len(given_up) < at_most):
-                live = next(iter(self._live.values()))
-                if live.draft.started_at > oldest_start and len(self._live) <= self._max_live:
-                    break
-                self._forget(live)
-                given_up.append(live)
-        return given_up
-
-    def _forget(self, live: Live) -> None:
-        live.closed = True
-        self._live.pop(live.keys[0], None)
-        for key in live.keys:
-            self._spans.pop(key, None)
-        self._remember(live.keys)
-
-    def _remember(self, keys: list[Any]) -> None:
-        """Note the ids of spans that have ended, and forget the oldest."""
-        self._closed.update(dict.fromkeys(map(hash, keys)))
-        while len(self._closed) > _REMEMBERED:
-            self._closed.popitem(last=False)
-
-    def forget_all(self) -> None:
-        """Start empty in a forked child: the parent finishes what is in flight, and another thread may hold the lock."""
-        requests = list(self._live.values())
-        self._start_empty()
-        self._remember([key for live in requests for key in live.keys])
-        for live in requests:
-            live.closed = True
