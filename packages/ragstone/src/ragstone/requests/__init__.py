@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ragstone.requests._draft import RetrievalDraft as RetrievalDraft
     from ragstone.requests._harvest import harvest
     from ragstone.requests._hits import read_hits as read_hits
-    from ragstone.requests._in_flight import InFlight as InFlight
+    from ragstone.requests._in_flight import InFlight
     from ragstone.requests._messages import messages_of as messages_of
     from ragstone.requests._observe import RequestBlocks as RequestBlocks
     from ragstone.requests._shape import CALL_PARTS as CALL_PARTS
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
         Message,
         Request,
         RetrieverTools,
-        Role,
         Statements,
         Step,
         StepKind,
@@ -42,12 +41,12 @@ if TYPE_CHECKING:
 __all__ = [
     "CaptureOptions",
     "EnclosingRun",
+    "InFlight",
     "Message",
     "PassageDraft",
     "Recorder",
     "Request",
     "RetrieverTools",
-    "Role",
     "Statements",
     "Step",
     "StepKind",
@@ -73,8 +72,7 @@ if not TYPE_CHECKING:  # a type checker sees the imports above
             "_messages": "messages_of",
             "_observe": "RequestBlocks",
             "_shape": "CALL_PARTS RESULT_PARTS TEXT_PARTS content_text finite_number get message_body part_text",
-            "_step": "Message Request RetrieverTools Role Statements Step StepKind Value read_retriever_tools "
-            "text_size",
+            "_step": "Message Request RetrieverTools Statements Step StepKind Value read_retriever_tools text_size",
             "_tree": "find_requests",
         },
     )
