@@ -397,8 +397,8 @@ def compare(
         across_metrics: Correct for all metrics together. False corrects for the pairs of each metric separately: without any
             real difference, each metric then has a false one with a probability of up to 1 - `confidence_level`.
         primary: The metric that decides, named before looking at the data. It is tested alone, with more power, and all
-            others are exploratory. Without one, a metric whose scores follow from those of other compared metrics (F1 beside
-            precision and recall, a composite beside its parts) is exploratory.
+            others are exploratory. Without one, a metric whose scores follow from those of other compared metrics (F1 next to
+            precision and recall, a composite next to its parts) is exploratory.
         cluster: Key whose equal values make a cluster of samples, such as "session_id": the scores of whole clusters are
             permuted. "auto" uses `session_id` if at least 5% of the samples share one. None or "none" treats samples as
             independent.
