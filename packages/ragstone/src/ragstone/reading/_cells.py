@@ -24,9 +24,15 @@ _MAX_DEPTH: Final = 50
 _OPENERS: Final = {"[": "]", "(": ")", "{": "}"}
 _CALLS: Final = r"(?:array|ndarray|Index|Series|deque|dict_values|list|tuple)"
 _BEGINS: Final = re.compile(
-    rf"""\s*+(?:{_CALLS}\(\s*+[\[(]|page_content=['"]|"[\[{{]\\"|Document\(\w++=|(?:[\[(]\s*+)++(?:['"{{]|Document\(|{_CALLS}\(|$|[\])]\s*+$)|\{{\s*+(?:['"]|\}}\s*+$))"""
+    rf"""\s*+(?:{_CALLS}\(\s*+[\[(]|page_content=['"]|"[\[{{]\\"|Document\(\w++=|(?:[\[(]\s*+)++(?:['"{{]|Document\(|{_CALLS}\(|$|[\])]\s*+$)|\{{\s*+(?:['"]|\}}\s*+$)|\[\s*+\[\s*+[\d.]++\s*+,\s*+['"])"""
 )
 """A bracket with a quote, an object or nothing in it, or the call of a constructor with a list."""
+_TYPOGRAPHIC: Final = (
+    "\N{LEFT DOUBLE QUOTATION MARK}",
+    "\N{LEFT SINGLE QUOTATION MARK}",
+    "\N{DOUBLE LOW-9 QUOTATION MARK}",
+    "«",
+)
 _SPACE: Final = re.compile(r"\s*+")
 _STRING: Final = re.compile(r"""'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+\"""", re.DOTALL)
 _NUMBER: Final = re.compile(r"[+-]?+(?:\d++\.?\d*+|\.\d++)(?:[eE][+-]?+\d++)?+(?![\w.])")
@@ -178,6 +184,8 @@ class _Reader:
             return float(number[0]) if set(number[0]) & set(".eE") or len(number[0]) > 300 else int(number[0])
         word = _WORD.match(self._text, self._at)
         if word is None:
+            if char in _TYPOGRAPHIC:
+                raise self._error(f'replace the quote {char} at character {self._at + 1} with a straight one (")')
             raise self._error(f"no value at character {self._at + 1}" if char else "it does not end")
         self._at = word.end()
         if self._text.startswith("(", self._at):

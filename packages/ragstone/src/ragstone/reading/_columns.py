@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final
@@ -68,12 +68,32 @@ def name_key(name: object) -> str:
     return text if text.startswith("__") else _SEPARATORS.sub("", text).casefold()
 
 
-_MAIN_OF: Final = {name_key(alias): (name, n) for name in _ORDER for n, alias in reversed(list(enumerate(_MAIN[name])))}
-_SYNONYM_OF: Final = {
-    name_key(alias): (name, n) for name, names in ROW_SYNONYMS.items() for n, alias in enumerate(names)
+_FIELD_OF: Final = {
+    name_key(alias): (name, tier, n)
+    for tier, known in reversed(list(enumerate((_MAIN, ROW_SYNONYMS))))
+    for name, names in known.items()
+    for n, alias in reversed(list(enumerate(names)))
 }
-_GUESSED: Final = ("response", "query", "contexts", "reference")
-_GUESS_OF: Final = {name_key(alias): name for name in _GUESSED for alias in ROW_GUESSES[name]}
+"""Field, 1 for a synonym (which counts without a main name), and place of each name."""
+_GUESSED: Final = ("query", "contexts", "response", "reference")
+_GUESSES_OF: Final = {
+    key: tuple(name for name in _GUESSED if key in map(name_key, ROW_GUESSES[name]))
+    for names in ROW_GUESSES.values()
+    for key in map(name_key, names)
+}
+"""Fields that a name may mean. The first without a column counts."""
+_WEAK: Final = frozenset(
+    {"prompt", "input", "inputs", "hits", "retrieved", "searchresults", "context", "documents", "passages"}
+)
+"""Names that also have another meaning. They are not read if their values cannot be the field."""
+_JOINED: Final = ("id", "contexts", "reference")
+"""Fields that may have several columns, joined by "+"."""
+_IDEAL: Final = ("context", "documents", "passages")
+"""Names of passages that may be the ideal ones, if the name of another column says that it was retrieved."""
+_SYSTEMS: Final = frozenset(
+    {"system", "model", "modelname", "modelid", "run", "pipeline", "variant", "config", "retriever"}
+)
+"""Names of a column that says which application answered."""
 _LIST_KEYS: Final = {
     key: name
     for name in _LISTS
@@ -103,15 +123,19 @@ class ColumnPlan:
     """Fields whose column the user named."""
     unused: tuple[str, ...]
     """Columns that are metadata."""
-    guesses: Mapping[str, str] = field(default_factory=dict)
-    """A column that may be meant, by field without a column."""
+    guesses: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Columns that may be meant, by field without a column."""
+    others: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Columns that have the name of a field that is read from another one."""
+    problems: Sequence[tuple[str, str, str]] = ()
+    """Columns with the name of a field whose values cannot be it: the column, the field, and what the values are."""
+    system: str | None = None
+    """Column that may say which application answered."""
     meanings: Mapping[str, tuple[str, str, str]] = field(default_factory=dict)
     """What `answer` and `context` are, whose meaning depends on the other columns.
 
     By this name: the column, the field or "", and the column that decides.
     """
-    labeled: Mapping[str, str] = field(default_factory=dict)
-    """Columns whose values may be labels, by field."""
     single: dict[str, str] = field(init=False)
     """The column of each field that has one."""
     several: dict[str, tuple[str, ...]] = field(init=False)
@@ -130,67 +154,77 @@ def plan_columns(
     *,
     with_app: bool = False,
     meanings: Mapping[str, tuple[str, str, str]] | None = None,
+    problem: Callable[..., str] = lambda *_, **__: "",
 ) -> ColumnPlan:
-    """Decide which column is which field.
-
-    Args:
-        columns: Names of the columns.
-        fields: Columns that the user named, by field. An id may have several, joined by "+".
-        position: 1-based position of the row, for errors.
-        with_app: Whether an application answers, so that `answer` is the correct answer.
-        meanings: What `answer` and `context` are in earlier rows.
-
-    Raises:
-        DataError: If a column of a named id does not exist, or a named column has several spellings.
-    """
+    """Decide which column is which field."""
     named = {name: _named(name, column, columns, position) for name, column in fields.items()}
     # A column in an id is still the field that its name says.
     taken = {column for name, names in named.items() for column in names if name != "id"}
-    main: dict[str, list[tuple[int, str]]] = {}
-    synonyms: dict[str, list[tuple[int, str]]] = {}
+    known: dict[str, list[tuple[int, int, str]]] = {}
     numbers: dict[str, list[tuple[int, str]]] = {}
     for column in columns:
         if column in taken:
             continue
-        key = name_key(column)
-        if (known := _MAIN_OF.get(key)) is not None:
-            main.setdefault(known[0], []).append((known[1], column))
-        elif (known := _SYNONYM_OF.get(key)) is not None:
-            synonyms.setdefault(known[0], []).append((known[1], column))
+        if (place := _FIELD_OF.get(name_key(column))) is not None:
+            known.setdefault(place[0], []).append((*place[1:], column))
         elif (match := _NUMBERED.fullmatch(column)) and (name := _LIST_KEYS.get(name_key(match[1]))) is not None:
             numbers.setdefault(name, []).append((int(match[2]), column))
-    found = {name: _ordered(main.get(name) or synonyms.get(name) or ()) for name in _ORDER if name not in named}
+    fit = {
+        name: [place for place in sorted(places) if _is_fit(problem, name, place[2])] for name, places in known.items()
+    }
+    found: dict[str, list[str]] = {}
+    for name in _ORDER:
+        if name in named:
+            continue
+        places = fit.get(name) or [p for p in sorted(known.get(name, ())) if not _is_dropped(p[2], problem(p[2], name))]
+        found[name] = [column for tier, _, column in places if tier == places[0][0]]
+    synonyms = {name: [column for tier, _, column in places if tier] for name, places in fit.items()}
     decided: dict[str, tuple[str, str, str]] = {}
-    _split_contexts(found, _ordered(synonyms.get("contexts", ())), decided, meanings or {})
+    _split_contexts(found, synonyms.get("contexts", []), decided, meanings or {})
     has_reference = bool(found.get("reference")) or "reference" in named
-    generated = _ordered(synonyms.get("response", ())) if "response" in found else list(named["response"])
+    generated = synonyms.get("response", []) if "response" in found else list(named["response"])
     _split_answers(found, generated, decided, meanings or {}, has_reference=has_reference, with_app=with_app)
     numbered = {
-        name: tuple(_ordered(pairs)) for name, pairs in numbers.items() if name not in named and not found.get(name)
+        name: tuple(column for _, column in sorted(pairs))
+        for name, pairs in numbers.items()
+        if name not in named and not found.get(name)
     }
     names = {name: tuple(columns_) for name, columns_ in {**found, **named}.items() if columns_}
     used = {column for group in (*names.values(), *numbered.values()) for column in group}
     unused = tuple(column for column in columns if column not in used and column not in _USED_TOO)
+    named_so = [(name, column) for name in _ORDER for _, _, column in sorted(known.get(name, ()))]
+    decided_columns = {column for column, _, _ in decided.values()}
+    others: dict[str, list[str]] = {}
+    for name, column in named_so:
+        is_open = name in _GUESSED and name in names and column in unused and column not in decided_columns
+        if is_open and not problem(column, name):
+            others.setdefault(name, []).append(column)
     return ColumnPlan(
         columns=frozenset(columns),
         names={name: names[name] for name in _ORDER if name in names},
         numbered=numbered,
         given=frozenset(named),
         unused=unused,
-        guesses=_guesses(unused, {*names, *numbered, *named}, columns),
+        guesses=_guesses(unused, {*names, *numbered, *named}, columns, problem),
+        others=others,
+        problems=[
+            (column, name, why)
+            for name, column in named_so
+            if (column in unused or column in found.get(name, ()))
+            and (why := problem(column, name, is_guess=name_key(column) in _LABELED))
+        ],
+        system=next((column for column in unused if name_key(column) in _SYSTEMS), None),
         meanings=decided,
-        labeled={
-            name: found[name][0]
-            for name in ("reference", "response")
-            if len(found.get(name, ())) == 1 and name_key(found[name][0]) in _LABELED
-        },
     )
 
 
 def _named(name: str, column: str, columns: Sequence[str], position: int) -> tuple[str, ...]:
     """Return the columns that the user named for a field. Rows of JSON may lack one that is not a part of an id."""
-    wanted = [column] if column in columns or name != "id" else column.split("+")
+    is_whole = column in columns or "+" not in column
+    wanted = [column] if is_whole else column.split("+")
     found: list[str] = []
+    if len(wanted) > 1 and name not in _JOINED:
+        raise DataError(f"{column!r} was named for {name!r}, which has one column. Several can be {', '.join(_JOINED)}")
     for part in wanted:
         same = [part] if part in columns else [other for other in columns if name_key(other) == name_key(part)]
         if len(same) > 1 or (not same and name == "id"):
@@ -210,8 +244,17 @@ def shorten_names(names: Iterable[object]) -> str:
     return ", ".join(quoted[:n]) + (f" and {len(quoted) - n} more" if len(quoted) > n else "")
 
 
-def _ordered(pairs: Iterable[tuple[int, str]]) -> list[str]:
-    return [column for _, column in sorted(pairs, key=lambda pair: pair[0])]
+def _is_fit(problem: Callable[..., str], name: str, column: str) -> bool:
+    why = problem(column, name)
+    return not why or (why.startswith("the same") and name_key(column) not in _WEAK)
+
+
+def _is_dropped(column: str, problem: str) -> bool:
+    """Return whether a column is not read although no other one has the name of its field."""
+    key = name_key(column)
+    if problem.startswith("URLs"):
+        return key == "references" or _FIELD_OF[key][0] == "contexts"
+    return key in _WEAK or (key in _LABELED and problem.startswith("labels"))
 
 
 def _split_contexts(
@@ -222,9 +265,12 @@ def _split_contexts(
 ) -> None:
     """Leave `context` out, which may be the ideal passages, if another column has the retrieved ones."""
     columns = found.get("contexts", [])
-    if (ideal := next((column for column in columns if name_key(column) == "context"), None)) is None:
+    by_key = {name_key(column): column for column in columns}
+    if (ideal := next((by_key[key] for key in _IDEAL if key in by_key), None)) is None:
         return
-    others = [column for column in columns if column != ideal] or synonyms
+    others = synonyms
+    if not synonyms or not by_key.keys() <= {*_IDEAL}:
+        others = [column for column in columns if column != ideal and "context" in by_key]
     if others or meanings.get("context", ("", "contexts", ""))[1] == "":
         found["contexts"] = others
         decided["context"] = (ideal, "", others[0] if others else "")
@@ -243,13 +289,7 @@ def _split_answers(
 ) -> None:
     """Decide whether `answer` is the response, the correct answer, or neither, next to other columns.
 
-    Args:
-        found: Columns by field, which are changed.
-        generated: Columns whose name says that a model wrote the text, or that the user named as the response.
-        decided: Receives the meaning.
-        meanings: What `answer` is in earlier rows.
-        has_reference: Whether another column is the correct answer.
-        with_app: Whether an application answers.
+    The name of a column in `generated` says that a model wrote the text, or the user named it as the response.
     """
     columns = found.get("response", [])
     is_weak = all(name_key(column) in _WEAK_RESPONSES for column in columns)
@@ -268,35 +308,38 @@ def _split_answers(
         decided["answer"] = (answer, "response", "")
 
 
-def _guesses(unused: Sequence[str], read: set[str], columns: Collection[str]) -> dict[str, str]:
-    guesses: dict[str, str] = {}
+def _guesses(
+    unused: Sequence[str], read: set[str], columns: Collection[str], problem: Callable[..., str]
+) -> dict[str, list[str]]:
+    guesses: dict[str, list[str]] = {}
+    for column in unused:
+        name = guess_field(match[1], read) if (match := _NUMBERED.fullmatch(column)) else None
+        if name in ("contexts", "reference") and name not in read:
+            guesses.setdefault(name, []).append(column)
+    guesses = {name: ["+".join(columns)] for name, columns in guesses.items() if len(columns) > 1}
+    numbered = {column for columns in guesses.values() for column in columns[0].split("+")}
     if (
         "contexts" not in read
         and "reference" in columns
         and any(name_key(column).startswith("contextspanid") for column in unused)
     ):
-        guesses["contexts"] = "reference"  # Phoenix keeps the passages there
+        guesses["contexts"] = ["reference"]  # Phoenix keeps the passages there
     for column in unused:
-        name = guess_field(column)
-        if name is not None and name not in read:
-            guesses.setdefault(name, column)
+        name = guess_field(column, read)
+        if name is not None and not {name, column} & {*read, *numbered} and not problem(column, name, is_guess=True):
+            guesses.setdefault(name, []).append(column)
     return guesses
 
 
-def guess_field(column: str, *, is_nested: bool = False) -> str | None:
-    """Return the field that a column may mean, by its name, or None.
-
-    Args:
-        column: The name.
-        is_nested: Whether it is a key of an object, where names of fields are guesses too.
-    """
+def guess_field(column: str, read: Collection[str] = (), *, is_nested: bool = False) -> str | None:
+    """Return the field that a column may mean, by its name, or None."""
     key = name_key(column)
-    if is_nested and (known := _MAIN_OF.get(key) or _SYNONYM_OF.get(key)) is not None:
+    if is_nested and (known := _FIELD_OF.get(key)) is not None:
         return known[0] if known[0] in _GUESSED else None
     if key.startswith("__"):
         return None
-    if (name := _GUESS_OF.get(key)) is not None:
-        return name
+    if names := _GUESSES_OF.get(key):
+        return next((name for name in names if name not in read), names[0])
     parts = {part.casefold() for part in _PARTS.findall(column)}
     if parts & _OTHER_WORDS:
         return None

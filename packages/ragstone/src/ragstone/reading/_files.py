@@ -40,10 +40,6 @@ def open_plain(raw: BinaryIO, encoding: str | None = None) -> tuple[BinaryIO, st
 
     UTF-16 is detected by its mark, or by ASCII characters with a zero byte each at the start of the file.
 
-    Args:
-        raw: The file, at its start.
-        encoding: Encoding of the text. None detects UTF-8 and UTF-16.
-
     Raises:
         ConfigurationError: If Python does not know the encoding.
         MissingExtraError: If a Zstandard file needs a missing package.
@@ -121,12 +117,23 @@ def is_workbook(file: BinaryIO) -> bool:
 
 def encoding_error(lines: Iterable[bytes], name: str) -> DataError:
     """Return the error about a file that is not UTF-8: its first invalid line, and what to do."""
+    found, others, accented = None, 0, None
     for number, line in enumerate(lines, start=1):
         try:
-            line.decode()
+            if not line.decode().isascii():
+                accented = accented or number
         except UnicodeDecodeError as error:
-            return DataError(f"line {number} of {name!r} is {describe_bytes(error)}")
-    return DataError(f"{name!r} is not UTF-8. Convert it to UTF-8")
+            others += 1
+            found = found or (number, error)
+    if found is None:
+        return DataError(f"{name!r} is not UTF-8. Convert it to UTF-8")
+    if accented is None:
+        return DataError(f"line {found[0]} of {name!r} is {describe_bytes(found[1])}")
+    return DataError(
+        f"{name!r} has two encodings: line {accented} is UTF-8, and line {found[0]} is not (byte "
+        f"0x{found[1].object[found[1].start]:02x}{f', as {others - 1} more' if others > 1 else ''}). No --encoding reads both. "
+        f"Write the lines that are not UTF-8 again, such as with iconv -f cp1252 -t utf-8 on these lines alone"
+    )
 
 
 def describe_bytes(error: UnicodeDecodeError) -> str:

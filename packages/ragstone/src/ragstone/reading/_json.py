@@ -123,12 +123,6 @@ def import_ijson() -> Any:
 def large_items(source: InputFile, prefix: str, n_skipped: int = 0, *, kind: str = "item") -> Iterator[Any]:
     """Yield the items of a list in a document, one by one.
 
-    Args:
-        source: The document.
-        prefix: Where the items are, as ijson names it ("results.item").
-        n_skipped: Bytes before the first item.
-        kind: Name of one item, for messages.
-
     Raises:
         DataError: If an item is too large, or the rest of the document is not valid.
     """

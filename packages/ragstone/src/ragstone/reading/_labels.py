@@ -282,10 +282,7 @@ def _evaluation_rows(document: Any) -> Iterator[_Row]:
     }
     for row in document["evaluations"]:
         task = tasks[row["task_id"]]
-        talk = [
-            {"role": "user" if each.get("speaker") == "user" else "assistant", "content": each.get("text")}
-            for each in task["input"]
-        ]
+        talk = [{"role": each.get("speaker"), "content": each.get("text")} for each in task["input"]]
         sample = {
             "id": f"{row['task_id']}+{row['model_id']}",
             "messages": talk,

@@ -15,7 +15,6 @@ A value of `Layout.fields` says where a field is:
 | `{"$parts": "a"}` | alternatives, from a text, a list of parts that belong together, or a list of alternatives for each part |
 | `{"$grades": "a[]"}` | grade 1 for each of these ids |
 | `{"$cells": "a"}` | the passages that deepeval joins to one text |
-| `{"$json": "a"}` | the value of a text that is JSON |
 | `{"$id": ("a", "b")}` | values joined to an id |
 
 An object of `$each` with `$needs` must have this key, otherwise it does not have a value. `$between` is put between objects.
@@ -26,6 +25,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice, product
 from typing import Any, Final
 
 from ragstone.reading._columns import FIELD_ALIASES, name_key
@@ -204,15 +204,32 @@ LAYOUTS: Final[tuple[Layout, ...]] = (
     _layout("deepeval", "input actualOutput", **_DEEPEVAL, contexts="retrievalContext", ideal="context"),
     _layout(
         "deepeval",
-        "input actual_output",
+        "input actual_output expected_output context retrieval_context",
         "Cells of passages are separated at | or at ; without a blank",
         **_DEEPEVAL,
         contexts={"$cells": "retrieval_context"},
         ideal="context",
     ),
+    _layout(
+        "Amazon Bedrock evaluations",
+        "conversationTurns",
+        "Only the first turn of a conversation is read",
+        query=("conversationTurns.0.inputRecord.prompt.content.0.text", "conversationTurns.0.prompt.content.0.text"),
+        reference="conversationTurns.0.inputRecord.referenceResponses[].content[].text",
+        response="conversationTurns.0.output.text",
+        contexts={"$each": "conversationTurns.0.output.retrievedPassages.retrievalResults[]", "text": "content.text"},
+    ),
+    _layout("Chroma", "ids documents distances", contexts={"$zip": {"text": "documents.0", "id": "ids.0"}}),
+    _layout(
+        "TriviaQA",
+        "question answer entity_pages search_results",
+        "`answer` is the correct answer. The pages and search results are not contexts",
+        id="question_id",
+        query="question",
+        reference=("answer.aliases[]", "answer.value"),
+    ),
     _layout("SQuAD", "paragraphs", parts="paragraphs qas", ideal="context", **_SQUAD),
     _layout("SQuAD", "context question answers", ideal="context", **_SQUAD),
-    _layout("TruLens", "record_id input output", query={"$json": "input"}, response={"$json": "output"}),
     _layout(
         "ShareGPT",
         "conversations",
@@ -247,13 +264,7 @@ def rows_of(row: Mapping[str, Any], layout: Layout, fields: Mapping[str, str]) -
 
 
 def renamed(row: Mapping[str, Any], layout: Layout, fields: Mapping[str, str]) -> dict[str, Any]:
-    """Return a row of a layout under our field names, with its other keys.
-
-    Args:
-        row: The row.
-        layout: Its layout.
-        fields: Names that the user gave: these fields are not read by the layout.
-    """
+    """Return a row of a layout under our field names, with its other keys."""
     given = frozenset(fields.values())
     places = {
         name: place for name, place in layout.fields.items() if name not in fields and given.isdisjoint(_roots(place))
@@ -284,7 +295,7 @@ def _roots(place: Any) -> list[str]:
         inner = next(
             (
                 place[name]
-                for name in ("$each", "$all", "$join", "$parts", "$grades", "$zip", "$id", "$cells", "$json")
+                for name in ("$each", "$all", "$join", "$parts", "$grades", "$zip", "$id", "$cells")
                 if name in place
             ),
             None,
@@ -331,11 +342,6 @@ def _operation(place: Mapping[str, Any], row: Any) -> Any:
         return _joined(_value(place["$join"], row))
     if "$parts" in place:
         return _alternatives(_value(place["$parts"], row))
-    if "$json" in place:
-        # Few layouts have it, and one evaluated row should import little.
-        from ragstone.reading._json import inner_json
-
-        return inner_json(_value(place["$json"], row))
     if "$cells" in place:
         return _passages_in(_value(place["$cells"], row))
     if "$id" in place:
@@ -360,12 +366,13 @@ def _joined(texts: Any) -> Any:
 
 
 def _alternatives(answer: Any) -> Any:
-    """Return correct answers. Parts that belong together are joined, each with its first alternative."""
+    """Return correct answers. Parts that belong together are joined, with each of their alternatives."""
     if not isinstance(answer, list) or not all(isinstance(part, list) for part in answer):
         return answer
     if len(answer) == 1:
         return answer[0]
-    return ["; ".join(str(part[0]) for part in answer[:_MAX_PARTS] if part)]
+    combined = product(*(part for part in answer[:_MAX_PARTS] if part))
+    return ["; ".join(map(str, parts)) for parts in islice(combined, _MAX_PARTS)]
 
 
 def _passages_in(cell: Any) -> Any:

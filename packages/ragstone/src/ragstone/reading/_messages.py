@@ -65,13 +65,7 @@ def are_messages(value: object) -> bool:
 def read_conversation(
     messages: Sequence[object], *, name: str, position: int, query: str | None = None
 ) -> Conversation:
-    """Read a list of messages.
-
-    Args:
-        messages: The messages, oldest first.
-        name: Name of the field of the row, for errors.
-        position: 1-based position of the row.
-        query: The question, if the row states it. If no message of the user is the question, all messages are history.
+    """Read a list of messages, oldest first. If `query` is given and no user wrote it, all messages are history.
 
     Raises:
         DataError: If a message does not have a known role, or no message is the user's.
@@ -100,9 +94,6 @@ def read_conversation(
 
 def read_content(content: object) -> tuple[str | None, tuple[Mapping[str, Any], ...]]:
     """Return the text of a message's content, and its citations with `start` and `end` in this text.
-
-    Args:
-        content: A text, or a list of parts. Images, reasoning and calls of tools do not have text.
 
     Returns:
         The text, or None if this is neither.

@@ -31,10 +31,6 @@ class Record:
 def records(source: InputFile, *, within: Sequence[str] = ("data",)) -> Iterator[Record | RejectedRecord]:
     """Yield the records of a file or of a directory's files, in order. Unreadable records are reported and skipped.
 
-    Args:
-        source: JSON lines, one JSON document, or Parquet, detected by its bytes.
-        within: Names under which a JSON object may hold the list that is meant, such as a page of an API's answer.
-
     Raises:
         DataError: If the rest of a file is unreadable.
         MissingExtraError: If a Parquet file, or a large document, needs a missing package.

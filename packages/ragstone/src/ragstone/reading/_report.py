@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 
 from ragstone._util.plural import count
 
-ValueKind = Literal["empty", "placeholder", "placeholder_text", "bracket", "quoted", "id", "assertion"]
+ValueKind = Literal["empty", "placeholder", "placeholder_text", "bracket", "json", "id", "assertion"]
 """Kinds of values that a report counts by field."""
 
 _ALWAYS: Final = ("query", "contexts", "response", "reference")
@@ -20,6 +20,8 @@ _ALWAYS: Final = ("query", "contexts", "response", "reference")
 _MAX_LINES: Final = 12
 _OPTION: Final = re.compile(r"(?<=\s)(--[\w-]+) ")
 _WRAPPER: Final = TextWrapper(80, subsequent_indent=" " * 6, break_long_words=False, break_on_hyphens=False)
+_MAX_GUESSES: Final = 5
+"""Columns for one field that a report names."""
 _MAX_KINDS: Final = 100
 """Different reasons, notes and columns that a report keeps. Others are counted only."""
 _NUMBERED: Final = re.compile(r"^(row|line|(?:the )?row that ends in line) (\d[\d,]*):? ?")
@@ -28,8 +30,8 @@ _SENTENCES: Final[Mapping[ValueKind, tuple[str, str]]] = {
     "placeholder": ("placeholder", " (nan, None, NA, #REF!) read as missing"),
     "placeholder_text": ("text", " with only a placeholder (None, nan), read as text"),
     "bracket": ("text", " with a bracket at the beginning, read as text"),
-    "quoted": ("text", " in quotes, as JSON writes it, read with them"),
-    "id": ("passage", " with only an id or a number, read as text"),
+    "json": ("JSON text", " read as it is. A path reads a key of it: --field response=response.KEY"),
+    "id": ("passage", " with only an id, a number or a URL, read as text"),
     "assertion": ("assertion", " of a test (contains:, llm-rubric:), read as text"),
 }
 """Noun and description of the values that are counted."""
@@ -80,8 +82,8 @@ class ReadingReport:
     """Columns and sizes by field."""
     values: dict[ValueKind, Counter[str]] = field(default_factory=dict)
     """Counted values by kind and field."""
-    guesses: dict[str, str] = field(default_factory=dict)
-    """Column of the data that may be meant, by field. A guess is not applied."""
+    guesses: dict[str, dict[str, None]] = field(default_factory=dict)
+    """Columns of the data that may be meant, by field. A guess is not applied."""
     unused: dict[str, None] = field(default_factory=dict)
     """Columns that are not read as a field. They are metadata of the samples."""
 
@@ -130,16 +132,16 @@ class ReadingReport:
                 self.unused[column] = None
 
     def guess(self, name: str, column: str) -> None:
-        """Add a column that may be meant for a field without a column."""
-        self.guesses.setdefault(name, column)
+        """Add a column that may be meant for a field, because it has another or no column."""
+        if len(found := self.guesses.setdefault(name, {})) < _MAX_GUESSES:
+            found[column] = None
 
     def remedies(self, names: Iterable[str]) -> list[str]:
-        """Return the options that apply the guesses for some fields, such as "--field reference=expected_answer"."""
-        return [
-            f"--field {shlex.quote(f'{name}={self.guesses[name]}')}"
-            for name in names
-            if name in self.guesses and name not in self.fields
-        ]
+        """Return the options that apply the first guesses for some fields ("--field reference=expected_answer")."""
+        return [field_option(name, *list(self.guesses.get(name, ()))[:1]) for name in names if self._is_open(name)]
+
+    def _is_open(self, name: str) -> bool:
+        return name in self.guesses and name not in self.fields
 
     def lines(self) -> list[str]:
         """Return the report as text, in at most 12 lines."""
@@ -152,7 +154,8 @@ class ReadingReport:
             head += f", {self.n_other_columns:,} with other columns than the first"
         shown = [*_ALWAYS, *(name for name in self.fields if name not in _ALWAYS)]
         lines = [head, *(self._field_line(name) for name in shown)]
-        if others := [column for column in self.unused if column not in self.guesses.values()]:
+        guessed = {column for columns in self.guesses.values() for column in columns}
+        if others := [column for column in self.unused if column not in guessed]:
             more = f" and {len(others) - 5} more" if len(others) > 5 else ""
             lines.append(f"  not used: {', '.join(others[:5])}{more}")
         lines += [
@@ -182,7 +185,7 @@ class ReadingReport:
                 for name, use in self.fields.items()
             },
             "decisions": dict(self.decisions),
-            "guesses": {name: column for name, column in self.guesses.items() if name not in self.fields},
+            "guesses": {name: list(columns) for name, columns in self.guesses.items()},
             "unused": list(self.unused),
             "values": {kind: dict(names) for kind, names in self.values.items()},
             "notes": dict(self.notes),
@@ -191,17 +194,20 @@ class ReadingReport:
 
     def _field_line(self, name: str) -> str:
         found = self.fields.get(name)
+        why = f" ({self.decisions[name]})" if name in self.decisions else ""
+        options = [f"{column}: {field_option(name, column)}" for column in self.guesses.get(name, ())]
         if found is None or not found.columns:
-            guess = self.guesses.get(name)
-            why = f" ({self.decisions[name]})" if name in self.decisions else ""
-            return f"  {name:<9} ← \N{EN DASH}{why}" + (
-                f"; perhaps {guess}: {self.remedies([name])[0]}" if guess else ""
-            )
+            return f"  {name:<9} ← \N{EN DASH}{why}" + (f"; perhaps {', or '.join(options)}" if options else "")
         text = f"  {name:<9} ← {', '.join(found.columns)}"
         if found.n_lists and (name == "contexts" or {found.fewest, found.most} != {1}):
             mean = f"{found.n_items / found.n_lists:.1f}".removesuffix(".0")
             text += f" (list, {mean} a row, {found.fewest} to {found.most})"
-        return f"{text} ({self.decisions[name]})" if name in self.decisions else text
+        return f"{text}{why}" + (f"; it may also be {', or '.join(options)}" if options else "")
+
+
+def field_option(name: str, *columns: str) -> str:
+    """Return the option that reads columns as a field, quoted for a shell."""
+    return f"--field {shlex.quote(name + '=' + '+'.join(columns))}"
 
 
 def group_reasons(reasons: Iterable[str]) -> list[str]:

@@ -45,12 +45,6 @@ def requests_in(
 ) -> list[Trace | RejectedRecord]:
     """Make traces of the requests in the steps of one recorded trace.
 
-    Args:
-        steps: All steps, in any order.
-        source: Name of the format, which the traces carry.
-        trace_id: Id of the recorded trace.
-        retriever_tools: Names of tools whose text results are passages, with the separator between passages.
-
     Returns:
         Usually one trace. If the steps hold no request, one `RejectedRecord` that says what they are.
     """

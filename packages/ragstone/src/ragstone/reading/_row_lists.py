@@ -49,6 +49,8 @@ class Table:
     """The lists or sheets that are not read, with their lengths."""
     has_text_cells: bool = False
     """Whether all values are cells of a table of text."""
+    note: str = ""
+    """What is not read of a sheet or a table."""
 
 
 def whole_table(name: str, rows: Iterator[Any], wanted: str | None, *, has_text_cells: bool = False) -> Table:

@@ -83,21 +83,14 @@ class RowsFormat:
             of_part = "" if part is source else f" of {part.name}"
             table, report = open_table(part), ReadingReport()
             report.has_text_cells, reader = table.has_text_cells, RowReader(report=report)
-            for position, row in laid_out(table.rows, {}, report):
+            for position, row in reader.look(laid_out(table.rows, {}, report)):
                 yield trace_of_row(Record(f"row {position}{of_part}", row), self.name, started_at, reader)
 
 
 def trace_of_row(
     record: Record, source: str, started_at: float, reader: RowReader | None = None
 ) -> Trace | RejectedRecord:
-    """Return the trace of one row, or the reason why it cannot be read.
-
-    Args:
-        record: The row and its position. A row that cannot be read is a `DataError`.
-        source: The name of the format.
-        started_at: Default start time in Unix seconds.
-        reader: Reader of the rows of the same file.
-    """
+    """Return the trace of one row, or the reason why it cannot be read."""
     row = record.value
     if isinstance(row, Sample):
         return trace_from_sample(row, source=source, started_at=started_at)

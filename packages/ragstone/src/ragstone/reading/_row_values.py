@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
+from ragstone._util.surrogates import replace_surrogates_in
 from ragstone.errors import DataError
 from ragstone.schema import field_names
 
 _PLAIN: Final = frozenset({str, int, bool, list, dict})
 _ABOUT: Final = frozenset({"title", "name", "url", "source", "id", "doc_id", "score", "metadata"})
 """Keys of an object that is one passage."""
+_CONTAINERS: Final = (
+    "hits", "documents", "passage_text", "retrievalResults", "contexts", "passages", "matches", "points", "results",
+)  # fmt: skip
+"""Names of the lists in what vector databases and search engines return."""
+_INNER: Final = ("_source", "content", "document", "chunk", "payload", "entity", "properties", "metadata")
+"""Names of the object in a hit that has the text."""
+_MAX_CONTAINERS: Final = 3
 _LABEL_WORDS: Final = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}
 _TEXT_KEYS: Final = field_names("text", "row")
 _ID_KEYS: Final = field_names("id", "row")
@@ -52,11 +61,64 @@ def read_passage(item: Any, rank: int, position: int) -> dict[str, Any]:
     )
 
 
-def passages_by_id(value: Any) -> list[Any] | None:
-    """Return the passages of an object of texts by id (`{"doc1": "..."}`), or None for any other value."""
-    if not isinstance(value, Mapping) or not value or not {"node", *_TEXT_KEYS, *_ABOUT}.isdisjoint(value):
+def read_passages(items: Sequence[Any], position: int) -> list[dict[str, Any]]:
+    """Read passages, also those in an object of a vector database or a search engine.
+
+    Raises:
+        DataError: As `read_passage`.
+    """
+    try:
+        return [read_passage(item, rank, position) for rank, item in enumerate(items)]
+    except DataError:
+        found = _hits(items[0] if len(items) == 1 and isinstance(items[0], Mapping) else items)
+        if found is None:
+            raise
+        return [read_passage(item, rank, position) for rank, item in enumerate(found)]
+
+
+def _hits(value: Any, ids: Any = None, depth: int = 0) -> list[Any] | None:
+    """Return the items of a container of passages, or None.
+
+    Containers have a list (`{"hits": {"hits": [...]}}`), texts and ids (Chroma), texts by id, or scores by text.
+    """
+    value, ids = to_plain(value), to_plain(ids)
+    if depth > _MAX_CONTAINERS:
         return None
-    return [{"id": key, "text": text} for key, text in value.items()] if _are_texts(value.values()) else None
+    if isinstance(value, Mapping):
+        inner = next((value[key] for key in _CONTAINERS if isinstance(value.get(key), list | tuple | Mapping)), None)
+        if inner is not None:
+            return _hits(inner, value.get("ids"), depth + 1)
+        if {"node", *_TEXT_KEYS, *_ABOUT}.isdisjoint(value) and not all(map(_is_name, value)):
+            if value and _are_texts(value.values()):
+                return [{"id": key, "text": text} for key, text in value.items()]
+            if value and all(to_number(score) is not None for score in value.values()):
+                return [{"text": text, "score": score} for text, score in value.items()]
+        return [hit] if (hit := _hit(value)) is not value else None
+    if not isinstance(value, list | tuple):
+        return None
+    if depth and len(value) == 1 and isinstance(value[0], list | tuple) and _are_texts(value[0]):  # of one query
+        return _hits(value[0], ids[0] if isinstance(ids, list) and len(ids) == 1 else None, depth + 1)
+    if isinstance(ids, list) and len(ids) == len(value) and _are_texts(value):
+        return [{"id": name, "text": text} for name, text in zip(ids, value, strict=True)]
+    return [_hit(item) for item in value]
+
+
+def _is_name(key: Any) -> bool:
+    """Return whether a key is the name of a field, and neither an id nor a text."""
+    return isinstance(key, str) and key.isidentifier() and not any(map(str.isdigit, key))
+
+
+def _hit(item: Any) -> Any:
+    """Return a pair of score and text, or an object with the text inside, as a passage."""
+    if isinstance(item, list | tuple) and len(item) == 2 and to_number(item[0]) is not None:
+        return {"text": item[1], "score": item[0]}
+    if not isinstance(item, Mapping) or any(isinstance(item.get(key), str) for key in _TEXT_KEYS):
+        return item
+    inner = next((item[key] for key in _INNER if isinstance(item.get(key), Mapping)), None)
+    if inner is None or not any(isinstance(inner.get(key), str) for key in _TEXT_KEYS):
+        return item
+    outer = {key: item[key] for key in _ID_KEYS if key in item}
+    return {**inner, **outer, "score": item.get("score", item.get("_score"))}
 
 
 def _are_texts(items: Iterable[Any]) -> bool:
@@ -119,6 +181,15 @@ def to_plain(value: Any) -> Any:
     return None if is_missing(value) else value
 
 
+def json_value(text: str) -> Any:
+    """Return the object, list or text that a text is as JSON, or None."""
+    try:
+        value = json.loads(text) if text.lstrip()[:1] in ("{", "[", '"') else None
+    except (ValueError, RecursionError):
+        return None
+    return replace_surrogates_in(value)
+
+
 @cache
 def path_steps(path: str) -> tuple[str, ...]:
     """Return the steps of a path."""
@@ -134,7 +205,7 @@ def walk(value: Any, path: str | tuple[str, ...]) -> Any:
     """
     steps = path_steps(path) if isinstance(path, str) else path
     for n, step in enumerate(steps):
-        value = to_plain(value)
+        value = json_value(value) if isinstance(value, str) else to_plain(value)
         if step == "[]":
             if is_missing(value):
                 return None

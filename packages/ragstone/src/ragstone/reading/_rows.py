@@ -7,7 +7,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -15,10 +15,12 @@ from pydantic import ValidationError
 from ragstone.errors import DataError
 from ragstone.reading._cells import MISSING_TEXTS, begins_like_list, parse_cell
 from ragstone.reading._columns import FIELD_ALIASES, ColumnPlan, guess_field, name_key, plan_columns, shorten_names
+from ragstone.reading._evidence import JSON, MESSAGES, FirstRows, first_of
 from ragstone.reading._messages import Conversation, are_messages, read_content, read_conversation
-from ragstone.reading._report import ReadingReport
-from ragstone.reading._row_values import is_missing, passages_by_id, read_passage, shorten, to_number, to_plain, walk
-from ragstone.schema import Sample, derive_id
+from ragstone.reading._report import ReadingReport, field_option
+from ragstone.reading._row_values import is_missing, json_value, read_passages, shorten, to_number, to_plain, walk
+from ragstone.requests import message_body
+from ragstone.schema import Sample, derive_id, message_role
 
 _NO_MESSAGES: Final = Conversation(query=None, history=(), response=None, contexts=None)
 _EXPECTED_KEYS: Final = (*FIELD_ALIASES["reference"], "answer", "output", "response", "text")
@@ -26,30 +28,25 @@ _TEXT_FIELDS: Final = frozenset({"id", "query", "response", "reference", "contex
 _SPLIT_FIELDS: Final = ("contexts", "reference", "sub_questions")
 """Fields that a separator makes several of one text."""
 _GIVEN_SEPARATORS: Final = re.compile(rf"(?:\A|,)({'|'.join(_SPLIT_FIELDS)})=")
-_SCHEMES: Final = frozenset({"http", "https", "s3", "gs", "file"})
-_SUFFIXES: Final = frozenset(
-    {"pdf", "md", "txt", "html", "htm", "docx", "doc", "pptx", "xlsx", "csv", "json", "jsonl", "rst"}
-)
-_LIST_FIELDS: Final = frozenset({"contexts", "reference"})
-_SOURCES: Final = "references"
-"""Column of references that may be sources."""
+_JOINED_LISTS: Final = ("contexts", "reference")
 _ID_TEXT: Final = re.compile(r"(?=\S*\d)[A-Za-z0-9]++(?:[-_:#/][A-Za-z0-9]++)++")
-_LABEL_TEXTS: Final = frozenset({
-    "0", "1", "0.0", "1.0", "true", "false", "pass", "fail", "passed", "failed", "correct", "incorrect", "wrong",
-})  # fmt: skip
-_RATINGS: Final = frozenset("2345")
+_ENDED: Final = re.compile(r"[.!?]; ?\S")
+"""A semicolon after a sentence, which does not belong to one."""
 _ASSERTION: Final = re.compile(
     r"\s*+(?:not-)?(?:i?contains(?:-\w++)*|equals|regex|starts-with|is-json|llm-rubric|model-graded-\w++|similar"
     r"|javascript|python)(?:\([\d.]*+\))?:"
 )
 _FIRST_PART: Final = re.compile(r"\s*+(?:<(\w{3,12})[ >]|(\[?(?:[^\W\d]{1,12})?[ _#:-]*+)1([\]).:]))")
 """Beginning of a text with several passages: a tag, or the number 1, with the text around it."""
-_MAX_ADDRESS: Final = 2000
 _NESTED_DEPTH: Final = 3
 _NESTED_PARTS: Final = 50
 """Keys of an object of a row that a report names."""
 _BRACKETS: Final = ("[", "(", "{")
+_JSON_STARTS: Final = ('"', "{", "[")
 _MAX_PLANS: Final = 256
+_MAX_SYSTEMS: Final = 10
+_MAX_COMPARED: Final = 10_000
+"""Rows that show whether a file has the answers of several systems."""
 _MISSING_CHARS: Final = 32
 """Longest text, with blanks, that can be a placeholder for a missing one."""
 
@@ -72,7 +69,7 @@ def sample_from_row(row: object, *, position: int, fields: Mapping[str, str] | N
         'Why?'
     """
     reader = RowReader(fields)
-    sample = reader.read(row, position)
+    (sample,) = (reader.read(each, number) for number, each in reader.look(iter([(position, row)])))
     reader.finish()
     return sample
 
@@ -105,9 +102,18 @@ class RowReader:
         self._meanings: dict[str, tuple[str, str, str]] = {}
         self._absent = dict(self._fields)
         """Columns that the user named and no row has, by field."""
-        self._has_ratings = False
-        self._labels: dict[str, int] = {}
-        """Rows whose value is a label, by column, or -1 if another row has a text."""
+        self._asked: set[tuple[str, int]] = set()
+        """Values of a column that may say which application answered, each with the hash of a question."""
+        self._system, self._n_asked = "", 0
+        self._first_rows = FirstRows()
+        self._unpacked: frozenset[str] = frozenset()
+        """Columns of JSON texts that are read as the values they contain."""
+
+    def look(self, rows: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
+        """Yield rows with their positions, after looking at the values of the first ones."""
+        first = first_of(rows)
+        self._first_rows = FirstRows([flatten(row) for _, row in first if isinstance(row, Mapping)])
+        yield from chain(first, rows)
 
     def read(self, row: object, position: int) -> Sample:
         """Read a row.
@@ -119,16 +125,21 @@ class RowReader:
             raise DataError(f"row {position} must be an object with named fields, got {shorten(row)}")
         flat = flatten(row)
         for path in self._fields.values():
-            if "." in path and path not in flat and (value := walk(flat, path)) is not None:
-                flat[path] = value
+            if "." in path and path not in flat:
+                for part in path.split("+"):
+                    if (value := walk(flat, part)) is not None:
+                        flat[part] = value
         plan = self._plan(row, flat, position)
         found, used, sources = self._find_fields(flat, plan, position)
         is_known = "query" in plan.names or self._fields or plan.numbered or plan.names.keys() - {"id", "history"}
         if flat and not is_known:
-            guesses = self._report.guesses or {
-                "query": next((name for name, value in flat.items() if isinstance(value, str)), "COLUMN")
-            }
-            remedies = [f"--field {shlex.quote(f'{name}={column}')}" for name, column in guesses.items()]
+            texts = [
+                n for n in flat if isinstance(flat[n], str) and not self._first_rows.problem(n, "query", is_guess=True)
+            ]
+            guesses = self._report.guesses or {"query": dict.fromkeys(texts[:1] or ["COLUMN"])}
+            remedies = [
+                ", or ".join(field_option(name, column) for column in columns) for name, columns in guesses.items()
+            ]
             raise DataError(
                 f"row {position} does not have a field with a known name; it has {shorten_names(flat)}. Name its "
                 f"fields, for example {' '.join(remedies)}"
@@ -161,14 +172,17 @@ class RowReader:
         except ValidationError as error:
             first = error.errors()[0]
             raise DataError(f"row {position}: field {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
-        self._count(sample, found, used, sources, plan.labeled)
+        self._count(sample, found, used, sources)
+        if plan.system is not None and isinstance(system := flat[plan.system], str) and self._n_asked < _MAX_COMPARED:
+            self._system, self._n_asked = plan.system, self._n_asked + 1
+            self._asked.add((system, hash(sample.query)))
         return sample if id_ else sample.model_copy(update={"id": derive_id(sample)})
 
     def finish(self) -> None:
         """Check what only all rows show.
 
         Raises:
-            DataError: If no row has a column that the user named, or a column of texts contains only labels.
+            DataError: If no row has a column that the user named.
         """
         if self._first is not None:
             for name, column in self._absent.items():
@@ -176,22 +190,24 @@ class RowReader:
                     f"no row has the field {column!r}, which was named for {name!r}; the rows have "
                     f"{shorten_names(sorted(self._first))}"
                 )
-        for column, n in self._labels.items():
-            name = next(
-                name for plan in self._plans.values() for name, other in plan.labeled.items() if other == column
+        systems, questions = ({each[n] for each in self._asked} for n in (0, 1))
+        if 1 < len(systems) <= _MAX_SYSTEMS and 2 * len(questions) <= len(self._asked) == self._n_asked:
+            self._report.note(
+                f"{self._system}: {len(systems)} values ({', '.join(map(str, sorted(systems)))}) with the same questions, scored together as "
+                "one system. To compare them, evaluate the rows of each value alone, then ragstone compare"
             )
-            if n > 1 and self._has_ratings:
-                self._report.note(f"{column}: only numbers from 0 to 5. Ratings are labels, and not a {name}")
-            elif n > 1:
-                raise DataError(
-                    f"all {n} values of {column!r} are labels (0, 1, true, pass), and not a {name}. If they are: "
-                    f"--field {shlex.quote(f'{name}={column}')}. Otherwise rename the column, such as to label"
-                )
 
     def _plan(self, row: Mapping[str, Any], flat: Mapping[str, Any], position: int) -> ColumnPlan:
         columns = tuple(flat)
         if (plan := self._plans.get(columns)) is None:
-            plan = plan_columns(columns, self._fields, position, with_app=self._with_app, meanings=self._meanings)
+            plan = plan_columns(
+                columns,
+                self._fields,
+                position,
+                with_app=self._with_app,
+                meanings=self._meanings,
+                problem=self._first_rows.problem,
+            )
             for key, (column, field, deciding) in plan.meanings.items():
                 _, earlier, _ = self._meanings.setdefault(key, (column, field, deciding))
                 if earlier != field:
@@ -205,6 +221,7 @@ class RowReader:
                 self._absent.pop(name, None)
             if len(self._plans) < _MAX_PLANS:
                 self._plans[columns] = plan
+                self._choose_json(plan)
                 self._describe(row, flat, plan)
         if self._first is None:
             self._first = plan.columns
@@ -212,18 +229,40 @@ class RowReader:
             self._report.n_other_columns += 1
         return plan
 
+    def _choose_json(self, plan: ColumnPlan) -> None:
+        """Read JSON texts as their values, if questions and answers are JSON texts, or questions are objects."""
+        first = self._first_rows
+        asked, answered = (next(iter(plan.names.get(name, ())), "") for name in ("query", "response"))
+        if first.kind(asked) == JSON and (
+            first.kind(answered) == JSON or not isinstance(_unpack(first.values(asked)[0]), str)
+        ):
+            for column in (asked, answered):
+                if first.kind(column) == JSON:
+                    self._unpacked |= {column}
+                    self._report.note(f"{column}: JSON texts, read as the values that they contain")
+
     def _describe(self, row: Mapping[str, Any], flat: Mapping[str, Any], plan: ColumnPlan) -> None:
         """Report columns that are not read, and why columns whose names have several meanings are read as they are."""
         report = self._report
         report.leave(plan.unused)
-        for name, column in plan.guesses.items():
-            if not isinstance(flat[column], Mapping):
-                report.guess(name, column)
+        first = self._first_rows
+        for name, columns in (*plan.guesses.items(), *plan.others.items()):
+            for column in columns:
+                if not isinstance(flat.get(column), Mapping):
+                    report.guess(name, column)
         for path, field_, is_part in _nested(flat, plan):
             if is_part:
                 report.leave((path,))
-            if field_ is not None:
+            if field_ is not None and field_ not in plan.names and not first.problem(path, field_, is_guess=True):
                 report.guess(field_, path)
+        for column, field_, why in plan.problems:
+            is_read = column in plan.names.get(field_, ())
+            option = "" if is_read else f"; otherwise: {field_option(field_, column)}"
+            report.note(f"{column}: {why}, {'' if is_read else 'not '}read as {field_}{option}")
+        if "query" not in plan.names and "messages" not in plan.names:
+            for column in plan.unused:
+                if first.kind(column) == MESSAGES:
+                    report.guess("messages", column)
         for column in plan.unused:
             if column.startswith("__expected"):
                 report.note(f"{column}: assertions of promptfoo, not read as reference")
@@ -249,15 +288,20 @@ class RowReader:
         sources: dict[str, str] = {}
         for field, column in plan.single.items():
             value = flat[column]
-            if type(value) is not str or len(value) < _MISSING_CHARS or field == "contexts":
-                value = self._value(value, field, column, is_given=field in plan.given)
+            if type(value) is not str or len(value) < _MISSING_CHARS or column in self._unpacked:
+                value = self._value(value, field, column)
                 if is_missing(value):
                     continue
             sources[field], found[field] = column, value
         used = {*sources.values(), *(plan.single[field] for field in plan.given if field in plan.single)}
         for field, columns in plan.several.items():
+            if field in _JOINED_LISTS and field in plan.given:
+                found[field] = self._joined(flat, field, columns, position)
+                used.update(columns)
+                sources[field] = "+".join(columns)
+                continue
             if field == "id" and field in plan.given:
-                parts = {column: _id(self._value(flat[column], "id", column, is_given=True)) for column in columns}
+                parts = {column: _id(self._value(flat[column], "id", column)) for column in columns}
                 if blank := [column for column, part in parts.items() if not part]:
                     raise DataError(
                         f"row {position} does not have a value of {blank[0]!r}, which is a part of its id "
@@ -267,11 +311,8 @@ class RowReader:
                 found[field] = "+".join(parts.values())
                 sources[field] = "+".join(columns)
                 continue
-            is_given = field in plan.given
             values = {
-                column: value
-                for column in columns
-                if not is_missing(value := self._value(flat[column], field, column, is_given=is_given))
+                column: value for column in columns if not is_missing(value := self._value(flat[column], field, column))
             }
             names = list(values)
             if field == "id" and len(names) > 1 and name_key(names[0]) in ("id", "sampleid"):
@@ -281,23 +322,30 @@ class RowReader:
                 continue
             for name in names[1:]:
                 if to_plain(values[name]) != to_plain(values[names[0]]):
+                    options = ", or ".join(field_option(field, each) for each in names)
                     raise DataError(
                         f"row {position} has both {names[0]!r} and {name!r}, which mean {field!r} and differ; "
-                        f"say which one counts: fields={{{field!r}: {name!r}}} (--field {field}={name})"
+                        f"say which one counts: {options} (fields={{{field!r}: ...}})"
                     )
             used.update(names)
             sources[field] = names[0]
             found[field] = values[names[0]]
         for field, columns in plan.numbered.items():
-            cells = [self._value(flat[column], field, column, is_given=False) for column in columns]
-            filled = [cell for cell in cells if not is_missing(cell) and cell != ""]
-            found[field] = [item for cell in filled for item in _row_items(cell, field, position)] if filled else None
+            found[field] = self._joined(flat, field, columns, position)
             used.update(columns)
             sources[field] = columns[0] if len(columns) == 1 else f"{columns[0]} … {columns[-1]}"
         return found, used, sources
 
-    def _value(self, value: Any, field: str, column: str, *, is_given: bool) -> Any:
+    def _joined(self, flat: Mapping[str, Any], field: str, columns: Sequence[str], position: int) -> list[Any] | None:
+        """Return the values of several columns, in this order, as one list. Missing and empty ones are left out."""
+        cells = [self._value(flat.get(column), field, column) for column in columns]
+        filled = [cell for cell in cells if not is_missing(cell) and cell != ""]
+        return [item for cell in filled for item in _row_items(cell, field, position)] if filled else None
+
+    def _value(self, value: Any, field: str, column: str) -> Any:
         """Return a value, or None if it is a placeholder for a missing one."""
+        if column in self._unpacked:
+            value = _unpack(value)
         if field not in _TEXT_FIELDS:
             return value
         is_text = type(value) is str
@@ -306,16 +354,6 @@ class RowReader:
                 self._report.count_value("placeholder", field)
                 return None
             self._report.count_value("placeholder_text", field)
-            return value
-        if (
-            is_given
-            or field not in _LIST_FIELDS
-            or (field == "reference" and (is_text or len(column) != len(_SOURCES)))
-        ):
-            return value
-        if (field == "contexts" or name_key(column) == _SOURCES) and _are_addresses(value):
-            self._report.note(f"{column}: URLs or file names, not read as {field}; otherwise: --field {field}={column}")
-            return None
         return value
 
     def _parts(self, text: str, field: str) -> list[str]:
@@ -354,9 +392,7 @@ class RowReader:
                 items = inner
         else:
             raise DataError(f"row {position}: contexts must be a list of passages, got {shorten(value)}")
-        if not isinstance(value, list | tuple) and len(items) == 1:
-            items = passages_by_id(items[0]) or items
-        return [read_passage(item, rank, position) for rank, item in enumerate(items)]
+        return read_passages(items, position)
 
     def _texts(self, value: Any, field: str, position: int, sources: Mapping[str, str]) -> tuple[str, ...]:
         value = to_plain(value)
@@ -390,9 +426,8 @@ class RowReader:
         found: Mapping[str, Any],
         used: set[str],
         sources: dict[str, str],
-        labeled: Mapping[str, str],
     ) -> None:
-        """Count empty texts, texts in brackets, labels and items of lists."""
+        """Count empty texts, texts in brackets, and items of lists."""
         report = self._report
         for field in ("history", "messages"):
             if field in sources and sources[field] not in used:
@@ -405,17 +440,17 @@ class RowReader:
                 start = text.lstrip()[:1]
                 if not start:
                     report.count_value("empty", field)
+                elif start in _JSON_STARTS and _is_json(text):
+                    report.count_value("json", field)
                 elif start in _BRACKETS:
                     report.count_value("bracket", field)
-                elif start == '"' and _is_quoted(text):
-                    report.count_value("quoted", field)
         if sample.contexts is not None:
             report.count_items("contexts", len(sample.contexts))
             for passage in sample.contexts:
                 text = passage.text
                 if not text[:1].isalnum():
                     self._count_text("contexts", text, len(sample.contexts))
-                elif len(text) < _MISSING_CHARS and _ID_TEXT.fullmatch(text):
+                elif (len(text) < _MISSING_CHARS and _ID_TEXT.fullmatch(text)) or "://" in text[:8]:
                     report.count_value("id", "contexts")
                 elif len(text) < _MISSING_CHARS and text in MISSING_TEXTS and text != found.get("contexts"):
                     report.count_value("placeholder_text", "contexts")
@@ -428,12 +463,6 @@ class RowReader:
                     report.count_value("assertion", "reference")
                 elif len(text) < _MISSING_CHARS and text in MISSING_TEXTS and text != found["reference"]:
                     report.count_value("placeholder_text", "reference")
-        for field, column in labeled.items():
-            if (value := found.get(field)) is not None and self._labels.get(column) != -1:
-                text = str(value).strip().casefold()
-                is_label = text in _LABEL_TEXTS or text in _RATINGS
-                self._labels[column] = self._labels.get(column, 0) + 1 if is_label else -1
-                self._has_ratings |= text in _RATINGS
 
     def _count_text(self, field: str, text: str, n: int) -> None:
         """Count an item that is empty, or that begins with a bracket as a list does."""
@@ -462,8 +491,11 @@ def _sign(text: str, field: str, *, is_cell: bool) -> str | None:
     text = text.strip()
     if "\n" in text and (is_cell or "\n\n" in text):
         return r"\n\n" if field == "contexts" and "\n\n" in text and not is_cell else r"\n"
-    if "|" in text:
-        return "|"
+    signs = ("|", "###", "<br>", "[SEP]") if field == "contexts" else ("|",)
+    if sign := next((sign for sign in signs if sign in text), None):
+        return sign
+    if field == "contexts" and _ENDED.search(text):
+        return ";"
     if field == "contexts" or len(text) > 200:
         return None
     if " / " in text and all(len(part.split()) <= 4 for part in text.split(" / ")):
@@ -483,10 +515,10 @@ def _has_marked_parts(text: str) -> bool:
     return text.find(f"<{first[1]}" if first[1] else f"{first[2]}2{first[3]}", first.end()) > 0
 
 
-def _is_quoted(text: str) -> bool:
-    """Return whether a text is written as JSON, with its quotes."""
+def _is_json(text: str) -> bool:
+    """Return whether a text is JSON: an object, a list, or a text with its quotes."""
     try:
-        return text.rstrip().endswith('"') and isinstance(json.loads(text), str)
+        return text.rstrip()[-1] in '"}]' and json.loads(text) is not None
     except (ValueError, RecursionError):
         return False
 
@@ -500,8 +532,12 @@ def _nested(flat: Mapping[str, Any], plan: ColumnPlan) -> Iterator[tuple[str, st
             read = None if field is None else _text_key(inner, FIELD_ALIASES[field])
             for path, key in islice(_paths(inner, outer), _NESTED_PARTS):
                 if path != f"{outer}.{read}":
-                    name = path.split(".")[-2] if key in _EXPECTED_KEYS[-1:] else key  # `reply.text` is a reply
-                    yield path, guess_field(name, is_nested=True), field is not None
+                    outer_name, name = path.split(".")[-2:]
+                    name = outer_name if key in _EXPECTED_KEYS[-1:] else name  # `reply.text` is a reply
+                    guess = guess_field(name, is_nested=True)
+                    if name_key(name) == "answer" and guess_field(outer_name, is_nested=True) != "response":
+                        guess = "reference"  # next to its question, as sets of questions have it
+                    yield path, guess, field is not None
 
 
 def _paths(value: Mapping[str, Any], outer: str, depth: int = 0) -> Iterator[tuple[str, str]]:
@@ -517,29 +553,6 @@ def _text_key(value: Mapping[str, Any], keys: Sequence[str]) -> str | None:
     """Return the key of the text in an object: one of some names, or the only text."""
     texts = [str(key) for key in (*keys, *value) if isinstance(value.get(key), str)]
     return texts[0] if texts and (texts[0] in keys or len(texts) == 1) else None
-
-
-def _are_addresses(value: Any) -> bool:
-    """Return whether contexts consist of URLs or names of files."""
-    value = to_plain(value)
-    if isinstance(value, str):
-        if "://" not in value[:12] and value[-10:].strip(" ])\"'").rpartition(".")[2].lower() not in _SUFFIXES:
-            return False
-        try:
-            value = _cell_items(value)
-        except DataError:
-            return False  # read again, with an error for the row
-    return isinstance(value, list | tuple) and bool(value) and all(map(_is_address, value))
-
-
-def _is_address(item: Any) -> bool:
-    """Return whether an item is a URL, or the name of a file with at most two blanks."""
-    if not isinstance(item, str) or len(item) > _MAX_ADDRESS:
-        return False
-    text = item.strip()
-    if "://" in text[:10]:
-        return text.partition("://")[0] in _SCHEMES and not any(map(str.isspace, text))
-    return text[-10:].rpartition(".")[2].lower() in _SUFFIXES and text.count(" ") <= 2 and "\n" not in text
 
 
 def _cell_items(cell: Any) -> Sequence[Any]:
@@ -568,6 +581,8 @@ def _read_messages(found: dict[str, Any], used: set[str], position: int) -> Conv
     answered, citations = _take_answer(found)
     earlier = _take_messages(found, "history", used)
     asked = _take_messages(found, "messages", used) or _take_messages(found, "query", used)
+    if answered and not asked and isinstance(said := found.get("query"), str) and not _has_user(answered):
+        asked = [{"role": "user", "content": said}]
     # An output often repeats the input.
     messages = answered if answered[: len(asked)] == asked else [*asked, *answered]
     if not messages and not earlier:
@@ -587,6 +602,10 @@ def _read_messages(found: dict[str, Any], used: set[str], position: int) -> Conv
     return replace(talk, citations=citations)
 
 
+def _has_user(messages: Sequence[Any]) -> bool:
+    return any(message_role(message_body(message)[0]) == "user" for message in messages)
+
+
 def _take_messages(found: dict[str, Any], field: str, used: set[str]) -> list[Any]:
     """Remove a list of messages from the found fields and return it. `history` of another type stays metadata."""
     value = _plain_list(found.get(field))
@@ -596,6 +615,15 @@ def _take_messages(found: dict[str, Any], field: str, used: set[str]) -> list[An
     if field in ("history", "messages") and found.pop(field, None) is not None:
         used -= set(FIELD_ALIASES[field])
     return []
+
+
+def _unpack(value: Any) -> Any:
+    """Return the value of a JSON text, or its messages. Any other value stays as it is."""
+    inner = json_value(value) if isinstance(value, str) else value
+    if not isinstance(inner, Mapping):
+        return value if inner is None else inner
+    reply = walk(inner, "choices.0.message")
+    return [reply] if isinstance(reply, Mapping) else inner.get("messages", inner)
 
 
 def _plain_list(value: Any) -> Any:
@@ -675,12 +703,14 @@ def _text(value: Any, field: str, position: int, keys: Sequence[str], column: st
             return str(value[key])
         if value:
             named = [key for key in ("value", *value) if key in value]
-            name = shlex.quote(f"{field}={column or field}.{named[0]}")
+            path = f"{column or field}.{named[0]}"
+            gold = f", or {field_option('reference', path)} if it is the correct answer" if column == "answer" else ""
             raise DataError(
                 f"row {position}: {field} must be text, got an object with {shorten_names(value)}. Name a key of it: "
-                f"--field {name}"
+                f"{field_option(field, path)}{gold}"
             )
-    raise DataError(f"row {position}: {field} must be text, got {shorten(value)}")
+    nested = ". Write alternatives as one list of texts, and join parts of one answer" * isinstance(value, list | tuple)
+    raise DataError(f"row {position}: {field} must be text, got {shorten(value)}{nested}")
 
 
 def _row_items(value: Any, field: str, position: int) -> Sequence[Any]:

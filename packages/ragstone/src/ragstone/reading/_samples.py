@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from ragstone._util.id_table import IdTable
 from ragstone._util.plural import count
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.reading._columns import FIELD_ALIASES, name_key
+from ragstone.reading._columns import FIELD_ALIASES, guess_field, name_key
 from ragstone.reading._layouts import Layout, find_layout, rows_of
 from ragstone.reading._report import ReadingReport, group_reasons
 from ragstone.reading._row_lists import RUN, Choice, object_rows
@@ -134,16 +134,8 @@ def iter_samples(
 ) -> Iterator[Sample]:
     """Yield the samples of a dataset one by one. Arguments and errors are those of `read_samples`.
 
-    Args:
-        data: The dataset.
-        rejected: Receives the invalid rows.
-        fields: Field names of the data.
-        references: Correct answers by sample id.
-        qrels: Relevance labels by sample id.
-        on_bad_row: "raise" raises an error after the last row if a row was invalid.
-        choice: What is read of the dataset, and how.
-        report: Receives what was read, and is complete after the last row.
-        with_app: Whether an application answers the queries, so that a column `answer` is the reference.
+    `rejected` receives the invalid rows. With `on_bad_row="raise"`, the error follows after the last row.
+    `with_app` says that an application answers the queries, so that a column `answer` is the reference.
     """
     report = ReadingReport() if report is None else report
     separator = None if choice is None else choice.separator
@@ -163,7 +155,7 @@ def iter_samples(
         grades = qrels_from(qrels)
     ids, first = RowIds(), ""
     has_reference = is_judged = False
-    for position, row in laid_out(iter_rows(data, choice, report), fields or {}, report):
+    for position, row in reader.look(laid_out(iter_rows(data, choice, report), fields or {}, report)):
         try:
             if isinstance(row, DataError):
                 raise row
@@ -265,13 +257,7 @@ def _is_blank(value: Any) -> bool:
 
 
 def _other_row(row: Mapping[str, Any], name: str, value: str, position: int) -> str | DataError | None:
-    """Return a note or an error about a row of a table that is a header or a total, otherwise None.
-
-    Args:
-        row: The row.
-        name: First column with a value.
-        value: Its value.
-        position: 1-based position of the row.
+    """Return a note or an error about a row that is a header or a total, otherwise None. `name` has the first value.
 
     Raises:
         DataError: If it is the header of other columns, so that the rows after it would be read wrongly.
@@ -290,6 +276,12 @@ def _other_row(row: Mapping[str, Any], name: str, value: str, position: int) -> 
         if len(names) > 1 and all(cell in row or name_key(cell) in _KNOWN for cell in names):
             shown = "the columns in another order" if set(names) == set(row) else "other columns"
             raise DataError(f"row {position} is a header with {shown}. Split the file at this row, and read both parts")
+    fields = [
+        (guess_field(column, is_nested=True), guess_field(str(cell), is_nested=True)) for column, cell in row.items()
+    ]
+    is_header = all(cell == column for column, cell in fields if column) and len({*fields} - {(None, None)}) > 1
+    if position == 1 and is_header and all(len(str(cell)) > 2 and len(str(cell).split()) == 1 for cell in row.values()):
+        return f"a second header, left out: {', '.join(map(str, row.values()))}"
     return None
 
 
@@ -304,13 +296,7 @@ def build_rows_error(rejections: Sequence[RejectedRow], n_samples: int, remedy: 
 
 
 def iter_rows(data: SampleSource, choice: Choice | None = None, report: ReadingReport | None = None) -> Iterator[Any]:
-    """Yield the rows of a file or an object, and requests as samples. A row that cannot be read is a `DataError`.
-
-    Args:
-        data: The dataset, traces, or a store.
-        choice: What is read of it, and how.
-        report: Receives the format, the encoding, and what was chosen.
-    """
+    """Yield the rows of a file or an object, and requests as samples. A row that cannot be read is a `DataError`."""
     choice, report = choice or Choice(), ReadingReport() if report is None else report
     if choice.limit is not None and choice.limit < 1:
         raise ConfigurationError(f"limit must be at least 1, got {choice.limit}")
@@ -345,6 +331,8 @@ def _open_rows(data: SampleSource, choice: Choice, report: ReadingReport, stack:
         encoding = source.text_encoding()
         report.encoding = "" if encoding == "utf-8" else encoding
     report.format, report.where = table.format, table.chosen
+    if table.note:
+        report.note(table.note)
     if table.others:
         report.note(f"lists that are not read: {', '.join(table.others)}")
     return rows
@@ -374,12 +362,7 @@ class RowIds:
         self._derived: Counter[str] = Counter()
 
     def add(self, sample: Sample, position: int, *, is_row: bool) -> Sample:
-        """Return the sample with an id that no earlier row has. A derived id that occurs again gets a number.
-
-        Args:
-            sample: The sample.
-            position: 1-based position of its row.
-            is_row: Whether it was read from a row. The ids of samples that the caller made are given ids.
+        """Return the sample with an id that no earlier row has. A derived id of a row that occurs again gets a number.
 
         Raises:
             DataError: If an earlier row has the same given id.
@@ -397,14 +380,7 @@ class RowIds:
 
 
 def id_remedy(ids: RowIds, data: object, rows: Callable[[], Iterable[Any]], fields: Mapping[str, str] | None) -> str:
-    """Return how the ids of a dataset become unique: the smallest set of columns to add to the id, as a ready option.
-
-    Args:
-        ids: The ids of the dataset.
-        data: The dataset. An iterator cannot be read again.
-        rows: Reads its rows again.
-        fields: Field names of the data.
-    """
+    """Return how the ids of a dataset become unique: the smallest set of columns to add to the id, as an option."""
     several = "Several rows share an id, such as several answers to one question."
     if isinstance(data, str | os.PathLike | Sequence) or hasattr(data, "columns"):
         name, groups = "", []

@@ -7,13 +7,14 @@ import json
 import re
 import zipfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import islice, repeat, zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
 from ragstone._util.row_limits import MAX_ROW_BYTES, BoundedStream, CsvLines, bounded_lines
 from ragstone.errors import DataError, MissingExtraError
+from ragstone.reading._columns import guess_field
 from ragstone.reading._files import encoding_error, is_workbook, refuse_other
 from ragstone.reading._json import LARGE, has_line_values, import_ijson, large_items, line_values, load_document
 from ragstone.reading._layouts import looks_like_row
@@ -36,16 +37,17 @@ _TEXTS_BYTES: Final = 256 * 2**20
 _SHEET_ROWS: Final = 2**20
 """Rows that a sheet of Excel can have."""
 _SHEET_COLUMNS: Final = 1000
+_TITLE_ROWS: Final = 10
+"""Rows that a title and comments above a header can have."""
+_PERCENT: Final = re.compile(rb'numFmtId="(?:9|10)"|formatCode="[^"]*%')
+_MERGED: Final = re.compile(rb'<mergeCell ref="([A-Z]+)(\d+):[A-Z]+(?!\2")\d+"')
+"""Merged cells of several rows."""
 _HEADER_ROWS: Final = 100
 """Rows in which the header of a sheet is searched."""
 
 
 def open_table(source: InputFile, wanted: str | None = None) -> Table:
     """Return the rows of a file. Its format is detected by its first bytes, then by its suffix.
-
-    Args:
-        source: The file.
-        wanted: Dotted path of the list, or name of the sheet, that contains the rows.
 
     Raises:
         DataError: If the format is unknown, the file does not contain rows, or several lists could contain them.
@@ -143,28 +145,66 @@ def _find_lists(name: str, events: Iterator[tuple[str, Any]], stream: BoundedStr
 def _text_table(source: InputFile, head: bytes, suffix: str, wanted: str | None) -> Table:
     text = head[: 2**16].decode("utf-8", "replace")
     stated = _SEPARATOR_LINE.match(text)
-    first = text[stated.end() :] if stated else text
-    first = _LINE_END.split(first, maxsplit=1)[0]
-    separator = stated[1] if stated else detect_separator(first, prefers_tab=suffix in (".tsv", ".tab"))
-    header = next(csv.reader([first], delimiter=separator), [])
+    lines = _LINE_END.split(text[stated.end() :] if stated else text, maxsplit=_TITLE_ROWS + 1)[: _TITLE_ROWS + 1]
+
+    def cells(line: str) -> list[str]:
+        is_tab = suffix in (".tsv", ".tab")
+        return next(
+            csv.reader([line], delimiter=stated[1] if stated else detect_separator(line, prefers_tab=is_tab)), []
+        )
+
+    place = _header_place(map(cells, lines))
+    header = cells(lines[place])
+    separator = stated[1] if stated else detect_separator(lines[place], prefers_tab=suffix in (".tsv", ".tab"))
+    _refuse_transposed(header, [row[0] for line in lines[place + 1 :] if (row := cells(line))], source.name)
     if suffix not in _TEXT_SUFFIXES[:3] and not looks_like_row(header) and not (stated or len(header) > 1 or not head):
         raise DataError(
             f"{source.name!r} begins with {text[:40]!r}, which is not a known format. Give JSON lines, JSON, a table "
             "(CSV, tabs), Parquet, Arrow or Excel with the fields query, contexts and response, or a TREC run"
         )
     shown = {"\t": "tabs", ",": "commas"}.get(separator, repr(separator))
-    rows = _text_rows(source, separator, skips_line=bool(stated))
-    return whole_table(f"table, separated by {shown}", rows, wanted, has_text_cells=True)
+    rows = _text_rows(source, separator, n_skipped=place + bool(stated))
+    table = whole_table(f"table, separated by {shown}", rows, wanted, has_text_cells=True)
+    table.note = _title_note(lines[:place])
+    return table
 
 
-def _text_rows(source: InputFile, separator: str, *, skips_line: bool) -> Iterator[Any]:
+def _header_place(rows: Iterable[Sequence[Any]]) -> int:
+    """Return the number of rows before the header: titles and comments, if a row with names of fields follows."""
+    for n, row in enumerate(rows):
+        cells = [text for cell in row if cell is not None and (text := str(cell).strip())]
+        if looks_like_row(cells) or (
+            n and len(cells) > 1 and any(guess_field(cell) for cell in cells if len(cell.split()) < 3)
+        ):
+            return n
+        if n == _TITLE_ROWS or (len(cells) > 1 and not cells[0].startswith("#")):
+            break
+    return 0
+
+
+def _title_note(rows: Iterable[object]) -> str:
+    titles = [text for row in rows if (text := str(row).strip(" ,;\t"))]
+    return f"rows above the header, not read: {', '.join(repr(text[:40]) for text in titles[:3])}" if titles else ""
+
+
+def _refuse_transposed(header: Sequence[str], first_cells: Sequence[str], name: str) -> None:
+    fields = {guess_field(cell, is_nested=True) for cell in first_cells} - {None}
+    others = [guess_field(cell, is_nested=True) for cell in header[1:] if len(cell.split()) < 3]
+    if len(header) > 2 and looks_like_row(header[:1]) and not any(others) and 1 < len(fields) == len(first_cells):
+        raise DataError(
+            f"{name!r} has a field in each row, and not in each column. Transpose it: python -c "
+            f"\"import pandas; pandas.read_csv('FILE', header=None).T.to_csv('NEW', header=False, index=False)\""
+        )
+
+
+def _text_rows(source: InputFile, separator: str, *, n_skipped: int) -> Iterator[Any]:
     # One cell may contain all passages of a sample. The default limit of the csv module is 128 KiB.
     csv.field_size_limit(MAX_ROW_BYTES)
     name = source.name
     try:
         with source.open() as file:
             lines = CsvLines(file, name)
-            if skips_line:
+            for _ in range(n_skipped):
                 next(lines, "")
             reader = csv.reader(lines, delimiter=separator)
             header = next(reader, [])
@@ -186,7 +226,7 @@ def _text_rows(source: InputFile, separator: str, *, skips_line: bool) -> Iterat
                     # An empty cell is an empty text: an empty response is scored, not ignored.
                     yield dict(zip(header, cells, strict=False))
                     continue
-                yield DataError(f"the row that ends in line {reader.line_num + skips_line} has {problem}")
+                yield DataError(f"the row that ends in line {reader.line_num + n_skipped} has {problem}")
     except UnicodeDecodeError as error:
         with source.open() as file:
             raise encoding_error(bounded_lines(file), name) from error
@@ -211,7 +251,7 @@ def _workbook(source: InputFile, wanted: str | None) -> Table:
     except ImportError as error:
         raise MissingExtraError(feature="Reading Excel", package="openpyxl", extra="ragstone[excel]") from error
     try:
-        _check_parts(source)
+        merged, has_percents = _check_parts(source)
         book = openpyxl.load_workbook(source.path, read_only=True, data_only=True)
         facts = {sheet.title: _sheet_facts(sheet) for sheet in book.worksheets}
     except DataError:
@@ -226,29 +266,52 @@ def _workbook(source: InputFile, wanted: str | None) -> Table:
         title = choose_list(facts, wanted, source.name)
         stack.pop_all()
     others = tuple(name for name in facts if name != title)
-    rows = _sheet_rows(book, title, source.name)
-    return Table(format="Excel", rows=rows, chosen=title, others=others, has_text_cells=True)
+    table = Table(format="Excel", rows=iter(()), chosen=title, others=others, has_text_cells=True)
+    first = list(islice(_filled(book[title], _SHEET_COLUMNS + 1, _HEADER_ROWS), _TITLE_ROWS + 1))
+    place = _header_place(first)
+    table.note = _title_note(row[0] for row in first[:place] if row)
+    if merged:
+        table.note += f"{table.note and '. '}Merged cells ({merged}, ...): only the first row has the value. Repeat it"
+    table.rows = _sheet_rows(book, title, source.name, place, has_percents=has_percents)
+    return table
 
 
-def _check_parts(source: InputFile) -> None:
-    """Raise an error if a part of a workbook is too large. A part cannot have more bytes than the archive states."""
+def _check_parts(source: InputFile) -> tuple[str, bool]:
+    """Return the first cells that are merged over several rows, and whether a format of numbers shows percents.
+
+    Raises:
+        DataError: If a part is too large. A part cannot have more bytes than the archive states.
+    """
+    merged, has_percents = "", False
     with source.open() as file, zipfile.ZipFile(file) as archive:
         for part in archive.infolist():
             limit = _SHEET_BYTES if "/worksheets/" in part.filename else _TEXTS_BYTES
             if part.file_size > limit:
                 raise DataError(f"{source.name!r} has a part of more than {limit // 2**20} MiB. Save it as CSV")
+            if part.filename == "xl/styles.xml":
+                has_percents = _PERCENT.search(archive.read(part)) is not None
+            elif "/worksheets/sheet" in part.filename and not merged:
+                with archive.open(part) as sheet:
+                    rest = b""
+                    while not merged and (chunk := sheet.read(2**20)):
+                        found = _MERGED.search(rest + chunk)
+                        merged = found[0][16:-1].decode() if found else ""
+                        rest = chunk[-100:]
+    return merged, has_percents
 
 
 def _sheet_facts(sheet: Any) -> Facts:
-    header = next(_filled(sheet, _SHEET_COLUMNS + 1, _HEADER_ROWS), ())
+    first = list(islice(_filled(sheet, _SHEET_COLUMNS + 1, _HEADER_ROWS), _TITLE_ROWS + 1))
+    header = first[_header_place(first)] if first else ()
     return Facts(max((sheet.max_row or 1) - 1, 0), {str(cell) for cell in header if cell not in (None, "")})
 
 
-def _filled(sheet: Any, width: int, n_rows: int) -> Iterator[tuple[Any, ...]]:
+def _filled(sheet: Any, width: int, n_rows: int, *, has_percents: bool = False) -> Iterator[tuple[Any, ...]]:
     """Yield the rows of a sheet from its header to its last row with a value. Empty rows in between are empty tuples."""
     sheet.reset_dimensions()  # the file states them, and may be wrong
     n_empty, has_begun = 0, False
-    for row in sheet.iter_rows(max_row=n_rows, max_col=width, values_only=True):
+    for cells in sheet.iter_rows(max_row=n_rows, max_col=width, values_only=not has_percents):
+        row = tuple(map(_shown, cells)) if has_percents else cells
         if any(cell not in (None, "") for cell in row):
             yield from repeat((), n_empty if has_begun else 0)  # not those at the end of a sheet
             yield row
@@ -257,17 +320,24 @@ def _filled(sheet: Any, width: int, n_rows: int) -> Iterator[tuple[Any, ...]]:
             n_empty += 1
 
 
-def _sheet_rows(book: Any, title: str, name: str) -> Iterator[Any]:
+def _shown(cell: Any) -> Any:
+    """Return the value of a cell, and a share as the percents that Excel shows: 0.15 as 15%."""
+    if isinstance(cell.value, int | float) and "%" in (shown := cell.number_format or ""):
+        return f"{cell.value:.{len(shown.partition('.')[2].partition('%')[0])}%}"
+    return cell.value
+
+
+def _sheet_rows(book: Any, title: str, name: str, place: int, *, has_percents: bool) -> Iterator[Any]:
     try:
         sheet = book[title]
-        first = next(_filled(sheet, _SHEET_COLUMNS + 1, _HEADER_ROWS))
+        first = next(islice(_filled(sheet, _SHEET_COLUMNS + 1, _HEADER_ROWS), place, None))
         header = ["" if cell is None else str(cell).strip() for cell in first]
         while header and not header[-1]:
             header.pop()
         if len(header) > _SHEET_COLUMNS:
             raise DataError(f"{name!r} has more than {_SHEET_COLUMNS:,} columns. Save it as CSV")  # noqa: TRY301
-        filled = _filled(sheet, len(header) + 1, _SHEET_ROWS)
-        for number, row in enumerate(islice(filled, 1, None), start=2):
+        filled = _filled(sheet, len(header) + 1, _SHEET_ROWS, has_percents=has_percents)
+        for number, row in enumerate(islice(filled, place + 1, None), start=place + 2):
             if len(row) > len(header) and row[-1] not in (None, ""):
                 yield DataError(f"row {number} has more cells than the header")
             else:

@@ -133,10 +133,6 @@ def trace_samples(data: object, report: ReadingReport) -> Iterator[Sample | Data
     A sample is a request, and its id is the trace id. A record that cannot be read is yielded as an error. Records that are
     readable but not requests, and requests whose texts were removed, are counted in the report.
 
-    Args:
-        data: A path or the URL of a store.
-        report: Receives the format, and where the question, the contexts and the response of each request were found.
-
     Raises:
         DataError: If the file is one of Ragstone without samples, such as outcomes.
     """

@@ -133,12 +133,7 @@ def query_in(value: Any) -> str | None:
 
 
 def messages_in(value: Any, *, depth: int = 0) -> tuple[Message, ...]:
-    """Return the messages of a prompt, or of a reply.
-
-    Args:
-        value: A text, a message, a list of them, a batch of such lists (the first counts), or an object around one.
-        depth: Levels around the value.
-    """
+    """Return the messages of a prompt, or of a reply."""
     if isinstance(value, str):
         return (Message("user", value),)
     if depth > _MAX_DEPTH:
@@ -169,12 +164,7 @@ def _messages_of(item: Any) -> tuple[Message, ...]:
 
 
 def reply_message(outputs: Any, *, depth: int = 0) -> Message | None:
-    """Return the message with which a model replied; None if the outputs hold none.
-
-    Args:
-        outputs: A text, a message, LangChain's generations, an OpenAI completion, or an object or list around one.
-        depth: Levels around the outputs.
-    """
+    """Return the message with which a model replied; None if the outputs hold none."""
     if isinstance(outputs, str):
         return Message("assistant", outputs)
     if depth > _MAX_DEPTH or not outputs:
@@ -194,10 +184,6 @@ def reply_message(outputs: Any, *, depth: int = 0) -> Message | None:
 
 def passages_in(value: Any, *, depth: int = 0) -> tuple[PassageDraft, ...] | None:
     """Return the passages in the output of a retriever: documents, nodes or texts, in order.
-
-    Args:
-        value: A list of documents, or an object with such a list.
-        depth: Levels around the value.
 
     Returns:
         None if nothing in the value is a list of passages. An empty tuple is a retrieval that found nothing.

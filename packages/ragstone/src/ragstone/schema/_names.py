@@ -60,7 +60,7 @@ _NAMES: Final[dict[NamedField, tuple[tuple[frozenset[str], tuple[str, ...]], ...
     ),
     "text": (
         (_EVERY, ("text", "page_content", "content")),
-        (_ROW | _HIT, ("chunk", "body", "passage", "document", "snippet", "page")),
+        (_ROW | _HIT, ("chunk", "body", "passage", "document", "snippet", "page", "contents")),
     ),
     "id": (
         (_EVERY, ("id", "doc_id", "chunk_id", "node_id", "document_id", "passage_id")),
@@ -125,7 +125,8 @@ ROW_SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
     "query": ("user_query", "user_question"),
     "contexts": (
         "retrieved_contents", "retrieved_documents", "retrieved_docs", "retrieved_passages", "retrieved_chunks",
-        "retrieved_texts", "retrieval_contexts", "retrieved_nodes", "source_passages",
+        "retrieved_texts", "retrieval_contexts", "retrieved_nodes", "source_passages", "hits",
+        "search_results", "retrieved",
     ),
     "response": (
         "generated_answer", "generated_texts", "generated_text", "generated_response", "generated_output", "model_answer",
@@ -146,7 +147,7 @@ ROW_GUESSES: Final[Mapping[str, tuple[str, ...]]] = {
         "task", "problem", "text", "frage", "pregunta", "pergunta", "domanda", "vraag",
     ),
     "contexts": (
-        "evidence", "evidences", "evidence_list", "snippets", "sources", "search_results", "chunks", "nodes", "hits", "docs",
+        "evidence", "evidences", "evidence_list", "snippets", "sources", "chunks", "nodes", "docs",
         "references", "positive", "facts", "gold_contexts", "gold_context", "reference_contexts", "ground_truth_context",
         "ground_truth_contexts", "text", "passage", "document", "chunk", "content", "ctxs",
         "kontext", "contexto", "contexte", "contesto", "fundstellen",
@@ -157,7 +158,7 @@ ROW_GUESSES: Final[Mapping[str, tuple[str, ...]]] = {
         "risposta", "antwoord",
     ),
     "reference": (
-        "gold", "golden", "gt", "truth", "target", "targets", "label", "labels", "solution", "answers", "alt_ans",
+        "gold", "golden", "gt", "truth", "ref", "refs", "target", "targets", "label", "labels", "solution", "answers", "alt_ans",
         "short_answer", "short_answers", "exact_answer", "ideal", "correct", "musterantwort",
         "musterl\u00f6sung", "respuesta_correcta",
     ),
