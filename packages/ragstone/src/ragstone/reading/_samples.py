@@ -276,12 +276,13 @@ def _other_row(row: Mapping[str, Any], name: str, value: str, position: int) -> 
         if len(names) > 1 and all(cell in row or name_key(cell) in _KNOWN for cell in names):
             shown = "the columns in another order" if set(names) == set(row) else "other columns"
             raise DataError(f"row {position} is a header with {shown}. Split the file at this row, and read both parts")
-    fields = [
-        (guess_field(column, is_nested=True), guess_field(str(cell), is_nested=True)) for column, cell in row.items()
-    ]
-    is_header = all(cell == column for column, cell in fields if column) and len({*fields} - {(None, None)}) > 1
-    if position == 1 and is_header and all(len(str(cell)) > 2 and len(str(cell).split()) == 1 for cell in row.values()):
-        return f"a second header, left out: {', '.join(map(str, row.values()))}"
+    if position == 1 and all(len(str(cell)) > 2 and len(str(cell).split()) == 1 for cell in row.values()):
+        fields = [[guess_field(name, is_nested=True) for name in (column, str(cell))] for column, cell in row.items()]
+        if (
+            all(cell == column for column, cell in fields if column)
+            and len({column for column, _ in fields} - {None}) > 1
+        ):
+            return f"a second header, left out: {', '.join(map(str, row.values()))}"
     return None
 
 
