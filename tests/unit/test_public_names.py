@@ -95,7 +95,7 @@ PUBLIC = {
         areplay_traces plan_replay replay_traces
     """,
     "ragstone.requests": """
-        CaptureOptions EnclosingRun Message PassageDraft Recorder Request RetrieverTools Role Statements Step StepKind TraceDraft Value assemble
+        CaptureOptions EnclosingRun InFlight Message PassageDraft Recorder Request RetrieverTools Statements Step StepKind TraceDraft Value assemble
         current_request harvest link_span
     """,
     "ragstone.views": """
