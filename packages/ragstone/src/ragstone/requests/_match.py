@@ -166,7 +166,7 @@ class Text:
         """Yield the positions of 32 characters that begin a word."""
         return (start for start in self._positions(anchor) if not _joins(self.text, start))
 
-    def extended(self, start: int, passage: str, anchor: int, n_gaps: int) -> tuple[int, int]:
+    def extended(self, start: int, passage: str, anchor: int, n_gaps: int = 0) -> tuple[int, int]:
         """Return the span around equal characters up to which both texts are equal, cut to whole words."""
         text = self.text
         end, _ = self._equal_to(start, passage, anchor, 1, n_gaps)
@@ -195,21 +195,19 @@ class Text:
 
     def _resumed(self, at: int, passage: str, place: int, way: int) -> tuple[int, int] | None:
         """Return where both texts are equal again, if one other word stands here for a few words of the passage."""
-        self._budget.spend(_MAX_CHANGED * _MAX_MARK)
-        for n in range(1, _MAX_CHANGED):
-            first = place + n if way > 0 else place - n - _RESUMED + 1
-            equal = passage[first : first + _RESUMED] if first >= 0 else ""
-            if len(equal) < _RESUMED:
-                return None
+        text = self.text
+        self._budget.spend(_MAX_MARK * _RESUMED)
+        end = text.find(" ", at, at + _MAX_MARK) if way > 0 else text.rfind(" ", max(0, at - _MAX_MARK), at + 1)
+        for start in range(at + way, end + way, way) if end >= 0 else ():
             if way > 0:
-                found = self.text.find(equal, at + 1, at + _MAX_MARK + _RESUMED)
-                gap, near, changed = self.text[at:found], found - 1, first - 1
+                equal = text[start : start + _RESUMED]
+                found = passage.find(equal, place + 1, place + _MAX_CHANGED)
             else:
-                found = self.text.rfind(equal, max(0, at - _MAX_MARK - _RESUMED), at)
-                gap, near, changed = self.text[found + _RESUMED : at + 1], found + _RESUMED, first + _RESUMED
+                equal = text[max(0, start - _RESUMED + 1) : start + 1]
+                found = passage.rfind(equal, max(0, place - _MAX_CHANGED), place) + _RESUMED - 1
             # What stands before an equal character is not an insertion.
-            if found >= 0 and " " not in gap and self.text[near] != passage[changed]:
-                return (found, first) if way > 0 else (near - 1, changed - 1)
+            if len(equal) == _RESUMED and found >= _RESUMED - 1 and text[start - way] != passage[found - way]:
+                return start, found
         return None
 
     def _positions(self, needle: str, seed: _Seed | None = None) -> Iterator[int]:
@@ -484,11 +482,14 @@ def longest_piece(
     if len(passage) < smallest:
         return None
     best: tuple[int, int] | None = None
+    first = 0
     for anchor in find_anchors(passage, smallest) if anchors is None else anchors:
         for start in islice(text.anchor_starts(passage[anchor : anchor + _SEED]), _MAX_ANCHOR_OCCURRENCES):
-            piece = text.extended(start, passage, anchor, n_gaps)
+            piece = text.extended(start, passage, anchor)
             if best is None or piece[1] - piece[0] > best[1] - best[0]:
-                best = piece
+                best, first = piece, anchor + piece[0] - start
+    if best is not None and n_gaps:
+        best = text.extended(best[0], passage, first, n_gaps)
     return best if best is not None and best[1] - best[0] >= smallest else None
 
 
