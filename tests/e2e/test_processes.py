@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -22,7 +23,7 @@ from fake_servers import FakeJudgeServer
 from process_metrics import DeadlyMetric, ProcessMetric
 from processes import children, is_running
 from ragstone.errors import ConfigurationError
-from ragstone.judges import OpenAICompatibleJudge
+from ragstone.judges import Budget, OpenAICompatibleJudge, wait_for_outages
 from ragstone.metrics import MetricBase
 from ragstone.schema import Captured, Failure, NotApplicable, Sample, Score
 from ragstone.store import SqliteStore
@@ -129,6 +130,27 @@ def test_processes_share_one_budget(tmp_path: Path) -> None:
         paid = server.stats.calls
     assert result.returncode == 4, result.stderr
     assert paid == 12
+
+
+def test_the_budget_gets_back_what_processes_could_not_send() -> None:
+    """Calls to a port that refuses connections are in no usage, and do not use up the budget of the owner."""
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}/v1"
+    budget = Budget(calls=3)
+
+    async def score() -> list[Any]:
+        judge = {"url": url, "model": "m", "backoff_s": 0.01}
+        spec = ScorerSpec("ccrs.qr", judge=judge, budget=budget)
+        with wait_for_outages(0.0):
+            async with spec.open(processes=2) as setup:
+                return [
+                    await setup.score(Sample(id=str(n), query="Which stone?", response="The grey.")) for n in range(6)
+                ]
+
+    outcomes = [outcome for scored in asyncio.run(score()) for outcome in scored]
+    assert {"unavailable"} == {outcome.kind for outcome in outcomes}
+    assert 0 == budget.spent.calls
 
 
 OWNER = """
