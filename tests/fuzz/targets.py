@@ -199,7 +199,6 @@ def cached(content: bytes, folder: Path) -> str:
     reply = cache_file.read("key-1")
     assert reply in (None, {"text": "85", "usage": {"n": 7}})
     cache_file.get_fact("fact-1", max_age_s=1e12)
-    cache_file.summary()
     cache_file.write([("key-2", "model", {"text": "7"})])
     return "nothing" if reply is None else "reply"
 

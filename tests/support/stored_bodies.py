@@ -1,14 +1,16 @@
-"""The bodies of a store as text, counters that no method returns, and changes of them that another program with the same format could make."""
+"""The bodies of a store as text, counts that no method returns, and changes of them that another program with the same format could make."""
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
 
 from ragstone.store import Store
 from ragstone.store._checksums import seal, text_of
 
-__all__ = ["body_texts", "count_duplicates", "rewrite_bodies"]
+__all__ = ["body_texts", "count_duplicates", "count_replies", "rewrite_bodies"]
 
 
 def body_texts(db: sqlite3.Connection, table: str) -> list[str]:
@@ -22,6 +24,13 @@ def rewrite_bodies(db: sqlite3.Connection, table: str, change: Callable[[str], s
     (body,) = db.execute(f"SELECT body FROM {table} WHERE seq = ?", (seq,)).fetchone()  # noqa: S608 - constant names
     changed = seal(change(text_of(body, table).decode()))
     db.execute(f"UPDATE {table} SET body = ? WHERE seq = ?", (changed, seq))  # noqa: S608 - constant names
+
+
+def count_replies(folder: Path) -> int:
+    """The number of replies in a cache."""
+    with closing(sqlite3.connect(folder / "replies.sqlite")) as db:
+        (n,) = db.execute("SELECT count(*) FROM reply").fetchone()
+        return int(n)
 
 
 def count_duplicates(store: Store) -> int:

@@ -89,7 +89,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("store prometheus-rules", 0),
         ("doctor --judge lexical", 0),
         (f"doctor --judge {NOBODY}", 3),
-        ("store cache cache", 2),
         ("demo --output-dir rows.jsonl", 2),
         ("ingest new.db --listen nowhere", 2),
         ("ingest no/such/folder.db", 2),

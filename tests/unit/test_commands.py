@@ -130,7 +130,6 @@ def make_files(directory: Path) -> None:
         ("validate-metrics", "ragstone lab validate-metrics"),
         ("dataset build docs", "ragstone lab dataset"),
         ("deliveries ragstone.db", "ragstone store deliveries"),
-        ("cache", "ragstone store cache"),
         ("samples", "ragstone demo --samples"),
         ("evalute rows.jsonl", "ragstone evaluate"),
         ("eval rows.jsonl", "ragstone evaluate"),

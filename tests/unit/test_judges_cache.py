@@ -18,6 +18,7 @@ from ragstone.errors import JudgeReplyError, StoreCorruptError, StoreError, Stor
 from ragstone.judges import ChatRequest, OpenAICompatibleJudge, OpenAICompatibleModel, Prompt, ReplyCache, metered
 from ragstone.judges._cache.replies import CachedReplies, is_repeatable
 from ragstone.testing import ScriptedModel
+from stored_bodies import count_replies
 
 PROMPT = Prompt(construct="relevance", task="The task.", fields={"query": "Why?", "response": "Because."})
 GREEDY = {"model": "m", "temperature": 0, "messages": []}
@@ -364,7 +365,7 @@ def test_four_processes_share_one_cache(tmp_path):
     done = [worker.communicate(timeout=120) for worker in workers]
     assert ["", "", "", ""] == [errors for _, errors in done]
     assert 150 <= sum(int(sent) for sent, _ in done) < 600
-    assert 150 == ReplyCache(tmp_path).summary().n_replies
+    assert 150 == count_replies(tmp_path)
     with closing(sqlite3.connect(tmp_path / "replies.sqlite")) as db, db:
         assert ("ok",) == db.execute("PRAGMA integrity_check").fetchone()
     db.close()
@@ -392,35 +393,25 @@ def test_threads_with_loops_of_their_own(tmp_path):
         for thread in threads:
             thread.join()
     assert [10, 10, 10] == totals
-    assert 10 == ReplyCache(tmp_path).summary().n_replies
+    assert 10 == count_replies(tmp_path)
 
 
-def test_summary_and_clearing(tmp_path):
-    """By model and by age; what is removed is asked again."""
+def test_replies_since_a_time_are_removed(tmp_path):
+    """Those of an erased request and all later ones; what is removed is asked again."""
     now = [1_000_000.0]
     cache = ReplyCache(tmp_path, clock=lambda: now[0])
     cache.write([("k1", "a", chat_reply()), ("k2", "a", chat_reply())])
     now[0] += 3 * 86_400
     cache.write([("k3", "b", chat_reply())])
-    summary = cache.summary()
-    assert (3, {"a": 2, "b": 1}, 1_000_000.0, now[0]) == (
-        summary.n_replies,
-        summary.n_by_model,
-        summary.oldest,
-        summary.newest,
-    )
-    assert summary.n_bytes == (tmp_path / "replies.sqlite").stat().st_size
-    assert 2 == cache.summary(older_than_days=2).n_replies
-    assert 2 == cache.clear(older_than_days=2)
-    assert (None, chat_reply()) == (cache.read("k1"), cache.read("k3"))
-    assert 1 == cache.clear()
-    assert (0, None) == (cache.summary().n_replies, cache.summary().oldest)
+    assert 1 == cache.clear(since=now[0])
+    assert (chat_reply(), None) == (cache.read("k1"), cache.read("k3"))
+    assert (2, 0) == (cache.clear(since=0), count_replies(tmp_path))
 
 
-def test_summary_of_what_is_not_there(tmp_path):
-    """An error that names the folder, and no file is made by asking."""
+def test_clearing_what_is_not_there(tmp_path):
+    """An error that names the folder, and no file is made."""
     with pytest.raises(StoreError, match="reply cache not found"):
-        ReplyCache(tmp_path).summary()
+        ReplyCache(tmp_path).clear(since=0)
     assert [] == list(tmp_path.iterdir())
 
 
@@ -428,11 +419,11 @@ def test_summary_of_what_is_not_there(tmp_path):
     ("spoil", "error"),
     [(damaged, StoreCorruptError), (foreign, StoreCorruptError), (another_version, StoreVersionError)],
 )
-def test_summary_of_what_is_not_ours(tmp_path, spoil, error):
+def test_reading_what_is_not_ours(tmp_path, spoil, error):
     """Errors say what it is."""
     spoil(tmp_path / "replies.sqlite")
     with pytest.raises(error, match="reply cache"):
-        ReplyCache(tmp_path).summary()
+        ReplyCache(tmp_path).read("k1")
 
 
 def test_facts_grow_old(tmp_path):
@@ -473,7 +464,7 @@ def test_capabilities_are_remembered(tmp_path):
         _, n_fresh = measured(server, tmp_path, fresh=True)
         assert (first, 0) == (again, n_again)
         assert min(n_first, n_other, n_fresh) > 0
-        assert 0 == ReplyCache(tmp_path).summary().n_replies
+        assert 0 == count_replies(tmp_path)
         with closing(sqlite3.connect(tmp_path / "replies.sqlite")) as db, db:
             db.execute("UPDATE fact SET created_at = created_at - 86500")
         db.close()

@@ -24,7 +24,6 @@ from ragstone.judges import (
     EndpointEmbedder,
     ModelJudge,
     OpenAICompatibleModel,
-    ReplyCache,
     embedder_from,
     judge_from,
     read_endpoint,
@@ -41,6 +40,7 @@ from ragstone.settings import (
     takes_settings,
     variable_of,
 )
+from stored_bodies import count_replies
 
 SECRET = "hunter2-very-secret"
 
@@ -524,7 +524,7 @@ def test_a_monitor_from_a_file_uses_its_cache(tmp_path: Path, monkeypatch: pytes
         with Monitor.from_config(file, store=tmp_path / "s.db", metrics="ccrs.qr") as monitor:
             monitor.record(TraceDraft(query="Why?", response="Because."))
             assert monitor.drain(60)
-        assert 1 == ReplyCache(folder).summary().n_replies
+        assert 1 == count_replies(folder)
     assert "RAGSTONE_CACHE" not in os.environ
 
 

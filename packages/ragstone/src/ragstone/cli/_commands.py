@@ -203,9 +203,6 @@ COMMANDS: Final = {
         "List deliveries to sinks by state, or retry them.",
         "ragstone.db --state failed",
     ),
-    "store cache": Command(
-        "_cache.cache_command", "Summarize or clear a reply cache.", "replies/ --clear --older-than-days 90"
-    ),
     "store prometheus-rules": Command(
         "_prometheus_rules.prometheus_rules_command", "Print Prometheus alert rules.", "--target ccrs.qr=0.8"
     ),

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from ragstone.judges._batch import RequestBatch as RequestBatch
     from ragstone.judges._batch import requests_in_batches as requests_in_batches
     from ragstone.judges._batch import requests_of_sample as requests_of_sample
-    from ragstone.judges._cache.file import CacheSummary as CacheSummary
     from ragstone.judges._cache.file import ReplyCache
     from ragstone.judges._cache.replies import cache_bypassed as cache_bypassed
     from ragstone.judges._cache.replies import repeat_replies as repeat_replies
@@ -132,7 +131,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
                 "BatchedRequests BatchPendingError BatchReport PostponedError RequestBatch requests_in_batches "
                 "requests_of_sample"
             ),
-            "_cache.file": "CacheSummary ReplyCache",
+            "_cache.file": "ReplyCache",
             "_cache.replies": "cache_bypassed repeat_replies",
             "_call_context": "CallContext",
             "_client_settings": "ClientSettings",

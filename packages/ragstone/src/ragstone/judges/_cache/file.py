@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import os
 import sqlite3
 import tempfile
@@ -12,7 +11,6 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -27,7 +25,6 @@ _FILE: Final = "replies.sqlite"
 _APPLICATION_ID: Final = 0x52475243
 """Identifies the file as a reply cache."""
 _BUSY_TIMEOUT_S: Final = 5.0
-_DAY_S: Final = 86_400.0
 
 _TABLES: Final = (
     """
@@ -42,20 +39,6 @@ _TABLES: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CacheSummary:
-    """Content of a reply cache."""
-
-    path: Path
-    n_replies: int
-    n_bytes: int
-    """Size of the file in bytes."""
-    n_by_model: Mapping[str, int]
-    oldest: float | None
-    """Unix seconds, or None if the cache is empty."""
-    newest: float | None
-
-
 class ReplyCache:
     """Replies on disk, in one file of a directory that several processes may share.
 
@@ -66,13 +49,6 @@ class ReplyCache:
     Args:
         folder: Directory of the file. The first cached reply creates it.
         clock: Returns Unix seconds.
-
-    Examples:
-        ```python
-        cache = ReplyCache("ragstone-cache")
-        print(cache.summary().n_replies)
-        cache.clear(older_than_days=30)
-        ```
     """
 
     def __init__(self, folder: str | Path, *, clock: Callable[[], float] = time.time) -> None:
@@ -133,55 +109,24 @@ class ReplyCache:
         with self._writing() as db:
             db.execute("INSERT OR REPLACE INTO fact VALUES (?, ?, ?)", (key, value, self._clock()))
 
-    def summary(self, *, older_than_days: float | None = None) -> CacheSummary:
-        """Count the replies, or with `older_than_days` only the older ones.
-
-        Raises:
-            StoreNotFoundError: If the cache does not exist.
-            StoreError: If the cache cannot be read.
-        """
-        with self._open(must_exist=True) as db:
-            rows = db.execute(
-                "SELECT model, count(*), min(created_at), max(created_at) FROM reply WHERE created_at <= ? "
-                "GROUP BY model ORDER BY model",
-                (self._before(older_than_days),),
-            ).fetchall()
-        return CacheSummary(
-            path=self.path,
-            n_replies=sum(row[1] for row in rows),
-            n_bytes=self.path.stat().st_size,
-            n_by_model={row[0]: row[1] for row in rows},
-            oldest=min((row[2] for row in rows), default=None),
-            newest=max((row[3] for row in rows), default=None),
-        )
-
-    def clear(self, *, older_than_days: float | None = None, since: float | None = None) -> int:
-        """Delete all replies and facts, or only old or new ones, and return the number of deleted replies.
-
-        Args:
-            older_than_days: Only those of at least this age.
-            since: Only those that were stored at this time (Unix seconds) or later.
+    def clear(self, *, since: float) -> int:
+        """Delete the replies and facts that were stored at a time (Unix seconds) or later, and return the number of replies.
 
         Raises:
             StoreNotFoundError: If the cache does not exist.
             StoreError: If the cache cannot be written.
         """
-        times = (self._before(older_than_days), -math.inf if since is None else since)
         with self._open(must_exist=True) as db:
             # Removed texts are overwritten, also if another process prevents the VACUUM.
             db.execute("PRAGMA secure_delete = ON")
             db.execute("BEGIN IMMEDIATE")
-            n_removed = db.execute("DELETE FROM reply WHERE created_at <= ? AND created_at >= ?", times).rowcount
-            db.execute("DELETE FROM fact WHERE created_at <= ? AND created_at >= ?", times)
+            n_removed = db.execute("DELETE FROM reply WHERE created_at >= ?", (since,)).rowcount
+            db.execute("DELETE FROM fact WHERE created_at >= ?", (since,))
             db.execute("COMMIT")
             # The file shrinks only if no other process uses it. The replies are deleted in any case.
             with suppress(sqlite3.OperationalError):
                 db.execute("VACUUM")
         return n_removed
-
-    def _before(self, days: float | None) -> float:
-        # Without a limit, delete also entries whose time is in the future.
-        return math.inf if days is None else self._clock() - days * _DAY_S
 
     def _row(self, query: str, key: str) -> tuple[Any, ...] | None:
         if not self.path.exists():
