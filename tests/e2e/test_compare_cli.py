@@ -38,15 +38,17 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return found
 
 
-def test_the_verdict_comes_first_and_the_tables_below(files: dict[str, Path]) -> None:
+def test_the_verdict_comes_first_and_the_tables_if_asked_for(files: dict[str, Path]) -> None:
     """On stdout, and the exit code is 0: a difference is no failure."""
     done = run_command("compare", files["old"], files["worse"])
 
     assert (0, "") == (done.returncode, done.stderr)
     assert done.stdout.startswith("old beats worse on ccrs.qr by ")
     assert "Contextual coherence (ccrs.cc): no significant difference between worse and old (" in done.stdout
-    assert "mean [95% CI]" in done.stdout
-    assert "paired randomized Tukey test" in done.stdout
+    assert "mean [95% CI]" not in done.stdout
+    assert "method: paired " in done.stdout
+    assert "Add --details for the tables" in done.stdout
+    assert "mean [95% CI]" in run_command("compare", files["old"], files["worse"], "--details").stdout
 
 
 @pytest.mark.parametrize(

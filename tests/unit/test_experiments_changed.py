@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 import ragstone
-from command_line import run_command
 from ragstone.errors import ConfigurationError
 from ragstone.experiments import Experiment, _table
-from ragstone.schema import Failure, Sample, Score
+from ragstone.schema import Failure, Score
 
 METRIC = "ccrs.qr"
 
@@ -115,41 +112,3 @@ def test_different_samples_do_not_change() -> None:
     )
     with pytest.raises(ConfigurationError, match="do not share samples"):
         comparison.changed(METRIC)
-
-
-def test_the_description_shows_question_and_both_answers() -> None:
-    """The numbers of losses and gains come first."""
-    comparison = ragstone.compare({"old": experiment(0.5, 0.9, 0.5, 0.4), "new": experiment(0.6, 0.1, 0.5, 0.6)})
-    assert [
-        "ccrs.qr: 3 of 4 samples changed from old to new, 1 worse and 2 better. The largest change:",
-        "  q1: 0.9 -> 0.1 (80 points worse)",
-        "    question: Why 1?",
-        "    old: Because 0.9.",
-        "    new: Because 0.1.",
-    ] == comparison.describe_changed(1).splitlines()
-    assert "The largest" not in comparison.describe_changed(3)
-    same = ragstone.compare({"a": experiment(0.5, 0.9), "b": experiment(0.5, 0.9)})
-    assert "ccrs.qr: no sample changed from a to b" == same.describe_changed(3)
-
-
-def test_the_command_lists_changes_of_files(tmp_path: Path) -> None:
-    """Files of outcomes do not contain texts, which --data adds in the order of the systems."""
-    for name, values in {"old": (0.5, 0.9, 0.4), "new": (0.6, 0.1, 0.4)}.items():
-        result = experiment(*values)
-        result.to_jsonl(tmp_path / f"{name}.jsonl")
-        (tmp_path / f"{name}-rows.jsonl").write_text("\n".join(map(Sample.model_dump_json, result.samples)))
-    files = [str(tmp_path / "old.jsonl"), str(tmp_path / "new.jsonl")]
-    data = [argument for file in files for argument in ("--data", file.replace(".jsonl", "-rows.jsonl"))]
-
-    plain = run_command("compare", *files, "--changed", "1").stdout
-    assert "  q1: 0.9 -> 0.1 (80 points worse)" in plain
-    assert "Because" not in plain
-    both = run_command("compare", *files, "--changed", "1", *data).stdout
-    assert "    old: Because 0.9.\n    new: Because 0.1." in both
-    (largest,) = json.loads(run_command("compare", *files, "--changed", "1", "--json").stdout)["changed"]
-    assert ("q1", pytest.approx(-0.8), False) == (largest["sample_id"], largest["change"], largest["is_better"])
-    assert "changed" not in json.loads(run_command("compare", *files, "--json").stdout)
-
-    one = run_command("compare", *files, "--changed", "1", "--data", files[0])
-    assert (2, True) == (one.returncode, "--data is given 1 times for 2 systems" in one.stderr)
-    assert 0 == run_command("compare", *files, *data).returncode

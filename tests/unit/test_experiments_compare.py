@@ -174,7 +174,7 @@ def test_several_pairs_are_told_by_who_wins() -> None:
     assert "no significant difference between hybrid and e5 (" in told[2]
     power = result.metrics[0].discriminative_power
     assert (2, 3, 2 / 3) == (power.n_significant, power.n_pairs, power.value)
-    assert "2 of 3 pairs of systems differ significantly (discriminative power 0.667)" in str(result)
+    assert "2 of 3 pairs of systems differ significantly (discriminative power 0.667)" in result.details()
 
 
 def test_a_winner_of_several_names_all() -> None:
@@ -415,7 +415,7 @@ def test_options_out_of_range_are_refused(options: dict[str, float]) -> None:
 def test_the_table_holds_means_with_intervals_and_denominators() -> None:
     """A bare mean never appears, and the method stands below."""
     result = ragstone.compare({"ältere": system({QR: [0.5, None, "n.a."]}), "新": system({QR: [0.25, 0.5, 0.5]})})
-    lines = str(result).splitlines()
+    lines = result.details().splitlines()
 
     assert any("(ccrs.qr)  ältere" in line and line.endswith("1 / 1 / 1") for line in lines)
     assert any("新 - ältere" in line and "-25 points" in line for line in lines)

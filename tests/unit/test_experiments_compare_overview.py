@@ -58,7 +58,7 @@ def metrics(*, better: int = 0, same: int = 0, alike: int = 0, harm: int = 0) ->
 def printed(*systems: Experiment, **options: bool) -> list[str]:
     """The printed verdict, without the tables."""
     result = ragstone.compare(dict(zip("ABCDEF", systems, strict=False)), n_permutations=500, **options)
-    return str(result).split("\n\nmetric ")[0].splitlines()
+    return str(result).split("\n\nmethod: ")[0].splitlines()
 
 
 def test_claims_come_first() -> None:
@@ -133,7 +133,7 @@ def test_the_verdict_has_at_most_twenty_lines() -> None:
     few = printed(*systems[:2])
     assert "B beats A on 3 of 5 metrics" not in few, "few results are sentences with sizes"
     nine = {f"s{step}": system(kinds | {f"better{i}": 0.03 * step for i in range(3)}, seed=step) for step in range(9)}
-    many = str(ragstone.compare(nine, n_permutations=200)).split("\n\nmetric ")[0].splitlines()
+    many = str(ragstone.compare(nine, n_permutations=200)).split("\n\nmethod: ")[0].splitlines()
     assert len(many) == 20
     assert "more lines: see the table of differences" in many[-1]
 
@@ -157,7 +157,7 @@ def test_the_table_tells_how_many_more_samples_are_wanted() -> None:
     """For what is undecided only."""
     kinds = metrics(same=1, better=1)
     result = ragstone.compare({"A": system(dict.fromkeys(kinds, 0.0), seed=1), "B": system(kinds, seed=2)})
-    rows = str(result).split("more samples\n")[1].splitlines()
+    rows = result.details().split("more samples\n")[1].splitlines()
     same, better = rows[1:3]
     assert same.startswith("same0")
     assert same.endswith(" to detect 1 point")

@@ -131,8 +131,8 @@ def test_the_source_of_a_label_is_named() -> None:
 def test_failures_are_counted_in_notebooks_and_yellow_in_the_terminal() -> None:
     """A failure is not a low score, which is red."""
     result = experiment([(0.1, 0.9), (0.2, None), (0.3, None)])
-    assert "<td>1 + 2 failed</td>" in result._repr_html_()
-    assert "<td>3</td>" in result._repr_html_()
+    assert '1 scored<span class="failed">, 2 failed</span>' in result._repr_html_()
+    assert "<small>3 scored</small>" in result._repr_html_()
     failure = Failure(sample_id="s", metric="ccrs.cc", metric_version="1", kind="timeout", reason="slow")
     view = build_answer("s", sample(), [score("ccrs.qr", 0.1), failure], Signals(), CARDS, time=None)
     lines = AnswerText(view, width=80).lines()
@@ -200,7 +200,7 @@ def test_answers_without_a_score_are_counted_in_notebooks() -> None:
         each for each in result.outcomes if (each.sample_id, each.metric) not in {("s1", "ccrs.cc"), ("s2", "ccrs.cc")}
     ]
     object.__setattr__(result, "outcomes", (*outcomes, *inapplicable))
-    assert "<td>1 + 1 failed + 2 n.a.</td>" in result._repr_html_()
+    assert '1 scored, 2 n.a.<span class="failed">, 1 failed</span>' in result._repr_html_()
 
 
 def test_the_interval_of_a_probability_is_shown_if_it_has_a_width() -> None:

@@ -296,8 +296,8 @@ def test_a_page_without_texts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("report.pdf", {}, "ends in .html .page. or .md .summary., got"),
-        ("absent/report.html", {}, "cannot write the report to"),
+        ("report.pdf", {}, "must end in .html or .htm or .md, got"),
+        ("absent/report.html", {}, "cannot write .*existing directory"),
         ("report.html", {"max_mb": 0.0}, "max_mb must be above 0"),
     ],
 )

@@ -36,7 +36,7 @@ ROW = MetricRow(
     bounds=None, target=None, advice="", judges=(),
 )  # fmt: skip
 DIFFERENCE = Difference(
-    system="new", metric="m", title="M", lower_is_better=False, width=1.0, difference=0.1, low=0.05, high=0.2, size="",
+    system="new", other="old", p_value=0.01, p="p = 0.01", metric="m", title="M", lower_is_better=False, width=1.0, difference=0.1, low=0.05, high=0.2, size="",
     better="new", n=100, n_up=1, n_down=1, doubt="", is_exploratory=False,
 )  # fmt: skip
 

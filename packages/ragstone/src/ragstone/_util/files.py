@@ -7,7 +7,7 @@ import os
 import secrets
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, TextIO
@@ -17,6 +17,20 @@ from ragstone.errors import ConfigurationError
 _PRIVATE: Final = 0o600
 _PARTIAL: Final = ".ragstone-"
 _SPECIAL: Final = ("/dev/", "/proc/")
+
+
+def check_output(path: str | os.PathLike[str], suffixes: Collection[str]) -> Path:
+    """Check that a file can be written, before anything is computed.
+
+    Raises:
+        ConfigurationError: If the name does not end in one of the suffixes, or the directory does not exist.
+    """
+    file = Path(path)
+    if file.suffix.lower() not in suffixes:
+        raise ConfigurationError(f"the file must end in {' or '.join(suffixes)}, got {str(file)!r}")
+    if not file.absolute().parent.is_dir() or file.is_dir():
+        raise ConfigurationError(f"cannot write {str(file)!r}: give the path of a file in an existing directory")
+    return file
 
 
 def check_not_read(output: str | os.PathLike[str] | None, *inputs: object) -> None:

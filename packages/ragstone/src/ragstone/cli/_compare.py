@@ -10,7 +10,7 @@ from typing import Any
 
 import typer
 
-from ragstone._util.files import write_output
+from ragstone._util.files import check_output
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._gate import check_junit
 from ragstone.cli._options import read_sources
@@ -19,9 +19,9 @@ from ragstone.cli._report import read_texts
 from ragstone.cli._settings import arguments_of, settings_of
 from ragstone.cli._stdin import stdin_as_file
 from ragstone.errors import ConfigurationError
-from ragstone.experiments import Comparison, check_gate_file, compare
+from ragstone.experiments import compare
 from ragstone.metrics import split_metrics
-from ragstone.views import CauseRow
+from ragstone.views import COMPARISON_WRITERS, CauseRow
 
 
 def compare_command(
@@ -36,7 +36,7 @@ def compare_command(
     margin: float | None = None,
     equivalent_within: float | None = None,
     paired: bool | None = None,
-    changed: int = 0,
+    details: bool = False,
     data: list[str] | None = None,
     field: list[str] | None = None,
     rows: str | None = None,
@@ -67,10 +67,11 @@ def compare_command(
             different samples (traffic), otherwise paired.
 
     Output:
-        changed (>=0 N): List the N samples of each metric whose scores changed most.
-        data: The evaluated file of each system, in the same order, for the texts of --changed, the causes of wrong
-            answers, and columns that analysis.cluster names. Repeat it for each system.
-        output (-o): Write a summary for pull requests and CI jobs (summary.md).
+        details: Print the tables of all means and differences.
+        data: The evaluated file of each system, in the same order, for the texts of questions and answers, the causes of
+            wrong answers, and columns that analysis.cluster names. Repeat it for each system.
+        output (-o): Write a page with the questions that changed (.html, one file without network requests), a summary
+            for pull requests (.md), tables for LaTeX (.tex), or all differences (.csv).
     """
     settings = settings_of(context)
     gated = fail_if_worse or margin is not None or equivalent_within is not None
@@ -86,7 +87,7 @@ def compare_command(
         raise ConfigurationError(f"--data is given {len(data)} times for {len(systems)} systems")
     check_junit(junit, has_gate=gated, gates="--fail-if-worse, --margin or --equivalent-within")
     if output is not None:
-        check_gate_file(output, ".md")
+        check_output(output, COMPARISON_WRITERS)
     with stdin_as_file(systems) as named:
         sources = read_sources(named)
         samples = (
@@ -110,22 +111,17 @@ def compare_command(
             check = result.check_equivalence(equivalent_within, chosen)
         elif gated:
             check = result.check_regression(chosen, margin=margin)
-        causes = result.causes(samples)
-        listing = result.describe_changed(changed, samples) if changed and not json_output else None
         if check is not None and junit is not None:
             check.write_junit(junit)
-        if output is not None:
-            gate = "" if check is None else f"{check.to_markdown()}\n"
-            write_output(output, gate + result.to_markdown(changed if result.paired else 0, samples))
+        view = result.view(samples, questions=False) if output is None else result.write(output, samples, gate=check)
     if json_output:
-        found = {"changed": _changed(result, changed)} if changed else {}
-        print_json(result.to_dict() | {"gate": check and check.to_dict()} | found | {"causes": _causes(causes)})
+        print_json(result.to_dict() | {"gate": check and check.to_dict()} | {"causes": _causes(view.causes)})
     else:
         print_text(result)
-        if table := cause_table(causes):
+        more = result.details() if details else "Add --details for the tables of all means and differences."
+        print_text(f"\n{more}")
+        if table := cause_table(view.causes):
             print_text(f"\n{table}")
-        if listing is not None:
-            print_text(f"\n{listing}")
         if check is not None:
             print_text(f"\n{check.describe(printed=result.notes)}")
     if check is not None and not check.ok:
@@ -158,12 +154,3 @@ def _causes(causes: Mapping[str, Sequence[CauseRow]]) -> dict[str, list[dict[str
         ]
         for name, rows in causes.items()
     }
-
-
-def _changed(result: Comparison, n: int) -> list[dict[str, Any]]:
-    return [
-        asdict(each) | {"change": each.change}
-        for metric in result.metrics
-        for pair in metric.pairs
-        for each in result.changed(metric.metric, system=pair.system, baseline=pair.other, n=n)
-    ]

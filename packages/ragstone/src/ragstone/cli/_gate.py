@@ -7,10 +7,11 @@ from pathlib import Path
 
 import typer
 
+from ragstone._util.files import check_output
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._output import leave
 from ragstone.errors import ConfigurationError
-from ragstone.experiments import ScoreCheck, check_gate_file, check_level, check_thresholds
+from ragstone.experiments import ScoreCheck, check_level, check_thresholds
 from ragstone.metrics import Metric, full_name, resolve_metrics
 from ragstone.settings import Analysis
 
@@ -20,7 +21,7 @@ def check_junit(path: Path | None, *, has_gate: bool, gates: str) -> None:
     if path is not None and not has_gate:
         raise ConfigurationError(f"--junit writes the result of a gate. Add {gates}")
     if path is not None:
-        check_gate_file(path, ".xml")
+        check_output(path, (".xml",))
 
 
 def parse_metric_values(option: str, texts: Sequence[str]) -> dict[str, float]:

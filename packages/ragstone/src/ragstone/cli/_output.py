@@ -266,18 +266,14 @@ def failure_lines(outcomes: Iterable[object]) -> Iterator[str]:
 
 def cause_table(causes: Mapping[str, Sequence[CauseRow]]) -> str:
     """Format the causes of wrong answers by system as a table, or return an empty text without causes."""
+    from ragstone.views import format_cause
+
     titles = {row.cause: row.title for rows in causes.values() for row in rows}
     if not titles:
         return ""
-    cells = {name: {row.cause: _cause_cell(row) for row in rows} for name, rows in causes.items()}
+    cells = {name: {row.cause: format_cause(row) for row in rows} for name, rows in causes.items()}
     body = [(title, *(by.get(cause, "0") for by in cells.values())) for cause, title in titles.items()]
     return text_table([("where it fails", *map(sanitize_for_terminal, causes)), *body])
-
-
-def _cause_cell(row: CauseRow) -> str:
-    from ragstone.views import format_share
-
-    return f"{row.n:,}" if row.share is None else f"{row.n:,} ({format_share(row.share)})"
 
 
 def trace_lines(report: TraceReport) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import typer
 
+from ragstone._util.files import check_output
 from ragstone.cli._gate import exit_if_failed, parse_metric_values, parse_thresholds
 from ragstone.cli._models import Models
 from ragstone.cli._options import (
@@ -23,10 +24,10 @@ from ragstone.cli._output import print_json, print_lines, print_reading, print_t
 from ragstone.cli._settings import arguments_of, settings_of
 from ragstone.errors import ConfigurationError
 from ragstone.experiments import (
+    REPORT_FORMATS,
     OutcomeSource,
     ScoreCheck,
     build_report,
-    check_output,
     check_source,
     compare_last,
     store_of,
@@ -93,7 +94,7 @@ def report_command(
     }
     thresholds = parse_thresholds(fail_under, settings.analysis, junit=junit)
     if output is not None:
-        check_output(output)
+        check_output(output, REPORT_FORMATS)
     if systems.others and systems.name is not None and systems.baseline is not None:
         known = {systems.name: samples, systems.baseline: read_texts(files.get(systems.baseline), rows, field)}
         compared = {**systems.others, systems.name: systems.reported}

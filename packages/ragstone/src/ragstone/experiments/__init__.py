@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ragstone.experiments._evaluate import aevaluate, evaluate
     from ragstone.experiments._experiment import Experiment
     from ragstone.experiments._gates import ScoreCheck as ScoreCheck
-    from ragstone.experiments._gates import check_gate_file as check_gate_file
     from ragstone.experiments._gates import check_source as check_source
     from ragstone.experiments._gates import check_thresholds as check_thresholds
     from ragstone.experiments._kept import count_kept as count_kept
@@ -33,8 +32,8 @@ if TYPE_CHECKING:
     from ragstone.experiments._outcomes import names_of as names_of
     from ragstone.experiments._outcomes import read_outcomes as read_outcomes
     from ragstone.experiments._outcomes import store_of as store_of
+    from ragstone.experiments._report import REPORT_FORMATS as REPORT_FORMATS
     from ragstone.experiments._report import build_report as build_report
-    from ragstone.experiments._report import check_output as check_output
     from ragstone.experiments._report import explain_answer as explain_answer
     from ragstone.experiments._report import find_worst as find_worst
     from ragstone.experiments._summary import MetricSummary as MetricSummary
@@ -68,11 +67,11 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_compare.regression": "assert_no_regression",
             "_evaluate": "aevaluate evaluate",
             "_experiment": "Experiment",
-            "_gates": "ScoreCheck check_gate_file check_source check_thresholds",
+            "_gates": "ScoreCheck check_source check_thresholds",
             "_kept": "count_kept",
             "_labels": "add_labels draw_to_label drawn_rows",
             "_outcomes": "OutcomeSource SystemOutcomes TimeRange check_same_questions names_of read_outcomes store_of",
-            "_report": "build_report check_output explain_answer find_worst",
+            "_report": "REPORT_FORMATS build_report explain_answer find_worst",
             "_summary": "MetricSummary check_level format_table stored_clusters summarize summarize_store",
             "_views.follow": "FollowedReport",
             "_views.labeled": "takes_labels",

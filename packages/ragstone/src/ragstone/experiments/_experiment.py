@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 
 from typing_extensions import override
 
-from ragstone._util.files import open_output
+from ragstone._util.files import check_output, open_output
 from ragstone._util.plural import count
 from ragstone.errors import ConfigurationError, MissingExtraError
 from ragstone.experiments._app.repeats import repeat_deviations, summarize_app
@@ -223,10 +223,10 @@ class Experiment(Evaluated):
             DataError: If the baseline does not have common samples.
             StoreError: If the store of the baseline cannot be read.
         """
-        from ragstone.experiments._report import build_report, check_output
+        from ragstone.experiments._report import REPORT_FORMATS, build_report
 
         if path is not None:
-            check_output(path)
+            check_output(path, REPORT_FORMATS)
         compared = None
         if baseline is not None:
             from ragstone.experiments._compare.compare import compare_last

@@ -8,7 +8,6 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
 from xml.etree import ElementTree as ET
 
@@ -48,20 +47,6 @@ class GateCase:
     value: str
     """What was measured."""
     verdict: str
-
-
-def check_gate_file(path: str | os.PathLike[str], suffix: str) -> Path:
-    """Check that a file can be written, before anything is computed.
-
-    Raises:
-        ConfigurationError: If the name does not end in the suffix, or the directory does not exist.
-    """
-    file = Path(path)
-    if file.suffix.lower() != suffix:
-        raise ConfigurationError(f"the file must end in {suffix}, got {str(file)!r}")
-    if not file.absolute().parent.is_dir() or file.is_dir():
-        raise ConfigurationError(f"cannot write {str(file)!r}: give the path of a file in an existing directory")
-    return file
 
 
 def write_junit(path: str | os.PathLike[str], cases: Sequence[GateCase], *, name: str, details: str) -> None:
@@ -116,31 +101,22 @@ class GateCheck(ABC):
 
     def to_markdown(self) -> str:
         """Return the result as a Markdown table, for summaries of CI jobs."""
-        from ragstone.views import escape_markdown
+        from ragstone.views import Escaped, code_in_markdown, escape_markdown, table_in_markdown
 
-        return "\n".join([f"### {escape_markdown(self.head())}", "", *_table(self.cases()), ""])
-
-
-def _table(cases: Sequence[GateCase]) -> list[str]:
-    """Format a gate as the lines of a Markdown table, failed metrics first."""
-    from ragstone.views import code_in_markdown, escape_markdown
-
-    rows = sorted(cases, key=lambda case: case.state == "passed")
-    several = any(case.system for case in rows)
-    head = ["result", "metric", *(["system"] if several else []), "measured", "verdict"]
-    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
-    for case in rows:
-        mark = "passed" if case.state == "passed" else "**FAILED**"
-        system = [escape_markdown(case.system)] if several else []
-        texts = [
-            mark,
-            code_in_markdown(case.metric),
-            *system,
-            escape_markdown(case.value),
-            escape_markdown(case.verdict),
+        cases = sorted(self.cases(), key=lambda case: case.state == "passed")  # failed metrics first
+        several = any(case.system for case in cases)
+        rows = [
+            (
+                Escaped("passed" if case.state == "passed" else "**FAILED**"),
+                Escaped(code_in_markdown(case.metric)),
+                *([case.system] if several else []),
+                case.value,
+                case.verdict,
+            )
+            for case in cases
         ]
-        lines.append(f"| {' | '.join(texts)} |")
-    return lines
+        head = ["result", "metric", *(["system"] if several else []), "measured", "verdict"]
+        return "\n".join([f"### {escape_markdown(self.head())}", "", *table_in_markdown(head, rows), ""])
 
 
 def _xml(text: str) -> str:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
-from ragstone._util.files import write_output
+from ragstone._util.files import check_output, write_output
 from ragstone.errors import ConfigurationError
 from ragstone.experiments._cards import card_of, unknown_card
 from ragstone.experiments._outcomes import OutcomeSource, open_source
@@ -22,9 +21,10 @@ from ragstone.metrics import full_name
 from ragstone.schema import Sample
 from ragstone.scoring import CAUSES, Signals, note_outcome, note_sample
 from ragstone.settings import Analysis
-from ragstone.views import AnswerView, CauseRow, HtmlReport, MarkdownReport, ReportView
+from ragstone.views import AnswerView, HtmlReport, MarkdownReport, ReportView
 
-_FORMATS: Final = (".html", ".htm", ".md")
+REPORT_FORMATS: Final = (".html", ".htm", ".md")
+"""Endings of files of a report: a page, or a summary."""
 
 
 def build_report(
@@ -50,7 +50,7 @@ def build_report(
     clusters that it does not contain. `compared` is what a comparison says about the system, and `command` the command that
     made the report. The judge explains the lowest score of `reasons` of the shown answers, and is closed afterwards.
     """
-    file = None if path is None else check_output(path)
+    file = None if path is None else check_output(path, REPORT_FORMATS)
     if not max_mb > 0:
         raise ConfigurationError(f"max_mb must be above 0, got {max_mb!r}")
     opened = open_source(source, name=name, samples=samples, analysis=analysis)
@@ -66,31 +66,6 @@ def build_report(
             document = HtmlReport(view, answers, max_bytes=limit, has_texts=texts, command=command).text()
         write_output(file, document, errors="replace")
     return view
-
-
-def check_output(path: str | os.PathLike[str]) -> Path:
-    """Check that a report can be written to a path, before it is computed."""
-    file = Path(path)
-    if file.suffix.lower() not in _FORMATS:
-        raise ConfigurationError(
-            f"a report is written to a file that ends in .html (page) or .md (summary), got {str(file)!r}"
-        )
-    if not file.absolute().parent.is_dir() or file.is_dir():
-        raise ConfigurationError(f"cannot write the report to {str(file)!r}. Give the path of a file in a directory")
-    return file
-
-
-def count_causes(
-    source: OutcomeSource, *, name: str, samples: Iterable[Sample], analysis: Analysis
-) -> tuple[CauseRow, ...]:
-    """Return the causes of wrong answers with their counts and shares, the most frequent first.
-
-    Raises:
-        DataError: If the source does not contain outcomes.
-    """
-    reading = Reading(open_source(source, name=name, samples=samples, analysis=analysis))
-    reading.read()
-    return reading.report({}, 0).causes
 
 
 def find_worst(

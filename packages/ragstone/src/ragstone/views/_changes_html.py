@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Final
 from urllib.parse import quote
 
 from ragstone._util.plural import count
 from ragstone.views._html_answer import cut
-from ragstone.views._markup import Markup, join, tag
+from ragstone.views._markup import Markup, join, table, tag
 from ragstone.views._model import ChangedAnswer, ChangesView, Difference, MetricRow
 from ragstone.views._svg import difference_axis, difference_chart, system_axis, system_chart
 from ragstone.views._words import FINDING_MARKS, difference_span, format_mean, format_score, own_span
@@ -39,7 +40,7 @@ def means_panel(changes: ChangesView, row: MetricRow) -> Markup:
         tag(
             "div",
             tag("p", tag("b", mean.system), " ", tag("span", format_mean(mean.estimate), class_="number")),
-            system_chart(mean, row.axis),
+            system_chart(mean.estimate, row.axis),
         )
         for mean in changes.means
         if mean.estimate is not None
@@ -49,36 +50,33 @@ def means_panel(changes: ChangesView, row: MetricRow) -> Markup:
     return tag("aside", about, *lines, system_axis(row.axis), class_="panel")
 
 
-def changes_section(changes: ChangesView, *, has_texts: bool = True, is_linked: bool = True) -> Markup:
-    """Return what changed against the baseline.
-
-    Args:
-        changes: What changed.
-        has_texts: Whether questions are included.
-        is_linked: Whether questions are links to their answers on the same page.
-    """
+def changes_section(changes: ChangesView, *, has_texts: bool = True) -> Markup:
+    """Return what changed against the baseline. `has_texts`: whether questions are included."""
     intervals = "The intervals of all differences hold together: a filled dot is a significant difference."
     return tag(
         "section",
         tag("h2", f"What changed against {changes.baseline}"),
         tag("p", f"{intervals} The dashed line is at 0.", class_="lead"),
-        _forest(changes),
+        differences_table(changes.differences),
         *(tag("p", statement.text) for statement in changes.statements),
-        _answers(changes, "lost", changes.lost, len(changes.lost_ids), has_texts=has_texts, is_linked=is_linked),
-        _answers(changes, "gained", changes.gained, len(changes.gained_ids), has_texts=has_texts, is_linked=is_linked),
+        _answers(changes, "lost", changes.lost, len(changes.lost_ids), has_texts=has_texts),
+        _answers(changes, "gained", changes.gained, len(changes.gained_ids), has_texts=has_texts),
         _flow(changes),
         tag("p", changes.method, class_="soft small"),
         id="changes",
     )
 
 
-def _forest(changes: ChangesView) -> Markup:
-    span = difference_span(changes.differences)
-    bodies = []
-    for system in changes.systems[:-1]:
-        heading = tag("tr", tag("th", f"{system} - {changes.baseline}", scope="rowgroup", colspan=4))
-        rows = (_difference(row, span) for row in changes.differences if row.system == system)
-        bodies.append(tag("tbody", heading, *rows))
+def differences_table(differences: Sequence[Difference]) -> Markup:
+    """Return differences with their intervals on a common axis, by pair of systems."""
+    span = difference_span(differences)
+    by_pair: dict[tuple[str, str], list[Markup]] = {}
+    for row in differences:
+        by_pair.setdefault((row.system, row.other), []).append(_difference(row, span))
+    bodies = (
+        tag("tbody", tag("tr", tag("th", f"{system} - {other}", scope="rowgroup", colspan=4)), *rows)
+        for (system, other), rows in by_pair.items()
+    )
     axis = tag("tr", tag("td"), tag("td", difference_axis(span), class_="place"), tag("td"), tag("td"))
     return tag("table", *bodies, tag("tfoot", axis), class_="forest")
 
@@ -94,7 +92,7 @@ def _difference(row: Difference, span: float) -> Markup:
             class_="place",
         ),
         tag("td", *_finding(row), class_="change"),
-        tag("td", tag("small", _counts(row)), class_="counts"),
+        tag("td", tag("small", f"{row.p}, {_counts(row)}"), class_="counts"),
     )
 
 
@@ -105,7 +103,7 @@ def _counts(row: Difference) -> str:
 
 
 def _answers(
-    changes: ChangesView, kind: str, rows: tuple[ChangedAnswer, ...], total: int, *, has_texts: bool, is_linked: bool
+    changes: ChangesView, kind: str, rows: tuple[ChangedAnswer, ...], total: int, *, has_texts: bool
 ) -> Markup | None:
     if not rows:
         return None
@@ -114,38 +112,31 @@ def _answers(
         if total > len(rows)
         else (f"{kind[0].upper()}{kind[1:]}: {total:,}")
     )
-    head = tag(
-        "tr",
-        *(tag("th", text, scope="col") for text in (name, changes.baseline, changes.system)),
-        tag("th", "what is wrong now" if kind == "lost" else "what was wrong before", scope="col"),
-    )
+    head = (name, changes.baseline, changes.system, f"what {'is wrong now' if kind == 'lost' else 'was wrong before'}")
     lines = (
         tag(
             "tr",
-            tag("td", _question(row, has_texts=has_texts, is_linked=is_linked)),
+            tag("td", _question(row, has_texts=has_texts)),
             tag("td", format_score(row.before), class_="number"),
             tag("td", format_score(row.after), class_="number bad" if kind == "lost" else "number"),
             tag("td", (row.why or row.title_after if kind == "lost" else row.title_before) or "", class_="soft"),
         )
         for row in rows
     )
-    return tag("table", tag("thead", head), tag("tbody", *lines), class_="changed")
+    return table(head, lines, class_="changed")
 
 
-def _question(row: ChangedAnswer, *, has_texts: bool, is_linked: bool) -> Markup:
+def _question(row: ChangedAnswer, *, has_texts: bool) -> Markup:
     text = cut(row.query) if has_texts and row.query else row.id
-    return tag("a", text, href=f"#q={quote(row.id, safe='')}") if is_linked else join(text)
+    return tag("a", text, href=f"#q={quote(row.id, safe='')}")
 
 
 def _flow(changes: ChangesView) -> Markup | None:
     if not changes.flow:
         return None
-    head = tag("tr", *(tag("th", text, scope="col") for text in ("questions", changes.baseline, changes.system)))
     lines = (
         tag("tr", tag("td", f"{row.n:,}", class_="number"), tag("td", row.title_before), tag("td", row.title_after))
         for row in changes.flow
     )
-    return join(
-        tag("h3", "What was wrong, before and now"),
-        tag("table", tag("thead", head), tag("tbody", *lines), class_="flow"),
-    )
+    shown = table(("questions", changes.baseline, changes.system), lines, class_="flow")
+    return join(tag("h3", "What was wrong, before and now"), shown)

@@ -56,7 +56,6 @@ class HtmlReport:
         style, script = (
             files("ragstone.views").joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js")
         )
-        policy = content_policy(style, script)
         shown = sections(self._view, has_texts=self._has_texts, command=self._command)
         content = join(header(self._view, has_texts=self._has_texts), tag("main", *shown.values()))
         page = len(style) + len(script) + len(content.encode())
@@ -72,15 +71,7 @@ class HtmlReport:
             tag("script", Markup(packed), id="data", type="application/octet-stream") if packed else None,
             tag("script", Markup(script)),
         )
-        head = join(
-            tag("meta", charset="utf-8"),
-            tag("meta", http_equiv="Content-Security-Policy", content=policy),
-            tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-            tag("meta", name="referrer", content="no-referrer"),
-            tag("title", f"{self._view.title} - Ragstone"),
-            tag("style", Markup(style)),
-        )
-        return f"<!doctype html>\n{tag('html', tag('head', head), tag('body', body), lang='en')}\n"
+        return html_document(self._view.title, body, style=style, script=script)
 
     def _pack(self, limit: int) -> tuple[str, int]:
         """Return the data of the table, compressed, with as many answers as fit, and their number."""
@@ -179,6 +170,19 @@ class _PackedJson:
 
 def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+
+
+def html_document(title: str, body: Markup, *, style: str, script: str = "") -> str:
+    """Return a page in one file, whose policy allows its style and its script only."""
+    head = join(
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=content_policy(style, script)),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="referrer", content="no-referrer"),
+        tag("title", f"{title} - Ragstone"),
+        tag("style", Markup(style)),
+    )
+    return f"<!doctype html>\n{tag('html', tag('head', head), tag('body', body), lang='en')}\n"
 
 
 def content_policy(style: str, script: str, *, connects: bool = False) -> str:

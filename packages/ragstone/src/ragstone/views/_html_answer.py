@@ -23,12 +23,11 @@ def answer_markup(view: AnswerView, *, heading_id: str | None = None) -> Markup:
         view: The answer.
         heading_id: Id of the heading, if another element refers to it.
     """
-    response = view.response
     left = join(
         tag("h4", "Earlier in the conversation") if view.history else None,
         *(tag("p", cut(line), class_="text soft") for line in view.history),
         tag("h4", "The answer"),
-        tag("p", join(*map(_span, response)) if response is not None else "(the answer is not known)", class_="text"),
+        tag("p", answer_text(view), class_="text"),
         *(join(tag("h4", "Unsupported claim"), tag("p", cut(claim), class_="text")) for claim in view.unsupported),
         *(join(tag("h4", "The reference"), tag("p", cut(text), class_="text")) for text in view.reference),
         *_scores(view.scores),
@@ -46,6 +45,13 @@ def answer_markup(view: AnswerView, *, heading_id: str | None = None) -> Markup:
         tag("div", tag("div", left), tag("div", right), class_="columns"),
         tag("p", view.id, class_="id"),
     )
+
+
+def answer_text(view: AnswerView) -> Markup:
+    """Return the text of an answer, with its unsupported parts marked."""
+    if view.response is None:
+        return Markup("(the answer is not known)")
+    return join(*map(_span, view.response)) or Markup("(empty answer)")
 
 
 def _why_class(view: AnswerView) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from typing import Final
 
-from ragstone.views._model import AnswerView, ChangesView, Difference, ReportView
+from ragstone.stats import Estimate
+from ragstone.views._model import AnswerView, ChangesView, Difference, ReportView, TrendPoint
 from ragstone.views._words import (
     FINDING_MARKS,
     describe_rules,
@@ -46,54 +48,49 @@ class MarkdownReport:
         if view.next is not None:
             lines += [f"**Next:** {escape_markdown(view.next.text)}", ""]
         lines += [f"> {escape_markdown(notice.text)}\n>" for notice in view.notices]
-        change = "" if view.changes is None else f" against {escape_markdown(_shorten(view.changes.baseline))} |"
-        rule = "" if view.changes is None else "---|"
-        lines += ["", f"| metric | mean | interval | scored | failed |{change}", f"|---|---:|---|---:|---:|{rule}"]
+        compared = view.changes is not None
+        against = [] if view.changes is None else [f"against {_shorten(view.changes.baseline)}"]
         shown, absent = divide_rows(view.metrics)
+        rows: list[list[str]] = []
         for row in shown[:_MAX_METRICS]:
             mean = "no score" if row.estimate is None else format_mean(row.estimate)
-            interval = "" if row.estimate is None else escape_markdown(format_interval(row.estimate))
-            name = (
-                f"{escape_markdown(row.title)} {code_in_markdown(row.name)}"
-                if row.title != row.name
-                else code_in_markdown(row.name)
-            )
-            change = "" if view.changes is None else f" {_change(row.change)} |"
-            lines.append(f"| {name} | {mean} | {interval} | {row.n_scored:,} | {row.n_failed:,} |{change}")
+            interval = "" if row.estimate is None else format_interval(row.estimate)
+            title = "" if row.title == row.name else f"{escape_markdown(row.title)} "
+            name = Escaped(f"{title}{code_in_markdown(row.name)}")
+            change = [_change(row.change)] if compared else []
+            rows.append([name, mean, interval, f"{row.n_scored:,}", f"{row.n_failed:,}", *change])
+        lines += ["", *table_in_markdown(["metric", "mean", "interval", "scored", "failed", *against], rows, "lrlrrl")]
         if len(shown) > _MAX_METRICS:
             lines.append(f"\n{len(shown) - _MAX_METRICS} more metrics are not listed.")
         lines += [f"\n{escape_markdown(line)}" for line in describe_rules(shown[:_MAX_METRICS])]
         if absent:
             lines.append(f"\nNot applicable to any sample: {', '.join(code_in_markdown(row.name) for row in absent)}")
         if view.causes:
-            before, rule = ("", "") if view.changes is None else (" before |", "---:|")
-            lines += ["", f"| n |{before} where it fails | share |", f"|---:|{rule}---|---|"]
-            for cause in view.causes:
-                share = "" if cause.share is None else escape_markdown(format_share(cause.share))
-                before = "" if view.changes is None else f" {cause.n_before or 0:,} |"
-                lines.append(f"| {cause.n:,} |{before} {escape_markdown(cause.title)} | {share} |")
+            before = ["before"] if compared else []
+            found = [
+                [f"{cause.n:,}", *([f"{cause.n_before or 0:,}"] if compared else []), cause.title, _share(cause.share)]
+                for cause in view.causes
+            ]
+            lines += [
+                "",
+                *table_in_markdown(["n", *before, "where it fails", "share"], found, "rrll" if compared else "rll"),
+            ]
         if view.changes is not None:
             lines += _changes(view.changes)
         if view.trend is not None:
-            lines += ["", "| over time | first | last |", "|---|---|---|"]
-            for trend in view.trend.rows[:_TRENDS]:
-                ends = (
-                    escape_markdown(
-                        f"{format_mean(point.estimate)} {format_interval(point.estimate)}, {format_day(point.until)}"
-                    )
-                    for point in (trend.points[0], trend.points[-1])
-                )
-                lines.append(f"| {escape_markdown(trend.title)} | {' | '.join(ends)} |")
+            ends = [
+                [trend.title, *map(_point, (trend.points[0], trend.points[-1]))] for trend in view.trend.rows[:_TRENDS]
+            ]
+            lines += ["", *table_in_markdown(["over time", "first", "last"], ends)]
         for table in view.slices[:_SLICES]:
             if sentence := describe_table_without_wrong(table):
                 lines += ["", escape_markdown(sentence)]
                 continue
-            lines += ["", f"| {escape_markdown(table.key)} | wrong | share |", "|---|---|---|"]
-            for value in table.rows[:_SLICE_ROWS]:
-                share = escape_markdown(format_share(value.share))
-                lines.append(
-                    f"| {escape_markdown(_shorten(value.value))} | {value.n_wrong:,} of {value.n:,} | {share} |"
-                )
+            values = [
+                [_shorten(value.value), f"{value.n_wrong:,} of {value.n:,}", _share(value.share)]
+                for value in table.rows[:_SLICE_ROWS]
+            ]
+            lines += ["", *table_in_markdown([table.key, "wrong", "share"], values)]
         # The lost questions are the answers to look at first.
         for answer in view.worst[: 0 if view.changes is not None and view.changes.lost else _ANSWERS]:
             lines += ["", *_answer(answer)]
@@ -103,10 +100,32 @@ class MarkdownReport:
         return "\n".join(lines) + "\n"
 
 
+class Escaped(str):
+    """Text that is Markdown already."""
+
+    __slots__ = ()
+
+
+def table_in_markdown(head: Sequence[str], rows: Iterable[Sequence[str]], sides: str = "") -> list[str]:
+    """Return the lines of a table, whose texts are escaped. `sides` has l or r for each column. Default: all l."""
+    rules = ["---:" if side == "r" else "---" for side in sides[: len(head)] or "l" * len(head)]
+    cells = ([cell if isinstance(cell, Escaped) else escape_markdown(cell) for cell in row] for row in (head, *rows))
+    first, *others = (f"| {' | '.join(row)} |" for row in cells)
+    return [first, f"|{'|'.join(rules)}|", *others]
+
+
+def _share(share: Estimate | None) -> str:
+    return "" if share is None else format_share(share)
+
+
+def _point(point: TrendPoint) -> str:
+    return f"{format_mean(point.estimate)} {format_interval(point.estimate)}, {format_day(point.until)}"
+
+
 def _change(row: Difference | None) -> str:
     if row is None or row.difference is None:
         return ""
-    return f"{FINDING_MARKS[row.finding]} {escape_markdown(row.size)}, {row.finding}{', exploratory' if row.is_exploratory else ''}"
+    return f"{FINDING_MARKS[row.finding]} {row.size}, {row.finding}{', exploratory' if row.is_exploratory else ''}"
 
 
 def _changes(changes: ChangesView) -> list[str]:
@@ -115,45 +134,41 @@ def _changes(changes: ChangesView) -> list[str]:
         ("Lost", changes.lost, len(changes.lost_ids)),
         ("Gained", changes.gained, len(changes.gained_ids)),
     ):
-        if not rows:
-            continue
         texts = [
-            f"{format_score(row.before)} -> {format_score(row.after)}  {row.id}  {_shorten(row.query or '')}"
+            f"{format_score(row.before)} -> {format_score(row.after)}  {row.id}  {answer_line(row.query or '')}"
             f"  ({(row.why or row.title_after if name == 'Lost' else row.title_before) or ''})"
             for row in rows[:_CHANGED]
         ]
-        lines += [
-            "",
-            f"<details><summary>{name}: {total:,}</summary>",
-            "",
-            *fence_in_markdown("\n".join(texts)),
-            "",
-            "</details>",
-        ]
+        if texts:
+            lines += ["", *fold_in_markdown(f"{name}: {total:,}", texts)]
     return lines
 
 
 def _answer(answer: AnswerView) -> list[str]:
     query = " ".join((answer.query or "(no question)").split())
     summary = query if len(query) <= 120 else f"{query[:119]}…"
-    parts = [f"answer:    {_answer_text(answer)}"]
+    parts = [f"answer:    {answer_line(answer)}"]
     parts += [f"reference: {_shorten(text)}" for text in answer.reference[:1]]
     parts += [f"passage {p.position}: {_shorten(p.text)}" for p in (answer.passages or ())[:3]]
-    return [
-        f"<details><summary>{_escape_html(summary)}: {_escape_html(answer.why)}</summary>",
-        "",
-        *fence_in_markdown("\n".join(parts)),
-        "",
-        "</details>",
-    ]
+    return fold_in_markdown(f"{summary}: {answer.why}", parts)
 
 
-def _answer_text(answer: AnswerView) -> str:
-    if answer.response is None:
-        return "(not known)"
-    return _shorten(
-        " ".join(f"{span.text.strip()}{' [unsupported]' if span.unsupported else ''}" for span in answer.response)
-    )
+def fold_in_markdown(summary: str, lines: Sequence[str]) -> list[str]:
+    """Return captured lines as a folded code block, with an empty line after it."""
+    block = fence_in_markdown("\n".join(lines))
+    return [f"<details><summary>{_escape_html(summary)}</summary>", "", *block, "", "</details>", ""]
+
+
+def answer_line(text: str | AnswerView | None) -> str:
+    """Return a text, or the text of an answer with its unsupported parts marked, on one line of limited length."""
+    if isinstance(text, AnswerView):
+        spans = text.response
+        text = (
+            None
+            if spans is None
+            else " ".join(f"{span.text.strip()}{' [unsupported]' if span.unsupported else ''}" for span in spans)
+        )
+    return "(not known)" if text is None else _shorten(text)
 
 
 def _shorten(text: str) -> str:

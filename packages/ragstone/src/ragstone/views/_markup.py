@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from html import escape
 from typing import Final
 
@@ -37,6 +38,12 @@ def tag(name: str, /, *children: str | None, **attributes: str | float | None) -
 def join(*parts: str | None) -> Markup:
     """Join texts, which are escaped, and markup."""
     return Markup("".join(part if isinstance(part, Markup) else escape(_clean(part)) for part in parts if part))
+
+
+def table(names: Iterable[str], rows: Iterable[str], *, class_: str | None = None) -> Markup:
+    """Make a table with names of columns."""
+    head = tag("tr", *(tag("th", name, scope="col") for name in names))
+    return tag("table", tag("thead", head), tag("tbody", *rows), class_=class_)
 
 
 def _attribute(key: str, value: object) -> str:

@@ -34,27 +34,32 @@ class SystemEstimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """The difference of one system from the baseline on one metric, as `compare` computes it."""
+    """The difference of one system from another on one metric, as `compare` computes it."""
 
     system: str
+    other: str
     metric: str
     title: str
     lower_is_better: bool
     width: float
     """Width of the metric's range. Infinite if it is unbounded."""
     difference: float | None
-    """Mean of the system minus that of the baseline, in the metric's own units. None without a common score."""
+    """Mean of the system minus that of the other, in the metric's own units. None without a common score."""
     low: float | None
     """Ends of the interval. The intervals of all differences of a comparison hold together. None if untestable."""
     high: float | None
     size: str
     """Difference and interval in words: "+23.8 points [16.1, 31.4]"."""
+    p_value: float | None
+    """P-value, adjusted for everything that is tested together. None if untestable."""
+    p: str
+    """The same in words: "p = 0.03"."""
     better: str | None
     """The significantly better system, or None without a significant difference."""
     n: int
     """Number of samples with a score of both. Unpaired: the scored samples of both together."""
     n_up: int
-    """Number of samples with a higher score than in the baseline. 0, like the next, if unpaired."""
+    """Number of samples with a higher score than in the other system. 0, like the next, if unpaired."""
     n_down: int
     doubt: str
     """Whether failed samples could reverse the finding, in words. Empty if not."""
@@ -63,7 +68,7 @@ class Difference:
 
     @property
     def finding(self) -> Literal["better", "worse", "not significant"]:
-        """Whether the system is significantly better or worse than the baseline."""
+        """Whether the system is significantly better or worse than the other one."""
         if self.better is None:
             return "not significant"
         return "better" if self.better == self.system else "worse"
@@ -296,6 +301,66 @@ class ChangesView:
     """What was gained and lost, and what was wrong before, in sentences."""
     method: str
     """How intervals and findings were computed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SystemScores:
+    """The scores of one system on one metric of a comparison."""
+
+    system: str
+    estimate: Estimate | None
+    n_scored: int
+    n_failed: int
+    n_not_applicable: int
+    quantiles: tuple[float, ...]
+    """The 5th, 25th, 50th, 75th and 95th percentile of the scores. Empty below 5 scores."""
+    beats: tuple[int, ...]
+    """Numbers of the systems that it is significantly better than."""
+    loses: tuple[int, ...]
+    """Numbers of the systems that are significantly better."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedMetric:
+    """One metric of a comparison."""
+
+    name: str
+    title: str
+    lower_is_better: bool
+    is_exploratory: bool
+    """Whether another metric was named to decide."""
+    axis: tuple[float, float]
+    """Ends of the axis: the metric's range, or those of the percentiles if it is unbounded."""
+    systems: tuple[SystemScores, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonView:
+    """The results of several systems."""
+
+    systems: tuple[str, ...]
+    n_samples: Mapping[str, int]
+    n_common: int
+    """Number of samples that every system has. 0 if the comparison is not paired."""
+    verdict: tuple[str, ...]
+    """Lines of text: whether stated hypotheses are supported, and then the most important differences first."""
+    gate: tuple[tuple[str, ...], ...]
+    """The head of a gate, and its metrics: state, metric, system, measured value, verdict. Empty without a gate."""
+    metrics: tuple[ComparedMetric, ...]
+    differences: tuple[Difference, ...]
+    """Of all compared pairs, whose intervals hold together."""
+    changes: tuple[ChangesView, ...]
+    """What changed in the first systems against the baseline, or the first system."""
+    answers: Mapping[str, Mapping[str, AnswerView]]
+    """Answers to the shown questions, by system and id."""
+    causes: Mapping[str, tuple[CauseRow, ...]]
+    """Causes of wrong answers by system."""
+    usage: Mapping[str, tuple[int, int, float | None]]
+    """Judge calls, their tokens, and their cost in US dollars (None if unknown), by system."""
+    method: str
+    notes: tuple[str, ...]
+    version: str
+    """Version of Ragstone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

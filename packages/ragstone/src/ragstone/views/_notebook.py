@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ragstone.views._changes_html import change_cell, changes_section
+from ragstone.views._comparison import comparison_sections
 from ragstone.views._html_answer import answer_markup
 from ragstone.views._markup import Markup, join, tag
-from ragstone.views._model import AnswerView, MetricRow, ReportView
-from ragstone.views._sections import trend_section
+from ragstone.views._model import AnswerView, ComparisonView, MetricRow, ReportView
+from ragstone.views._sections import metrics_section, trend_section
 from ragstone.views._svg import axis_chart, histogram_chart
-from ragstone.views._words import describe_rules, divide_rows, format_interval, format_mean
+from ragstone.views._words import format_interval, format_mean
 
 _STYLE: Final = """
 .ragstone svg .axis{stroke:#9a9a9a;stroke-width:1.5}.ragstone svg .interval{stroke:#7fa9d6;stroke-width:5}
@@ -30,33 +30,29 @@ _STYLE: Final = """
 .ragstone .passages li{padding:4px 0}.ragstone .why{color:#c4602f}.ragstone .fine{color:#2a8a58}
 .ragstone .chip.distracting,.ragstone .chip.unsupported{color:#c4602f}.ragstone .chip.relevant{color:#2a8a58}
 .ragstone .chip.used{color:#2f75bb}.ragstone .id{font:12px monospace;opacity:.7}.ragstone .plot svg{width:240px;height:auto;margin:6px 0}
-.ragstone h4{margin:10px 0 2px}.ragstone .text{white-space:pre-wrap}.ragstone .bad{color:#c4602f;font-weight:600}
+.ragstone h4{margin:10px 0 2px}.ragstone .metrics b,.ragstone .question,.ragstone strong,.ragstone .box{display:block}.ragstone svg .box{fill:none;stroke:#8a8a8a}
+.ragstone .text{white-space:pre-wrap}.ragstone .bad{color:#c4602f;font-weight:600}
 """
 
 
 def notebook_report(view: ReportView) -> str:
     """Return the verdict and the metrics for a notebook."""
-    changes = view.changes
-    metrics, others = divide_rows(view.metrics)
-    rows = [_metric(row, has_change=changes is not None) for row in metrics]
-    names = ["metric", "mean [CI]", "on its range", "scores", "scored", changes and f"against {changes.baseline}"]
-    head = tag("tr", *(tag("th", name) for name in names if name))
     body = join(
         *(tag("p", tag("b", statement.text) if n == 0 else statement.text) for n, statement in enumerate(view.verdict)),
         tag("p", "Next: ", view.next.text) if view.next else None,
         *(tag("p", notice.text, class_="soft") for notice in view.notices),
-        tag("table", head, *rows),
-        *(tag("p", line, class_="soft") for line in describe_rules(metrics)),
-        tag("p", f"Not applicable to any sample: {', '.join(row.title for row in others)}.", class_="soft")
-        if others
-        else None,
+        metrics_section(view),
         None if view.trend is None else trend_section(view.trend),
-        None if changes is None else changes_section(changes, is_linked=False),
         tag(
             "p", ".worst(): the worst answers. .report('report.html'): the page. .plot(metric): a chart.", class_="soft"
         ),
     )
     return _wrap(body)
+
+
+def notebook_comparison(view: ComparisonView) -> str:
+    """Return the verdict, the means and the differences of systems for a notebook."""
+    return _wrap(join(*comparison_sections(view), tag("p", ".write('comparison.html'): the page.", class_="soft")))
 
 
 def notebook_answers(views: Sequence[AnswerView]) -> str:
@@ -66,22 +62,6 @@ def notebook_answers(views: Sequence[AnswerView]) -> str:
 
 def _wrap(body: Markup) -> str:
     return tag("div", tag("style", Markup(_STYLE)), body, class_="ragstone")
-
-
-def _metric(row: MetricRow, *, has_change: bool) -> Markup:
-    estimate = row.estimate
-    mean = join(tag("b", format_mean(estimate)), " ", format_interval(estimate)) if estimate else Markup("no score")
-    failed = f" + {row.n_failed:,} failed" if row.n_failed else ""
-    absent = f" + {row.n_not_applicable:,} n.a." if row.n_not_applicable else ""
-    return tag(
-        "tr",
-        tag("td", tag("b", row.title), tag("br"), tag("code", row.name)),
-        tag("td", mean),
-        tag("td", axis_chart(row)),
-        tag("td", histogram_chart(row)),
-        tag("td", f"{row.n_scored:,}{failed}{absent}"),
-        change_cell(row.change) if has_change else None,
-    )
 
 
 class Chart:

@@ -9,7 +9,7 @@ from typing import Final
 from ragstone._util.plural import count
 from ragstone.views._changes_html import change_cell, changes_section, means_panel
 from ragstone.views._html_answer import answer_markup, cut
-from ragstone.views._markup import Markup, join, tag
+from ragstone.views._markup import Markup, join, table, tag
 from ragstone.views._model import CauseRow, LabelsView, MetricRow, ReportView, SliceTable, Stage, Statement, TrendView
 from ragstone.views._svg import axis_chart, bar_chart, histogram_chart, share_axis, share_chart, trend_chart
 from ragstone.views._words import (
@@ -249,14 +249,11 @@ def labels_section(labels: LabelsView) -> Markup:
     rest = labels.n_drawn - labels.n_drawn_labeled
     drawn = f", {labels.n_drawn_labeled:,} of {labels.n_drawn:,} drawn ones" if rest or not labels.n_drawn else ""
     lead = "From 0 (wrong) to 1 (correct). Labels of drawn requests correct what the metrics say about all requests."
-    table = tag(
-        "table", tag("thead", tag("tr", *(tag("th", name, scope="col") for name in names))), tag("tbody", *rows)
-    )
     return tag(
         "section",
         tag("h2", "What people say"),
         tag("p", lead, class_="lead") if rows else None,
-        table if rows else None,
+        table(names, rows) if rows else None,
         tag("p", f"{who}{drawn}.", class_="soft"),
         id="labels",
     )

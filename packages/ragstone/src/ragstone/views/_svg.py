@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from ragstone.stats import Estimate
 from ragstone.views._markup import Markup, join, tag
-from ragstone.views._model import Difference, MetricRow, ReleaseMark, SystemEstimate, TrendPoint, TrendRow
+from ragstone.views._model import Difference, MetricRow, ReleaseMark, TrendPoint, TrendRow
 from ragstone.views._words import format_day, format_interval, format_mean, format_share
 
 _WIDTH: Final = 240.0
@@ -38,8 +38,7 @@ def axis_chart(row: MetricRow) -> Markup:
             mean = tag("title", f"{other.system}: {format_mean(other.estimate)}")
             parts.append(tag("g", mean, tag("circle", cx=x(other.estimate.value), cy=y, r=4.0, class_="hollow")))
     if row.estimate is not None:
-        parts.append(tag("line", x1=x(row.estimate.low), y1=y, x2=x(row.estimate.high), y2=y, class_="interval"))
-        parts.append(tag("circle", cx=x(row.estimate.value), cy=y, r=4.5, class_="mean"))
+        parts += _mean(row.estimate, x, y)
         label = f"mean {format_mean(row.estimate)}, interval {format_interval(row.estimate)}"
     else:
         label = "no score"
@@ -66,9 +65,13 @@ def share_chart(share: Estimate, *, all_share: float | None) -> Markup:
     parts = [tag("line", x1=_PAD, y1=y, x2=width - _PAD, y2=y, class_="axis")]
     if all_share is not None:
         parts.append(tag("line", x1=x(all_share), y1=0.0, x2=x(all_share), y2=16.0, class_="neutral"))
-    parts.append(tag("line", x1=x(share.low), y1=y, x2=x(share.high), y2=y, class_="interval"))
-    parts.append(tag("circle", cx=x(share.value), cy=y, r=4.5, class_="mean"))
-    return _svg(width, 16.0, format_share(share), parts)
+    return _svg(width, 16.0, format_share(share), [*parts, *_mean(share, x, y)])
+
+
+def _mean(estimate: Estimate, x: Callable[[float], float], y: float) -> tuple[Markup, Markup]:
+    """Draw a mean and its interval."""
+    interval = tag("line", x1=x(estimate.low), y1=y, x2=x(estimate.high), y2=y, class_="interval")
+    return interval, tag("circle", cx=x(estimate.value), cy=y, r=4.5, class_="mean")
 
 
 def share_axis(all_share: float | None) -> Markup:
@@ -96,10 +99,11 @@ def system_axis(axis: tuple[float, float]) -> Markup:
     return _svg(_SYSTEM_WIDTH, 14.0, f"axis from {_end(axis[0])} to {_end(axis[1])}", parts)
 
 
-def system_chart(mean: SystemEstimate, axis: tuple[float, float]) -> Markup | None:
-    """Draw the mean of one system with its interval, or nothing without scores."""
+def system_chart(
+    estimate: Estimate | None, axis: tuple[float, float], quantiles: Sequence[float] = ()
+) -> Markup | None:
+    """Draw the mean of one system with its interval, on a box plot of its scores, or nothing without scores."""
     low, high = axis
-    estimate = mean.estimate
     if estimate is None:
         return None
     width, y = _SYSTEM_WIDTH, 8.0
@@ -107,12 +111,17 @@ def system_chart(mean: SystemEstimate, axis: tuple[float, float]) -> Markup | No
     def x(value: float) -> float:
         return _PAD + (min(max(value, low), high) - low) / (high - low) * (width - 2 * _PAD)
 
-    parts = [
-        tag("line", x1=_PAD, y1=y, x2=width - _PAD, y2=y, class_="axis"),
-        tag("line", x1=x(estimate.low), y1=y, x2=x(estimate.high), y2=y, class_="interval"),
-        tag("circle", cx=x(estimate.value), cy=y, r=4.5, class_="mean"),
-    ]
-    return _svg(width, 16.0, f"{format_mean(estimate)} {format_interval(estimate)}", parts)
+    parts = [tag("line", x1=_PAD, y1=y, x2=width - _PAD, y2=y, class_="axis")]
+    label = f"{format_mean(estimate)} {format_interval(estimate)}"
+    if quantiles:
+        least, first, median, third, most = map(x, quantiles)
+        parts += [
+            tag("line", x1=least, y1=y, x2=most, y2=y, class_="whisker"),
+            tag("rect", x=first, y=1.0, width=max(third - first, 1.0), height=14.0, class_="box"),
+            tag("line", x1=median, y1=1.0, x2=median, y2=15.0, class_="median"),
+        ]
+        label += f", half of the scores from {_end(quantiles[1])} to {_end(quantiles[3])}"
+    return _svg(width, 16.0, label, [*parts, *_mean(estimate, x, y)])
 
 
 def difference_axis(span: float) -> Markup:

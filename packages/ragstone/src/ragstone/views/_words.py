@@ -11,7 +11,7 @@ from typing import Final
 
 from ragstone._util.plural import count
 from ragstone.stats import Estimate
-from ragstone.views._model import AnswerView, Difference, MetricRow, ScoreView, SliceTable, TrendView
+from ragstone.views._model import AnswerView, CauseRow, Difference, MetricRow, ScoreView, SliceTable, TrendView
 
 ANSWERS_FIRST_BELOW: Final = 5
 """With fewer samples, a report starts with the answers."""
@@ -108,6 +108,16 @@ def format_score(value: float | None) -> str:
     return "n.a." if value is None else f"{value:.{_SCORE_DECIMALS}f}"
 
 
+def letter(number: int) -> str:
+    """Return the mark of a system by its number: a to z, then aa.
+
+    Examples:
+        >>> [letter(number) for number in (0, 25, 26)]
+        ['a', 'z', 'aa']
+    """
+    return (letter(number // 26 - 1) if number >= 26 else "") + chr(ord("a") + number % 26)
+
+
 def list_judges(judges: Sequence[str]) -> str:
     """Write the names of judges in one line, each of at most 100 characters."""
     return ", ".join(name if len(name) <= _JUDGE_CHARS else f"{name[: _JUDGE_CHARS - 1]}…" for name in judges)
@@ -174,6 +184,13 @@ def format_share(share: Estimate) -> str:
     decimals = 1 if share.high - share.low < _NARROW else 0
     value, low, high = (f"{100 * end:.{decimals}f}" for end in (share.value, share.low, share.high))
     return f"{value} % [{low}, {high}]"
+
+
+def format_cause(row: CauseRow | None) -> str:
+    """Write the number of answers with a cause, and their share."""
+    if row is None:
+        return "0"
+    return f"{row.n:,}" if row.share is None else f"{row.n:,} ({format_share(row.share)})"
 
 
 def short_titles(titles: Mapping[str, str]) -> dict[str, str]:

@@ -5,25 +5,24 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, astuple, dataclass, field, replace
 from typing import Any
 
+from ragstone._util.files import check_output, write_output
 from ragstone.errors import ConfigurationError
 from ragstone.experiments._clusters import AUTO_CLUSTER, NO_CLUSTER
 from ragstone.experiments._compare.align import Sources, align, listed
 from ragstone.experiments._compare.differences import (
     ChangedSample,
-    changed_lines,
     find_changed,
-    read_texts,
     view_comparison,
 )
 from ragstone.experiments._compare.hypotheses import Hypotheses, Hypothesis, judge_hypotheses
 from ragstone.experiments._compare.pairs import Family, MetricComparison, compare_metrics
 from ragstone.experiments._compare.regression import RegressionCheck, check_regression
 from ragstone.experiments._compare.text import format_p_value, format_verdicts, means_table, overview, pairs_table
+from ragstone.experiments._compare.view import MAX_CHANGES, view_systems
 from ragstone.experiments._outcomes import OutcomeSource, open_source
-from ragstone.experiments._report import build_report, count_causes
 from ragstone.experiments._summary import check_level
 from ragstone.experiments._table import SCORED, ScoreTable
 from ragstone.experiments._views.changes import Compared
@@ -32,7 +31,7 @@ from ragstone.judges import BASELINE_NOTE
 from ragstone.metrics import full_name
 from ragstone.schema import Sample
 from ragstone.settings import Analysis, read_table
-from ragstone.views import CauseRow, ReportView, escape_markdown, fence_in_markdown, notebook_report
+from ragstone.views import COMPARISON_WRITERS, ComparisonView, notebook_comparison
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,102 +168,10 @@ class Comparison:
             self.scores, metric, system=system, baseline=baseline or self.baseline, min_change=min_change, n=n
         )
 
-    def describe_changed(self, n: int, data: Mapping[str, Iterable[Sample]] | None = None) -> str:
-        """Describe the samples with the largest changes, for each metric and each compared pair.
-
-        Args:
-            n: Number of samples of each metric and pair, with question and answers if the source has them.
-            data: The evaluated samples by system, for files of outcomes, which do not contain texts.
-
-        Raises:
-            ConfigurationError: If the systems do not share samples, or `n` is below 1.
-        """
-        found = [
-            (metric, pair, self.changed(metric.metric, system=pair.system, baseline=pair.other))
-            for metric in self.metrics
-            for pair in metric.pairs
-        ]
-        shown = dict.fromkeys(each.sample_id for _, _, changed in found for each in changed[:n])
-        texts = read_texts(self.sources, list(shown), data or {}, self.other_ids)
-        lines = []
-        for metric, pair, changed in found:
-            if changed:
-                lines += changed_lines(self.scores, changed, n, texts)
-            else:
-                lines.append(f"{metric.metric}: no sample changed from {pair.other} to {pair.system}")
-        return "\n".join(lines)
-
-    def report(
-        self,
-        path: str | os.PathLike[str] | None = None,
-        *,
-        system: str | None = None,
-        data: Mapping[str, Iterable[Sample]] | None = None,
-        targets: Mapping[str, float] | None = None,
-        n_worst: int = 5,
-        by: Sequence[str] = (),
-        max_mb: float = 1.5,
-        texts: bool = True,
-    ) -> ReportView:
-        """Return the report of one system with its changes against the baseline. With a path, also write it.
-
-        The baseline is that of the comparison, or the first system.
-
-        Args:
-            path: File to write: a page that needs no network (`report.html`), or a summary for pull requests (`report.md`).
-            system: Name of the reported system. Default: the last one.
-            data: The evaluated samples by system, for files of outcomes, which do not contain texts.
-            targets: The mean that each metric should reach, by metric.
-            n_worst: Maximum number of answers that are shown.
-            by: Labels whose values are compared. Empty: those with 2 to 12 values of at least 20 answers each.
-            max_mb: Size limit of a page, in MB.
-            texts: Whether the file contains texts of questions, answers and passages.
-
-        Raises:
-            ConfigurationError: If the system, the path, a target or the size limit is invalid.
-            StoreError: If a store cannot be read.
-        """
-        baseline = self.baseline or self.systems[0]
-        if system is None:
-            system = [name for name in self.systems if name != baseline][-1]
-        samples = data or {}
-        before = open_source(
-            self.sources[baseline], name=baseline, samples=samples.get(baseline, ()), analysis=self._analysis
-        )
-        compared = self.compared(system, baseline, before)
-        return build_report(
-            self.sources[system],
-            path,
-            name=system,
-            samples=samples.get(system, ()),
-            targets=targets,
-            n_worst=n_worst,
-            by=by,
-            compared=compared,
-            max_mb=max_mb,
-            texts=texts,
-            analysis=self._analysis,
-        )
-
     @property
-    def _analysis(self) -> Analysis:
+    def analysis(self) -> Analysis:
+        """The analysis of single systems."""
         return Analysis(confidence_level=self.confidence_level)
-
-    def causes(self, data: Mapping[str, Iterable[Sample]] | None = None) -> dict[str, tuple[CauseRow, ...]]:
-        """Return the causes of wrong answers by system: each with its number, and its share with an interval.
-
-        Args:
-            data: The evaluated samples by system, for files of outcomes, which do not contain texts. Labels of passages and
-                abstentions are in the samples.
-
-        Raises:
-            StoreError: If a store cannot be read.
-        """
-        samples = data or {}
-        return {
-            name: count_causes(source, name=name, samples=samples.get(name, ()), analysis=self._analysis)
-            for name, source in self.sources.items()
-        }
 
     def compared(self, system: str, baseline: str, before: Source) -> Compared:
         """Return what a report of `system` shows of this comparison.
@@ -297,22 +204,47 @@ class Comparison:
         )
 
     def _repr_html_(self) -> str:
-        return notebook_report(self.report(n_worst=0))
+        return notebook_comparison(self.view(questions=False))
 
-    def to_markdown(self, n_changed: int = 0, data: Mapping[str, Iterable[Sample]] | None = None) -> str:
-        """Return verdict and tables as Markdown, for summaries of CI jobs.
+    def view(
+        self,
+        data: Mapping[str, Iterable[Sample]] | None = None,
+        *,
+        gate: RegressionCheck | None = None,
+        questions: bool = True,
+    ) -> ComparisonView:
+        """Return what the page of this comparison shows. See `write`. `questions`: whether changed questions are included."""
+        lines = [] if gate is None else [(gate.head(),), *(astuple(case) for case in gate.cases())]
+        return view_systems(
+            self, data or {}, verdict=self._overview(), gate=tuple(lines), n_changes=MAX_CHANGES if questions else 0
+        )
+
+    def write(
+        self,
+        path: str | os.PathLike[str],
+        data: Mapping[str, Iterable[Sample]] | None = None,
+        *,
+        gate: RegressionCheck | None = None,
+    ) -> ComparisonView:
+        """Write the comparison of all systems, and return what was written.
 
         Args:
-            n_changed: Number of samples with the largest changes to list for each metric and pair.
-            data: The evaluated samples by system, for the texts of changed samples.
+            path: File to write, by its ending: a page that needs no network (`.html`), a summary for pull requests (`.md`),
+                tables for LaTeX (`.tex`, needs the package booktabs), or all differences (`.csv`).
+            data: The evaluated samples by system, for files of outcomes, which do not contain texts.
+            gate: A gate whose result is part of the page and the summary.
+
+        Raises:
+            ConfigurationError: If the path is invalid.
+            StoreError: If a store cannot be read.
         """
-        first, *others = [escape_markdown(sentence) for sentence in self.verdict]
-        tables = f"{means_table(self.metrics)}\n\n{pairs_table(self.metrics, paired=self.paired)}"
-        lines = [f"### {first}", "", *(f"- {sentence}" for sentence in others), "", *fence_in_markdown(tables), ""]
-        if n_changed:
-            changed = fence_in_markdown(self.describe_changed(n_changed, data))
-            lines += ["<details><summary>Samples that changed</summary>", "", *changed, "", "</details>", ""]
-        return "\n".join([*lines, *(f"> {escape_markdown(note)}\n>" for note in (_method(self), *self.notes))]) + "\n"
+        file = check_output(path, COMPARISON_WRITERS)
+        view = self.view(data, gate=gate)
+        text = COMPARISON_WRITERS[file.suffix.lower()](view)
+        if gate is not None and file.suffix.lower() == ".md":
+            text = f"{gate.to_markdown()}\n{text}"
+        write_output(file, text, errors="replace", newline="")
+        return view
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -333,7 +265,7 @@ class Comparison:
             "notes": list(self.notes),
         }
 
-    def __str__(self) -> str:
+    def _overview(self) -> tuple[str, ...]:
         lines = [
             f"hypothesis {h.name}: {'supported' if h.supported else 'not supported'} (p {format_p_value(h.adjusted)} after "
             "Holm's correction)"
@@ -341,18 +273,22 @@ class Comparison:
         ]
         if self.hypotheses:
             lines.append("")
-        lines += overview(
-            self.metrics,
-            confidence_level=self.confidence_level,
-            across_metrics=self.across_metrics or self.primary is not None,
-        )
-        lines += ["", means_table(self.metrics), "", pairs_table(self.metrics, paired=self.paired), ""]
+        is_corrected = self.across_metrics or self.primary is not None
+        level = self.confidence_level
+        return (*lines, *overview(self.metrics, confidence_level=level, across_metrics=is_corrected))
+
+    def details(self) -> str:
+        """Return the tables of all means and differences."""
+        lines = [means_table(self.metrics), "", pairs_table(self.metrics, paired=self.paired), ""]
         lines += [
             f"{m.metric}: {d.n_significant} of {d.n_pairs} pairs of systems differ significantly (discriminative power {d.value:.3f})"
             for m in self.metrics
             if (d := m.discriminative_power) is not None and d.n_pairs > 1 and d.value is not None
         ]
-        return "\n".join([*lines, self.method, *self.notes])
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return "\n".join([*self._overview(), "", self.method, *self.notes])
 
 
 def compare(

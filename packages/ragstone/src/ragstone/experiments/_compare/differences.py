@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from ragstone.errors import ConfigurationError
 from ragstone.experiments._cards import card_of
 from ragstone.experiments._compare.pairs import MetricComparison, PairDifference
-from ragstone.experiments._compare.text import describe_doubt, format_difference, size
-from ragstone.experiments._outcomes import OutcomeSource, open_source
-from ragstone.experiments._table import MetricScores, ScoreTable
+from ragstone.experiments._compare.text import describe_doubt, format_p_value, size
+from ragstone.experiments._table import ScoreTable
 from ragstone.experiments._views.changes import Compared
 from ragstone.experiments._views.source import Source
 from ragstone.judges import BASELINE_NOTE
-from ragstone.schema import Sample
 from ragstone.views import Difference, SystemEstimate
 
 if TYPE_CHECKING:
@@ -27,7 +25,6 @@ if TYPE_CHECKING:
 _STAGES = ("answer", "support", "passages")
 _SAME: Final = 1e-9
 """Smallest change that is not a rounding error."""
-_TEXT_CHARS: Final = 300
 
 
 def view_comparison(
@@ -48,7 +45,7 @@ def view_comparison(
     """
     systems = (system, *(s for s in table.systems if s not in (system, baseline)), baseline)
     differences = tuple(
-        _difference(metric, pair)
+        describe_difference(metric, pair)
         for name in systems[:-1]
         for metric in metrics
         for pair in metric.pairs
@@ -112,10 +109,12 @@ def _key_metric(metrics: Sequence[MetricComparison]) -> str:
     return min(metrics, key=place).metric
 
 
-def _difference(metric: MetricComparison, pair: PairDifference) -> Difference:
+def describe_difference(metric: MetricComparison, pair: PairDifference) -> Difference:
+    """Return the difference of a pair, for views."""
     card = card_of(metric.metric)
     return Difference(
         system=pair.system,
+        other=pair.other,
         metric=metric.metric,
         title=card.title if card is not None else metric.metric,
         lower_is_better=not metric.higher_is_better,
@@ -124,6 +123,8 @@ def _difference(metric: MetricComparison, pair: PairDifference) -> Difference:
         low=pair.low,
         high=pair.high,
         size="no common score" if pair.difference is None else size(metric, pair, sign=True),
+        p_value=pair.p_value,
+        p="untestable" if pair.p_value is None else f"p {format_p_value(pair.p_value)}",
         better=pair.better,
         n=pair.n,
         n_up=pair.n_higher,
@@ -244,63 +245,3 @@ def _pair_of(table: ScoreTable, system: str | None, baseline: str | None) -> tup
     if system == baseline:
         raise ConfigurationError(f"system and baseline are both {system!r}. Name two of {listed}.")
     return known.index(baseline), known.index(system)
-
-
-def changed_lines(
-    table: ScoreTable, changed: Sequence[ChangedSample], shown: int, texts: Mapping[str, Mapping[str, Sample]]
-) -> list[str]:
-    """Format the changed samples of one metric and pair: their number, and the first `shown` ones with question and answers."""
-    import numpy as np
-
-    first = changed[0]
-    metric = table.metrics[first.metric]
-    columns = [table.systems.index(name) for name in (first.baseline, first.system)]
-    n = int((~np.isnan(metric.values[:, columns])).all(axis=1).sum())
-    n_better = sum(each.is_better for each in changed)
-    largest = ""
-    if len(changed) > shown:
-        largest = f". The {shown} largest changes:" if shown > 1 else ". The largest change:"
-    counts = f"{len(changed) - n_better:,} worse and {n_better:,} better"
-    head = f"{len(changed):,} of {n:,} samples changed from {first.baseline} to {first.system}, {counts}"
-    lines = [f"{metric.name}: {head}{largest}"]
-    for each in changed[:shown]:
-        lines.append(f"  {each.sample_id}: {each.before:.3g} -> {each.after:.3g} ({_size(each, metric)})")
-        lines += _texts(each, texts)
-    return lines
-
-
-def _size(each: ChangedSample, metric: MetricScores) -> str:
-    size = format_difference(abs(each.change), points=(metric.low, metric.high) == (0.0, 1.0))
-    return f"{size} {'better' if each.is_better else 'worse'}"
-
-
-def _texts(each: ChangedSample, texts: Mapping[str, Mapping[str, Sample]]) -> list[str]:
-    """Format the question and both answers, as far as they are known."""
-    found = [texts.get(name, {}).get(each.sample_id) for name in (each.baseline, each.system)]
-    query = next((sample.query for sample in found if sample is not None and sample.query), None)
-    lines = [] if query is None else [f"    question: {_shorten(query)}"]
-    return lines + [
-        f"    {name}: {_shorten(sample.response) or '(blank)'}"
-        for name, sample in zip((each.baseline, each.system), found, strict=True)
-        if sample is not None and sample.response is not None
-    ]
-
-
-def _shorten(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _TEXT_CHARS else f"{line[: _TEXT_CHARS - 1]}…"
-
-
-def read_texts(
-    sources: Mapping[str, OutcomeSource],
-    ids: Sequence[str],
-    data: Mapping[str, Iterable[Sample]],
-    other_ids: Mapping[tuple[str, str], str],
-) -> dict[str, dict[str, Sample]]:
-    """Return the texts of samples by system and id, as far as the sources, or `data` for files of outcomes, contain them."""
-    texts: dict[str, dict[str, Sample]] = {}
-    for name, source in sources.items():
-        own = {id_: other_ids.get((name, id_), id_) for id_ in ids}
-        records = open_source(source, samples=data.get(name, ())).records(own.values())
-        texts[name] = {id_: found for id_, one in own.items() if (found := records[one].sample) is not None}
-    return texts

@@ -82,7 +82,7 @@ class Reading:
         slices: SliceLabels | None = None,
         keeps_questions: bool = False,
     ) -> None:
-        self._source = source
+        self.source = self._source = source
         self._metric = metric
         self._where = where
         self._slices = slices
@@ -196,6 +196,11 @@ class Reading:
         note_outcome(signals, outcome, self._reader.column(outcome).card)
         return is_new
 
+    @property
+    def usage(self) -> tuple[int, int, float | None]:
+        """Judge calls, their tokens, and their cost in US dollars."""
+        return self._n_calls, self._input_tokens + self._output_tokens, self._cost_usd
+
     def causes(self) -> dict[str, str | None]:
         """Return the causes of all samples, None for answers that are not wrong."""
         return {id_: find_cause(signals) for id_, signals in self._signals.items()}
@@ -244,7 +249,7 @@ class Reading:
             slices=slices,
             worst=self._build_answers(worst_ids, records),
             provenance=self._provenance(summaries),
-            changes=None if compared is None or before is None else self._changes(compared, before, causes),
+            changes=None if compared is None or before is None else self.changes(compared, before),
             trend=self._timeline.view(rows, self._table, self._source.analysis.confidence_level),
             labels=labels,
             questions=self._questions(rows, causes, slices) if self._keeps_questions else (),
@@ -256,7 +261,9 @@ class Reading:
             return None
         return build_labels(human, wrong, self._table, rows, self._source.analysis.confidence_level)
 
-    def _changes(self, compared: Compared, before: Reading, causes: Mapping[str, str | None]) -> ChangesView:
+    def changes(self, compared: Compared, before: Reading) -> ChangesView:
+        """Return what changed against the baseline, whose outcomes are in `before`."""
+        causes = self.causes()
         (earlier_ids, earlier_rule), (ids, rule) = _judged(before._scored()), _judged(self._scored())
         earlier = before.causes()
         # Without a judgment of other answers, an answer that abstains no longer is not known to be gained.
@@ -403,7 +410,7 @@ class Reading:
         scores = self._table.metrics[summary.metric]
         card, rows = scores.card, scores.scored()
         values, good = scores.values[rows, 0], scores.good()[rows]
-        axis = _axis(card, values)
+        axis = axis_of(card, values)
         is_known = np.isfinite(scores.decisions[rows, 0])
         has_histogram = values.size >= _HISTOGRAM_FROM
         return MetricRow(
@@ -543,7 +550,8 @@ def last_outcomes(record: AnswerRecord) -> list[Outcome]:
     return list({outcome.metric: outcome for outcome in record.outcomes}.values())
 
 
-def _axis(card: MetricCard, values: NDArray[np.float64]) -> tuple[float, float]:
+def axis_of(card: MetricCard, values: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the ends of a metric's axis: its range, or percentiles of the values where that is infinite."""
     if math.isfinite(card.low) and math.isfinite(card.high):
         return card.low, card.high
     if not values.size:

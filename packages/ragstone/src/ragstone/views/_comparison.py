@@ -1,0 +1,262 @@
+"""The page of a comparison of systems: one HTML file without scripts and network requests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import Final
+
+from ragstone._util.plural import count
+from ragstone.views._changes_html import differences_table
+from ragstone.views._html import html_document
+from ragstone.views._html_answer import answer_text, cut
+from ragstone.views._markup import Markup, join, table, tag
+from ragstone.views._model import (
+    AnswerView,
+    CauseRow,
+    ChangedAnswer,
+    ChangesView,
+    ComparedMetric,
+    ComparisonView,
+    SystemScores,
+)
+from ragstone.views._svg import system_axis, system_chart
+from ragstone.views._words import format_interval, format_mean, format_score, format_share, letter
+
+_MAX_METRICS: Final = 60
+"""Most metrics with means, charts and differences."""
+_MAX_DIFFERENCES: Final = 400
+
+
+def comparison_page(view: ComparisonView) -> str:
+    """Return the page as an HTML document."""
+    style = files("ragstone.views").joinpath("page.css").read_text(encoding="utf-8")
+    sections = {
+        "Means": _means(view),
+        "Distributions": _distributions(view),
+        "Differences": _differences(view),
+        "Questions": join(*(_questions(view, changes) for changes in view.changes)),
+        "Where they fail": _causes(view.causes),
+        "Cost": _usage(view),
+    }
+    shown = {name: section for name, section in sections.items() if section}
+    links = (tag("a", name, href=f"#{_anchor(name)}") for name in shown)
+    body = join(
+        tag("header", tag("span", tag("b", "Ragstone"), " comparison", class_="about"), tag("nav", *links)),
+        tag("main", _verdict(view), *(tag("div", section, id=_anchor(name)) for name, section in shown.items())),
+        tag(
+            "footer",
+            tag("h2", "How these numbers were made"),
+            *(tag("p", text, class_="soft small") for text in (view.method, *view.notes, f"ragstone {view.version}")),
+        ),
+    )
+    return html_document(" and ".join(view.systems[:3]), body, style=style)
+
+
+def comparison_sections(view: ComparisonView) -> tuple[Markup, Markup, Markup]:
+    """Return the verdict, the means and the differences."""
+    return _verdict(view), _means(view), _differences(view)
+
+
+def _anchor(name: str) -> str:
+    return name.lower().replace(" ", "-")
+
+
+def _verdict(view: ComparisonView) -> Markup:
+    # Indented lines belong to the one before them.
+    findings: list[list[str]] = []
+    for line in filter(None, view.verdict):
+        if line.startswith("  ") and findings:
+            findings[-1].append(" ".join(line.split()))
+        else:
+            findings.append([line.rstrip(":")])
+    (first, *parts), *others = findings
+    n = (
+        f"{count(view.n_common, 'common sample')}"
+        if view.n_common
+        else ", ".join(f"{n:,} samples of {system}" for system, n in view.n_samples.items())
+    )
+    gate = view.gate[:1] and (tag("p", tag("b", "Gate: "), view.gate[0][0], class_="next"), _gate(view.gate[1:]))
+    return tag(
+        "section",
+        tag("p", f"{count(len(view.systems), 'system')}, {n}", class_="subject"),
+        tag("h1", first),
+        tag("p", ", ".join(parts)) if parts else None,
+        tag("ul", *(tag("li", _finding(*finding)) for finding in others), class_="verdicts") if others else None,
+        *gate,
+        class_="verdict",
+    )
+
+
+def _finding(head: str, *parts: str) -> Markup:
+    if any(":" in part for part in parts):
+        return join(tag("b", f"{head}:"), *(join(tag("br"), part) for part in parts))
+    return join(tag("b", f"{head}: "), ", ".join(parts)) if parts else join(head)
+
+
+def _gate(cases: Sequence[tuple[str, ...]]) -> Markup:
+    rows = (
+        tag("tr", *(tag("td", text, class_="bad" if text == "failed" else None) for text in case)) for case in cases
+    )
+    return tag("table", tag("tbody", *rows), class_="scores")
+
+
+def _means(view: ComparisonView) -> Markup:
+    """Return the matrix of means: one row for each metric, one column for each system."""
+    names = [f"{letter(n)}  {system}" for n, system in enumerate(view.systems)]
+    rows = (
+        tag("tr", _name(metric), *(_mean(scores, names[n]) for n, scores in enumerate(metric.systems)))
+        for metric in view.metrics[:_MAX_METRICS]
+    )
+    lead = "A letter after a mean names a system that it is significantly better than."
+    return tag(
+        "section",
+        tag("h2", "Means by system"),
+        tag("p", f"{lead} Intervals are of each mean by itself.{_cut(view)}", class_="lead"),
+        tag("div", table(("Metric", *names), rows, class_="matrix"), class_="wide"),
+    )
+
+
+def _cut(view: ComparisonView) -> str:
+    rest = len(view.metrics) - _MAX_METRICS
+    return f" {count(rest, 'more metric is', 'more metrics are')} not shown." if rest > 0 else ""
+
+
+def _name(metric: ComparedMetric) -> Markup:
+    notes = [
+        *(["lower is better"] if metric.lower_is_better else []),
+        *(["exploratory"] if metric.is_exploratory else []),
+    ]
+    small = tag("small", ", ".join(notes)) if notes else None
+    return tag("td", tag("b", metric.title), tag("span", metric.name, class_="id"), small)
+
+
+def _mean(scores: SystemScores, name: str) -> Markup:
+    kind = "up" if scores.beats and not scores.loses else "down" if scores.loses and not scores.beats else None
+    counts = [f"{scores.n_scored:,} scored"]
+    counts += [f"{n:,} {word}" for n, word in ((scores.n_failed, "failed"), (scores.n_not_applicable, "n.a.")) if n]
+    if scores.estimate is None:
+        return tag("td", tag("strong", "no score"), tag("small", ", ".join(counts[1:])), data_system=name)
+    marks = tag("sup", "".join(map(letter, scores.beats))) if scores.beats else None
+    mean = tag("strong", format_mean(scores.estimate), marks, class_=kind)
+    interval = tag("small", format_interval(scores.estimate))
+    return tag("td", mean, interval, tag("small", ", ".join(counts)), class_="number", data_system=name)
+
+
+def _distributions(view: ComparisonView) -> Markup:
+    bodies = (_boxes(metric) for metric in view.metrics[:_MAX_METRICS])
+    lead = (
+        "The box has half of the scores, the line in it is the median, and the thin line leads from the 5th to the 95th "
+        "percentile. The dot is the mean, the bar its interval."
+    )
+    return tag(
+        "section",
+        tag("h2", "Distributions"),
+        tag("p", lead, class_="lead"),
+        tag("div", *bodies, class_="panels"),
+    )
+
+
+def _boxes(metric: ComparedMetric) -> Markup:
+    lines = (
+        tag(
+            "div",
+            tag("p", tag("span", scores.system), tag("span", format_mean(scores.estimate), class_="number")),
+            system_chart(scores.estimate, metric.axis, scores.quantiles),
+        )
+        for scores in metric.systems
+        if scores.estimate is not None
+    )
+    return tag("div", tag("h3", metric.title), *lines, system_axis(metric.axis), class_="answer")
+
+
+def _differences(view: ComparisonView) -> Markup:
+    shown = view.differences[:_MAX_DIFFERENCES]
+    rest = len(view.differences) - len(shown)
+    more = f" {rest:,} more are not shown: see the .csv file." if rest else ""
+    lead = "The intervals of all differences hold together: a filled dot is a significant difference."
+    return tag(
+        "section",
+        tag("h2", "Differences"),
+        tag("p", f"{lead} The dashed line is at 0.{more}", class_="lead"),
+        differences_table(shown),
+    )
+
+
+def _questions(view: ComparisonView, changes: ChangesView) -> Markup:
+    """Return the lost and the gained questions of one system, with both answers."""
+    parts = []
+    for name, rows, total in (("Lost", changes.lost, changes.lost_ids), ("Gained", changes.gained, changes.gained_ids)):
+        if rows:
+            largest = f", the largest {len(rows)}" if len(total) > len(rows) else ""
+            parts += [tag("h3", f"{name}: {len(total):,}{largest}"), *(_question(view, changes, row) for row in rows)]
+    title = tag("h2", f"Questions: {changes.system} against {changes.baseline}")
+    return tag("section", title, *(tag("p", statement.text) for statement in changes.statements), *parts)
+
+
+def _question(view: ComparisonView, changes: ChangesView, row: ChangedAnswer) -> Markup:
+    sides = [(name, view.answers.get(name, {}).get(row.id)) for name in (changes.baseline, changes.system)]
+    answers = [answer for _, answer in sides if answer is not None]
+    query = next((answer.query for answer in answers if answer.query), None)
+    reference = next((answer.reference for answer in answers if answer.reference), ())
+    scores = f"{changes.metric_title} {format_score(row.before)} \N{RIGHTWARDS ARROW} {format_score(row.after)}"
+    return tag(
+        "article",
+        tag("h3", cut(query or "(no question)")),
+        tag("p", tag("span", scores, class_="number"), " ", tag("span", row.id, class_="id"), class_="soft"),
+        tag("div", *(_side(name, answer) for name, answer in sides), class_="columns"),
+        *(join(tag("h4", "The reference"), tag("p", cut(text), class_="text")) for text in reference[:3]),
+        class_="answer",
+    )
+
+
+def _side(system: str, answer: AnswerView | None) -> Markup:
+    if answer is None:
+        return tag("div", tag("h4", system), tag("p", "(no answer)", class_="soft"))
+    low = ", ".join(f"{score.title} {format_score(score.value)}" for score in answer.scores if score.is_low)
+    why = answer.why if answer.cause else f"Low: {low}." if low else answer.why
+    return tag(
+        "div",
+        tag("h4", system),
+        tag("p", answer_text(answer), class_="text"),
+        tag("p", why, class_="why" if answer.cause else "soft") if why else None,
+    )
+
+
+def _causes(causes: Mapping[str, Sequence[CauseRow]]) -> Markup | None:
+    titles = {row.cause: row.title for rows in causes.values() for row in rows}
+    if not titles:
+        return None
+    found = {name: {row.cause: row for row in rows} for name, rows in causes.items()}
+    rows = (
+        tag("tr", tag("td", tag("b", title)), *(_share(by.get(cause), name) for name, by in found.items()))
+        for cause, title in titles.items()
+    )
+    return tag(
+        "section",
+        tag("h2", "Where they fail"),
+        tag("p", "Each wrong answer is counted once, at the first step that failed.", class_="lead"),
+        tag("div", table(("Cause", *causes), rows, class_="matrix"), class_="wide"),
+    )
+
+
+def _share(row: CauseRow | None, name: str) -> Markup:
+    share = tag("small", format_share(row.share)) if row is not None and row.share is not None else None
+    return tag("td", tag("strong", f"{0 if row is None else row.n:,}"), share, class_="number", data_system=name)
+
+
+def _usage(view: ComparisonView) -> Markup:
+    names = ("System", "Samples", "Judge calls", "Judge tokens", "Cost of the judge")
+    rows = []
+    for system, (n_calls, n_tokens, cost_usd) in view.usage.items():
+        cost = f"{cost_usd:.4f} USD" if cost_usd is not None else "unknown" if n_calls else "none"
+        numbers = (f"{view.n_samples[system]:,}", f"{n_calls:,}", f"{n_tokens:,}", cost)
+        cells = (
+            tag("td", text, class_="number", data_system=name) for name, text in zip(names[1:], numbers, strict=True)
+        )
+        rows.append(tag("tr", tag("td", tag("b", system)), *cells))
+    return tag(
+        "section",
+        tag("h2", "Cost"),
+        tag("div", table(names, rows, class_="matrix"), class_="wide"),
+    )
