@@ -42,7 +42,11 @@ class Contexts:
 
 def find_contexts(facts: Facts, answer: Answer, *, question: str | None) -> Contexts:
     """Find the contexts by the first rule that finds them."""
-    stated = _stated(facts)
+    stated = facts.request.statements.contexts
+    if stated is None:
+        kinds = ("chain", "agent", "other", "model")
+        steps = (step for step in facts.tree.steps if step.kind in kinds and facts.counts(step))
+        stated = next((step.passages for step in steps if step.passages is not None), None)
     if stated is not None:
         return Contexts(list(stated), "stated")
     try:
@@ -50,15 +54,6 @@ def find_contexts(facts: Facts, answer: Answer, *, question: str | None) -> Cont
     except TooLargeError:
         return dataclasses.replace(Contexts(*without_prompt(facts, answer.calls)), doubts=["too_large"])
     return Contexts(*without_prompt(facts, answer.calls)) if shown is None else shown
-
-
-def _stated(facts: Facts) -> Sequence[PassageDraft] | None:
-    if facts.request.statements.contexts is not None:
-        return facts.request.statements.contexts
-    for step in facts.tree.steps:
-        if step.kind in ("chain", "agent", "other", "model") and step.passages is not None and facts.counts(step):
-            return step.passages
-    return None
 
 
 def _in_prompts(facts: Facts, answer: Answer, *, question: str | None) -> Contexts | None:

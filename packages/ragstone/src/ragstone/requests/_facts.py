@@ -37,7 +37,7 @@ _NAME: Final = re.compile(r"""['"](\w+)['"]\s*:""")
 """A name in arguments that are one text, of JSON or Python."""
 _MIN_SENTENCE: Final = 32
 _MAX_PARSED_CHARS: Final = 1_000_000
-_LINE_NUMBER: Final = re.compile(r"\s*\d+\s?[\t:|→]")
+_LINE_NUMBER: Final = re.compile(r"\A\s*\d+\s?[\t:|→]")
 _MIN_KEPT_TEXT: Final = 80
 """Characters of a text in a document's metadata from which on a prompt does not contain it by coincidence."""
 
