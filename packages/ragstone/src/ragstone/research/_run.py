@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
@@ -34,14 +33,17 @@ from ragstone.judges import (
     judge_from,
     metered,
 )
-from ragstone.research._journal import PASSING, Journal, JournaledCalls
-from ragstone.schema import Usage
+from ragstone.research._journal import Journal, key_of
+from ragstone.schema import Failure, Usage
 from ragstone.scoring import JudgedCounts
 
 T = TypeVar("T")
+K = TypeVar("K")
 
-JOURNAL: Final = "journal.jsonl"
-"""Name of the journal in the directory of a run."""
+PASSING: Final = frozenset({"budget", "unavailable", "timeout"})
+"""Kinds of temporary failures, after which running the same command again may succeed."""
+_ENDING: Final = frozenset({"budget", "unavailable"})
+"""Kinds of failures after which all further calls would fail as well, some of them only after minutes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,11 +103,15 @@ def _to_plain(value: Any) -> Any:
 class Run:
     """The models of a run, used in an `async with` block, which closes those that the run has created.
 
+    Replies are read from the journal, or written to it before they are used. Equal calls are one call. After a model fails
+    systematically (with `stop_early`), no further call is made, and later calls fail with the same error. With a stored
+    journal, from which another run continues, also after a budget is exhausted or a model is unavailable.
+
     Args:
-        journal: The journal, or None to keep replies only in memory.
-        concurrency: Number of concurrent model calls.
+        journal: The journal. Default: one in memory.
+        concurrency: Number of concurrent model calls. A kill of the process loses at most this many.
         stop_early: Whether to stop if a model fails systematically.
-        on_answer: Called after each distinct call that was answered.
+        on_answer: Called after each distinct call that was answered, with the number of these calls.
 
     Raises:
         JudgeError: At the end of the block, if a model failed systematically.
@@ -117,9 +123,19 @@ class Run:
         *,
         concurrency: int,
         stop_early: bool = True,
-        on_answer: Callable[[], None] | None = None,
+        on_answer: Callable[[int], None] | None = None,
     ) -> None:
-        self.calls = JournaledCalls(journal, concurrency=concurrency, stop_early=stop_early, on_answer=on_answer)
+        self._journal = Journal() if journal is None else journal
+        self._concurrency = concurrency
+        self._stop_early = stop_early
+        self._slots = asyncio.Semaphore(concurrency)
+        self._work: dict[str, asyncio.Task[Any]] = {}
+        self._known: set[str] = set()
+        self._on_answer = on_answer
+        self._stopped_by: JudgeError | None = None
+        self._systematic: JudgeError | None = None
+        self._counts: dict[str, JudgedCounts] = {}
+        self._n_asked = 0
         self.errors: list[JudgeError] = []
         """What failed, in the units of the tool."""
         self._models = AsyncExitStack()
@@ -132,10 +148,12 @@ class Run:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self.calls.aclose()
+        for task in self._work.values():
+            task.cancel()
+        await asyncio.gather(*self._work.values(), return_exceptions=True)
         await self._models.aclose()
-        if self.calls.systematic is not None and (error is None or isinstance(error, JudgeError)):
-            raise self.calls.systematic from None
+        if self._systematic is not None and (error is None or isinstance(error, JudgeError)):
+            raise self._systematic from None
 
     async def add_judge(self, judge: Judge, given: object) -> JournaledJudge:
         """Prepare a judge, and keep its replies. It is closed at the end, unless the caller has given it as an object.
@@ -143,24 +161,25 @@ class Run:
         Raises:
             JudgeError: If the judge is unavailable.
         """
-        await self._add(judge, is_ours=judge is not given)
-        return JournaledJudge(judge, self.calls)
+        await self._add(judge, given)
+        return JournaledJudge(judge, self)
 
     async def add_reader(self, reader: Reader, given: object) -> JournaledReader:
-        """Prepare a reader, and keep its replies. It is closed at the end, unless the caller has given it as an object.
+        """Prepare a reader as `add_judge` does."""
+        await self._add(reader, given)
+        return JournaledReader(reader, self)
 
-        Raises:
-            JudgeError: If the reader is unavailable.
-        """
-        await self._add(reader, is_ours=reader is not given)
-        return JournaledReader(reader, self.calls)
-
-    async def _add(self, model: Judge | Reader, *, is_ours: bool) -> None:
-        if is_ours:
+    async def _add(self, model: Judge | Reader, given: object) -> None:
+        if model is not given:
             self._models.push_async_callback(model.aclose)
         # Without a judge, labels of the data may be enough. A call to it is an error.
         if isinstance(model, Preparable) and not (isinstance(model, MissingModel) and model.role == "judge"):
             await model.prepare()
+
+    @property
+    def n_answered(self) -> int:
+        """Number of answered calls, also from the journal."""
+        return self._n_asked + len(self._known)
 
     def values(self) -> dict[str, Any]:
         """Return the fields of `RunResult`, except the notes."""
@@ -170,11 +189,112 @@ class Run:
         return {
             "failures": dict(Counter(error.kind for error in self.errors)),
             "errors": tuple(first.values()),
-            "n_asked": self.calls.n_answered,
-            "n_known": self.calls.n_known,
+            "n_asked": self._n_asked,
+            "n_known": len(self._known),
             "usage": self._meter.total,
-            "counts": self.calls.counts,
+            "counts": self._counts,
         }
+
+    async def each(
+        self,
+        items: Sequence[K],
+        work: Callable[[K], Awaitable[T]],
+        *,
+        limit: int | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> list[T | JudgeError]:
+        """Process each item, at most `limit` at once, and return results or errors of models in the order of the items."""
+        slots = asyncio.Semaphore(self._concurrency if limit is None else limit)
+        n_done = 0
+
+        async def one(item: K) -> T | JudgeError:
+            nonlocal n_done
+            async with slots:
+                try:
+                    result: T | JudgeError = await work(item)
+                except JudgeError as error:
+                    result = error
+            n_done += 1
+            if progress is not None:
+                progress(n_done, len(items))
+            return result
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(one(item)) for item in items]
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from errors
+        return [task.result() for task in tasks]
+
+    async def once(
+        self, model: JudgeIdentity, key: str, call: Callable[[], Coroutine[Any, Any, Any]], read: Callable[[Any], T]
+    ) -> T:
+        """Return the result of a call, from the journal if it contains a valid one.
+
+        Args:
+            model: The model that is called.
+            key: Key of the call.
+            call: Makes the call, and returns plain values for JSON.
+            read: Makes the result from these values. It raises ValueError or KeyError if they are invalid.
+
+        Raises:
+            JudgeError: If the call fails.
+        """
+        if key in self._journal and key not in self._work:
+            try:
+                known = read(self._journal.answer(key))
+            except (ValueError, KeyError, TypeError):
+                pass  # The line was edited and is not a valid reply, so the call is repeated.
+            else:
+                if key not in self._known:
+                    self._known.add(key)
+                    self._count(model)
+                return known
+        if key not in self._work:
+            self._work[key] = asyncio.create_task(self._call(model, key, call))
+        return read(await asyncio.shield(self._work[key]))
+
+    async def _call(self, model: JudgeIdentity, key: str, call: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        async with self._slots:
+            if self._stopped_by is not None:
+                raise self._stopped_by
+            try:
+                value = await call()
+            except JudgeError as error:
+                self._count_failure(model, key, error)
+                raise
+            self._journal.append(key, value)
+        self._n_asked += 1
+        self._count(model)
+        return value
+
+    def _counts_of(self, model: JudgeIdentity) -> JudgedCounts:
+        return self._counts.setdefault(model.name, JudgedCounts())
+
+    def _count(self, model: JudgeIdentity) -> None:
+        self._counts_of(model).n_scored += 1
+        if self._on_answer is not None:
+            self._on_answer(self.n_answered)
+
+    def _count_failure(self, model: JudgeIdentity, key: str, error: JudgeError) -> None:
+        counts = self._counts_of(model)
+        values = {
+            "sample_id": key,
+            "metric": "call",
+            "metric_version": "1",
+            "judge": model.name,
+            "judge_hash": model.hash,
+        }
+        failure = Failure.model_validate(values | {"kind": error.kind, "reason": str(error)})
+        counts.add([failure])
+        if error.kind in _ENDING and self._journal.path is not None:
+            self._stopped_by = error
+        elif self._stop_early and (cause := counts.describe_systematic()):
+            self._stopped_by = self._systematic = JudgeError(
+                f"the run was stopped. {cause}. Fix the cause, or make all calls with stop_early=False "
+                "(--set limits.stop_early=false)",
+                kind=error.kind,
+            )
 
 
 def need_model(judge: str | Judge | None, work: str) -> Judge:
@@ -225,9 +345,9 @@ async def gathered(calls: Iterable[Awaitable[T]]) -> list[T]:
 class _Journaled:
     """A model whose replies are read from a journal, or written to it before they are used."""
 
-    def __init__(self, model: Any, calls: JournaledCalls) -> None:
+    def __init__(self, model: Any, run: Run) -> None:
         self._model = model
-        self._calls = calls
+        self._run = run
 
     @property
     def identity(self) -> JudgeIdentity:
@@ -235,21 +355,21 @@ class _Journaled:
         found: JudgeIdentity = self._model.identity
         return found
 
-    async def _once(self, shape: TypeAdapter[T], parts: Sequence[object], ask: Callable[[], Awaitable[T]]) -> T:
+    async def _once(self, shape: Any, ask: Callable[[], Awaitable[T]], *parts: object) -> T:
         """Ask once for all calls with these parts of a key."""
+        adapter: TypeAdapter[T] = shape if isinstance(shape, TypeAdapter) else _shape_of(shape)
 
         async def call() -> Any:
-            return shape.dump_python(await ask(), mode="json", exclude={"usage"})
+            return adapter.dump_python(await ask(), mode="json", exclude={"usage"})
 
-        key = hashlib.sha256(json.dumps([self.identity.hash, *parts]).encode()).hexdigest()[:32]
-        return await self._calls.once(self.identity, key, call, shape.validate_python)
+        return await self._run.once(self.identity, key_of(self.identity.hash, *parts), call, adapter.validate_python)
 
     async def aclose(self) -> None:
         """Do nothing. The run closes the model."""
 
 
 @lru_cache(maxsize=8)
-def _shape_of(reply: type[T]) -> TypeAdapter[T]:
+def _shape_of(reply: Any) -> TypeAdapter[Any]:
     return TypeAdapter(reply)
 
 
@@ -258,17 +378,13 @@ class JournaledJudge(_Journaled):
 
     async def ask_text(self, prompt: Prompt, *, max_tokens: int = 512) -> TextReply:
         """Ask for a text once."""
-        parts = ["text", *_parts_of(prompt), max_tokens]
-        return await self._once(
-            _shape_of(TextReply), parts, lambda: self._model.ask_text(prompt, max_tokens=max_tokens)
-        )
+        ask = partial(self._model.ask_text, prompt, max_tokens=max_tokens)
+        return await self._once(TextReply, ask, "text", *_parts_of(prompt), max_tokens)
 
     async def ask_number(self, prompt: Prompt, *, low: float = 0, high: float = 100) -> NumberReply:
         """Ask for a number once."""
-        parts = ["number", *_parts_of(prompt), low, high]
-        return await self._once(
-            _shape_of(NumberReply), parts, lambda: self._model.ask_number(prompt, low=low, high=high)
-        )
+        ask = partial(self._model.ask_number, prompt, low=low, high=high)
+        return await self._once(NumberReply, ask, "number", *_parts_of(prompt), low, high)
 
     async def ask_json(self, prompt: Prompt, schema: TypeAdapter[T], *, max_tokens: int = 1024) -> JsonReply[T]:
         """Ask for a value once."""
@@ -277,12 +393,12 @@ class JournaledJudge(_Journaled):
             reply: JsonReply[T] = await self._model.ask_json(prompt, schema, max_tokens=max_tokens)
             return reply.value
 
-        value = await self._once(schema, ["json", *_parts_of(prompt), max_tokens], ask)
+        value = await self._once(schema, ask, "json", *_parts_of(prompt), max_tokens)
         return JsonReply(value=value, raw=json.dumps(schema.dump_python(value, mode="json")), method="recorded_reply")
 
 
 def _parts_of(prompt: Prompt) -> list[object]:
-    return [prompt.construct, prompt.task, prompt.examples, [[name, value] for name, value in prompt.fields.items()]]
+    return [prompt.construct, prompt.task, prompt.examples, [*prompt.fields.items()]]
 
 
 class JournaledReader(_Journaled):
@@ -290,15 +406,14 @@ class JournaledReader(_Journaled):
 
     async def estimate_abstention(self, query: str, passages: Sequence[str]) -> AbstentionEstimate:
         """Estimate the probability of an abstention once for each query with these passages."""
-        parts = ["p_abstain", query, list(passages)]
-        return await self._once(
-            _shape_of(AbstentionEstimate), parts, lambda: self._model.estimate_abstention(query, passages)
-        )
+        ask = partial(self._model.estimate_abstention, query, passages)
+        return await self._once(AbstentionEstimate, ask, "p_abstain", query, list(passages))
 
     async def answer(self, query: str, passages: Sequence[str]) -> TextReply:
         """Answer once for each query with these passages."""
-        parts = ["answer", query, list(passages)]
-        return await self._once(_shape_of(TextReply), parts, lambda: self._model.answer(query, passages))
+        return await self._once(
+            TextReply, partial(self._model.answer, query, passages), "answer", query, list(passages)
+        )
 
     async def answer_logprob(self, query: str, passages: Sequence[str], answer: str) -> float:
         """Read the log-probability of an answer once.
@@ -306,14 +421,13 @@ class JournaledReader(_Journaled):
         Raises:
             ConfigurationError: If the reader does not provide it.
         """
-        reader = self._model
-        if not isinstance(reader, ExactReader):
+        if not isinstance(self._model, ExactReader):
             raise ConfigurationError(
                 f"part answer-prob needs the probability of a given answer, which the reader {self.identity.name} does not "
                 "provide. Use a vLLM server or vllm:MODEL as reader, or omit this part"
             )
-        parts = ["logprob", query, list(passages), answer]
-        return await self._once(_shape_of(float), parts, lambda: reader.answer_logprob(query, passages, answer))
+        ask = partial(self._model.answer_logprob, query, passages, answer)
+        return await self._once(float, ask, "logprob", query, list(passages), answer)
 
     def is_abstention(self, reply: str) -> bool:
         """Return whether a reply is an abstention."""

@@ -15,8 +15,8 @@ from ragstone.judges import Judge, judge_from
 from ragstone.metrics.crux import rate_answerability
 from ragstone.research._dataset.draft import DATASET, DRAFT, Draft, DraftItem, only, read_draft, write_rows
 from ragstone.research._dataset.review import MAX_TEXT, REVIEW, Key, read_review, texts_of
-from ragstone.research._journal import Journal
-from ragstone.research._run import JOURNAL, JournaledJudge, Run, RunResult
+from ragstone.research._journal import JOURNAL, Journal
+from ragstone.research._run import JournaledJudge, Run, RunResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,8 +15,8 @@ from ragstone.research._dataset.draft import DATASET, DRAFT, Draft, Rows, write_
 from ragstone.research._dataset.making import ItemBuilder, check_rating
 from ragstone.research._dataset.plan import DatasetPlan, Paths, plan_dataset
 from ragstone.research._dataset.review import REVIEW, edited, write_review
-from ragstone.research._journal import Journal
-from ragstone.research._run import JOURNAL, JournaledJudge, Run, RunResult, folder_of, need_model
+from ragstone.research._journal import JOURNAL, Journal
+from ragstone.research._run import JournaledJudge, Run, RunResult, folder_of, need_model
 
 _MOST_QUESTIONS: Final = 30
 

@@ -21,8 +21,7 @@ from ragstone.research._dataset.prompts import (
     questions_shape,
 )
 from ragstone.research._dataset.spans import Span
-from ragstone.research._journal import PASSING
-from ragstone.research._run import JournaledJudge, Run, gathered
+from ragstone.research._run import PASSING, JournaledJudge, Run, gathered
 
 
 class ItemBuilder:
@@ -44,22 +43,17 @@ class ItemBuilder:
 
     async def build(self, progress: Callable[[int, int], None] | None) -> None:
         """Build all items. Failed items are skipped and reported."""
-        n_done = 0
 
         async def one(item: PlannedItem) -> DraftItem | None:
-            nonlocal n_done
             try:
                 return await self._item(item)
             except JudgeError as error:
                 self._leave_out(item.id, error)
                 return None
-            finally:
-                n_done += 1
-                if progress is not None:
-                    progress(n_done, len(self._plan.items))
 
-        # Sequential, so that an early end leaves complete items instead of a part of each.
-        items = [built for item in self._plan.items if (built := await one(item)) is not None]
+        # One at a time, so that an early end leaves complete items instead of a part of each.
+        results = await self._run.each(self._plan.items, one, limit=1, progress=progress)
+        items = [item for item in results if isinstance(item, DraftItem)]
         used = {passage for item in items for row in item.ratings.values() for passage in row}
         passages = {span.id: self._passages[span.id] for span in self._plan.spans if span.id in used}
         self.draft = Draft(passages=passages, items=tuple(items), rating_threshold=self._eta)

@@ -21,8 +21,8 @@ from ragstone.research._dataset.plan import Paths, paths_of
 from ragstone.research._dataset.prompts import distinct_questions, negatives_prompt, questions_shape
 from ragstone.research._dataset.review import edited, write_watched
 from ragstone.research._dataset.spans import Span, SpanIndex, spans_of
-from ragstone.research._journal import PASSING, Journal
-from ragstone.research._run import JOURNAL, JournaledJudge, Run, RunResult, folder_of, gathered, need_model
+from ragstone.research._journal import JOURNAL, Journal
+from ragstone.research._run import PASSING, JournaledJudge, Run, RunResult, folder_of, gathered, need_model
 
 QUERIES: Final = "queries.jsonl"
 _BATCH: Final = 10

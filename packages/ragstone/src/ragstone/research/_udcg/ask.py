@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager
-from typing import Any, Final, Literal, TypeVar
+from collections.abc import Sequence
+from typing import Final, Literal
 
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict
@@ -16,13 +15,9 @@ from ragstone.errors import JudgeError
 from ragstone.judges import Judge, Prompt, Reader, judge_from, reader_from
 from ragstone.metrics import LabelMode, label_of, passage_utilities, rouge_l
 from ragstone.metrics.text import exact_match
-from ragstone.research._journal import Journal
 from ragstone.research._run import JournaledJudge, JournaledReader, Run
 from ragstone.research._udcg.rows import Grade, PassageRating, rating_from, rating_of
 from ragstone.schema import Passage, Sample
-
-T = TypeVar("T")
-K = TypeVar("K")
 
 _GRADE_TASK: Final = (
     "Your assignment: decide how the response answers the query. Where the reference has several parts, each is a correct "
@@ -80,62 +75,33 @@ async def erag_scores(
     return tuple(scores[text] for text in passages)
 
 
-@asynccontextmanager
 async def open_models(
-    reader: str | Reader | None,
-    judge: str | Judge | None,
-    *,
-    journal: Journal | None = None,
-    labels: LabelMode = "auto",
-    threshold: float = 0.5,
-    concurrency: int = 16,
-    stop_early: bool = True,
-    on_answer: Callable[[], None] | None = None,
-) -> AsyncIterator[Models]:
-    """Open a reader and a judge, and close those that were created here at the end.
-
-    Args:
-        reader: The user's `reader` argument.
-        judge: The user's `judge` argument. Without a judge, the reader's model judges.
-        journal: The journal of their replies, or None to keep them only in memory.
-        labels: Source of relevance labels, as for `Udcg`.
-        threshold: Label from which a passage of the data is relevant.
-        concurrency: Number of rows processed concurrently, and of concurrent calls.
-        stop_early: Whether to stop if a model fails systematically.
-        on_answer: Called after each distinct call that was answered.
+    run: Run, reader: str | Reader | None, judge: str | Judge | None, *, labels: LabelMode, threshold: float
+) -> Models:
+    """Open a reader and a judge, the arguments of a user, in a run. Without a judge, the reader's model judges.
 
     Raises:
         ConfigurationError: If a model's configuration is invalid.
-        JudgeError: If a model is unavailable, or fails systematically.
+        JudgeError: If a model is unavailable.
     """
     has_judge = judge is not None or os.environ.get("RAGSTONE_JUDGE")
     resolved_judge = judge_from(judge if has_judge or not isinstance(reader, str) else reader)
     resolved_reader = reader_from(reader, judge=resolved_judge)
-    async with Run(journal, concurrency=concurrency, stop_early=stop_early, on_answer=on_answer) as run:
-        asked_judge = await run.add_judge(resolved_judge, judge)
-        asked_reader = await run.add_reader(resolved_reader, reader)
-        yield Models(run, asked_reader, asked_judge, labels=labels, threshold=threshold, concurrency=concurrency)
+    asked_judge = await run.add_judge(resolved_judge, judge)
+    return Models(run, await run.add_reader(resolved_reader, reader), asked_judge, labels=labels, threshold=threshold)
 
 
 class Models:
     """A reader and a judge whose replies are kept, so that rows with the same passage share calls. See `open_models`."""
 
     def __init__(
-        self,
-        run: Run,
-        reader: JournaledReader,
-        judge: JournaledJudge,
-        *,
-        labels: LabelMode,
-        threshold: float,
-        concurrency: int,
+        self, run: Run, reader: JournaledReader, judge: JournaledJudge, *, labels: LabelMode, threshold: float
     ) -> None:
         self.run = run
         self.judge = judge
         self.reader = reader
         self._labels: LabelMode = labels
         self._threshold = threshold
-        self._concurrency = concurrency
         self._judged = self._read = False
 
     def notes(self) -> tuple[str, ...]:
@@ -148,32 +114,6 @@ class Models:
             )
             if done and identity.is_baseline
         )
-
-    async def each(
-        self,
-        work: Callable[[K], Coroutine[Any, Any, T]],
-        items: Sequence[K],
-        progress: Callable[[int, int], None] | None = None,
-    ) -> list[T]:
-        """Process each item with limited concurrency, and return results in the order of the items."""
-        slots = asyncio.Semaphore(self._concurrency)
-        done = 0
-
-        async def one(item: K) -> T:
-            nonlocal done
-            async with slots:
-                result = await work(item)
-            done += 1
-            if progress is not None:
-                progress(done, len(items))
-            return result
-
-        try:
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(one(item)) for item in items]
-        except BaseExceptionGroup as errors:
-            raise errors.exceptions[0] from errors
-        return [task.result() for task in tasks]
 
     async def rate(self, sample: Sample, passage: Passage) -> PassageRating:
         """Rate a passage for a sample's query, from its annotation if that is from the same models.

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, NamedTuple
 
+from ragstone._util.run_async import run_async
 from ragstone.errors import ConfigurationError, DataError, JudgeError
 from ragstone.judges import Judge, Reader
 from ragstone.metrics import LabelMode
 from ragstone.reading import SampleSource
-from ragstone.research._run import RunResult, all_failed, gathered
+from ragstone.research._run import Run, RunResult, all_failed, gathered
 from ragstone.research._udcg.ask import Models, is_model_configured, open_models
 from ragstone.research._udcg.rows import RANKS, ContextRow, Grade, PassageRating, rating_from, read_contexts
 
@@ -56,16 +58,14 @@ def warn_small_sample(n: int) -> tuple[str, ...]:
     return (f"the intervals use {n} questions with different grades. Below {_FEW} they are too narrow.",)
 
 
-class _IncompleteRow(Exception):  # noqa: N818  only used in this module
-    """A row that cannot be completed."""
+class _IncompleteRow(NamedTuple):
+    """Why a row cannot be completed."""
 
-    def __init__(self, what: str, why: JudgeError | None = None) -> None:
-        super().__init__(what)
-        self.what = what
-        self.why = why
+    what: str
+    error: JudgeError | None = None
 
 
-async def complete(
+def complete(
     data: SampleSource,
     *,
     reader: str | Reader | None,
@@ -89,21 +89,9 @@ async def complete(
         raise DataError(
             "the data does not contain rows. Each row needs one context of a question and the grade of the answer from it."
         )
-    called: dict[str, Any] = {}
-    if is_model_configured(reader, judge):
-        async with open_models(
-            reader, judge, labels=labels, threshold=threshold, concurrency=concurrency, stop_early=stop_early
-        ) as asker:
-
-            async def ask(row: ContextRow) -> RatedContext | _IncompleteRow:
-                return await _complete_row(row, asker, erag=erag)
-
-            results = await asker.each(ask, rows, progress)
-            asker.run.errors += [one.why for one in results if isinstance(one, _IncompleteRow) and one.why is not None]
-            called = asker.run.values() | {"notes": asker.notes()}
-    else:
-        results = [_from_annotations(row, threshold, labels) for row in rows]
-        n_missing = sum(isinstance(one, _IncompleteRow) and one.what != "no passages" for one in results)
+    if not is_model_configured(reader, judge):
+        known = [_from_annotations(row, threshold, labels) for row in rows]
+        n_missing = sum(isinstance(one, _IncompleteRow) and one.what != "no passages" for one in known)
         if n_missing:
             raise ConfigurationError(
                 f"{n_missing} of {len(rows)} rows lack a passage's utility or the answer's grade. Set reader= and judge= "
@@ -111,22 +99,27 @@ async def complete(
             )
         if erag:
             raise ConfigurationError("eRAG scores need the reader's answers. Set reader= (--reader).")
-    return _summarize(results, called)
+        return _summarize(known)
+
+    async def work() -> RatedContexts:
+        async with Run(concurrency=concurrency, stop_early=stop_early) as run:
+            asker = await open_models(run, reader, judge, labels=labels, threshold=threshold)
+            results = await run.each(rows, partial(_complete_row, asker=asker, erag=erag), progress=progress)
+            run.errors += [one.error for one in results if isinstance(one, _IncompleteRow) and one.error is not None]
+            return _summarize(results, notes=asker.notes(), **run.values())
+
+    return run_async(work())
 
 
-def _summarize(results: Sequence[RatedContext | _IncompleteRow], called: Mapping[str, Any]) -> RatedContexts:
-    complete_rows = tuple(one for one in results if isinstance(one, RatedContext))
+def _summarize(results: Sequence[object], **called: Any) -> RatedContexts:
+    contexts = tuple(one for one in results if isinstance(one, RatedContext))
     incomplete = [one for one in results if isinstance(one, _IncompleteRow)]
-    errors = [one.why for one in incomplete if one.why is not None]
-    if not complete_rows:
-        if errors:
+    if not contexts:
+        if errors := [one.error for one in incomplete if one.error is not None]:
             raise all_failed(errors, f"none of {len(results)} rows could be completed")
         raise DataError(f"none of {len(results)} rows has passages")
-    return RatedContexts(
-        contexts=complete_rows,
-        left_out=dict(sorted(Counter(one.what for one in incomplete).items())),
-        **called,
-    )
+    left_out = dict(sorted(Counter(one.what for one in incomplete).items()))
+    return RatedContexts(contexts=contexts, left_out=left_out, **called)
 
 
 def _from_annotations(row: ContextRow, threshold: float, labels: LabelMode) -> RatedContext | _IncompleteRow:
@@ -134,37 +127,32 @@ def _from_annotations(row: ContextRow, threshold: float, labels: LabelMode) -> R
     if not passages:
         return _IncompleteRow("no passages")
     known = (rating_from(p, threshold=threshold, labels=labels) for p in passages)
-    ratings = [rating for rating in known if rating is not None]
+    ratings = tuple(rating for rating in known if rating is not None)
     if len(ratings) < len(passages):
         return _IncompleteRow("no utility")
     if row.grade is None:
         return _IncompleteRow("no grade")
-    return RatedContext(question=row.question, id=row.sample.id, ratings=tuple(ratings), grade=row.grade)
+    return RatedContext(question=row.question, id=row.sample.id, ratings=ratings, grade=row.grade)
 
 
-async def _complete_row(row: ContextRow, asker: Models, *, erag: bool) -> RatedContext | _IncompleteRow:
+async def _complete_row(row: ContextRow, *, asker: Models, erag: bool) -> RatedContext | _IncompleteRow:
     sample = row.sample
     if not sample.contexts:
         return _IncompleteRow("no passages")
     if not (sample.query and sample.query.strip()):
         return _IncompleteRow("no query")
+    missing = "no utility"
     try:
         ratings = await gathered(asker.rate(sample, passage) for passage in sample.contexts)
+        if erag:
+            if not any(reference.strip() for reference in sample.reference):
+                return _IncompleteRow("no reference for eRAG")
+            missing = "no eRAG"
+            unscored = [p for p, rating in zip(sample.contexts, ratings, strict=True) if rating.erag is None]
+            scores = iter(await gathered(asker.erag(sample, passage) for passage in unscored))
+            ratings = [rating if rating.erag is not None else replace(rating, erag=next(scores)) for rating in ratings]
+        missing = "no grade"
+        grade = row.grade or await asker.grade(sample, has_relevant=any(rating.relevant for rating in ratings))
     except JudgeError as error:
-        return _IncompleteRow("no utility", error)
-    if erag:
-        if not any(reference.strip() for reference in sample.reference):
-            return _IncompleteRow("no reference for eRAG")
-        missing = [p for p, rating in zip(sample.contexts, ratings, strict=True) if rating.erag is None]
-        try:
-            scores = iter(await gathered(asker.erag(sample, passage) for passage in missing))
-        except JudgeError as error:
-            return _IncompleteRow("no eRAG", error)
-        ratings = [rating if rating.erag is not None else replace(rating, erag=next(scores)) for rating in ratings]
-    grade = row.grade
-    if grade is None:
-        try:
-            grade = await asker.grade(sample, has_relevant=any(rating.relevant for rating in ratings))
-        except JudgeError as error:
-            return _IncompleteRow("no grade", error)
+        return _IncompleteRow(missing, error)
     return RatedContext(question=row.question, id=sample.id, ratings=tuple(ratings), grade=grade)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ragstone._util.run_async import run_async
 from ragstone._util.table import text_table
 from ragstone.judges import Judge, Reader
 from ragstone.metrics import LabelMode, UdcgTheta
@@ -124,19 +123,10 @@ def correlate_udcg(
         ```
     """
     weights = theta if isinstance(theta, UdcgTheta) or theta is None else UdcgTheta.load(theta)
-    rated = run_async(
-        complete(
-            data,
-            reader=reader,
-            judge=judge,
-            erag=erag,
-            labels=labels,
-            threshold=threshold,
-            concurrency=concurrency,
-            stop_early=stop_early,
-            progress=progress,
-        )
-    )
+    rated = complete(
+        data, reader=reader, judge=judge, erag=erag, labels=labels, threshold=threshold, concurrency=concurrency,
+        stop_early=stop_early, progress=progress,
+    )  # fmt: skip
     found = correlate_contexts(rated.contexts, theta=weights, gamma=gamma, seed=seed, notes=rated.notes)
     return replace(found, **rated.values() | {"notes": found.notes})
 

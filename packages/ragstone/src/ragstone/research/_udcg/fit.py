@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Final
 
-from ragstone._util.run_async import run_async
 from ragstone._util.table import text_table
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.judges import Judge, Reader
@@ -160,18 +159,10 @@ def fit_udcg(
     need_sklearn()
     if not svm_c or not all(math.isfinite(c) and c > 0 for c in svm_c):
         raise ConfigurationError(f"svm_c (research.svm_c) must contain only positive numbers, got {svm_c!r}")
-    rated = run_async(
-        complete(
-            data,
-            reader=reader,
-            judge=judge,
-            labels=labels,
-            threshold=threshold,
-            concurrency=concurrency,
-            stop_early=stop_early,
-            progress=progress,
-        )
-    )
+    rated = complete(
+        data, reader=reader, judge=judge, labels=labels, threshold=threshold, concurrency=concurrency,
+        stop_early=stop_early, progress=progress,
+    )  # fmt: skip
     k = common_length(rated.contexts)
     fitting = [context for context in rated.contexts if len(context.ratings) == k]
     other = len(rated.contexts) - len(fitting)
@@ -196,39 +187,32 @@ def fit_udcg(
     correlation, untrained = estimate_column(learned), estimate_column(usual)
     gain = estimate_column(gains, differences=True)
     assert correlation and untrained and gain  # noqa: S101, PT018  there are at least two questions
-    n_pairs = sum(design.differences[question].shape[0] for question in informative)
+    alpha, beta = estimated[:k], estimated[k:]
+    counts = {
+        "n_questions": len(informative),
+        "n_contexts": len(fitting),
+        "n_pairs": sum(design.differences[question].shape[0] for question in informative),
+    }
     fit = {
         "c": c,
         "by_c": {f"{candidate:g}": value for candidate, value in by_c.items()},
         "converged": converged,
         "seed": seed,
-        "n_questions": len(informative),
-        "n_contexts": len(fitting),
-        "n_pairs": n_pairs,
-        "spearman_held_out": [correlation.value, correlation.low, correlation.high],
-        "spearman_udcg": [untrained.value, untrained.low, untrained.high],
-        "gain": [gain.value, gain.low, gain.high],
-        "alpha_intervals": [[one.low, one.high] for one in estimated[:k]],
-        "beta_intervals": [[one.low, one.high] for one in estimated[k:]],
+        **counts,
+        **{
+            name: [one.value, one.low, one.high]
+            for name, one in (("spearman_held_out", correlation), ("spearman_udcg", untrained), ("gain", gain))
+        },
+        "alpha_intervals": [[one.low, one.high] for one in alpha],
+        "beta_intervals": [[one.low, one.high] for one in beta],
     }
-    theta = UdcgTheta(
-        [float(w) for w in weights[:k]], [float(w) for w in weights[k:]], fit=fit, labels=labels, threshold=threshold
-    )
+    help_, distraction = weights[:k].tolist(), weights[k:].tolist()
     return UdcgFit(
-        theta=theta,
-        c=c,
-        by_c=by_c,
-        correlation=correlation,
-        plain=untrained,
-        gain=gain,
-        n_questions=len(informative),
-        n_contexts=len(fitting),
-        n_pairs=n_pairs,
-        converged=converged,
-        alpha=estimated[:k],
-        beta=estimated[k:],
+        theta=UdcgTheta(help_, distraction, fit=fit, labels=labels, threshold=threshold),
+        c=c, by_c=by_c, correlation=correlation, plain=untrained, gain=gain, converged=converged, alpha=alpha, beta=beta,
+        **counts,
         **called,
-    )
+    )  # fmt: skip
 
 
 def _bootstrap_weights(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from ragstone._util.files import open_output
 from ragstone._util.plural import count
@@ -15,7 +16,7 @@ from ragstone.errors import ConfigurationError, DataError, JudgeError
 from ragstone.judges import Judge, JudgeIdentity, Reader
 from ragstone.metrics import LabelMode
 from ragstone.reading import SampleSource
-from ragstone.research._run import RunResult, all_failed, gathered
+from ragstone.research._run import Run, RunResult, all_failed, gathered
 from ragstone.research._udcg.ask import Models, open_models
 from ragstone.research._udcg.rows import annotation_of, read_contexts, row_of
 from ragstone.schema import Passage, Sample
@@ -132,15 +133,11 @@ def rank_udcg(
         raise DataError("the data does not contain samples to rank")
 
     async def work() -> UdcgRanking:
-        async with open_models(
-            reader, judge, labels=labels, threshold=threshold, concurrency=concurrency, stop_early=stop_early
-        ) as asker:
-
-            async def one(sample: Sample) -> _Ranked:
-                return await _rank_sample(sample, asker, top_k=top_k, rank_by=rank_by, keep_order=keep_order)
-
-            ranked = await asker.each(one, samples, progress)
-            asker.run.errors += (errors := [error for one in ranked for error in one.errors])
+        async with Run(concurrency=concurrency, stop_early=stop_early) as run:
+            asker = await open_models(run, reader, judge, labels=labels, threshold=threshold)
+            rank = partial(_rank_sample, asker=asker, top_k=top_k, rank_by=rank_by, keep_order=keep_order)
+            ranked = [one for one in await run.each(samples, rank, progress=progress) if isinstance(one, _Ranked)]
+            run.errors += (errors := [error for one in ranked for error in one.errors])
             n_passages = sum(one.n_passages for one in ranked)
             if n_passages and len(errors) == n_passages:
                 raise all_failed(errors, f"none of {n_passages} passages could be ranked")
@@ -153,34 +150,33 @@ def rank_udcg(
                 notes=asker.notes(),
                 reader=asker.reader.identity,
                 judge=asker.judge.identity,
-                **asker.run.values(),
+                **run.values(),
             )
 
     return run_async(work())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Ranked:
+class _Ranked(NamedTuple):
     row: Mapping[str, Any]
     n_passages: int = 0
     errors: tuple[JudgeError, ...] = ()
 
 
 async def _rank_sample(
-    sample: Sample, asker: Models, *, top_k: int | None, rank_by: RankBy, keep_order: bool
+    sample: Sample, *, asker: Models, top_k: int | None, rank_by: RankBy, keep_order: bool
 ) -> _Ranked:
     has_reference = any(reference.strip() for reference in sample.reference)
     if not sample.contexts or not (sample.query and sample.query.strip()) or (rank_by == "erag" and not has_reference):
-        return _Ranked(row=row_of(sample, {}))
+        return _Ranked(row_of(sample, {}))
     results = await gathered(_annotate(sample, passage, asker, rank_by) for passage in sample.contexts)
     annotations = {passage.text: note for passage, (note, _) in zip(sample.contexts, results, strict=True)}
-    errors = tuple(error for _, error in results if error is not None)
     order = list(range(len(results)))
     if not keep_order:
         order = best_passages([None if error else note[rank_by] for note, error in results], top_k)
     if order != list(range(len(sample.contexts))):
         sample = _reorder(sample, order)
-    return _Ranked(row=row_of(sample, annotations), n_passages=len(results), errors=errors)
+    errors = tuple(error for _, error in results if error is not None)
+    return _Ranked(row_of(sample, annotations), len(results), errors)
 
 
 async def _annotate(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -69,15 +68,8 @@ class Runner:
         self, part: str, items: Sequence[T], work: Callable[[T], Coroutine[Any, Any, Any]]
     ) -> list[tuple[T, Any]]:
         """Process all items concurrently, and count those whose model calls failed."""
-
-        async def one(item: T) -> Any:
-            try:
-                return await work(item)
-            except JudgeError as error:
-                return error
-
         kept = []
-        for item, result in zip(items, await asyncio.gather(*map(one, items)), strict=True):
+        for item, result in zip(items, await self.asker.run.each(items, work, limit=len(items)), strict=True):
             if isinstance(result, JudgeError):
                 self.asker.run.errors.append(result)
                 self.leave_out(part, f"failed ({result.kind})")

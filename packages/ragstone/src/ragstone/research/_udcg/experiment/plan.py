@@ -108,7 +108,7 @@ def check_parts(questions: Sequence[Question], settings: ExperimentSettings) -> 
 
 
 def plan_calls(
-    chosen: Questions, settings: ExperimentSettings, journal: Journal | None, *, n_judges: int, calls_per_reading: int
+    chosen: Questions, settings: ExperimentSettings, journal: Journal, *, n_judges: int, calls_per_reading: int
 ) -> ExperimentPlan:
     """Plan the calls. No model is called.
 
@@ -128,7 +128,7 @@ def plan_calls(
         n_unlabeled=sum(question.labels.count(None) for question in chosen.chosen),
         left_out=chosen.left_out,
         calls=tuple(tally.values()),
-        n_recorded=0 if journal is None else len(journal),
+        n_recorded=len(journal),
         seed=settings.seed,
     )
 

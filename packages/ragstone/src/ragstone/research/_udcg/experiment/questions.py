@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import inspect
-import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +13,7 @@ from typing import Any, Final
 from ragstone.errors import ApplicationError, ConfigurationError, DataError
 from ragstone.reading import SampleSource, read_samples, sample_from_row
 from ragstone.requests import read_hits
-from ragstone.research._journal import Journal
+from ragstone.research._journal import Journal, key_of
 from ragstone.research._udcg.experiment.settings import ExperimentSettings
 from ragstone.schema import Passage, Sample
 
@@ -178,7 +177,7 @@ def _question(sample: Sample, settings: ExperimentSettings) -> Question:
 
 
 async def retrieve_candidates(
-    samples: Sequence[Sample], retriever: Retriever, journal: Journal | None, *, top_n: int
+    samples: Sequence[Sample], retriever: Retriever, journal: Journal, *, top_n: int
 ) -> list[Sample]:
     """Give each sample the passages that the retriever finds. The journal keeps them for later runs.
 
@@ -191,15 +190,13 @@ async def retrieve_candidates(
 
     async def one(sample: Sample) -> Sample:
         query = sample.query or ""
-        parts = ["candidates", name, top_n, query]
-        key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
-        if journal is not None and key in journal:
+        key = key_of("candidates", name, top_n, query)
+        if key in journal:
             found = [Passage.model_validate(passage) for passage in journal.answer(key)]
         else:
             async with slots:
                 found = _passages(await _called(retriever, name, query), name)[:top_n]
-            if journal is not None:
-                journal.append(key, [passage.model_dump(mode="json") for passage in found])
+            journal.append(key, [passage.model_dump(mode="json") for passage in found])
         return sample.model_copy(update={"contexts": tuple(found)})
 
     return list(await asyncio.gather(*map(one, samples)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -14,8 +13,8 @@ from ragstone._util.run_async import run_async
 from ragstone.errors import ConfigurationError
 from ragstone.judges import Judge, Reader, describe_missing, judge_from
 from ragstone.reading import SampleSource
-from ragstone.research._journal import Journal
-from ragstone.research._run import JOURNAL, RunResult, folder_of, gathered
+from ragstone.research._journal import JOURNAL, Journal
+from ragstone.research._run import Run, RunResult, folder_of, gathered
 from ragstone.research._udcg.ask import Models, is_model_configured, open_models
 from ragstone.research._udcg.experiment.answers import Runner, run_distractors, run_orders, run_position
 from ragstone.research._udcg.experiment.correlations import (
@@ -99,7 +98,7 @@ def plan_udcg_experiment(
     """
     wanted = ExperimentSettings(parts=parts_from(parts), **settings)
     path = None if output_dir is None else Path(output_dir) / JOURNAL
-    with Journal(path) if path is not None and path.is_file() else nullcontext() as journal:
+    with Journal(path if path is not None and path.is_file() else None) as journal:
         chosen = run_async(_choose(data, wanted, retriever, journal))
         return plan_calls(chosen, wanted, journal, n_judges=n_judges, calls_per_reading=calls_per_reading)
 
@@ -195,48 +194,25 @@ def run_udcg_experiment(
             plan = plan_calls(chosen, settings, journal, n_judges=1 + len(judges), calls_per_reading=1)
             if on_plan is not None:
                 on_plan(plan)
-            done = _Progress(progress, plan.usage.calls)
-            models = open_models(
-                reader,
-                judge,
-                journal=journal,
-                labels="data",
-                threshold=settings.relevant_grade,
-                concurrency=concurrency,
-                stop_early=stop_early,
-                on_answer=done,
-            )
-            async with models as asker:
-                others = [await asker.run.add_judge(other, second_judge) for other in judges]
+
+            def show(n_done: int, *, is_end: bool = False) -> None:
+                # The plan counts the maximum, so the end sets the total.
+                if progress is not None and n_done:
+                    progress(n_done, n_done if is_end else max(plan.usage.calls, n_done + 1))
+
+            async with Run(journal, concurrency=concurrency, stop_early=stop_early, on_answer=show) as run:
+                asker = await open_models(run, reader, judge, labels="data", threshold=settings.relevant_grade)
+                others = [await run.add_judge(other, second_judge) for other in judges]
                 try:
                     return await _run(chosen, settings, asker, others, folder)
                 finally:
-                    done.end()
+                    show(run.n_answered, is_end=True)
 
     return run_async(work())
 
 
-class _Progress:
-    """Counts answered calls. The plan counts the maximum, so the end sets the total."""
-
-    def __init__(self, progress: Callable[[int, int], None] | None, total: int) -> None:
-        self._progress = progress
-        self._total = total
-        self._done = 0
-
-    def __call__(self) -> None:
-        self._done += 1
-        if self._progress is not None:
-            self._progress(self._done, max(self._total, self._done + 1))
-
-    def end(self) -> None:
-        """Report that all calls are answered."""
-        if self._progress is not None and self._done:
-            self._progress(self._done, self._done)
-
-
 async def _choose(
-    data: SampleSource, settings: ExperimentSettings, retriever: Retriever | None, journal: Journal | None
+    data: SampleSource, settings: ExperimentSettings, retriever: Retriever | None, journal: Journal
 ) -> Questions:
     samples, left_out = read_questions(data, needs_contexts=retriever is None)
     chosen = choose_samples(samples, settings)
@@ -294,7 +270,7 @@ async def _run(
         has_labels = all(question.is_labeled for question in chosen.chosen)
         tables.append(await run_judges(runner, questions, [asker.judge, *judges], has_labels=has_labels))
     run = asker.run
-    if run.errors and not run.calls.n_answered and not run.calls.n_known:
+    if run.errors and not run.n_answered:
         raise run.errors[0]
     result = UdcgExperiment(
         tables=tuple(tables),
