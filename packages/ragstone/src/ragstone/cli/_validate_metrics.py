@@ -39,22 +39,20 @@ def validate_metrics_command(
     from ragstone.research import validate_metrics
 
     settings = settings_of(context)
-    repeats = [parse_named_file(text) for text in repeat or ()]
-    if any(name for name, _ in repeats):
-        if nameless := [path for name, path in repeats if not name]:
-            raise ConfigurationError(
-                f"--repeat {nameless[0]} does not name a system, but others do. Write NAME=FILE for each."
-            )
-        by_system: dict[str, list[str]] = {}
-        for name, path in repeats:
-            by_system.setdefault(str(name), []).append(path)
+    repeats: dict[str, list[str]] = {}
+    for name, path in map(parse_named_file, repeat or ()):
+        repeats.setdefault(name or "", []).append(path)
+    if "" in repeats and len(repeats) > 1:
+        raise ConfigurationError(
+            f"--repeat {repeats[''][0]} does not name a system, but others do. Write NAME=FILE for each."
+        )
     with stdin_as_file(systems) as named:
         sources = [parse_named_file(text) for text in named]
         report = validate_metrics(
             *({name: path} if name else path for name, path in sources),
             labels=None if labels is None else str(labels),
             label_columns=label or (),
-            repeats=by_system if any(name for name, _ in repeats) else [path for _, path in repeats],
+            repeats=repeats.get("", repeats),
             fit_weights=fit_weights,
             metrics=None if metrics is None else split_metrics(metrics),
             **arguments_of(context, settings, "analysis", "research"),

@@ -15,6 +15,7 @@ from typing import Any, Final, Self, TypeVar
 
 from pydantic import TypeAdapter
 
+from ragstone._util.files import open_output
 from ragstone._util.plural import count
 from ragstone._util.variables import suppress_capture
 from ragstone.errors import ConfigurationError, JudgeError
@@ -325,6 +326,16 @@ def folder_of(output: str | Path) -> Path:
             f"cannot create the directory {str(folder)!r} (--output-dir): {error.strerror or error}"
         ) from error
     return folder
+
+
+def write_jsonl(path: str | Path, rows: Iterable[Mapping[str, Any]], **options: Any) -> None:
+    """Write rows, one JSON object per line, as `open_output` does.
+
+    Raises:
+        OSError: If the file cannot be written.
+    """
+    with open_output(path, **options) as file:
+        file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
 def all_failed(errors: Sequence[JudgeError], what: str) -> JudgeError:

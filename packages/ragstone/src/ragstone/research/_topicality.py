@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from ragstone._util.table import text_table
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments import (
     AUTO_CLUSTER,
-    Clusters,
     OutcomeSource,
     SystemOutcomes,
     check_level,
@@ -21,7 +19,7 @@ from ragstone.experiments import (
     read_outcomes,
 )
 from ragstone.judges import BASELINE_NOTE
-from ragstone.research._report import finite, shown
+from ragstone.research._report import finite, number, shown
 from ragstone.research._validation.sources import Options, is_unevenly_sampled, metrics_of, scores_of
 from ragstone.schema import Failure
 from ragstone.stats import GroupDifference, compare_groups, failure_bounds
@@ -50,6 +48,11 @@ class TopicalityMetric:
     n_failed_out: int
     n_not_applicable_in: int
     n_not_applicable_out: int
+
+    @property
+    def n_failed(self) -> int:
+        """Number of failed queries of both sets."""
+        return self.n_failed_in + self.n_failed_out
 
     @property
     def advantage(self) -> str:
@@ -111,16 +114,21 @@ class TopicalityReport:
             f"no significant difference on any of {of}: these queries do not show if the repository is about the domain"
         )
 
+    def _sides(self, metric: TopicalityMetric) -> Iterator[tuple[str, Any, str]]:
+        """Yield the name, the mean and the counts of each query set."""
+        m = metric
+        means = (None, None) if m.contrast is None else (m.contrast.first, m.contrast.second)
+        yield self.in_domain, means[0], f"{m.n_in} / {m.n_failed_in} / {m.n_not_applicable_in}"
+        yield self.out_of_domain, means[1], f"{m.n_out} / {m.n_failed_out} / {m.n_not_applicable_out}"
+
     def _convergence(self) -> str:
         """Return the table of standard errors by number of resamples."""
         rows: list[tuple[str, ...]] = []
         for m in self.metrics:
-            if m.contrast is None:
-                continue
-            for name, side in ((self.in_domain, m.contrast.first), (self.out_of_domain, m.contrast.second)):
-                if not rows:
-                    rows.append(("SE by resamples B", "query set", *(f"{size:,}" for size in side.standard_errors)))
-                rows.append((m.metric, name, *(f"{error:.4f}" for error in side.standard_errors.values())))
+            for name, side, _ in self._sides(m):
+                if side is not None:
+                    rows = rows or [("SE by resamples B", "query set", *(f"{size:,}" for size in side.standard_errors))]
+                    rows.append((m.metric, name, *(f"{error:.4f}" for error in side.standard_errors.values())))
         if not rows:
             return "no standard errors, because no metric has scores on both query sets"
         return (
@@ -142,17 +150,12 @@ class TopicalityReport:
         rows: list[tuple[str, ...]] = [head]
         differences: list[tuple[str, ...]] = [("metric", "in minus out [CI]", "in-domain query scores above", "")]
         for m in self.metrics:
-            for name, side, n, n_failed, n_absent in (
-                (self.in_domain, "first", m.n_in, m.n_failed_in, m.n_not_applicable_in),
-                (self.out_of_domain, "second", m.n_out, m.n_failed_out, m.n_not_applicable_out),
-            ):
-                counts = f"{n} / {n_failed} / {n_absent}"
-                if m.contrast is None:
+            for name, side, counts in self._sides(m):
+                if side is None:
                     rows.append((m.metric, name, "no comparison", "", "", counts))
-                    continue
-                mean = m.contrast.first if side == "first" else m.contrast.second
-                spread = "undefined" if mean.spread is None else f"{mean.spread:.3f}"
-                rows.append((m.metric, name, shown(mean.mean), f"{mean.standard_error:.3f}", spread, counts))
+                else:
+                    error = f"{side.standard_error:.3f}"
+                    rows.append((m.metric, name, shown(side.mean), error, number(side.spread), counts))
             if m.contrast is not None:
                 signal = "" if m.carries_signal else "not informative, excluded from the verdict"
                 differences.append(
@@ -167,10 +170,10 @@ class TopicalityReport:
             f"CI: {self.confidence_level:.0%} for each mean, {self.confidence_level:.0%} for all differences together",
             f"SE: standard error of the mean by bootstrap, {self.n_resamples:,} resamples (decreases with more queries). SD: standard deviation of the scores",
             *(
-                f"{m.metric}: {m.n_failed_in + m.n_failed_out} queries failed. Depending on their scores, the difference is "
+                f"{m.metric}: {m.n_failed} queries failed. Depending on their scores, the difference is "
                 f"between {m.bounds[0]:+.3f} and {m.bounds[1]:+.3f}."
                 for m in self.metrics
-                if m.bounds is not None and m.n_failed_in + m.n_failed_out
+                if m.bounds is not None and m.n_failed
             ),
             *self.notes,
         ]
@@ -228,46 +231,42 @@ def topicality(
     check_level(confidence_level)
     if n_resamples < 2:
         raise ConfigurationError(f"n_resamples must be at least 2, got {n_resamples!r}")
-    inside, outside = (read_outcomes(source, cluster=cluster) for source in (in_domain, out_of_domain))
-    for system in (inside, outside):
-        if is_unevenly_sampled(system, system.sample_ids):
+    sides = [read_outcomes(source, cluster=cluster) for source in (in_domain, out_of_domain)]
+    for side in sides:
+        if is_unevenly_sampled(side, side.sample_ids):
             raise DataError(
-                f"{system.name!r}: requests were sampled with different probabilities, and topicality does not weight its means. "
+                f"{side.name!r}: requests were sampled with different probabilities, and topicality does not weight its means. "
                 "Use queries that were all kept, or sampled with one rate."
             )
-    chosen_clusters = [choose_clusters(cluster, side.labels, side.sample_ids) for side in (inside, outside)]
-    names = (inside.name, outside.name) if inside.name != outside.name else ("in-domain", "out-of-domain")
-    chosen = metrics_of((inside, outside), metrics)
-    usable = [m for m in chosen if inside.values(m) and outside.values(m)]
-    n_informative = sum(_is_informative(m) for m in usable)
+    names = [side.name for side in sides] if sides[0].name != sides[1].name else ["in-domain", "out-of-domain"]
+    chosen = metrics_of(sides, metrics)
+    options, notes = [], _notes(sides, chosen)
+    for name, side in zip(names, sides, strict=True):
+        clusters = choose_clusters(cluster, side.labels, side.sample_ids)
+        scores = {metric: scores_of(side, metric) for metric in chosen}
+        notes += [f"{name}: {n}" for n in cluster_notes(cluster, clusters, side.labels, side.sample_ids, scores)]
+        options.append(
+            Options(clusters=clusters, n_resamples=n_resamples, confidence_level=confidence_level, seed=seed)
+        )
+    n_informative = sum(_is_informative(m) and all(side.values(m) for side in sides) for m in chosen)
     # Bonferroni correction, because the verdict uses all differences.
     difference_level = 1 - (1 - confidence_level) / max(n_informative, 1)
-    options = Options(n_resamples=n_resamples, confidence_level=confidence_level, seed=seed)
     return TopicalityReport(
         in_domain=names[0],
         out_of_domain=names[1],
-        metrics=tuple(_metric(m, inside, outside, chosen_clusters, options, difference_level) for m in chosen),
+        metrics=tuple(_metric(m, sides, options, difference_level) for m in chosen),
         confidence_level=confidence_level,
         n_resamples=n_resamples,
         seed=seed,
         convergence=convergence,
-        notes=(
-            *_notes(inside, outside, chosen),
-            *(
-                f"{name}: {note}"
-                for name, side, own in zip(names, (inside, outside), chosen_clusters, strict=True)
-                for note in cluster_notes(
-                    cluster, own, side.labels, side.sample_ids, {m: scores_of(side, m) for m in chosen}
-                )
-            ),
-        ),
+        notes=tuple(notes),
     )
 
 
 def _is_reversible(metric: TopicalityMetric) -> bool:
     """Return whether failed queries could reverse a significant difference."""
-    has_failures = metric.advantage in {"in", "out"} and metric.n_failed_in + metric.n_failed_out > 0
-    return has_failures and metric.bounds is not None and metric.bounds[0] <= 0 <= metric.bounds[1]
+    is_significant = metric.advantage in {"in", "out"} and metric.n_failed > 0
+    return is_significant and metric.bounds is not None and metric.bounds[0] <= 0 <= metric.bounds[1]
 
 
 def _is_informative(metric: str) -> bool:
@@ -275,67 +274,62 @@ def _is_informative(metric: str) -> bool:
 
 
 def _metric(
-    metric: str,
-    inside: SystemOutcomes,
-    outside: SystemOutcomes,
-    clusters: Sequence[Clusters | None],
-    options: Options,
-    difference_level: float,
+    metric: str, sides: Sequence[SystemOutcomes], options: Sequence[Options], difference_level: float
 ) -> TopicalityMetric:
-    first, second = list(scores_of(inside, metric).values()), list(scores_of(outside, metric).values())
-    counts = []
-    for side, values in ((inside, first), (outside, second)):
+    known = next((side for side in sides if metric in side.cards), sides[1])
+    low, high = known.range_of(metric)
+    scores = [scores_of(side, metric) for side in sides]
+    counts, means = [], []
+    for side, values in zip(sides, scores, strict=True):
         outcomes = side.outcomes.get(metric, {}).values()
         n_failed = sum(isinstance(o, Failure) for o in outcomes)
         counts.append((len(values), n_failed, len(outcomes) - len(values) - n_failed))
-    card = inside.cards.get(metric) or outside.cards.get(metric)
-    low, high = inside.range_of(metric) if metric in inside.cards else outside.range_of(metric)
+        means.append(math.fsum(values.values()) / len(values) if values else None)
     contrast = bounds = None
     if all(n + n_failed for n, n_failed, _ in counts):
         (a, b), (c, d) = (
-            failure_bounds(math.fsum(values) / len(values) if values else None, n, n_failed, low=low, high=high)
-            for values, (n, n_failed, _) in zip((first, second), counts, strict=True)
+            failure_bounds(mean, n, n_failed, low=low, high=high)
+            for mean, (n, n_failed, _) in zip(means, counts, strict=True)
         )
         bounds = a - d, b - c
-    if first and second:
-        own = [
-            [None] * len(scores) if of is None else of.of(scores)
-            for of, scores in zip(clusters, (scores_of(inside, metric), scores_of(outside, metric)), strict=True)
-        ]
+    if all(scores):
+        first, second = (
+            each.clusters_of(values) or [None] * len(values) for each, values in zip(options, scores, strict=True)
+        )
         # Intervals of means are separate, those of differences simultaneous.
-        contrast, means = (
+        contrast, separate = (
             compare_groups(
-                first,
-                second,
+                *(list(values.values()) for values in scores),
                 low=low,
                 high=high,
-                clusters=(own[0], own[1]),
-                **options.bootstrap | {"confidence_level": level},
+                clusters=(first, second),
+                **options[0].bootstrap | {"confidence_level": level},
             )
-            for level in (difference_level, options.confidence_level)
+            for level in (difference_level, options[0].confidence_level)
         )
-        contrast = dataclasses.replace(contrast, first=means.first, second=means.second)
+        contrast = replace(contrast, first=separate.first, second=separate.second)
+    n_scored, n_failed, n_absent = zip(*counts, strict=True)
     return TopicalityMetric(
         metric=metric,
         contrast=contrast,
         bounds=bounds,
         carries_signal=_is_informative(metric),
-        higher_is_better=card is None or card.direction == "higher",
-        n_in=counts[0][0],
-        n_out=counts[1][0],
-        n_failed_in=counts[0][1],
-        n_failed_out=counts[1][1],
-        n_not_applicable_in=counts[0][2],
-        n_not_applicable_out=counts[1][2],
+        higher_is_better=metric not in known.cards or known.cards[metric].direction == "higher",
+        n_in=n_scored[0],
+        n_out=n_scored[1],
+        n_failed_in=n_failed[0],
+        n_failed_out=n_failed[1],
+        n_not_applicable_in=n_absent[0],
+        n_not_applicable_out=n_absent[1],
     )
 
 
-def _notes(inside: SystemOutcomes, outside: SystemOutcomes, metrics: Sequence[str]) -> list[str]:
+def _notes(sides: Sequence[SystemOutcomes], metrics: Sequence[str]) -> list[str]:
     notes = []
     for metric in metrics:
-        in_judges, out_judges = inside.judges.get(metric, frozenset()), outside.judges.get(metric, frozenset())
+        in_judges, out_judges = (side.judges.get(metric, frozenset()) for side in sides)
         if in_judges and out_judges and in_judges != out_judges:
             notes.append(f"{metric}: different judges scored the two sets, which may cause a part of the difference")
-    if inside.is_baseline or outside.is_baseline:
+    if any(side.is_baseline for side in sides):
         notes.append(BASELINE_NOTE)
     return notes

@@ -41,11 +41,7 @@ class Run:
 
 
 def judge_of(judge: Judge, run: Run) -> Judge:
-    """Return the judge as a run uses it.
-
-    Raises:
-        ConfigurationError: If the judge does not have the score mode "reasoned", or already uses it.
-    """
+    """Return the judge as a run uses it."""
     if run.condition == "wording":
         return _RewordedJudge(judge, run.level)
     if run.condition == "reasoned":

@@ -216,11 +216,7 @@ def _check_metrics(chosen: Sequence[Metric]) -> tuple[Metric, ...]:
 
 
 def _of_one_system(labels: Sequence[Label]) -> list[Label]:
-    """Return the labels without their system.
-
-    Raises:
-        DataError: If they belong to several systems.
-    """
+    """Return the labels without their system."""
     systems = sorted({label.system for label in labels if label.system is not None})
     if len(systems) > 1:
         raise DataError(

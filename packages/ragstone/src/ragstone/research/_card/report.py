@@ -52,7 +52,31 @@ class JudgeCard:
         return plain
 
     def __str__(self) -> str:
-        return _text(self)
+        ci = f"[{self.confidence_level:.0%} CI]"
+        parts = ["\n".join(f"- {finding}" for finding in self.findings())]
+        for judge in self.judges:
+            parts.append(f"judge {judge.judge}")
+            parts += [table for table in (_people(judge, ci), _means(judge, ci), _effects(judge, ci)) if table]
+            splits = {metric.metric: metric.variance for metric in judge.metrics if metric.variance is not None}
+            if splits:
+                parts.append(_variance(splits, ci))
+            parts.append(_costs(judge))
+        if self.joint:
+            parts.append("all judges")
+            parts.append(_variance(self.joint, ci))
+        parts.append(
+            "\n".join(
+                [
+                    "points: hundredths of the metric's range",
+                    (
+                        f"conditions: {self.n_crossed} labeled samples, {self.repeats} repeats. A score changes if it differs by more "
+                        f"than {100 * self.flip_threshold:g} points"
+                    ),
+                    *self.notes,
+                ]
+            )
+        )
+        return "\n\n".join(parts)
 
 
 _PLAIN: Final = (
@@ -69,35 +93,6 @@ def _cost_values(judge: JudgeReport) -> dict[str, Any]:
         "costs": [plain(cost) for cost in judge.costs],
         "separate": None if judge.separate is None else plain(judge.separate),
     }
-
-
-def _text(card: JudgeCard) -> str:
-    """Format a card."""
-    ci = f"[{card.confidence_level:.0%} CI]"
-    parts = ["\n".join(f"- {finding}" for finding in card.findings())]
-    for judge in card.judges:
-        parts.append(f"judge {judge.judge}")
-        parts += [table for table in (_people(judge, ci), _means(judge, ci), _effects(judge, ci)) if table]
-        splits = {metric.metric: metric.variance for metric in judge.metrics if metric.variance is not None}
-        if splits:
-            parts.append(_variance(splits, ci))
-        parts.append(_costs(judge))
-    if card.joint:
-        parts.append("all judges")
-        parts.append(_variance(card.joint, ci))
-    parts.append(
-        "\n".join(
-            [
-                "points: hundredths of the metric's range",
-                (
-                    f"conditions: {card.n_crossed} labeled samples, {card.repeats} repeats. A score changes if it differs by more "
-                    f"than {100 * card.flip_threshold:g} points"
-                ),
-                *card.notes,
-            ]
-        )
-    )
-    return "\n\n".join(parts)
 
 
 def _people(judge: JudgeReport, ci: str) -> str:

@@ -138,11 +138,7 @@ def judge_card(
 
 
 def _read_judges(given: Sequence[str | Judge]) -> list[Judge]:
-    """Create the judges.
-
-    Raises:
-        ConfigurationError: If no judge is given, or one is given twice.
-    """
+    """Create the judges."""
     if not given:
         raise ConfigurationError("a judge card needs at least one judge. Name it with judge= (--judge)")
     judges = [judge_from(spec) for spec in given]
@@ -168,11 +164,7 @@ async def _score_all(
     progress: Callable[[int, int], None] | None,
     max_outage_s: float,
 ) -> list[tuple[Judge, dict[Run, Experiment]]]:
-    """Score all runs of all judges. After a budget is exhausted, the rest is not scored.
-
-    Raises:
-        JudgeError: If a judge is unavailable, or fails systematically.
-    """
+    """Score all runs of all judges. After a budget is exhausted, the rest is not scored."""
     n_done = 0
 
     def show(n: int, _: int) -> None:

@@ -151,11 +151,7 @@ def _reviewed(draft: Draft, decisions: Mapping[Key, tuple[bool, str]]) -> tuple[
 
 
 async def _rate_again(draft: Draft, changed: frozenset[Key], asker: JournaledJudge) -> Draft:
-    """Rate all pairs with an edited text again.
-
-    Raises:
-        JudgeError: If a judge call fails.
-    """
+    """Rate all pairs with an edited text again."""
     items: list[DraftItem] = []
     for item in draft.items:
         ratings = {question: dict(row) for question, row in item.ratings.items()}

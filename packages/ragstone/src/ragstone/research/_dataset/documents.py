@@ -48,10 +48,6 @@ def read_documents(paths: Sequence[str | Path], *, max_bytes: int = MAX_BYTES) -
 
     Directories are read recursively without hidden files. Links that lead out of a directory are not followed. Files of
     other types in directories are ignored, and unreadable ones are skipped and reported.
-
-    Raises:
-        ConfigurationError: If a path does not exist, a file has another type, or no document is found.
-        DataError: If a named file cannot be read as text, or two documents have the same name.
     """
     documents: dict[str, Document] = {}
     left_out: list[str] = []

@@ -77,11 +77,7 @@ class Rows:
 
 
 def read_draft(path: Path) -> Draft:
-    """Read the draft of `build_dataset`.
-
-    Raises:
-        DataError: If the draft is missing or damaged.
-    """
+    """Read the draft of `build_dataset`."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
         passages = TypeAdapter(list[DraftPassage]).validate_python(values["passages"])

@@ -94,17 +94,13 @@ class ItemBuilder:
         )
 
     async def _rate(self, item: PlannedItem, span: Span, questions: tuple[str, ...]) -> tuple[int, ...] | None:
-        """Rate one passage, or return None if the judge cannot rewrite or rate it. The item is then built without it.
-
-        Raises:
-            JudgeError: If the failure is temporary. The item is then left to another run, so that no passage is lost.
-        """
+        """Rate one passage, or return None if the judge cannot rewrite or rate it. The item is then built without it."""
         try:
             passage = await self._passage(span)
             return (await rate_answerability(self._asker, passage.text, questions)).marks
         except JudgeError as error:
             if error.kind in PASSING:
-                raise
+                raise  # The item is left to another run, so that no passage is lost.
             self._leave_out(f"{item.id}: passage {span.id}", error)
             return None
 
@@ -128,11 +124,7 @@ class ItemBuilder:
 
 
 def check_rating(concurrency: int, rating_threshold: float) -> None:
-    """Check the options that all commands with ratings share.
-
-    Raises:
-        ConfigurationError: If one is out of range.
-    """
+    """Check the options that all commands with ratings share."""
     if concurrency < 1 or not 0 < rating_threshold <= 5:
         raise ConfigurationError(
             f"concurrency must be at least 1 and rating_threshold must be above 0 and at most 5, got {concurrency!r} and "

@@ -255,9 +255,6 @@ class _Writer:
         """Return for each query the highest rating of a passage, and its id, or None if no passage shares a word with it.
 
         A query is omitted if one of its passages could not be rated.
-
-        Raises:
-            JudgeError: If a failure is temporary.
         """
         asked: dict[Span, list[str]] = {}
         for query in queries:

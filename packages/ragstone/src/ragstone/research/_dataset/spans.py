@@ -122,11 +122,7 @@ class SpanIndex:
 
 
 def verify(spans: Sequence[Span], documents: Sequence[Document]) -> None:
-    """Check that each span's text is at its position in the document.
-
-    Raises:
-        DataError: If a text differs.
-    """
+    """Check that each span's text is at its position in the document."""
     texts = {document.name: document.text for document in documents}
     for span in spans:
         if span.text != texts.get(span.document, "")[span.start : span.end]:

@@ -78,12 +78,7 @@ async def erag_scores(
 async def open_models(
     run: Run, reader: str | Reader | None, judge: str | Judge | None, *, labels: LabelMode, threshold: float
 ) -> Models:
-    """Open a reader and a judge, the arguments of a user, in a run. Without a judge, the reader's model judges.
-
-    Raises:
-        ConfigurationError: If a model's configuration is invalid.
-        JudgeError: If a model is unavailable.
-    """
+    """Open a reader and a judge, the arguments of a user, in a run. Without a judge, the reader's model judges."""
     has_judge = judge is not None or os.environ.get("RAGSTONE_JUDGE")
     resolved_judge = judge_from(judge if has_judge or not isinstance(reader, str) else reader)
     resolved_reader = reader_from(reader, judge=resolved_judge)
@@ -116,11 +111,7 @@ class Models:
         )
 
     async def rate(self, sample: Sample, passage: Passage) -> PassageRating:
-        """Rate a passage for a sample's query, from its annotation if that is from the same models.
-
-        Raises:
-            JudgeError: If its label or its abstention probability could not be computed.
-        """
+        """Rate a passage for a sample's query, from its annotation if that is from the same models."""
         known = rating_from(
             passage,
             threshold=self._threshold,
@@ -146,11 +137,7 @@ class Models:
         return rating_of(utility, reader=self.reader.identity.hash, judge=self.judge.identity.hash)
 
     async def is_relevant(self, sample: Sample, passage: Passage, judge: Judge | None = None) -> bool:
-        """Ask a judge whether a passage is relevant, also if the data say it.
-
-        Raises:
-            JudgeError: If the reply is unusable.
-        """
+        """Ask a judge whether a passage is relevant, also if the data say it."""
         self._judged |= judge is None
         label = await label_of(
             passage,
@@ -163,11 +150,7 @@ class Models:
         return label.relevant
 
     async def erag(self, sample: Sample, passage: Passage) -> float:
-        """Compute the eRAG score of a passage.
-
-        Raises:
-            JudgeError: If the reader's reply is unusable.
-        """
+        """Compute the eRAG score of a passage."""
         self._read = True
         (score,) = await erag_scores(sample.query or "", [passage.text], reference=sample.reference, reader=self.reader)
         return score
@@ -181,9 +164,6 @@ class Models:
         Args:
             sample: The sample.
             has_relevant: Whether its contexts contain a relevant passage. Without one, a correct answer is "partial".
-
-        Raises:
-            JudgeError: If a reply is unusable. Kind "unsupported" if the sample does not have a reference.
         """
         response = sample.response
         if response is None:

@@ -77,13 +77,7 @@ def complete(
     stop_early: bool = True,
     progress: Callable[[int, int], None] | None = None,
 ) -> RatedContexts:
-    """Read graded contexts, and compute missing values with the reader and the judge if they are named.
-
-    Raises:
-        ConfigurationError: If values are missing and no model is named.
-        DataError: If a row is invalid, or no row remains.
-        JudgeError: If a model is unavailable or fails systematically, or all calls fail.
-    """
+    """Read graded contexts, and compute missing values with the reader and the judge if they are named."""
     rows = read_contexts(data)
     if not rows:
         raise DataError(

@@ -55,12 +55,7 @@ class PassageRating:
 
 
 def read_contexts(data: SampleSource) -> list[ContextRow]:
-    """Read rows and their questions. Rows with equal `question_id` (or without it, equal query) belong together.
-
-    Raises:
-        DataError: If a row or a grade is invalid.
-        ConfigurationError: If the file does not exist.
-    """
+    """Read rows and their questions. Rows with equal `question_id` (or without it, equal query) belong together."""
     questions: list[str | None] = []
     times: Counter[str] = Counter()
 
@@ -149,9 +144,6 @@ def rating_from(
             the passage's label, or without one the annotation.
         reader: Hash of the reader whose annotations are accepted. None accepts all.
         judge: Hash of the judge whose relevance labels are accepted. None accepts all.
-
-    Raises:
-        DataError: If the annotation contains invalid values.
     """
     annotation = annotation_of(passage)
     p = _number(annotation, "p_abstain", 0, 1)

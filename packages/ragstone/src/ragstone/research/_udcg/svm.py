@@ -51,11 +51,7 @@ class Design:
 
 
 def need_sklearn() -> None:
-    """Check that the solver is installed.
-
-    Raises:
-        MissingExtraError: If scikit-learn is not installed.
-    """
+    """Check that the solver is installed."""
     try:
         import sklearn.svm  # noqa: F401  only checks the import
     except ImportError as error:

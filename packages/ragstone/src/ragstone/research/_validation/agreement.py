@@ -104,12 +104,7 @@ class LabelAgreement:
 def agreements(
     systems: Sequence[SystemOutcomes], metrics: Sequence[str], labels: Sequence[Label], options: LabelOptions
 ) -> list[LabelAgreement]:
-    """Compare each metric with the labels.
-
-    Raises:
-        DataError: If labels belong to an unknown system or to unknown samples, or lack the system.
-        ConfigurationError: If labels exceed the label range.
-    """
+    """Compare each metric with the labels."""
     names = [system.name for system in systems]
     if len(systems) > 1 and any(label.system is None for label in labels):
         raise DataError(f"with several systems ({', '.join(names)}), every label needs a column 'system'")

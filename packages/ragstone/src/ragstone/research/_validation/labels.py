@@ -65,9 +65,6 @@ def read_labels(
         columns: Columns of labels: NAME or NAME=METRIC.
         label_range: Lowest and highest possible label.
         categories: Labels that are texts, lowest first.
-
-    Raises:
-        DataError: If a row lacks a label, a label is invalid, or no row has a label.
     """
     file = read_label_file(source, columns=columns, metrics=metrics, bounds=label_range, categories=categories)
     if file.rejected:
@@ -90,10 +87,6 @@ def labels_of(file: LabelFile, metrics: Sequence[str], *, is_stated: bool, has_p
         metrics: The metrics that are compared.
         is_stated: Whether the caller has chosen the metrics, so that a label without a metric is compared with all.
         has_positions: Whether a row without an id has its position as id, because the rows are the samples.
-
-    Raises:
-        DataError: If a row does not have an id, a label has two values from one person, or the metric of a label is not
-            known.
     """
     unclear = [each.name for each in file.records if each.metric is None and each.name not in GENERIC_LABELS]
     if unclear and not is_stated and len(metrics) > 1:
@@ -186,9 +179,6 @@ def read_stored_labels(system: str, store: str | os.PathLike[str]) -> tuple[list
 
     Returns:
         The labels, from 0 (wrong) to 1 (correct), and the probability of each drawn request by its id.
-
-    Raises:
-        StoreError: If the store cannot be read.
     """
     with open_store(store, mode="read") as opened:
         labels = [

@@ -40,10 +40,6 @@ def pass_rates(
     """Compute pass@k from the scores of repeated answers: `evaluate --repeats`, or other files of the same samples.
 
     Without a threshold, an answer passes from the threshold of the metric's card, by its decision value.
-
-    Raises:
-        ConfigurationError: If a k is below 1, or a metric without a bounded range needs a threshold.
-        DataError: If no sample has as many scores as the smallest k.
     """
     if wrong := [k for k in ks if k < 1]:
         raise ConfigurationError(f"pass_at must be 1 or more, got {wrong[0]!r}")

@@ -45,12 +45,7 @@ def rankings(
     labels: Sequence[Label] | None,
     options: Options,
 ) -> list[SystemRanking]:
-    """Compare the ranking of the systems by each metric with that by the target.
-
-    Raises:
-        DataError: If there are fewer than 3 systems, the target does not have outcomes, labels are missing, requests were
-            sampled with different probabilities, or no metric has complete samples.
-    """
+    """Compare the ranking of the systems by each metric with that by the target."""
     if len(systems) < _MIN_SYSTEMS:
         raise DataError(
             f"a ranking needs at least {_MIN_SYSTEMS} systems, got {len(systems)}. Pass the outcomes of each system as a file"

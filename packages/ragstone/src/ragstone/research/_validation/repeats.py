@@ -38,10 +38,6 @@ def read_repeats(
     Args:
         systems: The systems. Their own files may contain a sample several times.
         repeats: Files of the same samples scored again. By system if there are several.
-
-    Raises:
-        ConfigurationError: If a file's system is missing or unknown.
-        DataError: If a file does not share samples with its system, or has another question under the same id.
     """
     if not isinstance(repeats, Mapping):
         if repeats and len(systems) > 1:

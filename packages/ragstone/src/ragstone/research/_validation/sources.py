@@ -60,12 +60,7 @@ class Options:
 def read_systems(
     sources: Sequence[OutcomeSource | Mapping[str, OutcomeSource]], *, cluster: str | None = None
 ) -> tuple[SystemOutcomes, ...]:
-    """Read systems, each with a unique name, and the labels of `cluster`.
-
-    Raises:
-        ConfigurationError: If no source is given, or mappings repeat a name.
-        DataError: If one id belongs to different questions.
-    """
+    """Read systems, each with a unique name, and the labels of `cluster`."""
     systems: list[SystemOutcomes] = []
     taken: set[str] = set()
     for source in sources:
@@ -99,11 +94,7 @@ def stores_of(
 
 
 def metrics_of(systems: Iterable[SystemOutcomes], selected: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the names of the selected metrics with outcomes, or of all metrics with outcomes.
-
-    Raises:
-        DataError: If a name or group does not have outcomes.
-    """
+    """Return the names of the selected metrics with outcomes, or of all metrics with outcomes."""
     systems = tuple(systems)
     present = list(dict.fromkeys(metric for system in systems for metric in system.outcomes))
     if selected is None:
@@ -118,11 +109,7 @@ def metrics_of(systems: Iterable[SystemOutcomes], selected: Sequence[str] | None
 
 
 def scores_of(system: SystemOutcomes, metric: str) -> dict[str, float]:
-    """Return the values of a metric by sample id, clipped to the metric's range.
-
-    Raises:
-        DataError: If a value is outside of the metric's range.
-    """
+    """Return the values of a metric by sample id, clipped to the metric's range."""
     low, high = system.range_of(metric)
     values = system.values(metric)
     for id_, value in values.items():

@@ -86,11 +86,6 @@ def fit_composite(systems: Sequence[SystemOutcomes], labels: Sequence[Label] | N
     """Learn non-negative weights by least squares, with an intercept. The weights are divided by their sum.
 
     Samples are resampled with all their systems and labels.
-
-    Raises:
-        DataError: If labels are missing, fewer than two CCRS metrics have scores, or fewer than 20 samples have
-            labels and scores. If requests were sampled with different probabilities, or no metric increases with the
-            labels.
     """
     import numpy as np
 

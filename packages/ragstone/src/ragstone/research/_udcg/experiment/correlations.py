@@ -257,7 +257,7 @@ def _gamma_table(runner: Runner, collected: ContextSet, values: Mapping[str, NDA
     )
 
 
-async def read_answer_probs(runner: Runner, collected: ContextSet) -> list[float | None]:
+async def read_answer_probs(runner: Runner, contexts: Sequence[tuple[Question, tuple[int, ...]]]) -> list[float | None]:
     """Read for each context the mean over its passages of the log-probability of the best reference."""
     reader = runner.asker.reader
 
@@ -271,8 +271,8 @@ async def read_answer_probs(runner: Runner, collected: ContextSet) -> list[float
         values = await gathered(of_passage(question, place) for place in places)
         return math.fsum(values) / len(values)
 
-    found = {id(item): value for item, value in await runner.each("answer-prob", collected.places, work)}
-    return [found.get(id(item)) for item in collected.places]
+    found = {id(item): value for item, value in await runner.each("answer-prob", contexts, work)}
+    return [found.get(id(item)) for item in contexts]
 
 
 def answer_prob_table(runner: Runner, collected: ContextSet, probs: Sequence[float | None]) -> ResultTable:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from ragstone._util.plural import count
@@ -11,7 +11,7 @@ from ragstone.errors import DataError
 from ragstone.research._journal import Journal
 from ragstone.research._udcg.experiment.questions import Question, Questions
 from ragstone.research._udcg.experiment.sampling import find_obstacle, position_contexts, sampled_contexts
-from ragstone.research._udcg.experiment.settings import PARTS, ExperimentSettings
+from ragstone.research._udcg.experiment.settings import CORRELATED, PARTS, ExperimentSettings
 from ragstone.schema import Usage
 
 _CHARS_PER_TOKEN: Final = 4
@@ -21,7 +21,6 @@ _JUDGE_CHARS: Final = 2_000
 _ANSWER_TOKENS: Final = 100
 _LABEL_TOKENS: Final = 4
 _GRADE_TOKENS: Final = 10
-_CORRELATED: Final = frozenset({"correlation", "ablation", "answer-prob"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,18 +53,14 @@ class ExperimentPlan:
     @property
     def usage(self) -> Usage:
         """Maximum number of calls and tokens, without replies in the journal and draws."""
-        return Usage(
-            calls=sum(each.calls for each in self.calls),
-            input_tokens=sum(each.input_tokens for each in self.calls),
-            output_tokens=sum(each.output_tokens for each in self.calls),
-        )
+        names = ("calls", "input_tokens", "output_tokens")
+        return Usage(**{name: sum(getattr(each, name) for each in self.calls) for name in names})
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        total = self.usage
-        tokens = {"input_tokens": total.input_tokens, "output_tokens": total.output_tokens}
         planned = [asdict(each) for each in self.calls]
-        return asdict(self) | {"planned": planned, "calls": total.calls, **tokens}
+        totals = self.usage.model_dump(include={"calls", "input_tokens", "output_tokens"})
+        return asdict(self) | {"planned": planned, **totals}
 
     def __str__(self) -> str:
         lines = [
@@ -87,11 +82,7 @@ class ExperimentPlan:
 
 
 def check_parts(questions: Sequence[Question], settings: ExperimentSettings) -> dict[str, int]:
-    """Return the number of questions that can take part in each part.
-
-    Raises:
-        DataError: If it is 0 for a part.
-    """
+    """Return the number of questions that can take part in each part."""
     counts = {}
     for part in settings.parts:
         sizes = settings.k_values if part == "k" else (settings.k,)
@@ -113,9 +104,6 @@ def plan_calls(
     """Plan the calls. No model is called.
 
     `n_judges` judges label the first candidates again.
-
-    Raises:
-        DataError: If a part does not have a question.
     """
     tally = _Tally()
     for question in chosen.chosen:
@@ -139,8 +127,8 @@ class _Tally(dict[str, PlannedCalls]):
     def add(self, what: str, calls: int, chars: float, output_tokens: int) -> None:
         """Add calls with this mean number of characters and this number of output tokens."""
         known = self.get(what) or PlannedCalls(what=what)
-        self[what] = PlannedCalls(
-            what=what,
+        self[what] = replace(
+            known,
             calls=known.calls + calls,
             input_tokens=known.input_tokens + round(calls * chars / _CHARS_PER_TOKEN),
             output_tokens=known.output_tokens + calls * output_tokens,
@@ -182,7 +170,7 @@ def _needed(question: Question, settings: ExperimentSettings) -> tuple[set[int],
         contexts.update(_positions(question, settings))
     for k in settings.sizes:
         is_wanted = k in settings.k_values and "k" in settings.parts
-        is_wanted |= k == settings.k and not allowed.isdisjoint(_CORRELATED)
+        is_wanted |= k == settings.k and not allowed.isdisjoint(CORRELATED)
         if is_wanted and find_obstacle(question, "k", settings, k=k) is None:
             rated |= _sampled(question, settings, k)
             contexts.update(_contexts(question, settings, k))

@@ -80,12 +80,12 @@ class Questions:
     """Number of rows that are not questions, by reason."""
 
 
-def read_questions(data: SampleSource, *, needs_contexts: bool) -> tuple[list[Sample], Counter[str]]:
-    """Read the samples that have query, reference and (without a retriever) passages, and count the others.
+async def choose_questions(
+    data: SampleSource, settings: ExperimentSettings, retriever: Retriever | None, journal: Journal
+) -> Questions:
+    """Read at most `max_questions` questions with candidates and labels, chosen at random, and count the other rows.
 
-    Raises:
-        ConfigurationError: If the file does not exist.
-        DataError: If a row is invalid, or no row is usable.
+    A larger maximum keeps the questions of a smaller one.
     """
     samples, _ = read_samples(data)
     left_out: Counter[str] = Counter()
@@ -95,7 +95,7 @@ def read_questions(data: SampleSource, *, needs_contexts: bool) -> tuple[list[Sa
             left_out["no query"] += 1
         elif not any(reference.strip() for reference in sample.reference):
             left_out["no reference"] += 1
-        elif needs_contexts and not sample.contexts:
+        elif retriever is None and not sample.contexts:
             left_out["no passages"] += 1
         else:
             usable.append(sample)
@@ -105,37 +105,20 @@ def read_questions(data: SampleSource, *, needs_contexts: bool) -> tuple[list[Sa
             f"none of {len(samples)} rows is a question of the experiment ({reasons}). Each row needs `query`, `reference` "
             "and `contexts` (the ranked list of candidate passages, or a retriever)"
         )
-    return usable, left_out
-
-
-def choose_samples(samples: Sequence[Sample], settings: ExperimentSettings) -> list[Sample]:
-    """Choose at most `max_questions` samples at random. A larger number keeps those of a smaller one."""
-    if len(samples) <= settings.max_questions:
-        return list(samples)
-    by_hash = sorted(samples, key=lambda sample: hashlib.sha256(f"{settings.seed}/{sample.id}".encode()).digest())
-    return by_hash[: settings.max_questions]
-
-
-def label_questions(
-    samples: Sequence[Sample], settings: ExperimentSettings, *, n_available: int, left_out: Mapping[str, int]
-) -> Questions:
-    """Read candidates and their labels, of samples that were chosen from `n_available`.
-
-    Raises:
-        DataError: If the labels are grades and no threshold is set, or all candidates are labeled and none is relevant.
-    """
-    _check_grades(samples, settings)
-    questions = tuple(_question(sample, settings) for sample in samples)
+    chosen = usable
+    if len(usable) > settings.max_questions:
+        by_hash = sorted(usable, key=lambda sample: hashlib.sha256(f"{settings.seed}/{sample.id}".encode()).digest())
+        chosen = by_hash[: settings.max_questions]
+    if retriever is not None:
+        chosen = await _retrieve_candidates(chosen, retriever, journal, top_n=settings.top_n)
+    _check_grades(chosen, settings)
+    questions = tuple(_question(sample, settings) for sample in chosen)
     check_relevance(questions)
-    return Questions(chosen=questions, n_available=n_available, left_out=dict(left_out))
+    return Questions(chosen=questions, n_available=len(usable), left_out=dict(left_out))
 
 
 def check_relevance(questions: Sequence[Question]) -> None:
-    """Check that not all candidates are irrelevant.
-
-    Raises:
-        DataError: If all candidates of all questions have the label irrelevant.
-    """
+    """Check that not all candidates are irrelevant."""
     if all(question.is_labeled and not question.relevant for question in questions):
         n = sum(len(question.candidates) for question in questions)
         raise DataError(
@@ -176,15 +159,10 @@ def _question(sample: Sample, settings: ExperimentSettings) -> Question:
     )
 
 
-async def retrieve_candidates(
+async def _retrieve_candidates(
     samples: Sequence[Sample], retriever: Retriever, journal: Journal, *, top_n: int
 ) -> list[Sample]:
-    """Give each sample the passages that the retriever finds. The journal keeps them for later runs.
-
-    Raises:
-        ApplicationError: If the retriever raises.
-        ConfigurationError: If it does not return a list of passages.
-    """
+    """Give each sample the passages that the retriever finds. The journal keeps them for later runs."""
     name = f"{getattr(retriever, '__module__', '')}:{getattr(retriever, '__qualname__', type(retriever).__name__)}"
     slots = asyncio.Semaphore(_RETRIEVALS)
 

@@ -8,17 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from ragstone._util.files import open_output, write_output
+from ragstone._util.files import write_output
 from ragstone._util.run_async import run_async
 from ragstone.errors import ConfigurationError
 from ragstone.judges import Judge, Reader, describe_missing, judge_from
 from ragstone.reading import SampleSource
 from ragstone.research._journal import JOURNAL, Journal
-from ragstone.research._run import Run, RunResult, folder_of, gathered
+from ragstone.research._run import Run, RunResult, folder_of, gathered, write_jsonl
 from ragstone.research._udcg.ask import Models, is_model_configured, open_models
 from ragstone.research._udcg.experiment.answers import Runner, run_distractors, run_orders, run_position
 from ragstone.research._udcg.experiment.correlations import (
-    ContextSet,
     ablation_tables,
     answer_prob_table,
     collect_contexts,
@@ -33,17 +32,13 @@ from ragstone.research._udcg.experiment.questions import (
     Questions,
     Retriever,
     check_relevance,
-    choose_samples,
-    label_questions,
-    read_questions,
-    retrieve_candidates,
+    choose_questions,
 )
-from ragstone.research._udcg.experiment.settings import ExperimentSettings, parts_from
+from ragstone.research._udcg.experiment.settings import CORRELATED, ExperimentSettings, parts_from
 from ragstone.research._udcg.experiment.tables import ResultTable, wrap_lines
 
 _RESULT: Final = "result.json"
 _CONTEXTS: Final = "contexts.jsonl"
-_CORRELATED: Final = ("correlation", "ablation", "answer-prob")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +94,7 @@ def plan_udcg_experiment(
     wanted = ExperimentSettings(parts=parts_from(parts), **settings)
     path = None if output_dir is None else Path(output_dir) / JOURNAL
     with Journal(path if path is not None and path.is_file() else None) as journal:
-        chosen = run_async(_choose(data, wanted, retriever, journal))
+        chosen = run_async(choose_questions(data, wanted, retriever, journal))
         return plan_calls(chosen, wanted, journal, n_judges=n_judges, calls_per_reading=calls_per_reading)
 
 
@@ -189,7 +184,7 @@ def run_udcg_experiment(
 
     async def work() -> UdcgExperiment:
         with Journal(folder / JOURNAL) as journal:
-            chosen = await _choose(data, settings, retriever, journal)
+            chosen = await choose_questions(data, settings, retriever, journal)
             judges = _check_judges(chosen.chosen, settings, second_judge)
             plan = plan_calls(chosen, settings, journal, n_judges=1 + len(judges), calls_per_reading=1)
             if on_plan is not None:
@@ -209,16 +204,6 @@ def run_udcg_experiment(
                     show(run.n_answered, is_end=True)
 
     return run_async(work())
-
-
-async def _choose(
-    data: SampleSource, settings: ExperimentSettings, retriever: Retriever | None, journal: Journal
-) -> Questions:
-    samples, left_out = read_questions(data, needs_contexts=retriever is None)
-    chosen = choose_samples(samples, settings)
-    if retriever is not None:
-        chosen = await retrieve_candidates(chosen, retriever, journal, top_n=settings.top_n)
-    return label_questions(chosen, settings, n_available=len(samples), left_out=left_out)
 
 
 def _check_judges(
@@ -244,29 +229,34 @@ async def _run(
     folder: Path,
 ) -> UdcgExperiment:
     runner = Runner(settings, asker)
+    parts = settings.parts
     questions = await _labeled(runner, chosen.chosen)
     tables: list[ResultTable] = []
-    if "answer-prob" in settings.parts:
+    if "answer-prob" in parts:
         # One call shows whether the reader supports this part, before others are made.
-        await read_answer_probs(runner, _first_context(questions))
-    if "position" in settings.parts:
+        await read_answer_probs(runner, [(question, (0,)) for question in questions[:1]])
+    if "position" in parts:
         tables.append(await run_position(runner, questions))
     by_k = {}
-    if "k" in settings.parts:
+    if "k" in parts:
         for k in settings.k_values:
             by_k[k] = await collect_contexts(runner, questions, k=k, part="k")
         tables.append(k_table(runner, list(by_k.values())))
-    if "distractors" in settings.parts:
+    if "distractors" in parts:
         tables.append(await run_distractors(runner, questions))
-    if "orders" in settings.parts:
+    if "orders" in parts:
         tables += await run_orders(runner, questions)
-    correlated = [part for part in _CORRELATED if part in settings.parts]
-    if correlated:
+    if correlated := [part for part in CORRELATED if part in parts]:
         collected = by_k.get(settings.k) or await collect_contexts(runner, questions, k=settings.k, part=correlated[0])
-        _write_rows(collected, folder)
-        if collected.contexts:
-            tables += await _correlated_tables(runner, collected)
-    if "judges" in settings.parts:
+        write_jsonl(folder / _CONTEXTS, collected.rows)
+        if collected.contexts and "correlation" in parts:
+            tables.append(correlation_table(runner, collected))
+        if collected.contexts and "ablation" in parts:
+            tables += ablation_tables(runner, collected)
+        if collected.contexts and "answer-prob" in parts:
+            probs = await read_answer_probs(runner, collected.places)
+            tables.append(answer_prob_table(runner, collected, probs))
+    if "judges" in parts:
         has_labels = all(question.is_labeled for question in chosen.chosen)
         tables.append(await run_judges(runner, questions, [asker.judge, *judges], has_labels=has_labels))
     run = asker.run
@@ -286,11 +276,7 @@ async def _run(
 
 
 async def _labeled(runner: Runner, questions: Sequence[Question]) -> list[Question]:
-    """Let the judge label candidates without a label, and check that the parts are still possible.
-
-    Raises:
-        DataError: If no candidate is relevant, or a part does not have a question.
-    """
+    """Let the judge label candidates without a label, and check that the parts are still possible."""
 
     async def work(question: Question) -> Question:
         async def label(place: int) -> bool:
@@ -309,25 +295,3 @@ async def _labeled(runner: Runner, questions: Sequence[Question]) -> list[Questi
         check_relevance(labeled)
         check_parts(labeled, runner.settings)
     return labeled
-
-
-def _first_context(questions: Sequence[Question]) -> ContextSet:
-    """Return one context of one passage."""
-    return ContextSet(k=1, contexts=(), rows=(), places=tuple((question, (0,)) for question in questions[:1]))
-
-
-async def _correlated_tables(runner: Runner, collected: ContextSet) -> list[ResultTable]:
-    parts = runner.settings.parts
-    tables = []
-    if "correlation" in parts:
-        tables.append(correlation_table(runner, collected))
-    if "ablation" in parts:
-        tables += ablation_tables(runner, collected)
-    if "answer-prob" in parts:
-        tables.append(answer_prob_table(runner, collected, await read_answer_probs(runner, collected)))
-    return tables
-
-
-def _write_rows(collected: ContextSet, folder: Path) -> None:
-    with open_output(folder / _CONTEXTS) as file:
-        file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in collected.rows)

@@ -21,6 +21,8 @@ PARTS: Final = {
 """The parts, in the order in which they run."""
 DEFAULT_PARTS: Final = ("position", "k", "distractors", "orders", "correlation", "ablation")
 """Parts that need neither exact probabilities nor a second judge."""
+CORRELATED: Final = ("correlation", "ablation", "answer-prob")
+"""Parts about the sampled contexts of `k` passages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,17 +85,13 @@ class ExperimentSettings:
     def sizes(self) -> tuple[int, ...]:
         """Numbers of passages of the sampled contexts."""
         wanted = set(self.k_values) if "k" in self.parts else set()
-        if not {"correlation", "ablation", "answer-prob"}.isdisjoint(self.parts):
+        if not set(CORRELATED).isdisjoint(self.parts):
             wanted.add(self.k)
         return tuple(sorted(wanted))
 
 
 def parts_from(parts: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Return the parts in their order. None means those that every reader and judge supports.
-
-    Raises:
-        ConfigurationError: If a part is unknown, or there is none.
-    """
+    """Return the parts in their order. None means those that every reader and judge supports."""
     if parts is None:
         return DEFAULT_PARTS
     names = [name.strip() for name in parts.split(",")] if isinstance(parts, str) else list(parts)
