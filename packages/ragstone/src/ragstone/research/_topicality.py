@@ -308,19 +308,19 @@ def _metric(
             for level in (difference_level, options[0].confidence_level)
         )
         contrast = replace(contrast, first=separate.first, second=separate.second)
-    n_scored, n_failed, n_absent = zip(*counts, strict=True)
+    scored, failed, absent = zip(*counts, strict=True)
     return TopicalityMetric(
         metric=metric,
         contrast=contrast,
         bounds=bounds,
         carries_signal=_is_informative(metric),
         higher_is_better=metric not in known.cards or known.cards[metric].direction == "higher",
-        n_in=n_scored[0],
-        n_out=n_scored[1],
-        n_failed_in=n_failed[0],
-        n_failed_out=n_failed[1],
-        n_not_applicable_in=n_absent[0],
-        n_not_applicable_out=n_absent[1],
+        n_in=scored[0],
+        n_out=scored[1],
+        n_failed_in=failed[0],
+        n_failed_out=failed[1],
+        n_not_applicable_in=absent[0],
+        n_not_applicable_out=absent[1],
     )
 
 

@@ -51,10 +51,10 @@ def wording_shift(metric: MetricReport) -> tuple[float, bool] | None:
     effects = metric.effects_of("wording")
     if not effects:
         return None
-    if any(not effect.difference.low <= 0 <= effect.difference.high for effect in effects):
+    if any(map(_is_shift, effects)):
         means = [0.0, *(effect.difference.value for effect in effects)]
         return max(means) - min(means), True
-    return max(max(abs(effect.difference.low), abs(effect.difference.high)) for effect in effects), False
+    return _largest_shift(effects), False
 
 
 def _about(metric: MetricReport) -> Iterator[str]:
@@ -136,12 +136,21 @@ def _noise(metric: MetricReport) -> float | None:
 
 def _about_order(metric: MetricReport) -> Iterator[str]:
     effects = metric.effects_of("order")
-    shifted = [effect for effect in effects if not effect.difference.low <= 0 <= effect.difference.high]
+    shifted = [effect for effect in effects if _is_shift(effect)]
     for effect in shifted:
         yield f"passages in {_ORDERS[effect.condition]} order change the mean by {points(effect.difference)} points"
     if effects and not shifted:
-        limit = max(max(abs(effect.difference.low), abs(effect.difference.high)) for effect in effects)
-        yield f"no effect of the order of the passages on the mean found (a shift above {math.ceil(limit)} points is excluded)"
+        limit = math.ceil(_largest_shift(effects))
+        yield f"no effect of the order of the passages on the mean found (a shift above {limit} points is excluded)"
+
+
+def _is_shift(effect: ConditionEffect) -> bool:
+    return not effect.difference.low <= 0 <= effect.difference.high
+
+
+def _largest_shift(effects: Sequence[ConditionEffect]) -> float:
+    """Return the largest shift that the intervals do not exclude."""
+    return max(max(abs(effect.difference.low), abs(effect.difference.high)) for effect in effects)
 
 
 _ORDERS: Final = {"order reversed": "reversed", "order shuffled": "shuffled"}

@@ -181,14 +181,9 @@ DRAFT: Final = "draft.json"
 def write_rows(folder: Path, draft: Draft) -> Rows:
     """Write the dataset and its passages."""
     rows = dataset_rows(draft)
+    names = ("id", "text", "document", "start", "end", "source")
     _write_jsonl(folder / DATASET, rows.rows)
-    _write_jsonl(
-        folder / PASSAGES,
-        [
-            {"id": p.id, "text": p.text, "document": p.document, "start": p.start, "end": p.end, "source": p.source}
-            for p in draft.passages.values()
-        ],
-    )
+    _write_jsonl(folder / PASSAGES, [{name: getattr(p, name) for name in names} for p in draft.passages.values()])
     return rows
 
 

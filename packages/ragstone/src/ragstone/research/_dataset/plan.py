@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -113,13 +113,7 @@ def plan_dataset(documents: Paths, *, reports: Paths = (), max_items: int = 20, 
     else:
         anchors = list(_from_sections(library.documents, spans))
     items = tuple(
-        PlannedItem(
-            id=anchor.id,
-            text=anchor.text,
-            anchor=anchor.anchor,
-            reference=anchor.reference,
-            pool=index.most_similar(anchor.text, max_passages, own=anchor.pool),
-        )
+        replace(anchor, pool=index.most_similar(anchor.text, max_passages, own=anchor.pool))
         for anchor in anchors[:max_items]
     )
     return DatasetPlan(

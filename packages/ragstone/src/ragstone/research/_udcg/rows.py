@@ -210,28 +210,25 @@ def _number(annotation: Mapping[str, Any], name: str, low: float, high: float) -
 def row_of(sample: Sample, ratings: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Convert a sample to a row for `read_samples` and `read_contexts`, with annotations by passage text."""
     known = {alias for aliases in FIELD_ALIASES.values() for alias in aliases} - {_QUESTION}
-    row: dict[str, Any] = {"id": sample.id}
-    if sample.query is not None:
-        row["query"] = sample.query
-    if sample.contexts is not None:
-        row["contexts"] = [_passage_row(passage, ratings.get(passage.text)) for passage in sample.contexts]
-    if sample.response is not None:
-        row["response"] = sample.response
-    if sample.reference:
-        row["reference"] = list(sample.reference)
-    if sample.sub_questions:
-        row["sub_questions"] = list(sample.sub_questions)
-    return row | {name: value for name, value in sample.metadata.items() if name not in known}
+    contexts = sample.contexts
+    row: dict[str, Any] = {
+        "id": sample.id,
+        "query": sample.query,
+        "contexts": None if contexts is None else [_passage_row(p, ratings.get(p.text)) for p in contexts],
+        "response": sample.response,
+        "reference": list(sample.reference) or None,
+        "sub_questions": list(sample.sub_questions) or None,
+    }
+    return _without_none(row) | {name: value for name, value in sample.metadata.items() if name not in known}
 
 
 def _passage_row(passage: Passage, annotation: Mapping[str, Any] | None) -> dict[str, Any]:
-    row: dict[str, Any] = {"text": passage.text}
-    row |= {
-        name: value
-        for name, value in (("id", passage.id), ("score", passage.score), ("relevance", passage.relevance))
-        if value is not None
-    }
     metadata = dict(passage.metadata)
     if annotation is not None:
         metadata[_ANNOTATION] = dict(annotation)
-    return row | ({"metadata": metadata} if metadata else {})
+    names = ("text", "id", "score", "relevance")
+    return _without_none({name: getattr(passage, name) for name in names} | {"metadata": metadata or None})
+
+
+def _without_none(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if value is not None}

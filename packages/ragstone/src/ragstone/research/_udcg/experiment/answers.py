@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from ragstone.errors import JudgeError
 from ragstone.research._run import gathered
@@ -14,10 +13,10 @@ from ragstone.research._udcg.ask import Models
 from ragstone.research._udcg.experiment.questions import Question
 from ragstone.research._udcg.experiment.sampling import distractor_contexts, find_obstacle, position_contexts
 from ragstone.research._udcg.experiment.settings import ExperimentSettings
-from ragstone.research._udcg.experiment.tables import Cell, Column, ResultTable, count_column, difference_of, share_of
+from ragstone.research._udcg.experiment.tables import Cell, Column, ResultTable, count_column, share_of
 from ragstone.research._udcg.rank import best_passages
 from ragstone.research._udcg.rows import Grade, PassageRating
-from ragstone.stats import Estimate, holm, mean_interval
+from ragstone.stats import Estimate, holm, mean_interval, sign_flip_test
 
 T = TypeVar("T")
 
@@ -31,8 +30,7 @@ _GRADES: Final[tuple[Grade, ...]] = ("correct", "partial", "abstain", "wrong")
 _COMPARED: Final[tuple[Grade, ...]] = ("correct", "abstain", "wrong")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
+class Answered(NamedTuple):
     """An answer from a context, with its grade."""
 
     response: str
@@ -124,15 +122,19 @@ def _shares(answers: Sequence[Answered]) -> list[Any]:
     return [share_of([answer.grade == grade for answer in answers]) for grade in _GRADES]
 
 
-def _marks(answers: Sequence[Answered], grade: Grade) -> list[float]:
-    return [float(answer.grade == grade) for answer in answers]
-
-
 def _compared(
     first: Sequence[Answered], second: Sequence[Answered], grade: Grade, seed: int
 ) -> tuple[Estimate, float] | tuple[None, None]:
-    """Return the difference of the shares of a grade first - second, and its p-value."""
-    return difference_of(_marks(first, grade), _marks(second, grade), seed=seed) or (None, None)
+    """Return the paired difference of the shares of a grade first - second, and the p-value of the sign-flip test.
+
+    The interval is that of the mean of the differences. The test does not have one if few pairs differ.
+    """
+    if not first:
+        return None, None
+    marks, others = ([float(answer.grade == grade) for answer in answers] for answers in (first, second))
+    test = sign_flip_test(marks, others, seed=seed)
+    differences = [a - b for a, b in zip(marks, others, strict=True)]
+    return mean_interval(differences, low=-1.0, high=1.0), 1.0 if test.p_value is None else test.p_value
 
 
 async def run_position(runner: Runner, questions: Sequence[Question]) -> ResultTable:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from ragstone._util.table import text_table
-from ragstone.stats import Estimate, mean_interval, sign_flip_test
+from ragstone.stats import Estimate, mean_interval
 
 Cell = Estimate | float | int | str | None
 
@@ -100,16 +100,3 @@ def count_column(name: str, title: str | None = None) -> Column:
 def share_of(marks: Sequence[bool]) -> Estimate | None:
     """Estimate a share with its interval, or return None without values."""
     return mean_interval([float(mark) for mark in marks]) if marks else None
-
-
-def difference_of(first: Sequence[float], second: Sequence[float], *, seed: int) -> tuple[Estimate, float] | None:
-    """Estimate the mean paired difference first - second of values in [0, 1], with the p-value of the sign-flip test.
-
-    The interval is that of the mean of the differences, which are in [-1, 1]. The test does not have an interval if few
-    pairs differ.
-    """
-    if not first:
-        return None
-    test = sign_flip_test(first, second, seed=seed)
-    differences = [a - b for a, b in zip(first, second, strict=True)]
-    return mean_interval(differences, low=-1.0, high=1.0), 1.0 if test.p_value is None else test.p_value
