@@ -15,12 +15,18 @@ import ranx
 from ir_measures import AP, RR, P, R, nDCG
 from rouge_score.rouge_scorer import RougeScorer
 
-from ragstone.metrics.ranking import ranking_measures
+from ragstone.metrics.ranking import average_precision, ndcg, precision, recall, reciprocal_rank
 from ragstone.metrics.text import rouge_l
 
 ROUNDS = int(os.environ.get("RAGSTONE_PEERS_ROUNDS", "3"))
 QUERIES, DOCUMENTS = 2_000, 100
-OURS = ["precision@5", "recall@5", "reciprocal_rank", "average_precision", "ndcg@10"]
+OURS: list[tuple[Callable[..., float | None], int | None]] = [
+    (precision, 5),
+    (recall, 5),
+    (reciprocal_rank, None),
+    (average_precision, None),
+    (ndcg, 10),
+]
 TREC = [P @ 5, R @ 5, RR, AP, nDCG(gains={0: 0, 1: 1, 2: 3, 3: 7}) @ 10]
 RANX = ["precision@5", "recall@5", "mrr", "map", "ndcg_burges@10"]
 
@@ -60,8 +66,11 @@ def main() -> dict[str, Any]:
     run, qrels = run_and_qrels()
 
     def ours() -> list[float]:
-        measures = ranking_measures(run, qrels, OURS)
-        return [measures.mean(name).value for name in OURS]
+        rankings = {query: sorted(docs, key=lambda doc, docs=docs: -docs[doc]) for query, docs in run.items()}
+        return [
+            statistics.fmean(measure(rankings[query], qrels[query], k=k) or 0.0 for query in qrels)
+            for measure, k in OURS
+        ]
 
     def trec() -> list[float]:
         found = ir_measures.calc_aggregate(TREC, qrels, run)

@@ -13,7 +13,6 @@ from ragstone.metrics.ranking import (
     hit_rate,
     ndcg,
     precision,
-    ranking_measures,
     recall,
     reciprocal_rank,
 )
@@ -112,17 +111,3 @@ def test_alpha_ndcg_with_a_sub_question_each_is_binary_ndcg(ranking, passages, k
     covered = {f"about {passage}": [passage] for passage in passages}
     qrels = dict.fromkeys(passages, 1)
     assert ndcg(ranking, qrels, k=k) == pytest.approx(alpha_ndcg(ranking, covered, k=k))
-
-
-@given(
-    runs=st.dictionaries(st.sampled_from("qrs"), RANKINGS),
-    qrels=st.dictionaries(st.sampled_from("qrs"), GRADES),
-    k=st.integers(1, 12),
-)
-def test_whole_runs_say_what_single_queries_say(runs, qrels, k):
-    """Value for value, and undefined for undefined."""
-    found = ranking_measures(runs, qrels, [f"{name}@{k}" for name in FUNCTIONS])
-    for name, function in FUNCTIONS.items():
-        expected = {query: function(runs.get(query, []), grades, k=k) for query, grades in qrels.items()}
-        assert {q: v for q, v in expected.items() if v is not None} == pytest.approx(dict(found.values[f"{name}@{k}"]))
-        assert {q for q, v in expected.items() if v is None} == set(found.undefined[f"{name}@{k}"])

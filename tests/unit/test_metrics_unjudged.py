@@ -9,7 +9,7 @@ import pytest
 import ragstone
 from ragstone.experiments._table import TableReader, describe_unjudged
 from ragstone.metrics import resolve_metrics
-from ragstone.metrics.ranking import precision, ranking_measures
+from ragstone.metrics.ranking import precision
 from ragstone.schema import Passage, Sample
 from ragstone.testing import FakeJudge
 
@@ -35,30 +35,10 @@ def score(spec, ids, qrels=None, relevance=()):
     ],
 )
 def test_the_share_of_judged_ranks(spec, ids, qrels, value):
-    """Any grade counts: it is precision with a threshold below all grades, also for many queries at once."""
+    """Any grade counts: it is precision with a threshold below all grades."""
     assert score(spec, ids, qrels).value == pytest.approx(value)
     k = int(spec.partition("@")[2] or 0) or None
     assert precision(list(ids), qrels, k=k, threshold=-10) == pytest.approx(value)
-    bulk = ranking_measures({"q": list(ids)}, {"q": qrels}, [spec])
-    assert bulk.values[spec]["q"] == pytest.approx(value)
-
-
-def test_other_measures_for_many_queries_are_as_before():
-    """A passage without a grade is not relevant there, whatever marks it."""
-    qrels, ids = {"a": 3.0, "b": 0.0, "c": 1.0}, ["x", "a", "b", "y", "c"]
-    names = [
-        "precision@3",
-        "recall@3",
-        "f1@3",
-        "hit_rate@1",
-        "reciprocal_rank",
-        "average_precision",
-        "ndcg@5",
-        "ndcg_linear",
-    ]
-    bulk = ranking_measures({"q": ids}, {"q": qrels}, names)
-    for name in names:
-        assert bulk.values[name]["q"] == pytest.approx(score(name, ids, qrels).value), name
 
 
 def test_labels_of_the_passages_and_no_labels():

@@ -55,7 +55,7 @@ PUBLIC = {
     """,
     "ragstone.metrics.ranking": """
         AlphaNdcg JudgedRankingMetric RankingMetric alpha_ndcg average_precision f1 hit_rate ndcg precision
-        ranking_measures recall reciprocal_rank
+        recall reciprocal_rank
     """,
     "ragstone.research": """
         apply_review best_passages build_dataset build_negatives correlate_udcg erag_scores fit_udcg judge_card plan_dataset

@@ -192,7 +192,8 @@ def read_trec_run(path: str | os.PathLike[str]) -> dict[str, dict[str, float]]:
 
     Examples:
         ```python
-        ranking_measures(read_trec_run("bm25.run"), read_qrels("qrels.txt"))
+        run, qrels = read_trec_run("bm25.run"), read_qrels("qrels.txt")
+        ndcg(sorted(run["q1"], key=run["q1"].get, reverse=True), qrels["q1"], k=10)
         ```
     """
     path = Path(path)

@@ -12,15 +12,14 @@ from llama_index.core.evaluation.retrieval.metrics_base import BaseRetrievalMetr
 
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.metrics import resolve_metrics
-from ragstone.metrics.ranking import RankingMetric, ranking_measures
-
-_QUERY = "query"
+from ragstone.metrics.ranking import RankingMetric
 
 
 class _RetrievalMetric(BaseRetrievalMetric):
     """A ranking metric, for which the expected ids are relevant. It does not call a judge."""
 
     metric_name: ClassVar[str]
+    metric: ClassVar[RankingMetric]
 
     def compute(
         self,
@@ -44,19 +43,19 @@ class _RetrievalMetric(BaseRetrievalMetric):
                 f"{self.metric_name} is undefined where nothing is relevant, and expected_ids is {expected_ids!r}; "
                 "leave such questions out"
             )
-        measured = ranking_measures(
-            {_QUERY: list(retrieved_ids)}, {_QUERY: dict.fromkeys(expected_ids, 1.0)}, [self.metric_name]
-        )
-        value = measured.values[self.metric_name][_QUERY]
+        measure, grades = self.metric.measure, dict.fromkeys(expected_ids, 1.0)
+        value = measure.kind.function(list(retrieved_ids), grades, k=measure.k, threshold=self.metric.threshold)
         found = len(set(retrieved_ids) & set(expected_ids))
         about = {"n_expected": len(set(expected_ids)), "n_retrieved": len(retrieved_ids), "n_found": found}
-        return RetrievalMetricResult(score=value, metadata=about)
+        return RetrievalMetricResult(score=value or 0.0, metadata=about)
 
 
 @cache
 def _made(name: str) -> type[_RetrievalMetric]:
+    (metric,) = resolve_metrics(name)
     kind = "".join(part.capitalize() for part in re.split(r"[\W_]", name.replace("@", "_at_")))
-    return type(kind, (_RetrievalMetric,), {"metric_name": name, "__module__": __name__, "__doc__": f"{name}."})
+    body = {"metric_name": name, "metric": metric, "__module__": __name__, "__doc__": f"{name}."}
+    return type(kind, (_RetrievalMetric,), body)
 
 
 def _classes(names: Sequence[str]) -> list[type[_RetrievalMetric]]:

@@ -5,9 +5,8 @@ from typing import Final
 from ragstone.metrics._card import Metric
 from ragstone.metrics.ranking._alpha_ndcg import alpha_ndcg
 from ragstone.metrics.ranking._binary import average_precision, f1, hit_rate, precision, recall, reciprocal_rank
-from ragstone.metrics.ranking._bulk import Qrels as Qrels
-from ragstone.metrics.ranking._bulk import Run as Run
-from ragstone.metrics.ranking._bulk import ranking_measures
+from ragstone.metrics.ranking._grades import Qrels as Qrels
+from ragstone.metrics.ranking._grades import Run as Run
 from ragstone.metrics.ranking._judged import JUDGED_KINDS, JudgedRankingMetric
 from ragstone.metrics.ranking._measures import KINDS
 from ragstone.metrics.ranking._metric import AlphaNdcg, RankingMetric
@@ -23,7 +22,6 @@ __all__ = [
     "hit_rate",
     "ndcg",
     "precision",
-    "ranking_measures",
     "recall",
     "reciprocal_rank",
 ]

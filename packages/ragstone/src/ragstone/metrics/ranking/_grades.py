@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
+Run: TypeAlias = Mapping[str, Mapping[str, float] | Sequence[str]]
+"""Query id to its retrieved passages: passage id to score, or passage ids, best first."""
+Qrels: TypeAlias = Mapping[str, Mapping[str, float]]
+"""Query id to passage id to grade."""
 Gain = Literal["exp", "linear"]
 """Gain of a grade in nDCG: 2**grade - 1 ("exp") or the grade itself ("linear")."""
 
