@@ -18,6 +18,7 @@ from ragstone.reading._files import describe_bytes
 if TYPE_CHECKING:
     from ragstone.reading._source import InputFile, Line
 
+_decode: Final = json.JSONDecoder().decode
 LARGE: Final = object()
 """The value of a document that must be read item by item."""
 _SMALL: Final = 2**20
@@ -40,7 +41,7 @@ def parse_json(text: bytes | str) -> Any:
 def load_json(text: bytes | str) -> Any:
     """Parse a JSON text. Errors are those of `parse_json`."""
     try:
-        return json.loads(text.removeprefix(BOM_UTF8).decode() if isinstance(text, bytes) else text)
+        return _decode(text.removeprefix(BOM_UTF8).decode() if isinstance(text, bytes) else text)
     except RecursionError as error:
         raise _too_deep() from error
     except UnicodeDecodeError as error:

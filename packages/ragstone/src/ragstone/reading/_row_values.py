@@ -33,7 +33,7 @@ def read_passage(item: Any, rank: int, position: int) -> dict[str, Any]:
     Raises:
         DataError: If it does not have a text, or its label cannot be read.
     """
-    if type(item) is str:
+    if isinstance(item, str):
         return {"text": item, "rank": rank}
     is_object = type(item) is dict or isinstance(item, Mapping)
     if not is_object and isinstance(item, list | tuple) and len(item) == 2 and isinstance(item[0], str):
@@ -68,7 +68,10 @@ def read_passages(items: Sequence[Any], position: int) -> list[dict[str, Any]]:
         DataError: As `read_passage`.
     """
     try:
-        return [read_passage(item, rank, position) for rank, item in enumerate(items)]
+        return [
+            {"text": item, "rank": rank} if type(item) is str else read_passage(item, rank, position)
+            for rank, item in enumerate(items)
+        ]
     except DataError:
         found = _hits(items[0] if len(items) == 1 and isinstance(items[0], Mapping) else items)
         if found is None:

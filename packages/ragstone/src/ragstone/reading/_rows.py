@@ -128,7 +128,7 @@ class RowReader:
             if "." in path and path not in flat:
                 for part in path.split("+"):
                     if (value := walk(flat, part)) is not None:
-                        flat[part] = value
+                        flat = {**flat, part: value}
         plan = self._plan(row, flat, position)
         found, used, sources = self._find_fields(flat, plan, position)
         is_known = "query" in plan.names or self._fields or plan.numbered or plan.names.keys() - {"id", "history"}
@@ -147,7 +147,9 @@ class RowReader:
         talk = _read_messages(found, used, position)
         contexts: Any = talk.contexts
         if found.get("contexts") is not None:
-            contexts = self._identified(self._contexts(found["contexts"], position), row.get("retrieved_context_ids"))
+            contexts = self._contexts(found["contexts"], position)
+            if contexts and (ids := row.get("retrieved_context_ids")) is not None:
+                contexts = self._identified(contexts, ids)
         id_ = _id(found.get("id"))
         # A field without a value has its default, which is not validated.
         values: dict[str, Any] = {"id": id_ or "-", "metadata": _metadata(row, used, talk.citations)}
@@ -293,7 +295,9 @@ class RowReader:
                 if is_missing(value):
                     continue
             sources[field], found[field] = column, value
-        used = {*sources.values(), *(plan.single[field] for field in plan.given if field in plan.single)}
+        used = set(sources.values())
+        if plan.given:
+            used.update(plan.single[field] for field in plan.given if field in plan.single)
         for field, columns in plan.several.items():
             if field in _JOINED_LISTS and field in plan.given:
                 found[field] = self._joined(flat, field, columns, position)
@@ -382,11 +386,11 @@ class RowReader:
             if not value.strip():
                 self._report.count_value("empty", "contexts")
                 return None
-            items: Sequence[Any] = (
-                _row_items(value, "contexts", position) if begins_like_list(value) else self._parts(value, "contexts")
-            )
-        elif isinstance(value, Mapping | list | tuple):
             items = _row_items(value, "contexts", position)
+            if items and items[0] is value:
+                items = self._parts(value, "contexts")
+        elif isinstance(value, (list, tuple, Mapping)):  # an abstract class is the slowest
+            items = _cell_items(value)
             if len(items) == 1 and isinstance(items[0], str) and (inner := _plain_list(items[0])) is not items[0]:
                 self._report.note("contexts: a list in the text of a list, read as a list")
                 items = inner
@@ -408,10 +412,8 @@ class RowReader:
             self._report.count_value("empty", field)
         return kept
 
-    def _identified(self, passages: list[dict[str, Any]] | None, ids: Any) -> list[dict[str, Any]] | None:
+    def _identified(self, passages: list[dict[str, Any]], ids: Any) -> list[dict[str, Any]]:
         """Give passages the ids that ragas keeps in another field."""
-        if not passages or is_missing(ids):
-            return passages
         names = _names(ids)
         if any(passage.get("id") is not None for passage in passages):
             return passages
@@ -557,6 +559,8 @@ def _text_key(value: Mapping[str, Any], keys: Sequence[str]) -> str | None:
 
 def _cell_items(cell: Any) -> Sequence[Any]:
     """Return the items of a value: of a list, of a cell that is one, or the value itself."""
+    if type(cell) is list:
+        return cell
     cell = to_plain(cell)
     if isinstance(cell, str):
         return parse_cell(cell) if begins_like_list(cell) else [cell]
@@ -664,6 +668,8 @@ def _metadata(row: Mapping[str, Any], used: set[str], citations: Sequence[Mappin
 
 def flatten(row: Mapping[str, Any]) -> dict[str, Any]:
     """Lift what openevals and MLflow nest under `inputs` and `outputs`; outer names win."""
+    if "inputs" not in row and "outputs" not in row and type(row) is dict:  # as almost always
+        return row
     flat = dict(row)
     for outer in ("inputs", "outputs"):
         inner = row.get(outer)

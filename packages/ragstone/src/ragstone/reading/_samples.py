@@ -159,7 +159,7 @@ def iter_samples(
         try:
             if isinstance(row, DataError):
                 raise row
-            is_row = not isinstance(row, Sample)
+            is_row = type(row) is dict or not isinstance(row, Sample)  # a test of a model is slow
             sample = reader.read(row, position) if is_row else row
             sample = ids.add(sample, position, is_row=is_row)
             if references and (given := references.get(sample.id)) is not None:

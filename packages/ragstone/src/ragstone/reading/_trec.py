@@ -462,7 +462,7 @@ def run_rows(path: Path) -> Iterator[Sample | DataError]:
         yield run_sample(query, run.pop(query))
 
 
-def run_sample(query: str, docs: Mapping[str, float], qrels: Mapping[str, float] | None = None) -> Sample:
+def run_sample(query: str, docs: Mapping[str, float], qrels: dict[str, float] | None = None) -> Sample:
     """Return the sample of a query of a run. Its passages have ids, but no text."""
     items = enumerate(docs.items())
     contexts = tuple(Passage(text="", id=doc, score=score, rank=rank) for rank, (doc, score) in items)
