@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragstone.errors import ConfigurationError
-from ragstone.replay._shard import parse_shard
+from ragstone.replay._intake import parse_shard
 
 
 @given(ids=st.lists(st.text(max_size=40), max_size=50), total=st.integers(min_value=2, max_value=40))

@@ -136,15 +136,10 @@ class ColumnPlan:
 
     By this name: the column, the field or "", and the column that decides.
     """
-    single: dict[str, str] = field(init=False)
+    single: Mapping[str, str]
     """The column of each field that has one."""
-    several: dict[str, tuple[str, ...]] = field(init=False)
+    several: Mapping[str, tuple[str, ...]]
     """The columns of each field that has several."""
-
-    def __post_init__(self) -> None:
-        one = {name: columns[0] for name, columns in self.names.items() if len(columns) == 1}
-        object.__setattr__(self, "single", one)
-        object.__setattr__(self, "several", {name: columns for name, columns in self.names.items() if name not in one})
 
 
 def plan_columns(
@@ -189,7 +184,8 @@ def plan_columns(
         for name, pairs in numbers.items()
         if name not in named and not found.get(name)
     }
-    names = {name: tuple(columns_) for name, columns_ in {**found, **named}.items() if columns_}
+    read = {**found, **named}
+    names = {name: tuple(read[name]) for name in _ORDER if read.get(name)}
     used = {column for group in (*names.values(), *numbered.values()) for column in group}
     unused = tuple(column for column in columns if column not in used and column not in _USED_TOO)
     named_so = [(name, column) for name in _ORDER for _, _, column in sorted(known.get(name, ()))]
@@ -201,7 +197,9 @@ def plan_columns(
             others.setdefault(name, []).append(column)
     return ColumnPlan(
         columns=frozenset(columns),
-        names={name: names[name] for name in _ORDER if name in names},
+        names=names,
+        single={name: columns_[0] for name, columns_ in names.items() if len(columns_) == 1},
+        several={name: columns_ for name, columns_ in names.items() if len(columns_) > 1},
         numbered=numbered,
         given=frozenset(named),
         unused=unused,

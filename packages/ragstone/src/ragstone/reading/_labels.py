@@ -103,7 +103,7 @@ class _Layout:
     """A known layout: the keys that all its rows have, and how its rows are read."""
 
     name: str
-    keys: frozenset[str]
+    keys: str
     rows: Callable[[Any], Iterator[_Row]]
     within: Literal["rows", "lists", "document"] = "rows"
     """Whether the keys are those of a row, of a row of the first list in an object, or of the object."""
@@ -221,11 +221,12 @@ def _document(source: SampleSource) -> Any:
 
 
 def _has_keys(rows: Any, layout: _Layout) -> bool:
+    keys = set(layout.keys.split())
     if layout.within == "document":
-        return isinstance(rows, Mapping) and layout.keys <= rows.keys()
+        return isinstance(rows, Mapping) and keys <= rows.keys()
     if layout.within == "lists":
         rows = next(iter(rows.values()), None) if isinstance(rows, Mapping) else None
-    return layout.keys <= _first_item(rows).keys()
+    return keys <= _first_item(rows).keys()
 
 
 def _first_item(rows: Any) -> Mapping[str, Any]:
@@ -309,21 +310,10 @@ def _passage(each: Mapping[str, Any], texts: Mapping[Any, Mapping[str, Any]]) ->
 
 
 LAYOUTS: Final = (
-    _Layout("ARES", frozenset({"Query", "Document", "Answer"}), _passage_rows, bounds=(0, 1)),
-    _Layout("RAGChecker pairs", frozenset({"instance_id", "query_id", "model1", "model2"}), _pair_rows, bounds=(-2, 2)),
-    _Layout(
-        "ragas annotations",
-        frozenset({"metric_input", "metric_output", "is_accepted"}),
-        _annotation_rows,
-        "lists",
-        prefix="ragas.",
-    ),
-    _Layout(
-        "the MTRAG human evaluation",
-        frozenset({"metrics", "documents", "tasks", "evaluations"}),
-        _evaluation_rows,
-        "document",
-    ),
+    _Layout("ARES", "Query Document Answer", _passage_rows, bounds=(0, 1)),
+    _Layout("RAGChecker pairs", "instance_id query_id model1 model2", _pair_rows, bounds=(-2, 2)),
+    _Layout("ragas annotations", "metric_input metric_output is_accepted", _annotation_rows, "lists", prefix="ragas."),
+    _Layout("the MTRAG human evaluation", "metrics documents tasks evaluations", _evaluation_rows, "document"),
 )
 
 

@@ -251,7 +251,7 @@ def find_layout(keys: Iterable[Any]) -> Layout | None:
 
 
 def rows_of(row: Mapping[str, Any], layout: Layout, fields: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return a row of a layout under our field names, or the rows of its parts. Arguments are those of `renamed`."""
+    """Return a row of a layout under our field names, or the rows of its parts."""
     found = [row]
     for key in layout.parts:
         found = [{**each, **part} for each in found for part in each.get(key) or () if isinstance(part, Mapping)]

@@ -18,7 +18,7 @@ MAX_DEPTH: Final = 4
 """Depth of nested objects down to which a list of rows is found."""
 RUN: Final = "TREC run"
 _QUERIES: Final = frozenset(map(name_key, FIELD_ALIASES["query"]))
-_KNOWN: Final = frozenset(name_key(name) for names in FIELD_ALIASES.values() for name in names)
+KNOWN_NAMES: Final = frozenset(name_key(name) for names in FIELD_ALIASES.values() for name in names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +91,7 @@ def _is_one_row(value: Mapping[Any, Any], lists: Iterable[str]) -> bool:
     """Return whether an object has a question, and no list that is not a field."""
     has_query = any(isinstance(inner, str | Mapping) for name, inner in value.items() if name_key(name) in _QUERIES)
     has_query = has_query or "role" in _keys(value.get("messages") or ())
-    return has_query and all(name_key(path.rpartition(".")[2]) in _KNOWN for path in lists)
+    return has_query and all(name_key(path.rpartition(".")[2]) in KNOWN_NAMES for path in lists)
 
 
 def _columns(value: Mapping[Any, Any]) -> Table | None:
@@ -101,7 +101,10 @@ def _columns(value: Mapping[Any, Any]) -> Table | None:
         return Table(
             format="JSON table",
             rows=(
-                dict(zip(names, row, strict=True)) if len(row) == len(names) else _uneven(row, names) for row in data
+                dict(zip(names, row, strict=True))
+                if len(row) == len(names)
+                else DataError(f"a row has {len(row)} values, and the table has {len(names)} columns")
+                for row in data
             ),
         )
     columns = list(value.values())
@@ -115,10 +118,6 @@ def _columns(value: Mapping[Any, Any]) -> Table | None:
     if columns and all(isinstance(row, Mapping) for row in columns) and all(looks_like_row(row) for row in columns):
         return Table(format="JSON rows by id", rows=({"id": str(key)} | dict(row) for key, row in value.items()))
     return None
-
-
-def _uneven(row: Sequence[Any], names: Sequence[Any]) -> DataError:
-    return DataError(f"a row has {len(row)} values, and the table has {len(names)} columns")
 
 
 @dataclass(slots=True)

@@ -19,7 +19,7 @@ from ragstone.errors import ConfigurationError, DataError
 from ragstone.reading._columns import FIELD_ALIASES, guess_field, name_key
 from ragstone.reading._layouts import Layout, find_layout, rows_of
 from ragstone.reading._report import ReadingReport, group_reasons
-from ragstone.reading._row_lists import RUN, Choice, object_rows
+from ragstone.reading._row_lists import KNOWN_NAMES, RUN, Choice, object_rows
 from ragstone.reading._row_values import finite, is_missing, to_plain
 from ragstone.reading._rows import RowReader, flatten, sample_from_row
 from ragstone.schema import Sample, Trace, derive_id, fingerprint, sample_from_trace
@@ -37,7 +37,6 @@ _TOTALS: Final = (
 _TOTAL: Final = re.compile(rf"(?:{'|'.join(_TOTALS)})(?=[\s(:]|\Z)")
 _TOTAL_CHARS: Final = 40
 """Longest first value of a row that is a header or a total."""
-_KNOWN: Final = frozenset(name_key(name) for names in FIELD_ALIASES.values() for name in names)
 _MAX_REJECTED: Final = 100_000
 """Invalid rows after which a file is not read on."""
 
@@ -132,7 +131,7 @@ def iter_samples(
     report: ReadingReport | None = None,
     with_app: bool = False,
 ) -> Iterator[Sample]:
-    """Yield the samples of a dataset one by one. Arguments and errors are those of `read_samples`.
+    """Yield the samples of a dataset one by one. Errors and the other arguments are those of `read_samples`.
 
     `rejected` receives the invalid rows. With `on_bad_row="raise"`, the error follows after the last row.
     `with_app` says that an application answers the queries, so that a column `answer` is the reference.
@@ -269,11 +268,11 @@ def _other_row(row: Mapping[str, Any], name: str, value: str, position: int) -> 
             return DataError(f"row {position} is a total ({value.strip()[:40]!r} and numbers), not a sample")
     if not value[:1].isalnum() and not any(map(str.isalnum, "".join(map(str, row.values())))):
         return "rows without a letter or a digit, left out"
-    if name_key(word) in _KNOWN or word == name.strip().casefold():
+    if name_key(word) in KNOWN_NAMES or word == name.strip().casefold():
         names = [str(cell).strip() for cell in row.values()]
         if [*map(name_key, names)] == [*map(name_key, row)]:
             return "rows that repeat the header, left out"
-        if len(names) > 1 and all(cell in row or name_key(cell) in _KNOWN for cell in names):
+        if len(names) > 1 and all(cell in row or name_key(cell) in KNOWN_NAMES for cell in names):
             shown = "the columns in another order" if set(names) == set(row) else "other columns"
             raise DataError(f"row {position} is a header with {shown}. Split the file at this row, and read both parts")
     if position == 1 and all(len(str(cell)) > 2 and len(str(cell).split()) == 1 for cell in row.values()):

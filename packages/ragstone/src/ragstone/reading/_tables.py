@@ -235,12 +235,7 @@ def _text_rows(source: InputFile, separator: str, *, n_skipped: int) -> Iterator
 
 
 def detect_separator(header: str, *, prefers_tab: bool = False) -> str:
-    """Return the separator of a header: the most frequent of comma, tab, semicolon and bar outside quotes.
-
-    Args:
-        header: The first line.
-        prefers_tab: Whether one tab is enough.
-    """
+    """Return the separator of a header line: the most frequent of comma, tab, semicolon and bar outside quotes."""
     plain = "".join(header.split('"')[::2])
     return "\t" if prefers_tab and "\t" in plain else max(",\t;|", key=plain.count)
 

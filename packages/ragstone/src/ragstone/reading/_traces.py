@@ -80,51 +80,39 @@ def read_traces(
             print(trace.trace_id, trace.query)
         ```
     """
-    tools = read_retriever_tools(retriever_tools)
-    skipped = _Skipped(on_rejected)
     damaged: list[DataError] = []
-    with open_inputs(sources) as found:
-        files, unreadable = find_formats([replace(source, retriever_tools=tools) for source in found], format)
-        for file in unreadable:
-            skipped.add(file)
-        for source, detected in files:
-            try:
-                for record in detected.format.read(source):
-                    if isinstance(record, RejectedRecord):
-                        skipped.add(record)
-                    else:
-                        yield record
-            except DataError as error:
-                damaged.append(error)
-    skipped.log()
+    n_skipped, first = 0, None
+    for record in _records(sources, format, read_retriever_tools(retriever_tools), damaged):
+        if not isinstance(record, RejectedRecord):
+            yield record
+        elif on_rejected is not None:
+            on_rejected(record)
+        else:
+            n_skipped, first = n_skipped + 1, first or record
+    if first is not None:
+        logger.warning(
+            "ragstone read_traces: %d skipped, first %s: %s. Pass on_rejected to see each of them.",
+            n_skipped,
+            first.place,
+            first.reason,
+        )
     if damaged:
         more = f" So are {len(damaged) - 1} other files." if len(damaged) > 1 else ""
         raise DataError(f"{damaged[0]}. The traces before this place were read.{more}") from damaged[0]
 
 
-class _Skipped:
-    """Reports skipped records to a function, or counts them for the log."""
-
-    def __init__(self, report: Callable[[RejectedRecord], None] | None) -> None:
-        self._report = report
-        self._n = 0
-        self._first: RejectedRecord | None = None
-
-    def add(self, record: RejectedRecord) -> None:
-        if self._report is not None:
-            self._report(record)
-            return
-        self._n += 1
-        self._first = self._first or record
-
-    def log(self) -> None:
-        if self._first is not None:
-            logger.warning(
-                "ragstone read_traces: %d skipped, first %s: %s. Pass on_rejected to see each of them.",
-                self._n,
-                self._first.place,
-                self._first.reason,
-            )
+def _records(
+    sources: Sources, named: str, tools: RetrieverTools, damaged: list[DataError]
+) -> Iterator[Trace | RejectedRecord]:
+    """Yield what is read from each file. The errors that end a file are collected."""
+    with open_inputs(sources) as found:
+        files, unreadable = find_formats([replace(source, retriever_tools=tools) for source in found], named)
+        yield from unreadable
+        for source, detected in files:
+            try:
+                yield from detected.format.read(source)
+            except DataError as error:
+                damaged.append(error)
 
 
 def trace_samples(data: object, report: ReadingReport) -> Iterator[Sample | DataError] | None:

@@ -14,8 +14,7 @@ from ragstone.errors import ConfigurationError, DataError
 from ragstone.judges import BatchReport, EmbedderSpec, JudgeSpec, ReaderSpec, RequestBatch, requests_in_batches
 from ragstone.metrics import Metric, resolve_metrics
 from ragstone.reading import DetectedFormat, InputFile, RejectedRecord, Sources, find_formats, open_inputs
-from ragstone.replay._intake import FileReport, ReplayTraceSource, select_shard
-from ragstone.replay._shard import Shard, parse_shard
+from ragstone.replay._intake import FileReport, ReplayTraceSource, Shard, parse_shard, select_shard
 from ragstone.requests import RetrieverTools, read_retriever_tools
 from ragstone.schema import Trace, sample_from_trace
 from ragstone.scoring import RunEstimate, StrideSampler, estimate_run

@@ -1,23 +1,33 @@
-"""OTLP files of any convention: a collector's JSON lines, one JSON document of any size, or protobuf."""
+"""OTLP messages and files of any convention, and the requests in them: JSON, a collector's JSON lines, protobuf."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
+from ragstone.capture import RedactionError, Redactor
 from ragstone.errors import DataError
 from ragstone.reading._formats import RejectedRecord
+from ragstone.reading._json import parse_json
 from ragstone.reading._records import large_records, read_each, records
+from ragstone.reading._requests import requests_in
 from ragstone.reading._source import MAX_RECORD_BYTES, InputFile
-from ragstone.reading._stage import by_trace
-from ragstone.reading.otlp._conventions import CONVENTIONS
+from ragstone.reading._stage import BufferedSpan, BufferedTrace, by_trace
+from ragstone.reading.otlp._conventions import CONVENTIONS, Convention, step_of
 from ragstone.reading.otlp._json_messages import span_of, spans_of_message
-from ragstone.reading.otlp._protobuf import looks_like_protobuf, spans_in_stream
-from ragstone.reading.otlp._requests import traces_of
+from ragstone.reading.otlp._protobuf import (
+    check_json_size,
+    check_protobuf_size,
+    first_spans,
+    looks_like_protobuf,
+    spans_in_stream,
+    spans_of_bytes,
+)
 from ragstone.reading.otlp._span import OtelSpan
-from ragstone.requests import RetrieverTools
+from ragstone.requests import RetrieverTools, Step
 from ragstone.schema import Trace
 
 _MESSAGE: Final = re.compile(
@@ -105,3 +115,136 @@ def _large(source: InputFile, head: bytes) -> Iterator[OtelSpan | RejectedRecord
     prefix = "item." if re.match(rb"\s*\[", head.removeprefix(b"\xef\xbb\xbf")) else ""
     items = large_records(source, f"{prefix}{path}.spans.item", kind="span")
     return read_each(items, lambda value: [span_of(value)])
+
+
+_ALL: Final = 3
+_UNKNOWN: Final = "not a request: no span follows a convention that is known"
+_MEANT: Final = (
+    "openinference.", "input.", "output.", "llm.", "retrieval.", "reranker.", "embedding.", "tool.", "session.", "user.",
+    "metadata", "tag.", "prompt.", "agent.", "graph.", "message.", "gen_ai.", "traceloop.", "langfuse.", "mlflow.", "ai.",
+    "spring.ai.", "pydantic_ai.", "logfire.", "smolagents.", "http.", "net.", "url.", "server.", "client.", "network.",
+    "otel.", "telemetry.", "thread.", "code.", "error.", "exception.", "user_agent.", "peer.", "rpc.", "enduser.", "db.",
+)  # fmt: skip
+"""Beginnings of attributes with a meaning of their own. All other attributes of a request are the application's."""
+_MEANT_NAMES: Final = frozenset(
+    {
+        "model_name", "agent_name", "all_messages_events", "final_result", "model_request_parameters", "resource.name",
+        "operation.name", "crew_key", "crew_id", "crew_inputs", "crew_agents", "crew_tasks", "task_key", "task_id",
+    }
+)  # fmt: skip
+"""The same for names that frameworks write without a prefix."""
+
+
+def spans_of_request(
+    message: bytes, content_type: str, *, redact: Redactor | None = None
+) -> list[BufferedSpan | RejectedRecord]:
+    """Read the spans of a request to an OTLP/HTTP receiver, for a `SpanBuffer`.
+
+    Args:
+        message: The body, decompressed.
+        content_type: "application/json" or "application/x-protobuf", parameters allowed.
+        redact: Function from text to text, applied to every text of the application. None stores texts unchanged.
+
+    Raises:
+        DataError: If the body is not an OTLP message, or has another type.
+        OversizedMessageError: If the message has too many objects or spans.
+        MissingExtraError: If the package that reads protobuf is not installed.
+    """
+    kind = content_type.partition(";")[0].strip().lower()
+    if kind in ("application/x-protobuf", "application/protobuf"):
+        check_protobuf_size(message)
+        spans = spans_of_bytes(message)
+    elif kind == "application/json":
+        check_json_size(message)
+        # An exporter without spans may send an empty object.
+        spans = spans_of_message(parse_json(message) or {"resourceSpans": []})
+    else:
+        raise DataError(
+            f"the content type must be application/x-protobuf or application/json, got {content_type[:100]!r}"
+        )
+    return [
+        _staged(span, redact) if isinstance(span, OtelSpan) else RejectedRecord(place="the message", reason=span)
+        for span in first_spans(spans)
+    ]
+
+
+def _staged(span: OtelSpan, redact: Redactor | None) -> BufferedSpan | RejectedRecord:
+    try:
+        return (span if redact is None else span.redacted(redact)).staged()
+    except RedactionError as error:
+        return RejectedRecord(place="the message", reason=f"span {span.span_id} cannot be redacted: {error}")
+
+
+def traces_of(staged: BufferedTrace, retriever_tools: RetrieverTools | None = None) -> list[Trace | RejectedRecord]:
+    """Return the requests in a trace: usually one, or a `RejectedRecord` if there is none.
+
+    One trace can have spans of several conventions, for example of a framework and of a client. Then each convention
+    reads it. The reading with most of query, passages, response, ids and tokens counts. Of equal
+    readings the first in `CONVENTIONS` counts. Only if none knows query, passages and response, with the query from a
+    step of the application, all conventions read it together.
+
+    Args:
+        staged: The spans of the trace.
+        retriever_tools: Names of tools whose text results are passages, with the separator between passages.
+    """
+    place = f"trace {staged.trace_id}"
+    if staged.is_cut:
+        return [RejectedRecord(place=place, reason="it has more spans, or more bytes, than are kept")]
+    spans = [OtelSpan.from_staged(body) for body in staged.spans]
+    claiming = [convention for convention in CONVENTIONS if any(convention.claims(span) for span in spans)]
+    if not claiming:
+        return [RejectedRecord(place=place, reason=_UNKNOWN, is_ignored=True)]
+    tools = retriever_tools or {}
+    readings = [_read_by(spans, [convention], staged.trace_id, tools) for convention in claiming]
+    best = max(readings, key=_rate_completeness)
+    if len(claiming) > 1 and _rate_completeness(best)[:2] < (_ALL, True):
+        best = max(best, _read_by(spans, claiming, staged.trace_id, tools), key=_rate_completeness)
+    return best.items
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    items: list[Trace | RejectedRecord]
+    is_asked: bool
+    """Return whether a step of the application has inputs. Queries of models and retrievers may be the application's."""
+
+
+def _read_by(
+    spans: Sequence[OtelSpan], conventions: Sequence[Convention], trace_id: str, retriever_tools: RetrieverTools
+) -> _Reading:
+    steps = [_step_of(span, conventions) for span in spans]
+    is_asked = any(step.query or step.inputs for step in steps if step.kind in ("chain", "agent"))
+    items = requests_in(steps, source=conventions[0].name, trace_id=trace_id, retriever_tools=retriever_tools)
+    return _Reading(items, is_asked)
+
+
+def _step_of(span: OtelSpan, conventions: Iterable[Convention]) -> Step:
+    for convention in conventions:
+        if convention.reads(span):
+            step = convention.read(span)
+            step.metadata = {**_of_application(span.attributes), **step.metadata}
+            return step
+    step = step_of(span)
+    # A server's span may state the id of the request in it.
+    step.metadata = _of_application(span.attributes)
+    return step
+
+
+def _of_application(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: value for name, value in attributes.items() if not name.startswith(_MEANT) and name not in _MEANT_NAMES
+    }
+
+
+def _rate_completeness(reading: _Reading) -> tuple[int, bool, int, int, int]:
+    """Return how much a reading knows: of query, passages and response, then of ids, requests and tokens."""
+    traces = [item for item in reading.items if isinstance(item, Trace)]
+    parts = [
+        (trace.query is not None)
+        + any(passage.text for passage in trace.prompt_contexts or ())
+        + (trace.response is not None)
+        for trace in traces
+    ]
+    ids = sum(passage.id is not None for trace in traces for passage in trace.prompt_contexts or ())
+    n_usages = sum(trace.usage is not None for trace in traces)
+    return min(parts, default=-1), reading.is_asked, ids, len(traces), n_usages
