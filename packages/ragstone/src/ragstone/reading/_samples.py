@@ -131,7 +131,7 @@ def iter_samples(
     report: ReadingReport | None = None,
     with_app: bool = False,
 ) -> Iterator[Sample]:
-    """Yield the samples of a dataset one by one. Errors and the other arguments are those of `read_samples`.
+    """Yield the samples of a dataset one by one. Arguments and errors are those of `read_samples`.
 
     `rejected` receives the invalid rows. With `on_bad_row="raise"`, the error follows after the last row.
     `with_app` says that an application answers the queries, so that a column `answer` is the reference.
