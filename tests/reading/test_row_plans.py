@@ -46,6 +46,18 @@ def test_a_row_is_not_changed_by_reading_it() -> None:
     assert row == before
 
 
+def test_ids_of_passages_that_a_data_frame_does_not_have() -> None:
+    """Pandas writes an empty cell as NaN, which is not a list of another length."""
+    report = ReadingReport()
+
+    (sample,), _ = read_samples(
+        [{"query": "Why?", "contexts": ["a"], "retrieved_context_ids": float("nan")}], report=report
+    )
+
+    assert [passage.id for passage in sample.contexts or ()] == [None]
+    assert not report.notes
+
+
 def test_each_row_counts_for_the_columns_that_have_a_value_in_it() -> None:
     """Rows with the same columns are counted by their values, and a column without a value is not used."""
     report = ReadingReport()

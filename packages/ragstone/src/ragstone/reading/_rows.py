@@ -148,7 +148,7 @@ class RowReader:
         contexts: Any = talk.contexts
         if found.get("contexts") is not None:
             contexts = self._contexts(found["contexts"], position)
-            if contexts and (ids := row.get("retrieved_context_ids")) is not None:
+            if contexts and not is_missing(ids := row.get("retrieved_context_ids")):
                 contexts = self._identified(contexts, ids)
         id_ = _id(found.get("id"))
         # A field without a value has its default, which is not validated.
