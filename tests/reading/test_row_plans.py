@@ -46,6 +46,15 @@ def test_a_row_is_not_changed_by_reading_it() -> None:
     assert row == before
 
 
+def test_a_named_column_without_a_value_is_not_metadata() -> None:
+    """The user said which field it is, also in the rows that do not have a value."""
+    rows = [{"query": "Why?", "gold": "So."}, {"query": "Who?", "gold": None}]
+
+    samples, _ = read_samples(rows, fields={"reference": "gold"})
+
+    assert [(sample.reference, sample.metadata) for sample in samples] == [(("So.",), {}), ((), {})]
+
+
 def test_ids_of_passages_that_a_data_frame_does_not_have() -> None:
     """Pandas writes an empty cell as NaN, which is not a list of another length."""
     report = ReadingReport()
