@@ -55,6 +55,17 @@ def test_a_named_column_without_a_value_is_not_metadata() -> None:
     assert [(sample.reference, sample.metadata) for sample in samples] == [(("So.",), {}), ((), {})]
 
 
+def test_a_cell_with_an_address_is_no_passage() -> None:
+    """It is reported, however long the address is: most texts of other fields are not examined."""
+    report = ReadingReport()
+    address = "https://library.example/shelves/geography/rivers/elbe.pdf"
+
+    (sample,), _ = read_samples([{"query": "Why?", "response": "So.", "contexts": address}], report=report)
+
+    assert sample.contexts is None
+    assert [note.partition(";")[0] for note in report.notes] == ["contexts: URLs or file names, not read as contexts"]
+
+
 def test_ids_of_passages_that_a_data_frame_does_not_have() -> None:
     """Pandas writes an empty cell as NaN, which is not a list of another length."""
     report = ReadingReport()
