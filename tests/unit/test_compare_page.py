@@ -115,10 +115,11 @@ def test_marks_name_the_systems_that_lose(tmp_path):
 
 def test_boxes_are_percentiles(tmp_path):
     """Of the scores, and nothing below five."""
-    comparison = ragstone.compare({"a": system(0.5, n=21), "b": system(0.6, n=21)}, metrics=["token_f1"])
+    made = system(0.5, n=21, names=("token_f1",))
+    outcomes = tuple(o.model_copy(update={"value": (n / 20) ** 2}) for n, o in enumerate(made.outcomes))
+    comparison = ragstone.compare({"a": replace(made, outcomes=outcomes), "b": system(0.6, n=21)}, metrics=["token_f1"])
     (metric,) = comparison.write(tmp_path / "x.html").metrics
-    values = sorted(o.value for o in comparison.sources["a"].outcomes if o.metric == "token_f1")
-    assert [values[k] for k in (1, 5, 10, 15, 19)] == pytest.approx(metric.systems[0].quantiles)
+    assert [(k / 20) ** 2 for k in (1, 5, 10, 15, 19)] == pytest.approx(metric.systems[0].quantiles)
     few = ragstone.compare({"a": system(0.5, n=4), "b": system(0.6, n=4)}, metrics=["token_f1"])
     assert () == few.write(tmp_path / "x.html").metrics[0].systems[0].quantiles
 

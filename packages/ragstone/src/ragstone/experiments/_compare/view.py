@@ -37,6 +37,7 @@ def view_systems(
     for name, source in comparison.sources.items():
         opened = open_source(source, name=name, samples=data.get(name, ()), analysis=analysis)
         readings[name] = Reading(opened)
+        readings[name].row_ids = {own: row for (system, row), own in comparison.other_ids.items() if system == name}
         readings[name].read()
     changes: list[ChangesView] = []
     ids: dict[str, list[str]] = {name: [] for name in readings}
@@ -45,10 +46,7 @@ def view_systems(
         changes.append(readings[name].changes(compared, readings[baseline]))
         ids[name] = [row.id for row in (*changes[-1].lost, *changes[-1].gained)]
         ids[baseline] += ids[name]
-    answers = {}
-    for name in (name for name in readings if ids[name]):
-        own = {comparison.other_ids.get((name, id_), id_): id_ for id_ in ids[name]}
-        answers[name] = {own[answer.id]: answer for answer in readings[name].answers(list(own))}
+    answers = {name: {one.id: one for one in readings[name].answers(ids[name])} for name in readings if ids[name]}
     return ComparisonView(
         systems=comparison.systems,
         n_samples=comparison.n_samples,

@@ -8,6 +8,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
@@ -83,6 +84,8 @@ class Reading:
         keeps_questions: bool = False,
     ) -> None:
         self.source = self._source = source
+        self.row_ids: Mapping[str, str] = {}
+        """Ids of rows without an id in a comparison, by their id here."""
         self._metric = metric
         self._where = where
         self._slices = slices
@@ -270,8 +273,8 @@ class Reading:
         is_known = "abstention" not in (earlier_rule, rule)
         return build_changes(
             compared,
-            {id_: earlier[id_] for id_ in earlier_ids if is_known},
-            {id_: causes[id_] for id_ in ids if is_known},
+            {before.row_ids.get(id_, id_): earlier[id_] for id_ in earlier_ids if is_known},
+            {self.row_ids.get(id_, id_): causes[id_] for id_ in ids if is_known},
             self,
         )
 
@@ -494,7 +497,10 @@ class Reading:
         return all(condition.holds(labels, scores) for condition in self._where)
 
     def answers(self, ids: Sequence[str]) -> tuple[AnswerView, ...]:
-        return self._build_answers(ids, self._source.records(ids))
+        own = {row: id_ for id_, row in self.row_ids.items()}
+        found = [own.get(id_, id_) for id_ in ids]
+        answers = self._build_answers(found, self._source.records(found))
+        return tuple(replace(answer, id=id_) for answer, id_ in zip(answers, ids, strict=True)) if own else answers
 
     def _build_answers(self, ids: Sequence[str], records: Mapping[str, AnswerRecord]) -> tuple[AnswerView, ...]:
         cards = {metric: scores.card for metric, scores in self._table.metrics.items()}
