@@ -164,6 +164,12 @@ def test_what_has_no_scores_takes_no_part():
         same.pairs[0].p_value,
         same.pairs[0].low,
     )
+    # A one-sided statistic of 0 would be larger than a negative one.
+    worse = x - np.array([0.05, 0.0])
+    side = {"pairs": [(0, 1)], "alternative": "greater"}
+    (alone,), (found, _) = simultaneous_differences([worse], **side), simultaneous_differences([worse, absent], **side)
+    assert 0.5 < found.pairs[0].p_value < 1
+    assert alone.pairs[0].p_value == found.pairs[0].p_value
     (nothing,) = simultaneous_differences([absent])
     assert nothing.pairs[0].p_value is None
 
