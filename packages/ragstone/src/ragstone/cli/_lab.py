@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import typer
 
@@ -11,6 +11,7 @@ from ragstone.cli._estimate import cost_of
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._models import Models
 from ragstone.cli._output import describe_excess, leave, print_json, print_result, print_text, sanitize_for_terminal
+from ragstone.cli._progress import show_progress
 from ragstone.cli._settings import OF_COMMAND, arguments_of, settings_of
 from ragstone.schema import Usage
 from ragstone.scoring import JudgedCounts
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from ragstone.research import RunResult
 
 _SHOWN = 10
+_T = TypeVar("_T")
 
 
 class Printable(Protocol):
@@ -30,12 +32,7 @@ class Printable(Protocol):
 
 
 class Lab:
-    """The settings and models of a command that calls models, and what all of them print.
-
-    Args:
-        context: The command's context.
-        json_output: Whether the result is printed as JSON.
-    """
+    """The settings and models of a command that calls models, and what all of them print."""
 
     def __init__(self, context: typer.Context, *, json_output: bool) -> None:
         self.settings = settings_of(context)
@@ -43,18 +40,18 @@ class Lab:
         self._context = context
         self._json_output = json_output
 
+    def run(self, activity: str, function: Callable[..., _T], *arguments: object, **options: object) -> _T:
+        """Call a function with judge, reader and progress. `activity` names what is counted, in one word."""
+        judge, reader = self.models.judge_and_reader()
+        with show_progress(activity) as progress:
+            return function(*arguments, **{"judge": judge, "reader": reader} | options, progress=progress.update)
+
     def arguments(self, *tables: str, omit: Collection[str] = ()) -> dict[str, Any]:
         """Return the settings that the command uses, as keyword arguments of a function."""
         return arguments_of(self._context, self.settings, *tables, omit={*omit, *OF_COMMAND})
 
     def print_plan(self, plan: Printable, usage: Usage | None = None, *, dry_run: bool) -> None:
-        """Print a plan: on stdout for a dry run, otherwise on stderr.
-
-        Args:
-            plan: The plan.
-            usage: Calls and tokens whose cost is printed.
-            dry_run: Whether the command ends here.
-        """
+        """Print a plan with the cost of its calls and tokens: on stdout for a dry run, otherwise on stderr."""
         values, text = ({}, "") if usage is None else cost_of(usage, self.models)
         if dry_run and self._json_output:
             print_json(plan.to_dict() | values)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import typer
 
@@ -13,7 +11,6 @@ from ragstone._util.files import check_not_read
 from ragstone.cli._application import load_app
 from ragstone.cli._lab import Lab
 from ragstone.cli._output import terminal_options
-from ragstone.cli._progress import show_progress
 from ragstone.errors import ConfigurationError
 from ragstone.metrics import quote
 
@@ -30,15 +27,7 @@ def fit(file: Path, *, output: Path = Path("theta.json"), json_output: bool = Fa
 
     _check_writable(output, file)
     lab = Lab(context, json_output=json_output)
-    judge, reader = lab.models.judge_and_reader()
-    with show_progress("reading") as progress:
-        fitted = fit_udcg(
-            str(file),
-            reader=reader,
-            judge=judge,
-            progress=progress.update,
-            **lab.arguments("limits", "analysis", "research"),
-        )
+    fitted = lab.run("reading", fit_udcg, str(file), **lab.arguments("limits", "analysis", "research"))
     fitted.theta.save(output)
     following = f"saved. Use it with: ragstone evaluate FILE --metrics udcg_theta@{quote(str(output))}"
     lab.finish(fitted, saved=[following], resumes=False, output=str(output))
@@ -58,17 +47,8 @@ def correlate(
     from ragstone.research import correlate_udcg
 
     lab = Lab(context, json_output=json_output)
-    judge, reader = lab.models.judge_and_reader()
-    with show_progress("reading") as progress:
-        result = correlate_udcg(
-            str(file),
-            theta=theta,
-            erag=erag,
-            reader=reader,
-            judge=judge,
-            progress=progress.update,
-            **lab.arguments("limits", "analysis"),
-        )
+    options = lab.arguments("limits", "analysis")
+    result = lab.run("reading", correlate_udcg, str(file), theta=theta, erag=erag, **options)
     lab.finish(result, resumes=False)
 
 
@@ -103,20 +83,18 @@ def rank(
             "--json prints the counts to stdout, where the samples would be printed. Add --output FILE."
         )
     lab = Lab(context, json_output=json_output)
-    judge, reader = lab.models.judge_and_reader()
-    with show_progress("ranking") as progress:
-        ranked = rank_udcg(
-            str(file),
-            top_k=top_k,
-            rank_by="erag" if erag else "utility",
-            keep_order=keep_order,
-            reader=reader,
-            judge=judge,
-            progress=progress.update,
-            **lab.arguments("limits"),
-        )
+    ranked = lab.run(
+        "ranking",
+        rank_udcg,
+        str(file),
+        top_k=top_k,
+        rank_by="erag" if erag else "utility",
+        keep_order=keep_order,
+        **lab.arguments("limits"),
+    )
     if output is None:
-        _print_rows(ranked.rows)
+        for row in ranked.rows:
+            typer.echo(json.dumps(row, ensure_ascii=terminal_options()["ascii_only"]))
     else:
         ranked.to_jsonl(output)
     lab.finish(ranked, resumes=False, err=True)
@@ -163,26 +141,18 @@ def experiment(
         )
         lab.print_plan(plan, plan.usage, dry_run=True)
         return
-    judge, reader = models.judge_and_reader()
     if research.second_judge is not None:
         chosen["second_judge"] = models.build_other_judge(research.second_judge, research.second_judge_model)
-    with show_progress("calls") as progress:
-        result = run_udcg_experiment(
-            str(data),
-            output_dir,
-            reader=reader,
-            judge=judge,
-            on_plan=lambda plan: lab.print_plan(plan, plan.usage, dry_run=False),
-            progress=progress.update,
-            **lab.arguments("limits"),
-            **chosen,
-        )
+    result = lab.run(
+        "calls",
+        run_udcg_experiment,
+        str(data),
+        output_dir,
+        on_plan=lambda plan: lab.print_plan(plan, plan.usage, dry_run=False),
+        **lab.arguments("limits"),
+        **chosen,
+    )
     lab.finish(result, saved=[f"saved in {output_dir}: result.json, contexts.jsonl, journal.jsonl"])
-
-
-def _print_rows(rows: Sequence[Mapping[str, Any]]) -> None:
-    for row in rows:
-        typer.echo(json.dumps(row, ensure_ascii=terminal_options()["ascii_only"]))
 
 
 def _check_writable(output: Path, file: Path) -> None:

@@ -18,7 +18,7 @@ from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._output import print_json, print_text, sanitize_for_terminal
 from ragstone.cli._settings import settings_of
 from ragstone.errors import ConfigurationError, DataError, StoreError, StoreOwnedError
-from ragstone.experiments import card_of
+from ragstone.experiments import titles_of
 from ragstone.schema import AlarmDelivery
 from ragstone.settings import Watch
 from ragstone.sinks import alarm_sink_from
@@ -83,7 +83,11 @@ def watch_command(
         raise ConfigurationError("--until is the end of --mute N.")
     with open_store(store, mode="read") as opened, opened.watch.read() as tables:
         if alarm is not None:
-            _print_alarm(read_alarm(tables, alarm), store, json_output=json_output)
+            found = read_alarm(tables, alarm)
+            if json_output:
+                print_json(found.to_dict())
+            else:
+                print_text(_alarm_lines([found], store)[0])
             return
         shown = _Shown.read(tables, options)
     now = time.time()
@@ -108,7 +112,8 @@ def read_alarm(tables: WatchTables, number: int) -> Alarm:
 
 def _alarm_lines(alarms: Sequence[Alarm], store: str) -> list[str]:
     """Return the texts of alarms."""
-    return [render_alarm(alarm, title=_title(alarm.key.metric), store=quote_store(store)) for alarm in alarms]
+    titles = titles_of(alarm.key.metric for alarm in alarms)
+    return [render_alarm(alarm, title=titles.get(alarm.key.metric, ""), store=quote_store(store)) for alarm in alarms]
 
 
 def watch_lines(tables: WatchTables, store: str, options: Watch) -> list[str]:
@@ -298,18 +303,6 @@ def _show(stream: Stream, unit: float | None) -> str:
     return f"{unit:.1%}" if stream.kind == "failures" else f"{stream.scale.to_value(unit):.3g}"
 
 
-def _title(metric: str) -> str:
-    card = card_of(metric)
-    return "" if card is None else card.title
-
-
-def _print_alarm(alarm: Alarm, store: str, *, json_output: bool) -> None:
-    if json_output:
-        print_json(alarm.to_dict())
-    else:
-        print_text(_alarm_lines([alarm], store)[0])
-
-
 def _change(store: str, request: AlarmRequest) -> None:
     """Change an alarm, or leave the request for the worker that owns the store."""
     with open_store(store, mode="read") as opened, opened.watch.read() as tables:
@@ -317,24 +310,18 @@ def _change(store: str, request: AlarmRequest) -> None:
     if alarm.state != "open":
         raise DataError(f"alarm {request.number} is not open: it was {alarm.state}.")
     try:
-        done = _apply(store, request)
+        with open_store(store, mode="own") as owned, owned.watch.change() as tables_to_change:
+            if tables_to_change is not None:
+                request.apply(tables_to_change, now=time.time())
     except StoreOwnedError:
         write_request(requests_folder(spool_directory(store)), request)
         print_text(
             f"alarm {request.number}: {request.action} requested. The worker of {describe_store(store)} does it within 10 s."
         )
         return
-    if not done:
+    if tables_to_change is None:
         raise StoreError(f"alarm {request.number} was not changed, because a worker changes streams now. Try again.")
     print_text(f"alarm {request.number}: {request.action} done")
-
-
-def _apply(store: str, request: AlarmRequest) -> bool:
-    """Change an alarm in a store that this process may write, and return False if another worker changes streams."""
-    with open_store(store, mode="own") as owned, owned.watch.change() as tables:
-        if tables is not None:
-            request.apply(tables, now=time.time())
-        return tables is not None
 
 
 def _parse_until(text: str | None) -> float:

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 from urllib.parse import urlsplit
 
-from ragstone.errors import SinkUnavailableError
 from ragstone.schema import AlarmDelivery
-from ragstone.sinks._http import HttpClient, base_url, host_and_port, json_bytes, parse_error_response
+from ragstone.sinks._http import WRONG_ADDRESS, HttpSink, parse_error_response
 from ragstone.sinks.otlp import OtlpSink
 from ragstone.sinks.webhook import WebhookSink
 
@@ -32,25 +31,21 @@ class AlarmSink(Protocol):
         ...
 
 
-class SlackSink:
+class SlackSink(HttpSink):
     """Posts alarms to a Slack channel through an incoming webhook.
 
     Raises:
         ConfigurationError: If the URL is invalid.
     """
 
-    def __init__(self, url: str, *, timeout_s: float = 10.0) -> None:
-        address = base_url(url, sink="slack", example="slack:https://hooks.slack.com/services/T000/B000/XXXX")
-        self._url = url
-        self._http = HttpClient(timeout_s=timeout_s)
-        self._closed = False
-        path_hash = hashlib.sha256(urlsplit(url).path.encode()).hexdigest()[:8]
-        self._name = f"slack:{host_and_port(address)}#{path_hash}"
+    _KIND = "slack"
+    _EXAMPLE = "slack:https://hooks.slack.com/services/T000/B000/XXXX"
 
-    @property
-    def name(self) -> str:
-        """Name of the sink: `slack:` with the host, and eight hex digits of a hash of the path."""
-        return self._name
+    def __init__(self, url: str, *, timeout_s: float = 10.0) -> None:
+        super().__init__(url, timeout_s=timeout_s)
+        self._target = url
+        # The path is secret.
+        self._name += f"#{hashlib.sha256(urlsplit(url).path.encode()).hexdigest()[:8]}"
 
     async def write_alarms(self, batch: Sequence[AlarmDelivery]) -> None:
         """Post each event as one message, in a fixed-width block.
@@ -61,21 +56,13 @@ class SlackSink:
             SinkDeniedError: If the webhook was revoked.
         """
         for event in batch:
-            if self._closed:
-                raise SinkUnavailableError(f"the sink {self.name!r} is closed")
+            self._check_open()
             title, _, details = event.text.partition("\n")
             text = f"*{_escape(title)}*" + (f"\n```{_escape(details)}```" if details else "")
-            response = await self._http.request(
-                "POST", self._url, content=json_bytes({"text": text}), headers={"Content-Type": "application/json"}
-            )
-            error = parse_error_response(response, wrong_address=frozenset({404, 405}))
+            response = await self._http.request("POST", self._target, json={"text": text})
+            error = parse_error_response(response, wrong_address=WRONG_ADDRESS)
             if error is not None:
                 raise error
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        self._closed = True
-        await self._http.aclose()
 
 
 def _escape(text: str) -> str:

@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from time import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 from urllib.parse import SplitResult, urlsplit
 
 from ragstone.errors import (
@@ -25,23 +25,18 @@ if TYPE_CHECKING:
 
 _EXCERPT_CHARS: Final = 200
 _TRY_LATER: Final = frozenset({408, 425, 429})
+WRONG_ADDRESS: Final = frozenset({404, 405})
+"""Statuses of a server that does not know a path, so that the URL is probably wrong."""
 
 
-def base_url(text: str, *, sink: str, example: str) -> SplitResult:
-    """Validate the URL of a destination.
-
-    Raises:
-        ConfigurationError: If `text` is not an http(s) URL. The message does not contain it, because it may contain
-            credentials.
-    """
+def parse_url(text: str) -> SplitResult | None:
+    """Parse an http(s) URL, or return None if it is not one."""
     try:
         url = urlsplit(text)
         valid = url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
     except ValueError:
-        valid = False
-    if not valid:
-        raise ConfigurationError(f"the sink {sink!r} needs the URL of its server, such as {example!r}")
-    return url._replace(path=url.path.rstrip("/"), query="", fragment="")
+        return None
+    return url if valid else None
 
 
 def host_and_port(url: SplitResult) -> str:
@@ -109,6 +104,67 @@ class HttpClient:
         client, owner, self._client = self._client, self._owner, None
         if client is not None and owner == (os.getpid(), asyncio.get_running_loop()):
             await client.aclose()
+
+
+class HttpSink:
+    """A destination behind a URL: its name, its connections, and its end.
+
+    Args:
+        url: URL of the server.
+        headers: Headers of each request.
+        auth: User and password.
+        timeout_s: Timeout of one request, in seconds.
+        include_text: Also send texts that may quote captured text.
+
+    Raises:
+        ConfigurationError: If `url` is not an http(s) URL. The message does not contain it, because it may contain
+            credentials.
+    """
+
+    _KIND: ClassVar[str]
+    _EXAMPLE: ClassVar[str]
+    """A specification with a URL, for messages."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        headers: Mapping[str, str] | None = None,
+        auth: tuple[str, str] | None = None,
+        timeout_s: float = 10.0,
+        include_text: bool = False,
+    ) -> None:
+        parsed = parse_url(url or "")
+        if parsed is None:
+            raise ConfigurationError(f"the sink {self._KIND!r} needs the URL of its server, such as {self._EXAMPLE!r}")
+        self._url = parsed._replace(path=parsed.path.rstrip("/"), query="", fragment="")
+        self._name = f"{self._KIND}:{host_and_port(parsed)}"
+        self._include_text = include_text
+        self._http = HttpClient(headers=headers, auth=auth, timeout_s=timeout_s)
+        self._closed = False
+
+    @classmethod
+    def from_spec(cls, argument: str, *, include_text: bool = False) -> Self:
+        """Create the sink from the argument of its specification: the URL, or nothing for the default.
+
+        Raises:
+            ConfigurationError: If the URL is missing or invalid, or a secret is missing or malformed.
+        """
+        return cls(argument or None, include_text=include_text)
+
+    @property
+    def name(self) -> str:
+        """Name of the sink: its kind, with host and port of the server."""
+        return self._name
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise SinkUnavailableError(f"the sink {self.name!r} is closed")
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        self._closed = True
+        await self._http.aclose()
 
 
 def parse_error_response(

@@ -5,18 +5,17 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter as Tally
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
-from prometheus_client.registry import Collector
 
 from ragstone.errors import ConfigurationError
 from ragstone.metrics import resolve_metrics
 from ragstone.schema import Delivery, DeliveryCounts, Ledger, Score
-from ragstone.sinks._prometheus_streams import StreamCollector
+from ragstone.sinks._prometheus_streams import StoreCollector, StreamCollector, make_family
 from ragstone.sinks._row import shorten_name
 
 _SECONDS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
@@ -111,24 +110,13 @@ class Families:
             registry.unregister(collector)
 
 
-class LedgerCollector(Collector):
-    """The ledgers of one or several stores, summed at each scrape."""
+class LedgerCollector(StoreCollector[tuple[Ledger, float]]):
+    """The ledgers of one or several stores with the time of each, summed at each scrape."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._reason = _Bounded(_REASONS_MAX)
-        self._lock = threading.Lock()
-        self._ledgers: dict[int, tuple[Ledger, float]] = {}
         self._metrics: dict[str, tuple[str, str, str]] = {}
-
-    def put(self, key: int, ledger: Ledger) -> None:
-        """Set the newest ledger of a store."""
-        with self._lock:
-            self._ledgers[key] = ledger, time.monotonic()
-
-    def remove(self, key: int) -> None:
-        """Remove the ledger of a store."""
-        with self._lock:
-            self._ledgers.pop(key, None)
 
     def note_metric(self, metric: str, version: str, judge: str) -> None:
         """Store the current version and judge of a metric."""
@@ -136,14 +124,10 @@ class LedgerCollector(Collector):
             if self._metrics.get(metric, ("", ""))[:2] != (_clean(version), judge):
                 self._metrics[metric] = _clean(version), judge, _direction(metric)
 
-    def describe(self) -> Iterable[GaugeMetricFamily]:
-        """Return nothing: the families depend on the ledgers."""
-        return ()
-
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily | InfoMetricFamily]:
         """Yield all current families."""
         with self._lock:
-            ledgers, metrics = list(self._ledgers.values()), dict(self._metrics)
+            ledgers, metrics = list(self._published.values()), dict(self._metrics)
         yield InfoMetricFamily("ragstone", "The version of Ragstone.", value={"version": version("ragstone")})
         info = InfoMetricFamily(
             "ragstone_metric", "Version, judge and direction (higher or lower is better) of a metric.",
@@ -160,17 +144,12 @@ class LedgerCollector(Collector):
             yield from _brokers(ledgers)
 
     def _ignored(self, ledgers: Sequence[tuple[Ledger, float]]) -> CounterMetricFamily:
-        ignored: dict[str, int] = {}
+        ignored = Tally[tuple[str, ...]]()
         for ledger, _ in ledgers:
-            for text, found in ledger.ignored.items():
-                reason = self._reason(text)
-                ignored[reason] = ignored.get(reason, 0) + found.n
-        family = CounterMetricFamily(
-            "ragstone_ignored_traces", "Recorded traces that are not requests, by reason.", labels=["reason"]
-        )
-        for reason, n in ignored.items():
-            family.add_metric([reason], n)
-        return family
+            for reason, found in ledger.ignored.items():
+                ignored[self._reason(reason),] += found.n
+        text = "Recorded traces that are not requests, by reason."
+        return make_family(CounterMetricFamily, "ragstone_ignored_traces", text, ["reason"], ignored)
 
 
 _OUTCOMES: Final = ("sampled_out", "dropped", "scored", "not_applicable", "failed")
@@ -178,7 +157,6 @@ _OUTCOMES: Final = ("sampled_out", "dropped", "scored", "not_applicable", "faile
 
 def _queue(ledgers: Sequence[tuple[Ledger, float]]) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
     totals = [ledger.total for ledger, _ in ledgers]
-    captures = CounterMetricFamily("ragstone_captures", "Captured requests, by outcome.", labels=["outcome"])
     # Erased requests count as what they were, because a counter that decreases looks like a restart, and as lost requests
     # they would raise an alert.
     n = {name: sum(getattr(row, name) for row in totals) for name in _OUTCOMES}
@@ -187,10 +165,10 @@ def _queue(ledgers: Sequence[tuple[Ledger, float]]) -> Iterator[CounterMetricFam
             n["dropped"] -= erased
             if state in n:
                 n[state] += erased
-    captures.add_metric(["queued"], sum(row.captured for row in totals) - n["sampled_out"] - n["dropped"])
-    for outcome in _OUTCOMES:
-        captures.add_metric([outcome], n[outcome])
-    yield captures
+    queued = sum(row.captured for row in totals) - n["sampled_out"] - n["dropped"]
+    captures = {("queued",): queued} | {(outcome,): n[outcome] for outcome in _OUTCOMES}
+    text = "Captured requests, by outcome."
+    yield make_family(CounterMetricFamily, "ragstone_captures", text, ["outcome"], captures)
     yield GaugeMetricFamily(
         "ragstone_queue_depth", "Requests pending scoring.", value=sum(row.pending for row in totals)
     )
@@ -201,38 +179,38 @@ def _queue(ledgers: Sequence[tuple[Ledger, float]]) -> Iterator[CounterMetricFam
 
 
 def _spend(ledgers: Sequence[tuple[Ledger, float]]) -> Iterator[GaugeMetricFamily]:
-    spent = GaugeMetricFamily(
-        "ragstone_spent_today", "What model calls have cost on the current day of UTC.", labels=["unit"]
-    )
-    limits = GaugeMetricFamily("ragstone_daily_budget", "Daily limits of what model calls may cost.", labels=["unit"])
-    for unit in ("calls", "tokens", "usd"):
-        spent.add_metric([unit], sum(_spent(ledger, unit) for ledger, _ in ledgers))
-        if any(unit in ledger.daily_budget for ledger, _ in ledgers):
-            limits.add_metric([unit], sum(ledger.daily_budget.get(unit, 0.0) for ledger, _ in ledgers))
-    yield spent
-    yield limits
+    units = ("calls", "tokens", "usd")
+    spent = {(unit,): sum(_spent(ledger, unit) for ledger, _ in ledgers) for unit in units}
+    limits = {
+        (unit,): sum(ledger.daily_budget.get(unit, 0.0) for ledger, _ in ledgers)
+        for unit in units
+        if any(unit in ledger.daily_budget for ledger, _ in ledgers)
+    }
+    text = "What model calls have cost on the current day of UTC."
+    yield make_family(GaugeMetricFamily, "ragstone_spent_today", text, ["unit"], spent)
+    text = "Daily limits of what model calls may cost."
+    yield make_family(GaugeMetricFamily, "ragstone_daily_budget", text, ["unit"], limits)
 
 
 def _brokers(ledgers: Sequence[tuple[Ledger, float]]) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
-    depth = GaugeMetricFamily(
-        "ragstone_broker_depth", "Entries of a message broker that are not stored.", labels=["broker", "state"]
-    )
-    oldest = GaugeMetricFamily(
-        "ragstone_broker_oldest_seconds", "Age of the oldest entry that is not stored (0 if none).", labels=["broker"]
-    )
-    aside = CounterMetricFamily(
-        "ragstone_broker_set_aside", "Entries that cannot be stored and were set aside.", labels=["broker"]
-    )
-    up = GaugeMetricFamily("ragstone_broker_up", "1 if the message broker can be used.", labels=["broker"])
     found = {_clean(name): (status, at) for ledger, at in ledgers for name, status in ledger.brokers.items()}
-    for name, (status, at) in found.items():
-        depth.add_metric([name, "waiting"], status.waiting)
-        depth.add_metric([name, "in_progress"], status.in_progress)
-        oldest.add_metric([name], _age(status.oldest_s, at))
-        aside.add_metric([name], status.set_aside)
-        up.add_metric([name], float(status.error is None))
-    if found:
-        yield from (depth, oldest, aside, up)
+    if not found:
+        return
+    depth = {
+        (name, state): getattr(status, state)
+        for name, (status, _) in found.items()
+        for state in ("waiting", "in_progress")
+    }
+    text = "Entries of a message broker that are not stored."
+    yield make_family(GaugeMetricFamily, "ragstone_broker_depth", text, ["broker", "state"], depth)
+    oldest = {(name,): _age(status.oldest_s, at) for name, (status, at) in found.items()}
+    text = "Age of the oldest entry that is not stored (0 if none)."
+    yield make_family(GaugeMetricFamily, "ragstone_broker_oldest_seconds", text, ["broker"], oldest)
+    aside = {(name,): status.set_aside for name, (status, _) in found.items()}
+    text = "Entries that cannot be stored and were set aside."
+    yield make_family(CounterMetricFamily, "ragstone_broker_set_aside", text, ["broker"], aside)
+    up = {(name,): float(status.error is None) for name, (status, _) in found.items()}
+    yield make_family(GaugeMetricFamily, "ragstone_broker_up", "1 if the message broker can be used.", ["broker"], up)
 
 
 def _spent(ledger: Ledger, unit: str) -> float:
@@ -243,23 +221,6 @@ def _spent(ledger: Ledger, unit: str) -> float:
 
 
 def _deliveries(ledgers: Sequence[tuple[Ledger, float]]) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
-    deliveries = CounterMetricFamily(
-        "ragstone_sink_deliveries", "Deliveries in a final state.", labels=["sink", "outcome"]
-    )
-    depth = GaugeMetricFamily(
-        "ragstone_deliveries_depth",
-        "Deliveries that have not arrived at a sink: pending or failed.",
-        labels=["sink", "state"],
-    )
-    oldest = GaugeMetricFamily(
-        "ragstone_deliveries_oldest_seconds", "Age of the oldest delivery pending for a sink (0 if none).",
-        labels=["sink"],
-    )  # fmt: skip
-    stopped = GaugeMetricFamily(
-        "ragstone_sink_stopped",
-        "1 if delivery to the sink is stopped because the credentials were rejected.",
-        labels=["sink"],
-    )
     by_sink: dict[str, list[tuple[DeliveryCounts, float]]] = {}
     for ledger, at in ledgers:
         for sink, counts in ledger.outbox.items():
@@ -269,15 +230,27 @@ def _deliveries(ledgers: Sequence[tuple[Ledger, float]]) -> Iterator[CounterMetr
     for ledger, _ in ledgers:
         for sink, states in ledger.erased_deliveries.items():
             erased.update({(_clean(sink), state): n for state, n in states.items()})
-    for sink, entries in by_sink.items():
-        for outcome in ("sent", "skipped", "failed"):
-            n = sum(getattr(counts, outcome) for counts, _ in entries) + erased[sink, outcome]
-            deliveries.add_metric([sink, outcome], n)
-        for state in ("pending", "failed"):
-            depth.add_metric([sink, state], sum(getattr(counts, state) for counts, _ in entries))
-        oldest.add_metric([sink], max(_age(counts.oldest_pending_s, at) for counts, at in entries))
-        stopped.add_metric([sink], float(any(counts.stopped is not None for counts, _ in entries)))
-    yield from (deliveries, depth, oldest, stopped)
+    n = {
+        (sink, state): sum(getattr(counts, state) for counts, _ in entries)
+        for sink, entries in by_sink.items()
+        for state in ("sent", "skipped", "failed", "pending")
+    }
+    final = {key: n[key] + erased[key] for key in n if key[1] != "pending"}
+    text = "Deliveries in a final state."
+    yield make_family(CounterMetricFamily, "ragstone_sink_deliveries", text, ["sink", "outcome"], final)
+    depth = {(sink, state): n[sink, state] for sink in by_sink for state in ("pending", "failed")}
+    text = "Deliveries that have not arrived at a sink: pending or failed."
+    yield make_family(GaugeMetricFamily, "ragstone_deliveries_depth", text, ["sink", "state"], depth)
+    oldest = {
+        (sink,): max(_age(counts.oldest_pending_s, at) for counts, at in entries) for sink, entries in by_sink.items()
+    }
+    text = "Age of the oldest delivery pending for a sink (0 if none)."
+    yield make_family(GaugeMetricFamily, "ragstone_deliveries_oldest_seconds", text, ["sink"], oldest)
+    stopped = {
+        (sink,): float(any(counts.stopped is not None for counts, _ in entries)) for sink, entries in by_sink.items()
+    }
+    text = "1 if delivery to the sink is stopped because the credentials were rejected."
+    yield make_family(GaugeMetricFamily, "ragstone_sink_stopped", text, ["sink"], stopped)
 
 
 def _age(age_s: float | None, at: float) -> float:

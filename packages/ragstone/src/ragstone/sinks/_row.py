@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -44,10 +44,10 @@ def span_ref_of(delivery: Delivery) -> SpanRef | SinkNoTargetError:
     return SpanRef(trace_id=f"{trace_id:032x}", span_id=f"{span_id:016x}" if span_id else None)
 
 
-def state_of(outcome: Score | NotApplicable | Failure) -> str:
-    """Return what an outcome without a score is: "failed" or "not applicable". "scored" for a score."""
+def state_of(outcome: Score | NotApplicable | Failure) -> str | None:
+    """Return what an outcome without a score is: "failed" or "not applicable"."""
     if isinstance(outcome, Score):
-        return "scored"
+        return None
     return "failed" if isinstance(outcome, Failure) else "not applicable"
 
 
@@ -90,19 +90,51 @@ _CAUSE_FIELDS: Final = ("trace_id", "run_id", "app", "release", "environment", "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CauseNote:
-    """The annotation of a cause, for a tracing tool."""
+class Note:
+    """What a tracing tool shows at a request: an outcome, or the cause of a wrong answer."""
 
     id: str
-    """The same for each delivery of the outcome that it follows."""
-    label: str
-    """Name of the cause with spaces: tools cut longer labels."""
+    """The same for each delivery of the outcome."""
+    name: str
+    label: str | None
+    """What an outcome without a score is, or the name of the cause with spaces: tools cut longer labels."""
     comment: str
-    """The cause in words, its evidence, and what to work on. It does not quote captured text."""
     metadata: Mapping[str, Any]
+    outcome: Score | NotApplicable | Failure | None = None
+    """None for a cause."""
+
+    @property
+    def value(self) -> float | None:
+        """The score."""
+        return self.outcome.value if isinstance(self.outcome, Score) else None
+
+    @property
+    def judge(self) -> str | None:
+        """The judge, if one rated."""
+        return None if self.outcome is None else self.outcome.judge
 
 
-def cause_note_of(delivery: Delivery) -> CauseNote | None:
+def notes_of(delivery: Delivery, *, include_text: bool) -> Iterator[Note]:
+    """Yield an outcome, and the cause if it is the last outcome of a wrong answer.
+
+    Args:
+        delivery: The outcome.
+        include_text: Put explanation or reason into the comment (see `build_comment`).
+    """
+    outcome = delivery.outcome
+    yield Note(
+        id=outcome.id,
+        name=outcome.metric,
+        label=state_of(outcome),
+        comment=build_comment(delivery, include_text=include_text),
+        metadata=build_score_metadata(delivery),
+        outcome=outcome,
+    )
+    if (cause := cause_note_of(delivery)) is not None:
+        yield cause
+
+
+def cause_note_of(delivery: Delivery) -> Note | None:
     """Return the annotation that follows an outcome, or None if it is not the last one of a wrong answer."""
     cause = delivery.cause
     if cause is None:
@@ -110,10 +142,11 @@ def cause_note_of(delivery: Delivery) -> CauseNote | None:
     about = {name: getattr(delivery, name) for name in _CAUSE_FIELDS}
     title = f"{cause.title}."
     words = (title, cause.why, cause.next)
-    return CauseNote(
+    return Note(
         id=str(uuid.uuid5(_CAUSE_IDS, delivery.outcome.id)),
+        name=CAUSE,
         label=cause.name.replace("_", " "),
-        # Some evidence begins with the title.
+        # In words and without captured text. Some evidence begins with the title.
         comment=" ".join(filter(None, words[cause.why.startswith(title) :])),
         metadata={"cause": cause.name} | {name: value for name, value in about.items() if value not in (None, "")},
     )

@@ -8,29 +8,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
 from ragstone.errors import ConfigurationError, SinkError, SinkNoTargetError, SinkRejectedError, SinkUnavailableError
-from ragstone.schema import Delivery, Score
-from ragstone.sinks._http import HttpClient, base_url, host_and_port, json_bytes, parse_error_response, printable
-from ragstone.sinks._row import (
-    CAUSE,
-    SpanRef,
-    build_comment,
-    build_score_metadata,
-    cause_note_of,
-    iso_time,
-    span_ref_of,
-    state_of,
-    write_each,
-)
+from ragstone.schema import Delivery
+from ragstone.sinks._http import WRONG_ADDRESS, HttpSink, host_and_port, json_bytes, parse_error_response, printable
+from ragstone.sinks._row import SpanRef, iso_time, notes_of, span_ref_of, write_each
 
 _CLOUD: Final = "https://cloud.langfuse.com"
 _PATH: Final = "/api/public/scores"
 # The limits of Langfuse's own client. The endpoint rejects bodies of 1 MiB.
 _REQUEST_MAX_ROWS: Final = 15
 _REQUEST_MAX_BYTES: Final = 1_000_000
-_WRONG_ADDRESS: Final = frozenset({404, 405})
 
 
-class LangfuseSink:
+class LangfuseSink(HttpSink):
     """Adds each score to the request's trace in Langfuse.
 
     Langfuse identifies traces by their OpenTelemetry ids. The sink adds the score to the trace and the observation whose
@@ -53,6 +42,9 @@ class LangfuseSink:
         ConfigurationError: If the URL is invalid or a key is missing.
     """
 
+    _KIND = "langfuse"
+    _EXAMPLE = f"langfuse:{_CLOUD}"
+
     def __init__(
         self,
         url: str | None = None,
@@ -64,35 +56,20 @@ class LangfuseSink:
         include_text: bool = False,
     ) -> None:
         environ = os.environ
-        address = url or environ.get("LANGFUSE_BASE_URL") or environ.get("LANGFUSE_HOST") or _CLOUD
-        self._url = base_url(address, sink="langfuse", example=f"langfuse:{_CLOUD}")
+        if not url:
+            url = environ.get("LANGFUSE_BASE_URL") or environ.get("LANGFUSE_HOST") or _CLOUD
         public_key = public_key or environ.get("LANGFUSE_PUBLIC_KEY")
         secret_key = secret_key or environ.get("LANGFUSE_SECRET_KEY")
-        if not public_key or not secret_key:
+        auth = (public_key, secret_key) if public_key and secret_key else None
+        super().__init__(url, auth=auth, timeout_s=timeout_s, include_text=include_text)
+        if auth is None:
             raise ConfigurationError(
                 "the sink 'langfuse' needs the keys of the Langfuse project. "
                 "Set LANGFUSE_PUBLIC_KEY and LANGFUSE_SECRET_KEY."
             )
         self._environment = environment or environ.get("LANGFUSE_TRACING_ENVIRONMENT")
-        self._include_text = include_text
-        self._http = HttpClient(auth=(public_key, secret_key), timeout_s=timeout_s)
         self._form: Literal["array", "object"] | None = None
         """The body format that the server accepts, or None if not yet known."""
-        self._closed = False
-
-    @classmethod
-    def from_spec(cls, argument: str, *, include_text: bool = False) -> LangfuseSink:
-        """Create the sink from the argument of `"langfuse"` or `"langfuse:https://host"`.
-
-        Raises:
-            ConfigurationError: If the URL is invalid or a key is missing.
-        """
-        return cls(argument or None, include_text=include_text)
-
-    @property
-    def name(self) -> str:
-        """Name of the sink: `langfuse:` with host and port of the server."""
-        return f"langfuse:{host_and_port(self._url)}"
 
     async def write(self, batch: Sequence[Delivery]) -> Mapping[str, SinkError]:
         """Send the scores of `batch`, and return when the server has answered for each.
@@ -104,8 +81,7 @@ class LangfuseSink:
             SinkUnavailableError: If the sink is closed.
             SinkDeniedError: If the keys are rejected.
         """
-        if self._closed:
-            raise SinkUnavailableError(f"the sink {self.name!r} is closed")
+        self._check_open()
         errors: dict[str, SinkError] = {}
         rows: list[tuple[Delivery, dict[str, Any]]] = []
         for delivery in batch:
@@ -126,11 +102,6 @@ class LangfuseSink:
                     outage = raised
             errors |= {delivery.outcome.id: outage for delivery, _ in chunk}
         return errors
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        self._closed = True
-        await self._http.aclose()
 
     async def _write_chunk(self, chunk: Sequence[tuple[Delivery, dict[str, Any]]]) -> dict[str, SinkError]:
         if len(chunk) > 1 and self._form != "object":
@@ -170,7 +141,7 @@ class LangfuseSink:
             SinkDeniedError: If the keys are rejected.
         """
         response = await self._http.request("POST", self._url.geturl() + _PATH, json=body)
-        error = parse_error_response(response, wrong_address=_WRONG_ADDRESS)
+        error = parse_error_response(response, wrong_address=WRONG_ADDRESS)
         if isinstance(error, SinkRejectedError):
             return error
         if error is not None:
@@ -185,35 +156,24 @@ def _bodies(
     delivery: Delivery, span: SpanRef, *, environment: str | None, include_text: bool
 ) -> Iterator[dict[str, Any]]:
     """Yield a score, and the cause if it has one, in Langfuse's format."""
-    outcome, note = delivery.outcome, cause_note_of(delivery)
     # The same time in each retry: for Langfuse, a score with another time is another score.
-    timestamp = iso_time(delivery.requested_at if outcome.created_at is None else outcome.created_at)
-    shared = {
-        "traceId": span.trace_id,
-        "observationId": span.span_id,
-        "environment": environment,
-        "timestamp": timestamp,
-    }
-    score = {
-        "id": outcome.id,
-        # Langfuse keeps numbers and categories of one name apart, so that a state does not change averages.
-        "name": outcome.metric,
-        "value": outcome.value if isinstance(outcome, Score) else state_of(outcome),
-        "dataType": "NUMERIC" if isinstance(outcome, Score) else "CATEGORICAL",
-        "comment": build_comment(delivery, include_text=include_text),
-        "metadata": build_score_metadata(delivery),
-    }
-    yield {name: value for name, value in (score | shared).items() if value is not None}
-    if note is not None:
-        why = {
+    scored_at = delivery.outcome.created_at
+    timestamp = iso_time(delivery.requested_at if scored_at is None else scored_at)
+    for note in notes_of(delivery, include_text=include_text):
+        body = {
             "id": note.id,
-            "name": CAUSE,
-            "value": note.label,
-            "dataType": "CATEGORICAL",
+            # Langfuse keeps numbers and categories of one name apart, so that a state does not change averages.
+            "name": note.name,
+            "value": note.label if note.value is None else note.value,
+            "dataType": "CATEGORICAL" if note.value is None else "NUMERIC",
             "comment": note.comment,
             "metadata": note.metadata,
+            "traceId": span.trace_id,
+            "observationId": span.span_id,
+            "environment": environment,
+            "timestamp": timestamp,
         }
-        yield {name: value for name, value in (why | shared).items() if value is not None}
+        yield {name: value for name, value in body.items() if value is not None}
 
 
 def _chunks(rows: Sequence[tuple[Delivery, dict[str, Any]]]) -> Iterator[list[tuple[Delivery, dict[str, Any]]]]:

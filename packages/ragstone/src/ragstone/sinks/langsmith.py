@@ -14,25 +14,16 @@ from ragstone.errors import (
     SinkTargetMissingError,
     SinkUnavailableError,
 )
-from ragstone.schema import Delivery, Failure, Score
-from ragstone.sinks._http import HttpClient, base_url, host_and_port, parse_error_response, printable
-from ragstone.sinks._row import (
-    CAUSE,
-    build_comment,
-    build_score_metadata,
-    cause_note_of,
-    iso_time,
-    state_of,
-    write_each,
-)
+from ragstone.schema import Delivery, Failure
+from ragstone.sinks._http import WRONG_ADDRESS, HttpSink, host_and_port, parse_error_response, printable
+from ragstone.sinks._row import iso_time, notes_of, write_each
 
 _CLOUD: Final = "https://api.smith.langchain.com"
-_WRONG_ADDRESS: Final = frozenset({404, 405})
 _SCORE_DECIMALS: Final = 4
 """The API rejects a score with more decimals."""
 
 
-class LangsmithSink:
+class LangsmithSink(HttpSink):
     """Adds each score and each failure as feedback to the request's run in LangSmith.
 
     LangSmith identifies runs by the run id of LangChain. Requests without a run id are skipped. A failure becomes feedback
@@ -58,6 +49,9 @@ class LangsmithSink:
         ConfigurationError: If the URL is invalid or the key is missing.
     """
 
+    _KIND = "langsmith"
+    _EXAMPLE = f"langsmith:{_CLOUD}"
+
     def __init__(
         self,
         url: str | None = None,
@@ -68,34 +62,16 @@ class LangsmithSink:
         timeout_s: float = 10.0,
         include_text: bool = False,
     ) -> None:
-        address = url or _setting("ENDPOINT") or _CLOUD
-        self._url = base_url(address, sink="langsmith", example=f"langsmith:{_CLOUD}")
         api_key = api_key or _setting("API_KEY")
+        headers = {"x-api-key": api_key or ""}
+        if workspace_id := workspace_id or _setting("WORKSPACE_ID"):
+            headers["X-Tenant-Id"] = workspace_id
+        url = url or _setting("ENDPOINT") or _CLOUD
+        super().__init__(url, headers=headers, timeout_s=timeout_s, include_text=include_text)
         if not api_key:
             raise ConfigurationError("the sink 'langsmith' needs a key of the LangSmith API. Set LANGSMITH_API_KEY.")
-        headers = {"x-api-key": api_key}
-        workspace_id = workspace_id or _setting("WORKSPACE_ID")
-        if workspace_id:
-            headers["X-Tenant-Id"] = workspace_id
         self._project = project or _setting("PROJECT")
         self._project_id: str | None = None
-        self._include_text = include_text
-        self._http = HttpClient(headers=headers, timeout_s=timeout_s)
-        self._closed = False
-
-    @classmethod
-    def from_spec(cls, argument: str, *, include_text: bool = False) -> LangsmithSink:
-        """Create the sink from the argument of `"langsmith"` or `"langsmith:https://host"`.
-
-        Raises:
-            ConfigurationError: If the URL is invalid or the key is missing.
-        """
-        return cls(argument or None, include_text=include_text)
-
-    @property
-    def name(self) -> str:
-        """Name of the sink: `langsmith:` with host and port of the server."""
-        return f"langsmith:{host_and_port(self._url)}"
 
     async def write(self, batch: Sequence[Delivery]) -> Mapping[str, SinkError]:
         """Send each score and failure of `batch` in one request, and return when the server has answered for each.
@@ -109,18 +85,12 @@ class LangsmithSink:
             SinkTargetMissingError: If the project does not exist yet.
             SinkDeniedError: If the key is rejected.
         """
-        if self._closed:
-            raise SinkUnavailableError(f"the sink {self.name!r} is closed")
+        self._check_open()
         skipped = {d.outcome.id: reason for d in batch if (reason := _no_target(d)) is not None}
         rows = [delivery for delivery in batch if delivery.outcome.id not in skipped]
         if rows and self._project is not None and self._project_id is None:
             self._project_id = await self._read_project_id(self._project)
         return skipped | await write_each(rows, self._write_one)
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        self._closed = True
-        await self._http.aclose()
 
     async def _write_one(self, delivery: Delivery) -> SinkError | None:
         for body in _feedback(delivery, session_id=self._project_id, include_text=self._include_text):
@@ -135,7 +105,7 @@ class LangsmithSink:
         response = await self._http.request(
             "GET", f"{self._url.geturl()}/sessions", params={"name": project, "limit": "1", "include_stats": "false"}
         )
-        error = parse_error_response(response, wrong_address=_WRONG_ADDRESS)
+        error = parse_error_response(response, wrong_address=WRONG_ADDRESS)
         if error is not None:
             raise error
         try:
@@ -165,41 +135,30 @@ def _feedback(delivery: Delivery, *, session_id: str | None, include_text: bool)
 
     `trace_id` is not set: it is the id of the outermost run, and the captured run may be nested in another.
     """
-    outcome, note = delivery.outcome, cause_note_of(delivery)
+    outcome, scored_at = delivery.outcome, iso_time(delivery.outcome.created_at)
     source = {"judge": outcome.judge, "judge_hash": outcome.judge_hash or None, "prompt_hash": outcome.prompt_hash}
-    scored_at = iso_time(outcome.created_at)
-    shared = {
-        "run_id": delivery.run_id,
-        "session_id": session_id,
-        "start_time": iso_time(delivery.requested_at),
-        "created_at": scored_at,
-        "modified_at": scored_at,
-        "extend_trace_retention": False,
-    }
-    score = {
-        "id": outcome.id,
-        "key": outcome.metric,
-        "score": round(outcome.value, _SCORE_DECIMALS) if isinstance(outcome, Score) else None,
-        "value": None if isinstance(outcome, Score) else state_of(outcome),
-        "error": True if isinstance(outcome, Failure) else None,
-        "comment": build_comment(delivery, include_text=include_text),
-        "feedback_source": {
-            "type": "model" if outcome.judge else "api",
-            "metadata": {name: value for name, value in source.items() if value is not None},
-        },
-        "extra": build_score_metadata(delivery),
-    }
-    yield {name: value for name, value in (score | shared).items() if value is not None}
-    if note is not None:
-        why = {
+    for note in notes_of(delivery, include_text=include_text):
+        about = source if note.outcome is not None else {}
+        body = {
             "id": note.id,
-            "key": CAUSE,
+            "key": note.name,
+            "score": None if note.value is None else round(note.value, _SCORE_DECIMALS),
             "value": note.label,
+            "error": True if isinstance(note.outcome, Failure) else None,
             "comment": note.comment,
-            "feedback_source": {"type": "api", "metadata": {}},
+            "feedback_source": {
+                "type": "model" if note.judge else "api",
+                "metadata": {name: value for name, value in about.items() if value is not None},
+            },
             "extra": note.metadata,
+            "run_id": delivery.run_id,
+            "session_id": session_id,
+            "start_time": iso_time(delivery.requested_at),
+            "created_at": scored_at,
+            "modified_at": scored_at,
+            "extend_trace_retention": False,
         }
-        yield {name: value for name, value in (why | shared).items() if value is not None}
+        yield {name: value for name, value in body.items() if value is not None}
 
 
 def _setting(name: str) -> str | None:

@@ -16,33 +16,21 @@ from ragstone.errors import (
     SinkTargetMissingError,
     SinkUnavailableError,
 )
-from ragstone.schema import Delivery, Failure, Score
-from ragstone.sinks._http import HttpClient, base_url, host_and_port, parse_error_response
-from ragstone.sinks._row import (
-    CAUSE,
-    SpanRef,
-    build_comment,
-    build_score_metadata,
-    cause_note_of,
-    shorten_name,
-    span_ref_of,
-    state_of,
-    write_each,
-)
+from ragstone.schema import Delivery, Failure
+from ragstone.sinks._http import WRONG_ADDRESS, HttpSink, host_and_port, parse_error_response
+from ragstone.sinks._row import SpanRef, notes_of, shorten_name, span_ref_of, write_each
 
 if TYPE_CHECKING:
     import httpx
 
-_EXAMPLE: Final = "mlflow:http://localhost:5000"
 # Measured: a server with one process accepts 97 requests a second sequentially, 134 with two concurrent requests, and not
 # more with four, eight or sixteen. Four allow for network latency.
 _CONCURRENCY: Final = 4
-_WRONG_ADDRESS: Final = frozenset({404, 405})
 _NAME_MAX_CHARS: Final = 250
 """Maximum length of assessment and source names in MLflow's tables."""
 
 
-class MlflowSink:
+class MlflowSink(HttpSink):
     """Adds an assessment to the request's trace in MLflow.
 
     MLflow identifies a trace from OTLP by `tr-` and its OpenTelemetry id. It accepts one assessment per request and
@@ -63,36 +51,22 @@ class MlflowSink:
         ConfigurationError: If the URL is missing or invalid.
     """
 
+    _KIND = "mlflow"
+    _EXAMPLE = "mlflow:http://localhost:5000"
+
     def __init__(self, url: str | None = None, *, timeout_s: float = 30.0, include_text: bool = False) -> None:
         environ = os.environ
-        address = url or environ.get("MLFLOW_TRACKING_URI")
-        if not address:
+        url = url or environ.get("MLFLOW_TRACKING_URI")
+        if not url:
             raise ConfigurationError(
-                f"the sink 'mlflow' needs the URL of its server. Write {_EXAMPLE!r}, or set MLFLOW_TRACKING_URI."
+                f"the sink 'mlflow' needs the URL of its server. Write {self._EXAMPLE!r}, or set MLFLOW_TRACKING_URI."
             )
-        self._url = base_url(address, sink="mlflow", example=_EXAMPLE)
         user, password = environ.get("MLFLOW_TRACKING_USERNAME"), environ.get("MLFLOW_TRACKING_PASSWORD")
         token = environ.get("MLFLOW_TRACKING_TOKEN")
         # The same precedence as in MLflow's own client.
         auth = (user, password) if user and password else None
         headers = {"authorization": f"Bearer {token}"} if token and auth is None else {}
-        self._http = HttpClient(headers=headers, auth=auth, timeout_s=timeout_s)
-        self._include_text = include_text
-        self._closed = False
-
-    @classmethod
-    def from_spec(cls, argument: str, *, include_text: bool = False) -> MlflowSink:
-        """Create the sink from the argument of `"mlflow"` or `"mlflow:http://host:5000"`.
-
-        Raises:
-            ConfigurationError: If the URL is missing or invalid.
-        """
-        return cls(argument or None, include_text=include_text)
-
-    @property
-    def name(self) -> str:
-        """Name of the sink: `mlflow:` with host and port of the server."""
-        return f"mlflow:{host_and_port(self._url)}"
+        super().__init__(url, headers=headers, auth=auth, timeout_s=timeout_s, include_text=include_text)
 
     async def write(self, batch: Sequence[Delivery]) -> Mapping[str, SinkError]:
         """Send `batch` with four concurrent requests, and return when MLflow has answered for each row.
@@ -105,14 +79,8 @@ class MlflowSink:
             SinkUnavailableError: If the sink is closed.
             SinkDeniedError: If the credentials are rejected, or the server replaces assessment ids.
         """
-        if self._closed:
-            raise SinkUnavailableError(f"the sink {self.name!r} is closed")
+        self._check_open()
         return await write_each(batch, self._send, concurrency=_CONCURRENCY)
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        self._closed = True
-        await self._http.aclose()
 
     async def _send(self, delivery: Delivery) -> SinkError | None:
         span = span_ref_of(delivery)
@@ -135,7 +103,7 @@ class MlflowSink:
                 return None
         if _fields(response).get("error_code") == "RESOURCE_DOES_NOT_EXIST":
             return SinkTargetMissingError(f"{host_and_port(self._url)} does not have the trace")
-        return parse_error_response(response, wrong_address=_WRONG_ADDRESS)
+        return parse_error_response(response, wrong_address=WRONG_ADDRESS)
 
     def _check_stored(self, response: httpx.Response, assessment_id: str) -> SinkError | None:
         """Return None if the response contains the assessment with this id, otherwise an error."""
@@ -152,38 +120,28 @@ class MlflowSink:
 
 def _assessments(delivery: Delivery, span: SpanRef, *, include_text: bool) -> Iterator[dict[str, Any]]:
     """Yield an outcome, and the cause if it has one, in MLflow's format."""
-    outcome, note = delivery.outcome, cause_note_of(delivery)
-    comment = build_comment(delivery, include_text=include_text)
-    feedback: dict[str, Any]
-    if isinstance(outcome, Failure):
-        feedback = {"error": {"error_code": outcome.kind, "error_message": comment}}
-    else:
-        # MLflow averages numbers only, and would show an error in red.
-        feedback = {"value": outcome.value if isinstance(outcome, Score) else state_of(outcome)}
-    target = {"trace_id": f"tr-{span.trace_id}", "span_id": span.span_id}
-    score = target | {
-        # Includes the trace's id, because request ids of different applications on one server may be equal.
-        "assessment_id": str(uuid.uuid5(uuid.UUID(outcome.id), span.trace_id)),
-        "assessment_name": shorten_name(outcome.metric, _NAME_MAX_CHARS),
-        "source": {
-            "source_type": "CODE" if outcome.judge is None else "LLM_JUDGE",
-            "source_id": (outcome.judge or "ragstone")[:_NAME_MAX_CHARS],
-        },
-        "feedback": feedback,
-        "rationale": comment,
-        "metadata": {"id": outcome.id} | _texts(build_score_metadata(delivery)),
-    }
-    yield {name: value for name, value in score.items() if value is not None}
-    if note is not None:
-        why = target | {
+    for note in notes_of(delivery, include_text=include_text):
+        feedback: dict[str, Any]
+        if isinstance(note.outcome, Failure):
+            feedback = {"error": {"error_code": note.outcome.kind, "error_message": note.comment}}
+        else:
+            # MLflow averages numbers only, and would show an error in red.
+            feedback = {"value": note.label if note.value is None else note.value}
+        assessment = {
+            "trace_id": f"tr-{span.trace_id}",
+            "span_id": span.span_id,
+            # Includes the trace's id, because request ids of different applications on one server may be equal.
             "assessment_id": str(uuid.uuid5(uuid.UUID(note.id), span.trace_id)),
-            "assessment_name": CAUSE,
-            "source": {"source_type": "CODE", "source_id": "ragstone"},
-            "feedback": {"value": note.label},
+            "assessment_name": shorten_name(note.name, _NAME_MAX_CHARS),
+            "source": {
+                "source_type": "CODE" if note.judge is None else "LLM_JUDGE",
+                "source_id": (note.judge or "ragstone")[:_NAME_MAX_CHARS],
+            },
+            "feedback": feedback,
             "rationale": note.comment,
-            "metadata": _texts(note.metadata),
+            "metadata": ({} if note.outcome is None else {"id": note.id}) | _texts(note.metadata),
         }
-        yield {name: value for name, value in why.items() if value is not None}
+        yield {name: value for name, value in assessment.items() if value is not None}
 
 
 def _texts(metadata: Mapping[str, Any]) -> dict[str, str]:

@@ -7,10 +7,11 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult
 
 from ragstone.errors import ConfigurationError, MissingExtraError, SinkError, SinkNoTargetError, SinkUnavailableError
 from ragstone.schema import AlarmDelivery, Delivery, NotApplicable
+from ragstone.sinks._http import host_and_port, parse_url
 from ragstone.sinks._otlp_event import (
     ALARM_NAME,
     EVENT_NAME,
@@ -87,7 +88,7 @@ class OtlpSink:
     @property
     def name(self) -> str:
         """Name of the sink: `otlp:` with host and port of the receiver."""
-        return f"otlp:{_host_and_port(self._url)}"
+        return f"otlp:{host_and_port(self._url)}"
 
     async def write(self, batch: Sequence[Delivery]) -> Mapping[str, SinkError]:
         """Send `batch` with at most 512 events per request, and return when the receiver has confirmed all of them.
@@ -196,22 +197,12 @@ def _logs_url(endpoint: str | None) -> SplitResult:
             )
         exact = environ.get("OTEL_EXPORTER_OTLP_LOGS_ENDPOINT")
         endpoint = exact or environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or "http://localhost:4318"
-    try:
-        url = urlsplit(endpoint)
-        valid = url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
-    except ValueError:
-        valid = False
-    if not valid:
+    url = parse_url(endpoint)
+    if url is None:
         # The message omits the URL, because it may contain credentials.
         raise ConfigurationError("the endpoint of the sink 'otlp' must be a URL such as 'http://host:4318'")
     path = url.path.rstrip("/")
     return url if exact or path.endswith(_LOGS_PATH) else url._replace(path=path + _LOGS_PATH)
-
-
-def _host_and_port(url: SplitResult) -> str:
-    host = url.hostname or ""
-    port = url.port or (443 if url.scheme == "https" else 80)
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _to_ns(unix_s: float) -> int:

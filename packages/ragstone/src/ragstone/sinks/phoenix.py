@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-from ragstone.errors import SinkError, SinkNoTargetError, SinkTargetMissingError, SinkUnavailableError
-from ragstone.schema import Delivery, Score
-from ragstone.sinks._http import HttpClient, base_url, host_and_port, parse_error_response
-from ragstone.sinks._row import CAUSE, build_comment, build_score_metadata, cause_note_of, span_ref_of
+from ragstone.errors import SinkError, SinkNoTargetError, SinkTargetMissingError
+from ragstone.schema import Delivery, Failure
+from ragstone.sinks._http import WRONG_ADDRESS, HttpSink, host_and_port, parse_error_response
+from ragstone.sinks._row import CAUSE, notes_of, span_ref_of
 
 if TYPE_CHECKING:
     import httpx
@@ -19,15 +19,12 @@ if TYPE_CHECKING:
 _LOCAL: Final = "http://localhost:6006"
 _PATH: Final = "/v1/span_annotations"
 _REQUEST_MAX_ROWS: Final = 1000
-_WRONG_ADDRESS: Final = frozenset({404, 405})
-_LABELS: Final = {"failure": "failure", "not_applicable": "not applicable"}
-"""Labels of outcomes without a score."""
 _CAUSE: Final = f"_{CAUSE}"
 """Phoenix sorts annotations by name, and shows only the first one to three of a span. This name sorts before those of metrics."""
 _SPAN_ID: Final = re.compile(r"\b[0-9a-f]{16}\b")
 
 
-class PhoenixSink:
+class PhoenixSink(HttpSink):
     """Annotates the request's span in Phoenix: the span that was current when the request was captured.
 
     Phoenix identifies an annotation by span, name and identifier. The sink uses the outcome's id as identifier: a repeated
@@ -50,6 +47,9 @@ class PhoenixSink:
         ConfigurationError: If the URL is invalid.
     """
 
+    _KIND = "phoenix"
+    _EXAMPLE = f"phoenix:{_LOCAL}"
+
     def __init__(
         self,
         url: str | None = None,
@@ -61,28 +61,12 @@ class PhoenixSink:
     ) -> None:
         environ = os.environ
         # The variable often contains the endpoint of the spans, for exporters.
-        address = url or environ.get("PHOENIX_COLLECTOR_ENDPOINT", "").removesuffix("/v1/traces") or _LOCAL
-        self._url = base_url(address, sink="phoenix", example=f"phoenix:{_LOCAL}")
+        url = url or environ.get("PHOENIX_COLLECTOR_ENDPOINT", "").removesuffix("/v1/traces") or _LOCAL
         environment_headers = _parse_headers(environ.get("PHOENIX_CLIENT_HEADERS", ""))
         if key := api_key or environ.get("PHOENIX_API_KEY"):
             environment_headers["authorization"] = f"Bearer {key}"
-        self._http = HttpClient(headers=environment_headers | dict(headers or {}), timeout_s=timeout_s)
-        self._include_text = include_text
-        self._closed = False
-
-    @classmethod
-    def from_spec(cls, argument: str, *, include_text: bool = False) -> PhoenixSink:
-        """Create the sink from the argument of `"phoenix"` or `"phoenix:http://host:6006"`.
-
-        Raises:
-            ConfigurationError: If the URL is invalid.
-        """
-        return cls(argument or None, include_text=include_text)
-
-    @property
-    def name(self) -> str:
-        """Name of the sink: `phoenix:` with host and port of the server."""
-        return f"phoenix:{host_and_port(self._url)}"
+        all_headers = environment_headers | dict(headers or {})
+        super().__init__(url, headers=all_headers, timeout_s=timeout_s, include_text=include_text)
 
     async def write(self, batch: Sequence[Delivery]) -> Mapping[str, SinkError]:
         """Send `batch`, and return when Phoenix has stored all rows that it accepts.
@@ -96,8 +80,7 @@ class PhoenixSink:
             SinkRejectedError: If Phoenix rejects a row without saying which.
             SinkDeniedError: If the key is rejected.
         """
-        if self._closed:
-            raise SinkUnavailableError(f"the sink {self.name!r} is closed")
+        self._check_open()
         errors: dict[str, SinkError] = {}
         rows: dict[str, dict[str, Any]] = {}
         outcome_ids: dict[str, str] = {}
@@ -115,11 +98,6 @@ class PhoenixSink:
             errors |= {outcome_ids[i]: error for i, error in missing.items()}
         return errors
 
-    async def aclose(self) -> None:
-        """Close the connections."""
-        self._closed = True
-        await self._http.aclose()
-
     async def _send(self, rows: dict[str, dict[str, Any]]) -> dict[str, SinkError]:
         """Send rows, and return errors for those whose span Phoenix does not have, by their identifier."""
         errors: dict[str, SinkError] = {}
@@ -131,7 +109,7 @@ class PhoenixSink:
             missing = _missing_spans(response)
             unknown = {i for i, row in rows.items() if row["span_id"] in missing}
             if not unknown:
-                if error := parse_error_response(response, wrong_address=_WRONG_ADDRESS):
+                if error := parse_error_response(response, wrong_address=WRONG_ADDRESS):
                     raise error
                 break
             # Phoenix has stored nothing, so the remaining rows are sent again.
@@ -149,30 +127,21 @@ def _annotations(delivery: Delivery, *, include_text: bool) -> list[dict[str, An
         return span
     if span.span_id is None:
         return SinkNoTargetError("the request does not have an OpenTelemetry span")
-    outcome, note = delivery.outcome, cause_note_of(delivery)
-    score = {
-        "span_id": span.span_id,
-        "name": outcome.metric,
-        "identifier": outcome.id,
-        "annotator_kind": "CODE" if outcome.judge is None else "LLM",
-        "result": {
-            "score": outcome.value if isinstance(outcome, Score) else None,
-            "label": _LABELS.get(outcome.outcome),
-            "explanation": build_comment(delivery, include_text=include_text),
-        },
-        "metadata": build_score_metadata(delivery),
-    }
-    if note is None:
-        return [score]
-    why = {
-        "span_id": span.span_id,
-        "name": _CAUSE,
-        "identifier": note.id,
-        "annotator_kind": "CODE",
-        "result": {"score": None, "label": note.label, "explanation": note.comment},
-        "metadata": note.metadata,
-    }
-    return [score, why]
+    return [
+        {
+            "span_id": span.span_id,
+            "name": _CAUSE if note.outcome is None else note.name,
+            "identifier": note.id,
+            "annotator_kind": "CODE" if note.judge is None else "LLM",
+            "result": {
+                "score": note.value,
+                "label": "failure" if isinstance(note.outcome, Failure) else note.label,
+                "explanation": note.comment,
+            },
+            "metadata": note.metadata,
+        }
+        for note in notes_of(delivery, include_text=include_text)
+    ]
 
 
 def _missing_spans(response: httpx.Response) -> set[str]:

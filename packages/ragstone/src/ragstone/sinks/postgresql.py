@@ -15,51 +15,53 @@ from ragstone.errors import (
     SinkRejectedError,
     SinkUnavailableError,
 )
-from ragstone.schema import Delivery, Failure, NotApplicable, Score
+from ragstone.schema import Delivery
 
 if TYPE_CHECKING:
     import psycopg
 
-# The columns in the documented order, which is also the order of `_row`.
 _COLUMNS: Final = {
-    "id": "UUID PRIMARY KEY",
-    "trace_id": "TEXT NOT NULL",
-    "run_id": "TEXT",
-    "otel_trace_id": "TEXT",
-    "otel_span_id": "TEXT",
-    "session_id": "TEXT",
-    "user_id": "TEXT",
-    "app": "TEXT",
-    "release": "TEXT",
-    "environment": "TEXT",
-    "operation": "TEXT",
-    "metric": "TEXT NOT NULL",
-    "metric_version": "TEXT NOT NULL",
-    "outcome": "TEXT NOT NULL",
-    "value": "DOUBLE PRECISION",
-    "interval_low": "DOUBLE PRECISION",
-    "interval_high": "DOUBLE PRECISION",
-    "interval_level": "DOUBLE PRECISION",
-    "method": "TEXT",
-    "n": "BIGINT",
-    "kind": "TEXT",
-    "judge": "TEXT",
-    "judge_hash": "TEXT NOT NULL",
-    "prompt_hash": "TEXT",
-    "input_tokens": "BIGINT",
-    "output_tokens": "BIGINT",
-    "cost_usd": "DOUBLE PRECISION",
-    "duration_s": "DOUBLE PRECISION",
-    "inclusion_probability": "DOUBLE PRECISION NOT NULL",
-    "requested_at": "TIMESTAMPTZ",
-    "scored_at": "TIMESTAMPTZ",
-    "cause": "TEXT",
-    "explanation": "TEXT",
-    "reason": "TEXT",
+    "id": ("UUID PRIMARY KEY", "outcome.id"),
+    "trace_id": ("TEXT NOT NULL", "trace_id"),
+    "run_id": ("TEXT", "run_id"),
+    "otel_trace_id": ("TEXT", "otel_trace_id"),
+    "otel_span_id": ("TEXT", "otel_span_id"),
+    "session_id": ("TEXT", "session_id"),
+    "user_id": ("TEXT", "user_id"),
+    "app": ("TEXT", "app"),
+    "release": ("TEXT", "release"),
+    "environment": ("TEXT", "environment"),
+    "operation": ("TEXT", "name"),
+    "metric": ("TEXT NOT NULL", "outcome.metric"),
+    "metric_version": ("TEXT NOT NULL", "outcome.metric_version"),
+    "outcome": ("TEXT NOT NULL", "outcome.outcome"),
+    "value": ("DOUBLE PRECISION", "outcome.value"),
+    "interval_low": ("DOUBLE PRECISION", "outcome.interval.low"),
+    "interval_high": ("DOUBLE PRECISION", "outcome.interval.high"),
+    "interval_level": ("DOUBLE PRECISION", "outcome.interval.confidence_level"),
+    "method": ("TEXT", "outcome.method"),
+    "n": ("BIGINT", "outcome.n"),
+    "kind": ("TEXT", "outcome.kind"),
+    "judge": ("TEXT", "outcome.judge"),
+    "judge_hash": ("TEXT NOT NULL", "outcome.judge_hash"),
+    "prompt_hash": ("TEXT", "outcome.prompt_hash"),
+    "input_tokens": ("BIGINT", "outcome.usage.input_tokens"),
+    "output_tokens": ("BIGINT", "outcome.usage.output_tokens"),
+    "cost_usd": ("DOUBLE PRECISION", "outcome.usage.cost_usd"),
+    "duration_s": ("DOUBLE PRECISION", "outcome.duration_s"),
+    "inclusion_probability": ("DOUBLE PRECISION NOT NULL", "inclusion_probability"),
+    "requested_at": ("TIMESTAMPTZ", "requested_at"),
+    "scored_at": ("TIMESTAMPTZ", "outcome.created_at"),
+    "cause": ("TEXT", "cause.name"),
+    "explanation": ("TEXT", "outcome.explanation"),
+    "reason": ("TEXT", "outcome.reason"),
 }
+"""Type of each column in the documented order, and the place of its value in a delivery."""
+_TEXTS: Final = ("explanation", "reason")
+"""Columns that may quote captured text."""
 _TABLE: Final = "ragstone_outcomes"
-_CREATE: Final = f"CREATE TABLE IF NOT EXISTS {_TABLE} ({', '.join(f'{n} {t}' for n, t in _COLUMNS.items())})"
-_VALUES: Final = ", ".join("to_timestamp(%s)" if t == "TIMESTAMPTZ" else "%s" for t in _COLUMNS.values())
+_CREATE: Final = f"CREATE TABLE IF NOT EXISTS {_TABLE} ({', '.join(f'{n} {t}' for n, (t, _) in _COLUMNS.items())})"
+_VALUES: Final = ", ".join("to_timestamp(%s)" if t == "TIMESTAMPTZ" else "%s" for t, _ in _COLUMNS.values())
 _INSERT: Final = f"INSERT INTO {_TABLE} ({', '.join(_COLUMNS)}) VALUES ({_VALUES}) ON CONFLICT (id) DO NOTHING"  # noqa: S608
 _LOCK: Final = 0x52475354
 """Key of the advisory lock for creating the table (the letters RGST): concurrent creation would fail."""
@@ -193,44 +195,15 @@ class PostgresqlSink:
             connection.close()
 
 
-def _row(delivery: Delivery, *, include_text: bool) -> tuple[object, ...]:
-    outcome = delivery.outcome
-    score = outcome if isinstance(outcome, Score) else None
-    interval = score.interval if score else None
-    usage = outcome.usage
-    return (
-        outcome.id,
-        delivery.trace_id,
-        delivery.run_id,
-        delivery.otel_trace_id,
-        delivery.otel_span_id,
-        delivery.session_id,
-        delivery.user_id,
-        delivery.app,
-        delivery.release,
-        delivery.environment,
-        delivery.name,
-        outcome.metric,
-        outcome.metric_version,
-        outcome.outcome,
-        score.value if score else None,
-        interval.low if interval else None,
-        interval.high if interval else None,
-        interval.confidence_level if interval else None,
-        score.method if score else None,
-        score.n if score else None,
-        outcome.kind if isinstance(outcome, Failure) else None,
-        outcome.judge,
-        outcome.judge_hash,
-        outcome.prompt_hash,
-        usage.input_tokens if usage else None,
-        usage.output_tokens if usage else None,
-        usage.cost_usd if usage else None,
-        outcome.duration_s,
-        delivery.inclusion_probability,
-        delivery.requested_at,
-        outcome.created_at,
-        delivery.cause.name if delivery.cause else None,
-        score.explanation if score and include_text else None,
-        outcome.reason if isinstance(outcome, (NotApplicable, Failure)) and include_text else None,
-    )
+def _row(delivery: Delivery, *, include_text: bool) -> list[object]:
+    return [
+        None if name in _TEXTS and not include_text else _value_at(delivery, place)
+        for name, (_, place) in _COLUMNS.items()
+    ]
+
+
+def _value_at(record: object, place: str) -> object:
+    """Return the value of a dotted attribute, or None if a part is missing, as those of other kinds of outcomes are."""
+    for name in place.split("."):
+        record = getattr(record, name, None)
+    return record

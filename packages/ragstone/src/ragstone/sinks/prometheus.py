@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -122,7 +123,7 @@ class PrometheusSink:
         """Expose the current ledger."""
         if self._closed:
             return
-        self._page.families.ledgers.put(id(self), ledger)
+        self._page.families.ledgers.put(id(self), (ledger, time.monotonic()))
         try:
             self._page.serve()
         except SinkUnavailableError:

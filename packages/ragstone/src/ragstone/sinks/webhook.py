@@ -13,18 +13,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
-from ragstone.errors import ConfigurationError, SinkDeniedError, SinkUnavailableError
+from ragstone.errors import ConfigurationError, SinkDeniedError
 from ragstone.schema import SCHEMA_VERSION, AlarmDelivery, Delivery
-from ragstone.sinks._http import HttpClient, base_url, host_and_port, json_bytes, parse_error_response
+from ragstone.sinks._http import WRONG_ADDRESS, HttpSink, json_bytes, parse_error_response
 from ragstone.sinks._row import outcome_row
 
 _NAMESPACE: Final = uuid.UUID("0c1d5a52-8a0e-5c5b-9d43-6f1f3c3a9e10")
 _SECRET_PREFIX: Final = "whsec_"  # noqa: S105  a prefix, not a secret
-_WRONG_ADDRESS: Final = frozenset({404, 405})
 _GONE: Final = 410
 
 
-class WebhookSink:
+class WebhookSink(HttpSink):
     """Posts each batch as one JSON object: `{"version": 1, "id": "...", "outcomes": [...]}`.
 
     All kinds of outcomes are sent, with the fields of the JSONL sink. The receiver answers with any 2xx status after it has
@@ -46,6 +45,9 @@ class WebhookSink:
         ConfigurationError: If the URL is invalid, or the secret after `whsec_` is not base64.
     """
 
+    _KIND = "webhook"
+    _EXAMPLE = "webhook:https://example.com/scores"
+
     def __init__(
         self,
         url: str,
@@ -55,31 +57,14 @@ class WebhookSink:
         include_text: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        address = base_url(url, sink="webhook", example="webhook:https://example.com/scores")
+        super().__init__(url, timeout_s=timeout_s, include_text=include_text)
         parts = urlsplit(url)
-        self._url = parts._replace(fragment="").geturl()
+        self._target = parts._replace(fragment="").geturl()
         self._key = _key(secret or os.environ.get("RAGSTONE_WEBHOOK_SECRET"))
-        self._include_text = include_text
         self._clock = clock
-        self._http = HttpClient(timeout_s=timeout_s)
-        self._closed = False
         # Two URLs on one host are two destinations, so the name contains a hash of the path. The path itself is often secret.
         path_hash = hashlib.sha256(f"{parts.path}?{parts.query}".encode()).hexdigest()[:8]
-        self._name = f"webhook:{host_and_port(address)}#{path_hash}"
-
-    @classmethod
-    def from_spec(cls, argument: str, *, include_text: bool = False) -> WebhookSink:
-        """Create the sink from the argument of `"webhook:https://host/path"`.
-
-        Raises:
-            ConfigurationError: If the URL is invalid or the secret is malformed.
-        """
-        return cls(argument, include_text=include_text)
-
-    @property
-    def name(self) -> str:
-        """Name of the sink: `webhook:` with host and port, and eight hex digits of a hash of path and query."""
-        return self._name
+        self._name += f"#{path_hash}"
 
     async def write(self, batch: Sequence[Delivery]) -> None:
         """Post `batch`, and return when the receiver has accepted it.
@@ -89,8 +74,7 @@ class WebhookSink:
             SinkRejectedError: If the receiver rejects the batch (400, 413, 422).
             SinkDeniedError: If the receiver denies access (401, 403) or is gone (410).
         """
-        if self._closed:
-            raise SinkUnavailableError(f"the sink {self.name!r} is closed")
+        self._check_open()
         if not batch:
             return
         batch_id = str(uuid.uuid5(_NAMESPACE, "\x1f".join(delivery.outcome.id for delivery in batch)))
@@ -102,24 +86,18 @@ class WebhookSink:
         Raises the errors of `write`.
         """
         for event in batch:
-            if self._closed:
-                raise SinkUnavailableError(f"the sink {self.name!r} is closed")
+            self._check_open()
             event_id = str(uuid.uuid5(_NAMESPACE, f"{event.alarm.get('raised_at')}\x1f{event.id}"))
             await self._post(event_id, {"event": event.event, "text": event.text, "alarm": dict(event.alarm)})
 
     async def _post(self, batch_id: str, values: Mapping[str, object]) -> None:
         content = json_bytes({"version": SCHEMA_VERSION, "id": batch_id, **values})
         response = await self._http.request(
-            "POST", self._url, content=content, headers=self._headers(batch_id, content)
+            "POST", self._target, content=content, headers=self._headers(batch_id, content)
         )
-        error = parse_error_response(response, wrong_address=_WRONG_ADDRESS)
+        error = parse_error_response(response, wrong_address=WRONG_ADDRESS)
         if error is not None:
             raise SinkDeniedError(str(error)) if response.status_code == _GONE else error
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        self._closed = True
-        await self._http.aclose()
 
     def _row(self, delivery: Delivery) -> dict[str, object]:
         row = outcome_row(delivery, include_text=self._include_text)
