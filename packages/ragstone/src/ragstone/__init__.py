@@ -1,7 +1,8 @@
 """Ragstone: know how good a RAG application's retrieval and answers are, with honest uncertainty."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from ragstone._util.lazy import lazy_names
 
 if TYPE_CHECKING:
     from ragstone.errors import RagstoneError
@@ -44,40 +45,24 @@ __all__ = [
     "read_traces",
 ]
 
-# An application that imports one room, and every test run that loads our pytest plugin, does not pay for the others
+# An application that imports one package, and every test run that loads our pytest plugin, does not pay for the others
 # (PEP 562). Reasons: docs/decisions/0002-packages-import-their-names-lazily.md.
-_ROOMS = {
-    "ragstone.errors": ("RagstoneError",),
-    "ragstone.experiments": (
-        "Comparison",
-        "Experiment",
-        "aevaluate",
-        "assert_no_regression",
-        "assert_score",
-        "compare",
-        "evaluate",
-    ),
-    "ragstone.metrics": ("Criterion",),
-    "ragstone.monitor": ("Monitor",),
-    "ragstone.reading": ("read_traces",),
-    "ragstone.schema": ("Failure", "NotApplicable", "Outcome", "Passage", "Sample", "Score", "Retrieval", "Trace"),
-}
-_ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
-
-
 if not TYPE_CHECKING:  # a type checker would accept any name
+    _get, __dir__ = lazy_names(
+        __name__,
+        {
+            "errors": "RagstoneError",
+            "experiments": "Comparison Experiment aevaluate assert_no_regression assert_score compare evaluate",
+            "metrics": "Criterion",
+            "monitor": "Monitor",
+            "reading": "read_traces",
+            "schema": "Failure NotApplicable Outcome Passage Retrieval Sample Score Trace",
+        },
+    )
 
     def __getattr__(name: str) -> object:
-        if name == "__version__":
-            from importlib.metadata import version
+        if name != "__version__":
+            return _get(name)
+        from importlib.metadata import version
 
-            return version("ragstone")
-        room = _ROOM_OF.get(name)
-        if room is None:
-            raise AttributeError(f"module 'ragstone' has no attribute {name!r}")  # codespell:ignore
-        value = getattr(import_module(room), name)
-        globals()[name] = value
-        return value
-
-    def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+        return version("ragstone")

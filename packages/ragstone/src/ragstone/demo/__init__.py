@@ -1,7 +1,6 @@
 """The demo: a small handbook, questions about it, and a retriever and a generator that work without a model."""
 
-from ragstone.demo._chain import Bm25, DemoChain, DemoQuestion, extract_answer, load_corpus
-from ragstone.demo._chain import load_questions as load_questions
+from ragstone.demo._chain import Bm25, DemoChain, DemoQuestion, extract_answer, load_corpus, load_questions
 from ragstone.demo._samples import SAMPLE_FILES, sample_file
 
 __all__ = ["SAMPLE_FILES", "Bm25", "DemoChain", "DemoQuestion", "extract_answer", "load_corpus", "sample_file"]

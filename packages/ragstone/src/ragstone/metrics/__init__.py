@@ -5,31 +5,31 @@ from typing import TYPE_CHECKING
 from ragstone._util.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from ragstone.metrics._arguments import Argument as Argument
-    from ragstone.metrics._arguments import base_name as base_name
-    from ragstone.metrics._arguments import quote as quote
-    from ragstone.metrics._arguments import split_metrics as split_metrics
-    from ragstone.metrics._base import MetricBase
-    from ragstone.metrics._base import check_sample as check_sample
-    from ragstone.metrics._card import MEAN_OF_REPEATS as MEAN_OF_REPEATS
-    from ragstone.metrics._card import EmbedderMetric as EmbedderMetric
-    from ragstone.metrics._card import Metric, MetricCard, WorkedExample
-    from ragstone.metrics._card import ReaderMetric as ReaderMetric
-    from ragstone.metrics._card import is_number as is_number
-    from ragstone.metrics._history import question_fields as question_fields
-    from ragstone.metrics._registry import all_metrics, resolve_metrics
-    from ragstone.metrics._registry import bind_embedder as bind_embedder
-    from ragstone.metrics._registry import bind_reader as bind_reader
-    from ragstone.metrics._registry import find_family as find_family
-    from ragstone.metrics._registry import full_name as full_name
-    from ragstone.metrics._registry import selects as selects
-    from ragstone.metrics._registry import with_absolute_paths as with_absolute_paths
-    from ragstone.metrics._relevance import LabelMode as LabelMode
-    from ragstone.metrics._relevance import label_of as label_of
-    from ragstone.metrics._shared import compute_once
-    from ragstone.metrics._shared import share_work as share_work
-    from ragstone.metrics._utility import PassageUtility as PassageUtility
-    from ragstone.metrics._utility import passage_utilities as passage_utilities
+    from ragstone.metrics._arguments import Argument, base_name, quote, split_metrics
+    from ragstone.metrics._base import MetricBase, check_sample
+    from ragstone.metrics._card import (
+        MEAN_OF_REPEATS,
+        EmbedderMetric,
+        Metric,
+        MetricCard,
+        ReaderMetric,
+        WorkedExample,
+        is_number,
+    )
+    from ragstone.metrics._history import question_fields
+    from ragstone.metrics._registry import (
+        all_metrics,
+        bind_embedder,
+        bind_reader,
+        find_family,
+        full_name,
+        resolve_metrics,
+        selects,
+        with_absolute_paths,
+    )
+    from ragstone.metrics._relevance import LabelMode, label_of
+    from ragstone.metrics._shared import compute_once, share_work
+    from ragstone.metrics._utility import PassageUtility, passage_utilities
     from ragstone.metrics.ccrs import CCRS, AnswerCorrectness
     from ragstone.metrics.ccrs_composite import CcrsComposite
     from ragstone.metrics.citation import CITATION
@@ -40,8 +40,18 @@ if TYPE_CHECKING:
     from ragstone.metrics.ragchecker import RAGCHECKER
     from ragstone.metrics.ranking import RANKING
     from ragstone.metrics.semantic import SEMANTIC, BertScore, EmbeddingSimilarity
-    from ragstone.metrics.text import TEXT, Bleu, ChrF, ExactMatch, RougeL, RougeN, TokenF1, corpus_bleu, corpus_chrf
-    from ragstone.metrics.text import rouge_l as rouge_l
+    from ragstone.metrics.text import (
+        TEXT,
+        Bleu,
+        ChrF,
+        ExactMatch,
+        RougeL,
+        RougeN,
+        TokenF1,
+        corpus_bleu,
+        corpus_chrf,
+        rouge_l,
+    )
     from ragstone.metrics.udcg import Udcg, UdcgTheta
     from ragstone.metrics.vera import VERA, VeraComposite
 

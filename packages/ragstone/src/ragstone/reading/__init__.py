@@ -6,34 +6,26 @@ from ragstone._util.lazy import lazy_names
 
 if TYPE_CHECKING:
     from ragstone.reading._columns import FIELD_ALIASES
-    from ragstone.reading._formats import DetectedFormat as DetectedFormat
-    from ragstone.reading._formats import RejectedRecord, TraceFormat, all_formats, detect
-    from ragstone.reading._labels import GENERIC_LABELS as GENERIC_LABELS
-    from ragstone.reading._labels import LabelFile as LabelFile
-    from ragstone.reading._labels import LabelRecord as LabelRecord
-    from ragstone.reading._labels import by_answer as by_answer
-    from ragstone.reading._labels import read_label_file as read_label_file
-    from ragstone.reading._records import Record as Record
+    from ragstone.reading._formats import DetectedFormat, RejectedRecord, TraceFormat, all_formats, detect
+    from ragstone.reading._labels import GENERIC_LABELS, LabelFile, LabelRecord, by_answer, read_label_file
+    from ragstone.reading._records import Record
     from ragstone.reading._report import ReadingReport
-    from ragstone.reading._row_lists import Choice as Choice
-    from ragstone.reading._row_traces import trace_of_row as trace_of_row
+    from ragstone.reading._row_lists import Choice
+    from ragstone.reading._row_traces import trace_of_row
     from ragstone.reading._rows import sample_from_row
-    from ragstone.reading._samples import RejectedRow as RejectedRow
-    from ragstone.reading._samples import SampleSource as SampleSource
-    from ragstone.reading._samples import build_rows_error as build_rows_error
-    from ragstone.reading._samples import iter_rows as iter_rows
-    from ragstone.reading._samples import iter_samples as iter_samples
-    from ragstone.reading._samples import read_samples
-    from ragstone.reading._source import InputFile
-    from ragstone.reading._source import Sources as Sources
-    from ragstone.reading._source import open_inputs as open_inputs
-    from ragstone.reading._stage import BufferedSpan as BufferedSpan
-    from ragstone.reading._stage import BufferedTrace as BufferedTrace
-    from ragstone.reading._stage import SpanBuffer as SpanBuffer
-    from ragstone.reading._traces import find_formats as find_formats
-    from ragstone.reading._traces import read_traces
-    from ragstone.reading._trec import QrelsSource as QrelsSource
+    from ragstone.reading._samples import (
+        RejectedRow,
+        SampleSource,
+        build_rows_error,
+        iter_rows,
+        iter_samples,
+        read_samples,
+    )
+    from ragstone.reading._source import InputFile, Sources, open_inputs
+    from ragstone.reading._stage import BufferedSpan, BufferedTrace, SpanBuffer
+    from ragstone.reading._traces import find_formats, read_traces
     from ragstone.reading._trec import (
+        QrelsSource,
         read_beir,
         read_qrels,
         read_trec_run,

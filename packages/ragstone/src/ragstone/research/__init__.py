@@ -9,7 +9,7 @@ from ragstone.research._dataset.apply import apply_review
 from ragstone.research._dataset.build import build_dataset
 from ragstone.research._dataset.negatives import build_negatives, plan_negatives
 from ragstone.research._dataset.plan import plan_dataset
-from ragstone.research._run import RunResult as RunResult
+from ragstone.research._run import RunResult
 from ragstone.research._topicality import topicality
 from ragstone.research._udcg.ask import erag_scores
 from ragstone.research._udcg.correlate import correlate_udcg

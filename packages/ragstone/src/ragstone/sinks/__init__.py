@@ -6,18 +6,10 @@ from ragstone._util.lazy import lazy_names
 from ragstone.schema import Delivery
 
 if TYPE_CHECKING:
-    from ragstone.sinks._alarms import AlarmSink as AlarmSink
-    from ragstone.sinks._alarms import alarm_sink_from as alarm_sink_from
-    from ragstone.sinks._export_file import check_export_path as check_export_path
-    from ragstone.sinks._export_file import export_row as export_row
-    from ragstone.sinks._export_file import write_export as write_export
-    from ragstone.sinks._outcome_record import RECORD_COLUMNS as RECORD_COLUMNS
-    from ragstone.sinks._outcome_record import record_row as record_row
-    from ragstone.sinks._protocol import Sink
-    from ragstone.sinks._protocol import StatusSink as StatusSink
-    from ragstone.sinks._protocol import StreamSink as StreamSink
-    from ragstone.sinks._protocol import StreamStatus as StreamStatus
-    from ragstone.sinks._protocol import sink_from as sink_from
+    from ragstone.sinks._alarms import AlarmSink, alarm_sink_from
+    from ragstone.sinks._export_file import check_export_path, export_row, write_export
+    from ragstone.sinks._outcome_record import RECORD_COLUMNS, record_row
+    from ragstone.sinks._protocol import Sink, StatusSink, StreamSink, StreamStatus, sink_from
     from ragstone.sinks.jsonl import JsonlSink
     from ragstone.sinks.langfuse import LangfuseSink
     from ragstone.sinks.langsmith import LangsmithSink

@@ -13,52 +13,35 @@ if TYPE_CHECKING:
         landis_koch,
         percent_agreement,
     )
-    from ragstone.stats._alarms import BETS as BETS
-    from ragstone.stats._alarms import QUARTER_S as QUARTER_S
-    from ragstone.stats._alarms import AlarmBudget, CalendarDetector
+    from ragstone.stats._alarms import BETS, QUARTER_S, AlarmBudget, CalendarDetector
     from ragstone.stats._bootstrap import bootstrap_interval
-    from ragstone.stats._cluster import DesignEffect as DesignEffect
-    from ragstone.stats._cluster import cluster_codes as cluster_codes
-    from ragstone.stats._cluster import design_effect
-    from ragstone.stats._combine import WeightedTerm as WeightedTerm
-    from ragstone.stats._combine import weighted_sum_interval as weighted_sum_interval
-    from ragstone.stats._contrast import GroupDifference as GroupDifference
-    from ragstone.stats._contrast import compare_groups as compare_groups
-    from ragstone.stats._correlation import CorrelationKind as CorrelationKind
-    from ragstone.stats._correlation import CorrelationMean as CorrelationMean
-    from ragstone.stats._correlation import correlate as correlate
-    from ragstone.stats._correlation import fisher_mean as fisher_mean
-    from ragstone.stats._correlation import kendall, pearson, spearman
-    from ragstone.stats._flips import FlipRate as FlipRate
-    from ragstone.stats._flips import flip_rate
-    from ragstone.stats._independent import independent_tukey
-    from ragstone.stats._independent import simultaneous_independent_tukey as simultaneous_independent_tukey
-    from ragstone.stats._labeled import drawn_kappa as drawn_kappa
-    from ragstone.stats._labeled import drawn_prediction_powered_mean as drawn_prediction_powered_mean
-    from ragstone.stats._mean import Estimate, mean_interval, wilson_interval
-    from ragstone.stats._mean import failure_bounds as failure_bounds
-    from ragstone.stats._multiple import DiscriminativePower as DiscriminativePower
-    from ragstone.stats._multiple import discriminative_power as discriminative_power
-    from ragstone.stats._multiple import holm
-    from ragstone.stats._paired import paired_bootstrap, sign_flip_test
-    from ragstone.stats._paired import paired_effect as paired_effect
-    from ragstone.stats._population import Description as Description
-    from ragstone.stats._population import describe as describe
-    from ragstone.stats._population import pass_at_k
-    from ragstone.stats._ppi import PredictionPoweredMean as PredictionPoweredMean
-    from ragstone.stats._ppi import prediction_powered_mean
-    from ragstone.stats._sequential import beta_mixture_interval as beta_mixture_interval
-    from ragstone.stats._sign_flips import simultaneous_differences as simultaneous_differences
-    from ragstone.stats._stopped import stopped_proportion as stopped_proportion
-    from ragstone.stats._stopped import stopping_paths as stopping_paths
-    from ragstone.stats._system_rank import kendall_of_means as kendall_of_means
-    from ragstone.stats._tukey import TukeyPair as TukeyPair
-    from ragstone.stats._tukey import TukeyResult as TukeyResult
-    from ragstone.stats._tukey import randomized_tukey
-    from ragstone.stats._variance import VarianceSplit as VarianceSplit
-    from ragstone.stats._variance import split_variance
-    from ragstone.stats._weight import estimate_mean as estimate_mean
-    from ragstone.stats._weight import hajek_mean
+    from ragstone.stats._cluster import DesignEffect, cluster_codes, design_effect
+    from ragstone.stats._combine import WeightedTerm, weighted_sum_interval
+    from ragstone.stats._contrast import GroupDifference, compare_groups
+    from ragstone.stats._correlation import (
+        CorrelationKind,
+        CorrelationMean,
+        correlate,
+        fisher_mean,
+        kendall,
+        pearson,
+        spearman,
+    )
+    from ragstone.stats._flips import FlipRate, flip_rate
+    from ragstone.stats._independent import independent_tukey, simultaneous_independent_tukey
+    from ragstone.stats._labeled import drawn_kappa, drawn_prediction_powered_mean
+    from ragstone.stats._mean import Estimate, failure_bounds, mean_interval, wilson_interval
+    from ragstone.stats._multiple import DiscriminativePower, discriminative_power, holm
+    from ragstone.stats._paired import paired_bootstrap, paired_effect, sign_flip_test
+    from ragstone.stats._population import Description, describe, pass_at_k
+    from ragstone.stats._ppi import PredictionPoweredMean, prediction_powered_mean
+    from ragstone.stats._sequential import beta_mixture_interval
+    from ragstone.stats._sign_flips import simultaneous_differences
+    from ragstone.stats._stopped import stopped_proportion, stopping_paths
+    from ragstone.stats._system_rank import kendall_of_means
+    from ragstone.stats._tukey import TukeyPair, TukeyResult, randomized_tukey
+    from ragstone.stats._variance import VarianceSplit, split_variance
+    from ragstone.stats._weight import estimate_mean, hajek_mean
 
 __all__ = [
     "Agreement",

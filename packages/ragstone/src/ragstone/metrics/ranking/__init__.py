@@ -5,8 +5,7 @@ from typing import Final
 from ragstone.metrics._card import Metric
 from ragstone.metrics.ranking._alpha_ndcg import alpha_ndcg
 from ragstone.metrics.ranking._binary import average_precision, f1, hit_rate, precision, recall, reciprocal_rank
-from ragstone.metrics.ranking._grades import Qrels as Qrels
-from ragstone.metrics.ranking._grades import Run as Run
+from ragstone.metrics.ranking._grades import Qrels, Run
 from ragstone.metrics.ranking._judged import JUDGED_KINDS, JudgedRankingMetric
 from ragstone.metrics.ranking._measures import KINDS
 from ragstone.metrics.ranking._metric import AlphaNdcg, RankingMetric
