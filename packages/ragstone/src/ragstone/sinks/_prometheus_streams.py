@@ -13,11 +13,12 @@ from ragstone.sinks._protocol import StreamStatus
 
 _LABELS = ("app", "metric", "kind")
 _T = TypeVar("_T")
+_Key = TypeVar("_Key", bound=tuple[str, ...])
 _Family = TypeVar("_Family", CounterMetricFamily, GaugeMetricFamily)
 
 
 def make_family(
-    kind: type[_Family], name: str, text: str, labels: Sequence[str], values: Mapping[tuple[str, ...], float]
+    kind: type[_Family], name: str, text: str, labels: Sequence[str], values: Mapping[_Key, float]
 ) -> _Family:
     """Make a family from its values by the values of its labels."""
     family = kind(name, text, labels=labels)

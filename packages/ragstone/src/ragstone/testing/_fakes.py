@@ -26,7 +26,22 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class FakeJudge:
+class _Fake:
+    """A model with a name, and without connections."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    @property
+    def identity(self) -> JudgeIdentity:
+        """The name, and its hash."""
+        return JudgeIdentity(name=self._name, hash=hashlib.sha256(self._name.encode()).hexdigest()[:16])
+
+    async def aclose(self) -> None:
+        """Do nothing."""
+
+
+class FakeJudge(_Fake):
     """A judge with replies that the test defines. By default it derives numbers from a hash of the prompt.
 
     Args:
@@ -58,18 +73,13 @@ class FakeJudge:
         latency_s: float = 0.0,
         name: str = "fake judge",
     ) -> None:
+        super().__init__(name)
         self._number = number
         self._text = text
         self._json = json
         self._fail = fail
         self._latency_s = latency_s
-        self._name = name
         self.prompts: list[Prompt] = []
-
-    @property
-    def identity(self) -> JudgeIdentity:
-        """The name, and its hash."""
-        return JudgeIdentity(name=self._name, hash=hashlib.sha256(self._name.encode()).hexdigest()[:16])
 
     async def ask_text(self, prompt: Prompt, *, max_tokens: int = 512) -> TextReply:
         """Return the text. If it has more than `max_tokens` words, the reply fails as "truncated"."""
@@ -121,9 +131,6 @@ class FakeJudge:
             return self._number
         return low + round(_share(prompt) * 100) * (high - low) / 100
 
-    async def aclose(self) -> None:
-        """Do nothing."""
-
 
 def _share(prompt: Prompt, *more: str) -> float:
     """Derive a number in [0, 1) from the prompt."""
@@ -131,7 +138,7 @@ def _share(prompt: Prompt, *more: str) -> float:
     return int.from_bytes(hashlib.sha256(key.encode(errors="replace")).digest()[:8]) / 2**64
 
 
-class FakeReader:
+class FakeReader(_Fake):
     """A reader with abstention probabilities that the test defines.
 
     Args:
@@ -158,16 +165,11 @@ class FakeReader:
         half_width: float = 0.0,
         name: str = "fake reader",
     ) -> None:
+        super().__init__(name)
         self._p = p
         self._answer = answer
         self._half_width = half_width
-        self._name = name
         self.asked: list[tuple[str, tuple[str, ...]]] = []
-
-    @property
-    def identity(self) -> JudgeIdentity:
-        """The name, and its hash."""
-        return JudgeIdentity(name=self._name, hash=hashlib.sha256(self._name.encode()).hexdigest()[:16])
 
     async def estimate_abstention(self, query: str, passages: Sequence[str]) -> AbstentionEstimate:
         """Return the probability that the test defined."""
@@ -197,11 +199,8 @@ class FakeReader:
         """Return whether a reply equals "NO-RESPONSE"."""
         return reply.strip() == "NO-RESPONSE"
 
-    async def aclose(self) -> None:
-        """Do nothing."""
 
-
-class FakeEmbedder:
+class FakeEmbedder(_Fake):
     """An embedder whose cosines a test defines.
 
     Args:
@@ -222,14 +221,9 @@ class FakeEmbedder:
     def __init__(
         self, cosines: Sequence[float] | Callable[[str, str], float | Exception] = (), *, name: str = "fake embedder"
     ) -> None:
+        super().__init__(name)
         self._cosines = cosines
-        self._name = name
         self.asked: list[tuple[str, ...]] = []
-
-    @property
-    def identity(self) -> JudgeIdentity:
-        """The name, and its hash."""
-        return JudgeIdentity(name=self._name, hash=hashlib.sha256(self._name.encode()).hexdigest()[:16])
 
     async def embed(self, texts: Sequence[str]) -> NDArray[np.float64]:
         """Return vectors with these cosines. Without enough of them, the cosine is 0.5."""
@@ -250,9 +244,6 @@ class FakeEmbedder:
         if callable(self._cosines):
             return self._cosines(first, other)
         return self._cosines[place] if place < len(self._cosines) else 0.5
-
-    async def aclose(self) -> None:
-        """Do nothing."""
 
 
 class MemorySink:

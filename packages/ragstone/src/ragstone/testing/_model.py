@@ -6,6 +6,7 @@ import math
 import random
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, Literal
 
 from ragstone.judges import Capabilities, ChatRequest, Completion, Message, ReplyLogprobs, TokenLogprobs, record_usage
@@ -117,18 +118,8 @@ class ScriptedModel:
         record_usage(Usage(calls=1, input_tokens=len(self._chat(request.messages))))
         rest = request.n - n
         if rest:
-            return (*completions, *[c for _ in range(rest) for c in await self._one_more(request)])
+            return (*completions, *[c for _ in range(rest) for c in await self.complete(replace(request, n=1))])
         return tuple(completions)
-
-    async def _one_more(self, request: ChatRequest) -> tuple[Completion, ...]:
-        return await self.complete(
-            ChatRequest(
-                messages=request.messages,
-                max_tokens=request.max_tokens,
-                sampling=request.sampling,
-                top_logprobs=request.top_logprobs,
-            )
-        )
 
     def _spoken(self, request: ChatRequest, *, greedy: bool) -> Completion:
         reply: list[int] = []
