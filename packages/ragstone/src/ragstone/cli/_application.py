@@ -11,12 +11,7 @@ from ragstone.errors import ConfigurationError
 
 
 def load_app(spec: str, *, option: str = "--app") -> Any:
-    """Import an object by `MODULE:NAME`, with the current directory on the import path as for `python -m`.
-
-    Args:
-        spec: The text.
-        option: Option that it is the value of, for messages.
-    """
+    """Import an object by `MODULE:NAME`, with the current directory on the import path as for `python -m`."""
     module_name, separator, path = spec.partition(":")
     if not (separator and module_name and path) or module_name.endswith(".py") or "/" in module_name:
         raise ConfigurationError(

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,9 @@ def backfill_command(
         sample: Share of the sessions to score, above 0. A larger share adds to a smaller one.
         until_budget: Start although the budget is too small, and stop when it is reached.
     """
-    start, end = _period(since, until)
+    if since is None:
+        raise ConfigurationError("set the time to score: --since -28d, or --since 2026-11-01")
+    start, end = parse_time(since), time.time() if until is None else parse_time(until)
     if (metrics is None) == (not sink):
         raise ConfigurationError("set --metrics to score stored requests, or --sink to deliver stored outcomes")
     if sink:
@@ -94,76 +97,75 @@ def backfill_command(
         **settings.budget.stated,
         prices=models.prices,
     )
-    command = _Command(store, setup, request, models, json_output=json_output)
+    command = _Command(store, setup, request, models, json_output)
     asyncio.run(command.run(dry_run=dry_run, until_budget=until_budget))
 
 
+@dataclass(frozen=True, slots=True)
 class _Command:
     """One call of the command."""
 
-    def __init__(
-        self, store: str, setup: ScoringSetup, request: BackfillRequest, models: Models, *, json_output: bool
-    ) -> None:
-        self._store, self._setup, self._request, self._models = store, setup, request, models
-        self._json = json_output
+    store: str
+    setup: ScoringSetup
+    request: BackfillRequest
+    models: Models
+    json_output: bool
 
     async def run(self, *, dry_run: bool, until_budget: bool) -> None:
         """Estimate the cost, and then score here, or ask the worker that owns the store."""
-        async with self._setup:
+        async with self.setup:
             with ExitStack() as closing:
                 opened, is_owner = self._open(closing, dry_run=dry_run)
                 planned = {metric.name: metric for metric in opened.plan.metrics()}
                 if is_owner:
-                    await self._setup.scorer.prepare()
-                    keys = self._setup.planned_metrics()
+                    await self.setup.scorer.prepare()
+                    keys = self.setup.planned_metrics()
                 else:
-                    keys = [planned.get(metric.name, metric) for metric in self._setup.planned_metrics()]
-                counts = opened.outcomes.count_backfill(keys, since=self._request.since, until=self._request.until)
+                    keys = [planned.get(metric.name, metric) for metric in self.setup.planned_metrics()]
+                counts = opened.outcomes.count_backfill(keys, since=self.request.since, until=self.request.until)
                 estimate = await self._estimate(opened, keys)
-                n = round(counts.unscored * self._request.sample)
+                n = round(counts.unscored * self.request.sample)
                 if dry_run:
-                    self._print_estimate(counts, estimate, n)
+                    heading = f"{self._about}{n:,} requests would be scored"
+                    print_estimate(
+                        estimate,
+                        n,
+                        self.models,
+                        json_output=self.json_output,
+                        heading="\n".join([heading, *_why_not(counts, counts.unscored - n)]),
+                        facts={"n_requests": n, **counts._asdict()},
+                    )
                     return
                 self._check_budget(estimate, n, until_budget=until_budget)
                 if not is_owner:
                     self._ask_worker(planned, counts, n)
                     return
-                _check_alone(opened, self._request)
+                _check_alone(opened, self.request)
                 await self._score(opened, counts, n)
 
     @property
     def _about(self) -> str:
-        return "about " if self._request.sample < 1 else ""
+        return "about " if self.request.sample < 1 else ""
 
     def _open(self, closing: ExitStack, *, dry_run: bool) -> tuple[Store, bool]:
         """Open the store, if possible to write, and return whether it can be written."""
         # Also says that it does not exist, and does not create it.
-        reading = closing.enter_context(open_store(self._store, mode="read"))
+        reading = closing.enter_context(open_store(self.store, mode="read"))
         if dry_run:
             return reading, False
         try:
-            return closing.enter_context(open_store(self._store, mode="own")), True
+            return closing.enter_context(open_store(self.store, mode="own")), True
         except StoreOwnedError:
             return reading, False
 
     async def _estimate(self, store: Store, keys: Sequence[PlannedMetric]) -> RunEstimate:
         page = store.outcomes.unscored(
-            keys, since=self._request.since, before=(math.nextafter(self._request.until, 0.0), 2**62), limit=_REHEARSED
+            keys, since=self.request.since, before=(math.nextafter(self.request.until, 0.0), 2**62), limit=_REHEARSED
         )
         samples: list[Sample] = [
             sample_from_trace(item.trace) for item in page.traces if get_skip_reason(item.trace) is None
         ]
-        return await estimate_run(samples, self._setup.metrics, calls_per_reading=self._models.calls_per_reading)
-
-    def _print_estimate(self, counts: BackfillCounts, estimate: RunEstimate, n: int) -> None:
-        print_estimate(
-            estimate,
-            n,
-            self._models,
-            json_output=self._json,
-            heading="\n".join([f"{self._about}{n:,} requests would be scored", *_why_not(counts, counts.unscored - n)]),
-            facts={"n_requests": n, **counts._asdict()},
-        )
+        return await estimate_run(samples, self.setup.metrics, calls_per_reading=self.models.calls_per_reading)
 
     def _check_budget(self, estimate: RunEstimate, n: int, *, until_budget: bool) -> None:
         """Refuse a backfill whose estimated cost is above its budget."""
@@ -171,14 +173,14 @@ class _Command:
             return
         scale, usage = n / estimate.n_samples, estimate.usage
         needed: dict[str, tuple[float, float | None]] = {
-            "calls": (usage.calls * scale, self._request.calls),
-            "tokens": ((usage.input_tokens + usage.output_tokens) * scale, self._request.tokens),
+            "calls": (usage.calls * scale, self.request.calls),
+            "tokens": ((usage.input_tokens + usage.output_tokens) * scale, self.request.tokens),
         }
-        if self._request.prices is not None:
-            needed["US dollars"] = (estimate.usd(self._request.prices) * scale, self._request.usd)
+        if self.request.prices is not None:
+            needed["US dollars"] = (estimate.usd(self.request.prices) * scale, self.request.usd)
         for name, (amount, limit) in needed.items():
             if limit is not None and amount > limit:
-                share = f"{self._request.sample * limit / amount:.2g}"
+                share = f"{self.request.sample * limit / amount:.2g}"
                 raise ConfigurationError(
                     f"this needs about {amount:,.4g} {name} for {n:,} requests, and the budget is {limit:,.4g}. Raise it, score "
                     f"a share of the sessions (--sample {share}), or score the newest ones until it is reached (--until-budget)."
@@ -186,18 +188,18 @@ class _Command:
 
     def _ask_worker(self, planned: dict[str, PlannedMetric], counts: BackfillCounts, n: int) -> None:
         """Leave the request for the worker that owns the store."""
-        if unknown := [name for name in self._request.metrics if name not in planned]:
+        if unknown := [name for name in self.request.metrics if name not in planned]:
             raise StoreOwnedError(
-                f"a worker owns {describe_store(self._store)!r} and does not score {', '.join(unknown)}. Add them to the "
+                f"a worker owns {describe_store(self.store)!r} and does not score {', '.join(unknown)}. Add them to the "
                 "--metrics of the worker and start it again, or stop it while this command runs."
             )
-        request_backfill(requests_folder(spool_directory(self._store)), self._request)
-        if self._json:
-            print_json({"id": self._request.id, "requested": n, **counts._asdict()})
+        request_backfill(requests_folder(spool_directory(self.store)), self.request)
+        if self.json_output:
+            print_json({"id": self.request.id, "requested": n, **counts._asdict()})
             return
         print_text(
             f"{self._about}{n:,} requests: the worker that owns the store scores them with its own judge, behind new "
-            f"requests.\nprogress: ragstone status {quote_store(self._store)}"
+            f"requests.\nprogress: ragstone status {quote_store(self.store)}"
         )
 
     async def _score(self, store: Store, counts: BackfillCounts, n: int) -> None:
@@ -205,14 +207,14 @@ class _Command:
         with stopped_by_signals(asyncio.get_running_loop(), interrupted.set), show_progress("scoring") as progress:
             done = await run_backfill(
                 store,
-                self._setup,
-                self._request,
-                patience_s=max_outage_of(self._models.settings),
+                self.setup,
+                self.request,
+                patience_s=max_outage_of(self.models.settings),
                 on_progress=lambda now: progress.update(now["n_done"], n),
                 should_stop=interrupted.is_set,
-                daily_budget=self._models.settings.daily_budget.stated,
+                daily_budget=self.models.settings.daily_budget.stated,
             )
-        if self._json:
+        if self.json_output:
             print_json(done | counts._asdict())
         else:
             n_outside = done["n_left"] if done["state"] == "done" else 0
@@ -291,9 +293,3 @@ def _deliver(store: str, sinks: Sequence[str], start: float, end: float, *, dry_
         return
     for name, n in queued.items():
         print_text(f"{sanitize_for_terminal(name)}: {n:,} stored outcomes queued. The next worker delivers them.")
-
-
-def _period(since: str | None, until: str | None) -> tuple[float, float]:
-    if since is None:
-        raise ConfigurationError("set the time to score: --since -28d, or --since 2026-11-01")
-    return parse_time(since), time.time() if until is None else parse_time(until)

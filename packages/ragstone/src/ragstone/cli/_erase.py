@@ -46,15 +46,12 @@ def erase_command(
         )
     replies = None
     if folder is not None and found.stored.since is not None and not dry_run:
-        replies = _clear(ReplyCache(folder), since=found.stored.since)
+        cached = ReplyCache(folder)
+        replies = cached.clear(since=found.stored.since) if cached.path.exists() else 0
     if json_output:
         print_json({"erased": not dry_run, **asdict(found), "replies": replies})
         return
     print_text("\n".join(_lines(found, folder, replies, dry_run=dry_run)))
-
-
-def _clear(cache: ReplyCache, *, since: float) -> int:
-    return cache.clear(since=since) if cache.path.exists() else 0
 
 
 def _lines(found: Erasure, folder: Path | None, replies: int | None, *, dry_run: bool) -> list[str]:

@@ -14,12 +14,8 @@ from ragstone.scoring import RunEstimate
 
 def cost_of(usage: Usage, models: Models) -> tuple[dict[str, Any], str]:
     """Return what calls and tokens cost, as values for JSON and in words."""
-    prices, call_latency_s, n_concurrent = (
-        models.prices,
-        models.settings.limits.call_latency_s,
-        models.concurrent_requests,
-    )
-    tokens = usage.input_tokens, usage.output_tokens
+    prices, n_concurrent = models.prices, models.concurrent_requests
+    call_latency_s, tokens = models.settings.limits.call_latency_s, (usage.input_tokens, usage.output_tokens)
     usd = None if prices is None else (tokens[0] * prices[0] + tokens[1] * prices[1]) / 1e6
     seconds = usage.calls * call_latency_s / n_concurrent
     price = "for USD, set judge.usd_per_million_tokens" if usd is None else f"{usd:.2f} USD"
@@ -27,14 +23,8 @@ def cost_of(usage: Usage, models: Models) -> tuple[dict[str, Any], str]:
         f"about {count(usage.calls, 'call')}, {tokens[0]} + {tokens[1]} tokens ({price}), "
         f"{format_duration(seconds)} at {call_latency_s:g} s per call and {n_concurrent} concurrent requests"
     )
-    values = {
-        "calls": usage.calls,
-        "input_tokens": tokens[0],
-        "output_tokens": tokens[1],
-        "usd": usd,
-        "seconds": seconds,
-    }
-    return values, text
+    counts = {"calls": usage.calls, "input_tokens": tokens[0], "output_tokens": tokens[1]}
+    return counts | {"usd": usd, "seconds": seconds}, text
 
 
 def print_estimate(
@@ -49,14 +39,7 @@ def print_estimate(
 ) -> None:
     """Print an estimate, extrapolated from a part of the samples to all.
 
-    Args:
-        estimate: The estimate for a part of the samples.
-        n_samples: Number of all samples.
-        models: Models with prices and limits.
-        json_output: Print JSON.
-        heading: First line of the text.
-        facts: Values printed before the estimate in JSON.
-        reason_calls: Maximum number of judge calls for reasons, which the estimate does not include.
+    The text begins with the heading, and the JSON with the facts. The estimate does not include the calls for reasons.
     """
     scale = n_samples / estimate.n_samples if estimate.n_samples else 0.0
     names = ("calls", "input_tokens", "output_tokens")

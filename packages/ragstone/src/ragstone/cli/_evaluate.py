@@ -107,29 +107,19 @@ def evaluate_command(
         application, traces = load_app(app), traces or default_traces(file, app)
         models = Models(with_cache(settings, Path(f"{traces.absolute()}.cache")))
     check_not_read(output, file, references)
-    choice = Choice(rows=rows, limit=limit, separator=separator, encoding=encoding)
+    read: dict[str, Any] = {
+        "fields": fields,
+        "references": _references(references),
+        "qrels": qrels,
+        "on_bad_row": on_bad_row,
+    }
+    choice: dict[str, Any] = {"rows": rows, "limit": limit, "separator": separator, "encoding": encoding}
     if dry_run:
         spread, rejected, reading = StrideSampler(_MAX_ESTIMATED), list[RejectedRow](), ReadingReport()
-        for sample in iter_samples(
-            file,
-            rejected,
-            fields=fields,
-            references=_references(references),
-            qrels=qrels,
-            on_bad_row=on_bad_row,
-            choice=choice,
-            report=reading,
-        ):
+        for sample in iter_samples(file, rejected, choice=Choice(**choice), report=reading, **read):
             spread.add(sample)
         print_reading(reading)
-        _print_dry_run(
-            spread,
-            reading,
-            names,
-            models,
-            reasons=reasons,
-            json_output=json_output,
-        )
+        _print_dry_run(spread, reading, names, models, reasons=reasons, json_output=json_output)
         return
     specs = models.specs()
     with (
@@ -157,14 +147,8 @@ def evaluate_command(
             **specs,
             batch=batch,
             sinks=settings.scoring.sinks,
-            fields=fields,
-            references=_references(references),
-            qrels=qrels,
-            on_bad_row=on_bad_row,
-            rows=rows,
-            limit=limit,
-            separator=separator,
-            encoding=encoding,
+            **read,
+            **choice,
             **arguments_of(context, settings, "limits", "analysis", omit=("undecided", *OF_COMMAND)),
             reasons=reasons,
             output=output,
@@ -209,8 +193,10 @@ def _exit(result: Experiment, max_failed_share: float) -> None:
             f"the judge or reader did not answer for longer than limits.max_outage_s, {counts.n_failed} of {counts.n} judged outcomes "
             "failed. When it is available, run the same command again. With --output or --cache it does not repeat calls."
         )
-    elif (reason := describe_excess(counts, max_failed_share)) is None and _all_failed(result):
-        reason = "all outcomes failed."
+    elif (reason := describe_excess(counts, max_failed_share)) is None:
+        summaries = result.summary()
+        if any(s.n_failed for s in summaries) and not any(s.n_scored for s in summaries):
+            reason = "all outcomes failed."
     if reason is not None:
         leave(reason)
 
@@ -290,11 +276,6 @@ def _references(file: Path | None) -> dict[str, Sample] | None:
             f"no row of --references {str(file)!r} has a reference under a known name (reference, ground_truth, ...)"
         )
     return references
-
-
-def _all_failed(result: Experiment) -> bool:
-    summaries = result.summary()
-    return any(s.n_failed for s in summaries) and not any(s.n_scored for s in summaries)
 
 
 def _spent(result: Experiment) -> str:

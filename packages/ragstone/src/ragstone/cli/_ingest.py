@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -17,7 +17,7 @@ from ragstone._util.systemd import notify
 from ragstone.capture import Capture, redact_secrets
 from ragstone.cli._health import HealthPage, watchdog
 from ragstone.cli._logs import announce
-from ragstone.cli._models import models_for_store, worker_options
+from ragstone.cli._models import models_for_store, setup_options, worker_options
 from ragstone.cli._options import parse_address, parse_retriever_tools
 from ragstone.cli._settings import settings_of
 from ragstone.errors import JudgeError, StoreNotFoundError, StoreOwnedError, StoreUnavailableError
@@ -83,15 +83,7 @@ def ingest_command(
         plan = StorePlan(store=store, plan=None, replan=replan)  # spans are received while the database is down
     names, models = models_for_store(context, plan, criterion)
     settings, receiver = models.settings, models.settings.receiver
-    max_bytes = receiver.max_message_mib * 2**20
-    setup = ScoringSetup(
-        names,
-        **models.specs(),
-        sinks=settings.scoring.sinks,
-        limits=settings.limits,
-        reasons=settings.scoring.reasons,
-        closes_models=True,
-    )
+    setup = ScoringSetup(names, **setup_options(models))
     plan.check(setup)
     buffer = SharedSpanBuffer(buffer_path)
     redact = redact_secrets if settings.redaction.redact else None
@@ -125,23 +117,13 @@ def ingest_command(
         health.routes(state).add_to(app)
         FeedbackRoute(feedback).add_to(app)
 
+    shared: dict[str, Any] = {"redact": redact, "access": access, "max_bytes": receiver.max_message_mib * 2**20}
     try:
         receivers: list[OtlpReceiver | OtlpGrpcReceiver] = [
-            OtlpReceiver(
-                buffer, host=host, port=port, redact=redact, access=access, max_bytes=max_bytes, add_routes=add_routes
-            )
+            OtlpReceiver(buffer, host=host, port=port, add_routes=add_routes, **shared)
         ]
         if grpc_address is not None:
-            receivers.append(
-                OtlpGrpcReceiver(
-                    buffer,
-                    host=grpc_address[0],
-                    port=grpc_address[1],
-                    redact=redact,
-                    access=access,
-                    max_bytes=max_bytes,
-                )
-            )
+            receivers.append(OtlpGrpcReceiver(buffer, host=grpc_address[0], port=grpc_address[1], **shared))
         asyncio.run(_serve(receivers, setup, make_worker, state, waits_for))
     finally:
         feedback.close()

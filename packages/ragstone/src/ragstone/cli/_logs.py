@@ -41,12 +41,7 @@ class _JsonFormatter(logging.Formatter):
 
 
 def configure_logging(level: int, log_format: LogFormat) -> None:
-    """Send log messages of this process to standard error.
-
-    Args:
-        level: The lowest level that is written.
-        log_format: "text" or "json". JSON also contains what a command announces.
-    """
+    """Send log messages of this process to standard error."""
     handler = logging.StreamHandler()
     handler.setFormatter(_JsonFormatter() if log_format == "json" else logging.Formatter("%(levelname)s %(message)s"))
     logging.basicConfig(level=level, handlers=[handler])

@@ -42,11 +42,7 @@ class ModelSpecs(TypedDict):
 
 
 class Models:
-    """The models that the settings of a command describe. They share one budget.
-
-    Args:
-        settings: The settings.
-    """
+    """The models that the settings of a command describe. They share one budget."""
 
     def __init__(self, settings: Configuration) -> None:
         self.settings = settings
@@ -186,6 +182,18 @@ def with_cache(settings: Configuration, directory: Path) -> Configuration:
 def metrics_of(settings: Configuration, criteria: Sequence[Path] | None) -> list[str]:
     """Return the names of metrics: those of the settings, then one for each file of criteria."""
     return [*settings.scoring.metrics, *parse_criteria(criteria)]
+
+
+def setup_options(models: Models) -> dict[str, Any]:
+    """Return the arguments of the setup of a command that scores until it is stopped."""
+    scoring = models.settings.scoring
+    return {
+        **models.specs(),
+        "sinks": scoring.sinks,
+        "limits": models.settings.limits,
+        "reasons": scoring.reasons,
+        "closes_models": True,
+    }
 
 
 def max_outage_of(settings: Configuration) -> float:

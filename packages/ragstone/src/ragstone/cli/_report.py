@@ -237,16 +237,7 @@ def _next_steps(
     systems: _Systems,
     texts: str,
 ) -> list[tuple[str, str]]:
-    """Return commands that show more of the same source.
-
-    Args:
-        sources: The sources.
-        baseline: The baseline.
-        data: Options that read the data of all sources.
-        view: The report.
-        systems: The systems.
-        texts: Options that read the data of the reported system.
-    """
+    """Return commands that show more. `data` are options of all sources, `texts` those of the reported one."""
     # A baseline that is not one of the sources comes first in the order.
     position = systems.order.index(systems.name) - (len(systems.order) - len(sources))
     _, path = parse_named_file(sources[position])

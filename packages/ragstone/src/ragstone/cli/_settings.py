@@ -77,14 +77,7 @@ def _used_keys(settings: str) -> list[str]:
 def arguments_of(
     context: typer.Context, settings: Configuration, *tables: str, omit: Collection[str] = ()
 ) -> dict[str, Any]:
-    """Return the keys that a command uses and that have a value, as keyword arguments of a function.
-
-    Args:
-        context: The command's context.
-        settings: Its settings.
-        tables: The tables of the keys.
-        omit: Keys that the function does not take.
-    """
+    """Return the keys of tables that a command uses and that have a value, as keyword arguments of a function."""
     keys = [key.partition(".") for key in _used_keys(_settings_of_command(context))]
     values = {name: getattr(getattr(settings, table), name) for table, _, name in keys if table in tables}
     return {name: value for name, value in values.items() if name not in omit and value not in (None, ())}
@@ -95,11 +88,9 @@ def _settings_of_command(context: typer.Context) -> str:
 
 
 def settings_of(context: typer.Context, *, plan: Mapping[str, Any] | None = None) -> Configuration:
-    """Return the settings of a command: its options come before the environment, the file, the plan and the defaults.
+    """Return the settings of a command: its options come before the environment, the file, a plan and the defaults.
 
-    Args:
-        context: The command's context.
-        plan: Values of the plan of a store, by dotted key.
+    The values of the plan of a store have dotted keys.
     """
     options: dict[str, Any] = {}
     names: dict[str, str] = {}

@@ -34,12 +34,7 @@ _OWNED_HINT: Final = " Or let its owner remove them: set bodies_older_than or re
 
 
 def open_owned(store: str, hint: str = "") -> Store:
-    """Open a store that exists for writing.
-
-    Args:
-        store: Path or URL.
-        hint: What else a user can do if another process owns it.
-    """
+    """Open a store that exists for writing. `hint` says what else a user can do if another process owns it."""
     if not is_database_url(store) and not Path(store).exists():
         return open_store(store, mode="read")  # says that it does not exist, and does not create it
     try:
@@ -99,10 +94,11 @@ def prune(
         return
     if oldest is not None:
         print_text(f"{count(n_requests, 'request')} {'would be ' if dry_run else ''}removed with their scores")
-    for line in () if kept_requests is None else _kept(kept_requests):
-        print_text(line)
+    if kept_requests is not None:
+        _print_kept(kept_requests)
     if kept is not None:
-        print_text("\n".join(_lines(n, kept, dry_run=dry_run)))
+        print_text(f"{kept.removable:,} texts would be removed" if dry_run else f"{n:,} texts removed")
+        _print_kept(kept)
     if (n or n_requests) and not shrink and not dry_run and not is_database_url(store):
         print_text("The file keeps its size, and new requests use the space. --shrink gives it back to the disk.")
 
@@ -179,18 +175,15 @@ def _verify_spool(store: str) -> tuple[int, int]:
     return n_entries, n_corrupt
 
 
-def _lines(n: int, kept: RetentionCounts, *, dry_run: bool) -> list[str]:
-    """Describe how many texts were removed, and why others were kept."""
-    return [f"{kept.removable:,} texts would be removed" if dry_run else f"{n:,} texts removed", *_kept(kept)]
-
-
-def _kept(kept: RetentionCounts) -> list[str]:
+def _print_kept(kept: RetentionCounts) -> None:
     texts = {
         "pending": "not scored yet",
         "undelivered": "an outcome waits for a sink",
         "labeled": "labeled, drawn to be labeled, or a canary",
     }
-    return [f"{n:,} kept: {texts[reason]}" for reason, n in _reasons(kept).items() if n]
+    for reason, n in _reasons(kept).items():
+        if n:
+            print_text(f"{n:,} kept: {texts[reason]}")
 
 
 def _reasons(kept: RetentionCounts) -> dict[str, int]:

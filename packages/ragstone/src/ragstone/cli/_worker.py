@@ -15,7 +15,7 @@ from ragstone.brokers import make_trace_source
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._health import HealthPage, watchdog
 from ragstone.cli._logs import announce
-from ragstone.cli._models import models_for_store, worker_options
+from ragstone.cli._models import models_for_store, setup_options, worker_options
 from ragstone.cli._options import parse_address
 from ragstone.cli._output import describe_excess, leave, print_text
 from ragstone.cli._settings import settings_of
@@ -69,22 +69,10 @@ def worker_command(
         plan = StorePlan.read(store, plan_id=plan_id, replan=replan)
     names, models = models_for_store(context, plan, criterion)
     settings = models.settings
-    setup = open_setup(
-        names,
-        **models.specs(),
-        sinks=settings.scoring.sinks,
-        limits=settings.limits,
-        reasons=settings.scoring.reasons,
-        closes_models=True,
-    )
+    setup = open_setup(names, **setup_options(models))
     plan.check(setup)
-    worker = Worker(
-        resolved,
-        setup,
-        intakes=() if source is None else [source],
-        **worker_options(settings),
-        replan=replan,
-    )
+    intakes = () if source is None else [source]
+    worker = Worker(resolved, setup, intakes=intakes, **worker_options(settings), replan=replan)
     counts = JudgedCounts()
 
     def on_outcomes(trace: Trace, outcomes: Sequence[Outcome], _last: bool) -> None:  # noqa: FBT001

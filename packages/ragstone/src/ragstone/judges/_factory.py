@@ -175,7 +175,9 @@ def judge_from(
         return OpenAICompatibleJudge(base_url, **options, **connection)
     if kind == "vllm" and model:
         _check_no_endpoint_options(spec, connection, names)
-        return ModelJudge(_vllm(model), **options)
+        name, _, query = model.partition("?")
+        engine_args = {key: _plain(value) for key, value in parse_qsl(query, keep_blank_values=True)}
+        return ModelJudge(VllmModel(name, **engine_args), **options)
     hint = "" if (suggestion := _suggest(spec)) is None else f" Did you mean {suggestion!r}?"
     forms = f"{_FORMS}, or a Judge object" if names.interface == "python" else _FORMS
     raise ConfigurationError(f"{shown or names.value('url', spec)} is unknown.{hint} Known forms: {forms}")
@@ -317,11 +319,6 @@ def _at_openai(model: str, connection: ConnectionOptions, names: OptionNames) ->
             f"{names.value('url', spec)} and {names.value('model', other)} name two models. Omit one"
         )
     return base_url, {**connection, "model": model, "api_key": api_key}
-
-
-def _vllm(model: str) -> VllmModel:
-    name, _, query = model.partition("?")
-    return VllmModel(name, **{key: _plain(value) for key, value in parse_qsl(query, keep_blank_values=True)})
 
 
 def _plain(value: str) -> Any:

@@ -184,7 +184,8 @@ class ChatReader:
         shape: dict[str, object] = {**self.model.settings, **self._shape}
         if self._refusal_judge is not None:
             shape["refusal_judge"] = [self._refusal_judge.identity.hash, REFUSAL_TASK]
-        if omitted := self._omitted():
+        # The sampling parameters that the endpoint refuses in requests for draws.
+        if self._adaptive is not None and (omitted := self._adaptive.omitted(self._draws.settings)):
             shape["omitted"] = omitted
         digest = hashlib.sha256(json.dumps(shape, sort_keys=True, default=repr).encode()).hexdigest()[:16]
         return JudgeIdentity(name=self.model.name, hash=digest)
@@ -201,10 +202,6 @@ class ChatReader:
         _require(self._estimator, can, self.model)
         if self._adaptive is not None and self._chosen(can) != "exact_sequence":
             await self._adaptive.settle(self._draws.settings)
-
-    def _omitted(self) -> tuple[str, ...]:
-        """Return the sampling parameters that the endpoint refuses in requests for draws."""
-        return () if self._adaptive is None else self._adaptive.omitted(self._draws.settings)
 
     def _chosen(self, can: Capabilities) -> str:
         if self._estimator != "auto":
