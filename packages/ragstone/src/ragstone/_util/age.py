@@ -10,10 +10,6 @@ from ragstone.errors import ConfigurationError
 def parse_age(text: object, *, name: str) -> float:
     """Return an age such as "30d", "12h" or "90m" in seconds.
 
-    Args:
-        text: The age.
-        name: Name of the setting, for messages.
-
     Raises:
         ConfigurationError: If it is not a positive age.
     """

@@ -19,9 +19,6 @@ class DaemonThread(Executor):
     """One thread that does not prevent the end of the interpreter, unlike those of `ThreadPoolExecutor`.
 
     If threads cannot be started anymore because the interpreter ends, calls run directly.
-
-    Args:
-        name: Name of the thread.
     """
 
     def __init__(self, name: str) -> None:

@@ -79,12 +79,7 @@ class BoundedStream:
 
 
 class CsvLines:
-    """The lines of a CSV file, of which a row may have several. Call `next_row` after each row.
-
-    Args:
-        stream: The file.
-        name: Its name, for the error.
-    """
+    """The lines of a CSV file, of which a row may have several. Call `next_row` after each row."""
 
     def __init__(self, stream: BinaryIO, name: str) -> None:
         self._lines = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")

@@ -43,12 +43,7 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
 
 
 def synchronous(function: Callable[_P, Coroutine[Any, Any, T]], *, name: str) -> Callable[_P, T]:
-    """Return the synchronous form of an asynchronous function, with the same arguments and errors (see `run_async`).
-
-    Args:
-        function: The asynchronous function.
-        name: Name of the synchronous form.
-    """
+    """Return the synchronous form of an asynchronous function, with the same arguments and errors (see `run_async`)."""
 
     @functools.wraps(function)
     def call(*args: _P.args, **kwargs: _P.kwargs) -> T:

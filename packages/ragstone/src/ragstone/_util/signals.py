@@ -68,10 +68,6 @@ def stopped_by_signals(loop: asyncio.AbstractEventLoop, stop: Callable[[], objec
 
     Unlike `loop.add_signal_handler`, it restores the earlier handlers. Otherwise, a signal after the loop would end the process
     at once.
-
-    Args:
-        loop: Runs in the main thread.
-        stop: Called once for each signal.
     """
     with handle_signals(dict.fromkeys(STOP_SIGNALS, lambda *_: loop.call_soon_threadsafe(stop))):
         yield

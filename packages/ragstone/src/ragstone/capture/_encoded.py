@@ -54,13 +54,7 @@ def redact_encoded(text: str, redact: Redactor, *, also_whole: bool = False) -> 
 
 
 def redact_json(value: Any, redact: Redactor, *, key: str = "") -> Any:
-    """Return a JSON value with its texts, long numbers and keys redacted. Different keys stay different.
-
-    Args:
-        value: The value.
-        redact: Function from text to redacted text.
-        key: The key that the value has in its object.
-    """
+    """Return a JSON value with its texts, long numbers and keys redacted. Different keys stay different."""
     if isinstance(value, str):
         return _redact_member(key, value, redact)
     if isinstance(value, dict):

@@ -26,12 +26,6 @@ class FeedbackDraft:
 def make_feedback(request_id: object, value: object, comment: object, *, given_at: float) -> FeedbackDraft:
     """Check feedback.
 
-    Args:
-        request_id: Id of the trace, or the OpenTelemetry trace id as 32 hexadecimal digits or an integer.
-        value: A number from 0 (bad) to 1 (good). True and False are 1 and 0.
-        comment: Text of the user, or None.
-        given_at: Unix seconds.
-
     Raises:
         DataError: If a value has another type or is out of range.
     """

@@ -313,10 +313,6 @@ def redact_trace(trace: Trace, redact: Redactor) -> Trace:
 
     Names are those of the request, its model and its retrievers. Ids are not redacted: users look requests up by them.
 
-    Args:
-        trace: The trace to redact.
-        redact: Function from text to redacted text.
-
     Raises:
         RedactionError: If the function fails. A trace that cannot be redacted must not be stored.
     """

@@ -47,13 +47,7 @@ class Access:
             )
 
     def refusal(self, listens_on: str, host: str, authorization: str) -> str | None:
-        """Return why a message is refused, or None if it is accepted.
-
-        Args:
-            listens_on: Address that the receiver listens on.
-            host: Header `Host` of the message.
-            authorization: Header `Authorization`.
-        """
+        """Return why a message is refused, or None if it is accepted."""
         if self._token is not None:
             scheme, _, given = authorization.partition(" ")
             if scheme.lower() == "bearer" and is_equal(given.strip(), self._token):

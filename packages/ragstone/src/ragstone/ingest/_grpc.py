@@ -25,15 +25,7 @@ _IGNORED: Final = frozenset({_SERVICE.format("logs", "Logs"), _SERVICE.format("m
 class OtlpGrpcReceiver:
     """Receives spans of OTLP exporters over gRPC, without TLS.
 
-    Logs and metrics are accepted and not stored.
-
-    Args:
-        buffer: The buffer for the spans.
-        host: Address to listen on.
-        port: Port. 0 selects a free port.
-        redact: As for `OtlpReceiver`.
-        access: As for `OtlpReceiver`.
-        max_bytes: As for `OtlpReceiver`.
+    Logs and metrics are accepted and not stored. The arguments are those of `OtlpReceiver`.
 
     Raises:
         MissingExtraError: If grpcio or the protobuf messages of OTLP are not installed.

@@ -128,11 +128,7 @@ def rejection(reasons: list[str]) -> str:
 
 
 def trace_response(rejected: list[str]) -> bytes:
-    """Return an `ExportTraceServiceResponse`, with the number of rejected spans and why.
-
-    Args:
-        rejected: The reason of each rejected span.
-    """
+    """Return an `ExportTraceServiceResponse`, with the number of rejected spans and why."""
     if not rejected:
         return b""  # a message without fields
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (

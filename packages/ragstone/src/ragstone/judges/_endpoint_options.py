@@ -294,12 +294,7 @@ def with_cache(role: Role, spec: Any, cache: str | Path | None) -> Any:
 
 
 def judge_from(spec: JudgeSpec = None, **options: Any) -> Judge:
-    """Create a judge from its name, a table, options or an object. The environment completes a name and a table.
-
-    Args:
-        spec: The judge. None uses the environment.
-        options: Arguments of `_factory.judge_from`, for a name without the environment.
-    """
+    """Create a judge from its name, a table, options or an object. The environment completes a name and a table."""
     if not options and _is_described(spec):
         return read_endpoint("judge", spec, source="judge=...").build_judge()
     return _factory.judge_from(cast("str | Judge | None", spec), **options)

@@ -361,9 +361,6 @@ def _warn_once(name: str, text: str) -> None:
 def read_file(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read a TOML file, and return its settings by dotted key. A secret in it is logged by its name.
 
-    Args:
-        path: The file.
-
     Raises:
         ConfigurationError: If the file does not exist, is not valid TOML or has an unknown table or key.
     """

@@ -109,13 +109,6 @@ class HttpClient:
 class HttpSink:
     """A destination behind a URL: its name, its connections, and its end.
 
-    Args:
-        url: URL of the server.
-        headers: Headers of each request.
-        auth: User and password.
-        timeout_s: Timeout of one request, in seconds.
-        include_text: Also send texts that may quote captured text.
-
     Raises:
         ConfigurationError: If `url` is not an http(s) URL. The message does not contain it, because it may contain
             credentials.

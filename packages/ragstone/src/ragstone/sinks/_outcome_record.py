@@ -19,12 +19,7 @@ RECORD_COLUMNS: Final = {
 
 
 def record_row(outcome: Score | NotApplicable | Failure, trace: Trace | None) -> dict[str, Any]:
-    """Return an outcome and its request as a row with the columns `RECORD_COLUMNS`.
-
-    Args:
-        outcome: The outcome.
-        trace: Its request. None if another row of the same file has it.
-    """
+    """Return an outcome and its request (None if another row has it) as a row with the columns `RECORD_COLUMNS`."""
     return {
         "outcome_id": outcome.id,
         "trace_id": outcome.sample_id,

@@ -30,14 +30,7 @@ _CAUSES_MAX: Final = 20
 
 
 class Families:
-    """Ragstone's metrics in one registry.
-
-    Args:
-        registry: The registry.
-        buckets: Upper bounds of the buckets of scores.
-        max_apps: Maximum number of values of the labels `app` and `operation`, each. Further values share "other".
-        operations: Whether scores and outcomes have the label `operation`.
-    """
+    """Ragstone's metrics in one registry."""
 
     def __init__(
         self, registry: CollectorRegistry, *, buckets: Sequence[float], max_apps: int, operations: bool

@@ -113,12 +113,6 @@ class SpoolReader:
     ) -> Batch[bytes]:
         """Read entries of a segment as framed lines with their checksums, to copy them. Otherwise as `read`.
 
-        Args:
-            name: Name of a segment from `segments`.
-            offset: 0, or the `next_offset` of an earlier batch of this segment.
-            max_entries: Maximum number of entries.
-            max_bytes: Size from which a batch ends, in bytes.
-
         Raises:
             SpoolError: If the file is not a segment, or is not readable.
         """
