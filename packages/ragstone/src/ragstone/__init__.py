@@ -1,8 +1,7 @@
 """Ragstone: know how good a RAG application's retrieval and answers are, with honest uncertainty."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING
-
-from ragstone._util.lazy import lazy_names
 
 if TYPE_CHECKING:
     from ragstone.errors import RagstoneError
@@ -47,22 +46,29 @@ __all__ = [
 
 # An application that imports one package, and every test run that loads our pytest plugin, does not pay for the others
 # (PEP 562). Reasons: docs/decisions/0002-packages-import-their-names-lazily.md.
+_PACKAGES = {
+    "errors": "RagstoneError",
+    "experiments": "Comparison Experiment aevaluate assert_no_regression assert_score compare evaluate",
+    "metrics": "Criterion",
+    "monitor": "Monitor",
+    "reading": "read_traces",
+    "schema": "Failure NotApplicable Outcome Passage Retrieval Sample Score Trace",
+}
+_PACKAGE_OF = {name: package for package, names in _PACKAGES.items() for name in names.split()}
+
 if not TYPE_CHECKING:  # a type checker would accept any name
-    _get, __dir__ = lazy_names(
-        __name__,
-        {
-            "errors": "RagstoneError",
-            "experiments": "Comparison Experiment aevaluate assert_no_regression assert_score compare evaluate",
-            "metrics": "Criterion",
-            "monitor": "Monitor",
-            "reading": "read_traces",
-            "schema": "Failure NotApplicable Outcome Passage Retrieval Sample Score Trace",
-        },
-    )
 
     def __getattr__(name: str) -> object:
-        if name != "__version__":
-            return _get(name)
-        from importlib.metadata import version
+        if name == "__version__":
+            from importlib.metadata import version
 
-        return version("ragstone")
+            return version("ragstone")
+        package = _PACKAGE_OF.get(name)
+        if package is None:
+            raise AttributeError(f"module 'ragstone' has no attribute {name!r}")  # codespell:ignore
+        value = getattr(import_module(f"ragstone.{package}"), name)
+        globals()[name] = value
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})
