@@ -15,7 +15,6 @@ from ragstone.stats import (
     bootstrap_interval,
     discriminative_power,
     holm,
-    paired_bootstrap,
     paired_effect,
     randomized_tukey,
     sign_flip_test,
@@ -167,35 +166,6 @@ def test_bootstrap_of_a_correlation_agrees_with_scipy():
     ).confidence_interval
     found = bootstrap_interval(np.stack([x, y], axis=1), lambda rows: pearson(rows[:, 0], rows[:, 1]), method="bca")
     assert tuple(expected) == pytest.approx((found.low, found.high), abs=1e-12)
-
-
-def test_paired_bootstrap_is_scipy_s_percentile_interval_of_the_differences():
-    """The same resamples, the same interval at Hesterberg's expanded level; one-sided it has one end."""
-    tails = [stats.norm.cdf(stats.t.ppf(tail, 39) * math.sqrt(40 / 39)) for tail in (0.025, 0.05)]
-    rng = np.random.default_rng(6)
-    a, b = rng.random((2, 40))
-    expected = stats.bootstrap(
-        (a - b,),
-        np.mean,
-        n_resamples=3000,
-        method="percentile",
-        confidence_level=1 - 2 * tails[0],
-        rng=np.random.default_rng(1),
-    ).confidence_interval
-    found = paired_bootstrap(a, b, n_resamples=3000, seed=1)
-    assert tuple(expected) == pytest.approx((found.low, found.high), abs=1e-12)
-    upper = stats.bootstrap(
-        (a - b,),
-        np.mean,
-        n_resamples=3000,
-        method="percentile",
-        alternative="greater",
-        confidence_level=1 - tails[1],
-        rng=np.random.default_rng(1),
-    ).confidence_interval
-    one = paired_bootstrap(a, b, n_resamples=3000, seed=1, alternative="greater")
-    assert upper.low == pytest.approx(one.low, abs=1e-12)
-    assert one.high is None
 
 
 def test_effect_size_is_the_paired_t_statistic_by_root_n():

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ragstone.stats._labeled import drawn_kappa, drawn_prediction_powered_mean
     from ragstone.stats._mean import Estimate, failure_bounds, mean_interval, wilson_interval
     from ragstone.stats._multiple import DiscriminativePower, discriminative_power, holm
-    from ragstone.stats._paired import paired_bootstrap, paired_effect, sign_flip_test
+    from ragstone.stats._paired import paired_effect, sign_flip_test
     from ragstone.stats._population import Description, describe, pass_at_k
     from ragstone.stats._ppi import PredictionPoweredMean, prediction_powered_mean
     from ragstone.stats._sequential import beta_mixture_interval
@@ -60,7 +60,6 @@ __all__ = [
     "krippendorff_alpha",
     "landis_koch",
     "mean_interval",
-    "paired_bootstrap",
     "pass_at_k",
     "pearson",
     "percent_agreement",
@@ -88,7 +87,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_mean": "Estimate mean_interval wilson_interval failure_bounds",
             "_multiple": "DiscriminativePower discriminative_power holm",
             "_alarms": "BETS QUARTER_S AlarmBudget CalendarDetector",
-            "_paired": "paired_bootstrap sign_flip_test paired_effect",
+            "_paired": "sign_flip_test paired_effect",
             "_population": "Description describe pass_at_k",
             "_ppi": "PredictionPoweredMean prediction_powered_mean",
             "_sequential": "beta_mixture_interval",
