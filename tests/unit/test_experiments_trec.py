@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import struct
 
 import pytest
 
@@ -15,11 +14,8 @@ from ragstone.reading import (
     read_qrels,
     read_samples,
     read_trec_run,
-    write_beir,
-    write_trec_qrels,
-    write_trec_run,
 )
-from ragstone.schema import NotApplicable, Passage, Sample
+from ragstone.schema import NotApplicable
 
 RUN = """\
 q1 Q0 d3 1 9.5 bm25
@@ -143,73 +139,6 @@ def test_bad_lines_of_qrels(tmp_path, line, words):
     assert words in str(caught.value)
 
 
-def test_a_run_survives_writing_and_reading(tmp_path):
-    """Scores that fall strictly are kept to the last digit."""
-    run = {"q1": {"b": 0.1 + 0.2, "a": 0.25, "c": -1e-7}, "q2": {"x": 1e9}}
-    write_trec_run(tmp_path / "a.run", run, tag="mine")
-    assert run == read_trec_run(tmp_path / "a.run")
-    assert "q1 Q0 b 1 0.30000000000000004 mine" == (tmp_path / "a.run").read_text().splitlines()[0]
-
-
-@pytest.mark.parametrize(
-    "scores", [{"b": 1.0, "a": 1.0}, {"b": 1.00000000001, "a": 1.0}, {"b": 1e300, "a": 1e299}, {"b": 1e-60, "a": 1e-61}]
-)
-def test_written_scores_fall_strictly_in_single_precision(tmp_path, scores):
-    """Tools in C would see a tie, and break it by id: then the ranks are written in place of the scores."""
-    write_trec_run(tmp_path / "a.run", {"q": scores})
-    found = read_trec_run(tmp_path / "a.run")["q"]
-    assert {"b": 2.0, "a": 1.0} == found
-    first, second = (struct.unpack("f", struct.pack("f", score))[0] for score in found.values())
-    assert first > second
-
-
-def test_scores_that_are_out_of_order_are_sorted(tmp_path):
-    """The rank column agrees with the score column."""
-    write_trec_run(tmp_path / "a.run", {"q": {"low": 1.0, "high": 2.0}})
-    assert ["q Q0 high 1 2.0 ragstone", "q Q0 low 2 1.0 ragstone"] == (tmp_path / "a.run").read_text().splitlines()
-
-
-def test_samples_are_written_as_a_run(tmp_path):
-    """Their passages in prompt order, each once; unknown contexts are no empty list."""
-    contexts = tuple(Passage(text="", id=name) for name in ("b", "a", "b"))
-    write_trec_run(tmp_path / "a.run", [Sample(id="q", contexts=contexts), Sample(id="r"), Sample(id="s", contexts=())])
-    assert {"q": {"b": 2.0, "a": 1.0}} == read_trec_run(tmp_path / "a.run")
-    with pytest.raises(DataError, match="passage 1 of sample 'q' does not have an id"):
-        write_trec_run(tmp_path / "b.run", [Sample(id="q", contexts=(Passage(text="x"),))])
-
-
-@pytest.mark.parametrize(
-    ("run", "words"),
-    [
-        ({"q 1": ["a"]}, "the query id 'q 1'"),
-        ({"q": ["a b"]}, "the passage id 'a b'"),
-        ({"q": [""]}, "the passage id ''"),
-        ({"q": ["a\n"]}, "the passage id"),
-        ({"q": {"a": float("nan")}}, "'a' has the score nan for query 'q'"),
-    ],
-)
-def test_what_cannot_stand_in_a_run_is_refused(tmp_path, run, words):
-    """Nothing is written then."""
-    with pytest.raises(DataError, match=words):
-        write_trec_run(tmp_path / "a.run", run)
-    assert not (tmp_path / "a.run").exists()
-
-
-def test_qrels_survive_writing_and_reading(tmp_path):
-    """From a mapping or from samples."""
-    qrels = {"q1": {"a": 2, "b": -1}, "q2": {"a": 0}}
-    write_trec_qrels(tmp_path / "a.txt", qrels)
-    assert qrels == read_qrels(tmp_path / "a.txt")
-    write_trec_qrels(tmp_path / "b.txt", [Sample(id="q1", qrels={"a": 1.0}), Sample(id="q2")])
-    assert "q1 0 a 1\n" == (tmp_path / "b.txt").read_text()
-
-
-def test_fractional_grades_are_not_written(tmp_path):
-    """Tools refuse them, and rounding is not ours to do."""
-    with pytest.raises(DataError, match=r"'a' has the grade 0\.5 for query 'q'\. Qrels files contain integers"):
-        write_trec_qrels(tmp_path / "a.txt", {"q": {"a": 0.5}})
-
-
 def test_a_run_file_is_a_data_set(run_file):
     """A sample for each query; its passages have ids, scores and ranks, and no text."""
     samples, rejected = read_samples(run_file)
@@ -315,35 +244,6 @@ def test_bad_lines_of_queries(beir, line, words):
     else:
         with pytest.raises(DataError, match=words):
             read_beir(beir)
-
-
-def test_a_beir_data_set_survives_writing_and_reading(tmp_path):
-    """Queries, passages and grades."""
-    samples = [
-        Sample(id="q1", query="Why?", contexts=(Passage(text="One.", id="d1"),), qrels={"d1": 1.0, "d 2": 0.0}),
-        Sample(id="q2", query="Who?", contexts=(Passage(text="One.", id="d1"),)),
-    ]
-    write_beir(tmp_path / "new", samples, split="dev")
-    (back,) = read_beir(tmp_path / "new", split="dev", run={"q1": ["d1"]})
-    assert (samples[0].query, samples[0].qrels) == (back.query, back.qrels)
-    assert "One." == back.contexts[0].text
-
-
-@pytest.mark.parametrize(
-    ("sample", "words"),
-    [
-        (Sample(id="q"), "not have a query"),
-        (Sample(id="q", query="?", contexts=(Passage(text="x"),)), "not have an id"),
-        (Sample(id="q", query="?", contexts=(Passage(text="x", id="a"), Passage(text="y", id="a"))), "another text"),
-        (Sample(id="q", query="?", qrels={"a\tb": 1}), "cannot be written to a table"),
-        (Sample(id="q", query="?", qrels={"a": 0.5}), "contain integers"),
-    ],
-)
-def test_what_makes_no_beir_data_set(tmp_path, sample, words):
-    """Nothing is written then."""
-    with pytest.raises(DataError, match=words):
-        write_beir(tmp_path / "new", [sample])
-    assert not (tmp_path / "new").exists()
 
 
 def test_the_command_line_takes_qrels(run_file, qrels_file):

@@ -29,7 +29,7 @@ PUBLIC = {
     """,
     "ragstone.reading": """
         FIELD_ALIASES InputFile ReadingReport RejectedRecord TraceFormat all_formats detect read_beir read_qrels read_samples
-        read_traces read_trec_run sample_from_row write_beir write_trec_qrels write_trec_run
+        read_traces read_trec_run sample_from_row
     """,
     "ragstone.demo": """
         SAMPLE_FILES Bm25 DemoChain DemoQuestion extract_answer load_corpus sample_file

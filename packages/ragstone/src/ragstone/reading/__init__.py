@@ -29,9 +29,6 @@ if TYPE_CHECKING:
         read_beir,
         read_qrels,
         read_trec_run,
-        write_beir,
-        write_trec_qrels,
-        write_trec_run,
     )
 
 __all__ = [
@@ -48,9 +45,6 @@ __all__ = [
     "read_traces",
     "read_trec_run",
     "sample_from_row",
-    "write_beir",
-    "write_trec_qrels",
-    "write_trec_run",
 ]
 
 if not TYPE_CHECKING:  # a type checker would accept any name
@@ -68,7 +62,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_stage": "BufferedSpan BufferedTrace SpanBuffer",
             "_row_lists": "Choice",
             "_traces": "find_formats read_traces",
-            "_trec": "QrelsSource read_beir read_qrels read_trec_run write_beir write_trec_qrels write_trec_run",
+            "_trec": "QrelsSource read_beir read_qrels read_trec_run",
             "_row_traces": "trace_of_row",
         },
     )

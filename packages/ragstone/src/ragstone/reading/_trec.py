@@ -6,12 +6,10 @@ import json
 import os
 import sys
 from array import array
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ragstone._util.files import open_output, write_output
 from ragstone._util.row_limits import bounded_lines, check_json_row
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.metrics.ranking import Qrels, Run
@@ -55,23 +53,6 @@ def refuse(path: Path, errors: Sequence[DataError]) -> None:
         shown = "\n  ".join(map(str, errors[:5]))
         more = f"\n  and {len(errors) - 5} more" if len(errors) > 5 else ""
         raise DataError(f"{len(errors)} lines of {str(path)!r} cannot be read:\n  {shown}{more}")
-
-
-def token(text: str, what: str) -> str:
-    """Return the text if a column of a TREC file can hold it.
-
-    Raises:
-        DataError: If the text is empty or contains whitespace.
-    """
-    if not text or len(text.split()) != 1 or text != text.strip():
-        raise DataError(
-            f"{what} {text!r} cannot be written to a TREC file: spaces separate columns, so it must contain no "
-            "whitespace and must not be empty"
-        )
-    return text
-
-
-_BEIR_HEADER = "query-id\tcorpus-id\tscore\n"
 
 
 def read_qrels(path: str | os.PathLike[str]) -> dict[str, dict[str, float]]:
@@ -121,59 +102,6 @@ def read_qrels(path: str | os.PathLike[str]) -> dict[str, dict[str, float]]:
         qrels.setdefault(query, {})[doc] = grade
     refuse(path, errors)
     return qrels
-
-
-def write_trec_qrels(path: str | os.PathLike[str], qrels: Qrels | Iterable[Sample]) -> None:
-    """Write TREC qrels.
-
-    Args:
-        path: Output file. An existing file is overwritten.
-        qrels: Grades by query id and passage id, or samples with qrels.
-
-    Raises:
-        DataError: If a grade is not an integer (other tools read only integers), or an id is empty or contains
-            whitespace.
-    """
-    lines = []
-    for query, grades in _qrels_in(qrels).items():
-        token(query, "the query id")
-        for doc, grade in grades.items():
-            lines.append(f"{query} 0 {token(doc, 'the passage id')} {_whole_grade(query, doc, grade)}\n")
-    write_output(path, "".join(lines))
-
-
-def beir_lines(qrels: Qrels | Iterable[Sample]) -> Iterable[str]:
-    """Yield the lines of qrels in BEIR format, starting with the header.
-
-    Raises:
-        DataError: If a grade is not an integer, or an id is empty or contains a tab or a line break.
-    """
-    yield _BEIR_HEADER
-    for query, grades in _qrels_in(qrels).items():
-        for doc, grade in grades.items():
-            for name in (query, doc):
-                if not name.strip() or any(c in name for c in "\t\r\n"):
-                    raise DataError(
-                        f"the id {name!r} cannot be written to a table: it is empty, or contains a tab or a line break"
-                    )
-            yield f"{query}\t{doc}\t{_whole_grade(query, doc, grade)}\n"
-
-
-def qrels_of(samples: Iterable[Sample]) -> dict[str, Mapping[str, float]]:
-    """Return the qrels by sample id, of the samples that have qrels."""
-    return {sample.id: sample.qrels for sample in samples if sample.qrels is not None}
-
-
-def _qrels_in(qrels: Qrels | Iterable[Sample]) -> Qrels:
-    return qrels if isinstance(qrels, Mapping) else qrels_of(qrels)
-
-
-def _whole_grade(query: str, doc: str, grade: float) -> int:
-    if finite(str(grade)) is None or float(grade) != int(grade):
-        raise DataError(
-            f"{doc!r} has the grade {grade!r} for query {query!r}. Qrels files contain integers, so scale or round it"
-        )
-    return int(grade)
 
 
 def read_trec_run(path: str | os.PathLike[str]) -> dict[str, dict[str, float]]:
@@ -243,64 +171,6 @@ def parse_run(path: Path) -> tuple[dict[str, dict[str, float]], list[DataError]]
 def _best_first(docs: Sequence[str], scores: Sequence[float], ranks: Sequence[int]) -> dict[str, float]:
     order = sorted(range(len(docs)), key=lambda i: (-scores[i], ranks[i]))
     return {docs[i]: scores[i] for i in order}
-
-
-def write_trec_run(path: str | os.PathLike[str], run: Run | Iterable[Sample], *, tag: str = "ragstone") -> None:
-    """Write a TREC run that every tool ranks in the same order as Ragstone.
-
-    Tools sort equal scores by id, and some store scores in single precision. Therefore, if the scores of a query are
-    not strictly descending in single precision, integers (n, ..., 2, 1) are written instead. A passage that occurs
-    again is ignored.
-
-    Args:
-        path: Output file. An existing file is overwritten.
-        run: Scores by query id and passage id, or sorted passage ids by query id, or samples whose passages have ids.
-        tag: Name of the system, written in the last column.
-
-    Raises:
-        DataError: If an id is empty or contains whitespace, a score is not finite, or a passage does not have an id.
-    """
-    token(tag, "the tag")
-    listed = run if isinstance(run, Mapping) else run_of(run)
-    lines = []
-    for query, docs in listed.items():
-        token(query, "the query id")
-        for rank, (doc, score) in enumerate(_falling_scores(query, docs), start=1):
-            lines.append(f"{query} Q0 {token(doc, 'the passage id')} {rank} {score!r} {tag}\n")
-    write_output(path, "".join(lines))
-
-
-def run_of(samples: Iterable[Sample]) -> dict[str, list[str]]:
-    """Return the ids of the retrieved passages by sample id. Samples with unknown contexts are ignored.
-
-    Raises:
-        DataError: If a passage does not have an id.
-    """
-    run: dict[str, list[str]] = {}
-    for sample in samples:
-        if sample.contexts is None:
-            continue
-        run[sample.id] = []
-        for place, passage in enumerate(sample.contexts, start=1):
-            if passage.id is None:
-                raise DataError(f"passage {place} of sample {sample.id!r} does not have an id, which a run needs")
-            run[sample.id].append(passage.id)
-    return run
-
-
-def _falling_scores(query: str, docs: Mapping[str, float] | Sequence[str]) -> list[tuple[str, float | int]]:
-    if not isinstance(docs, Mapping):
-        once = list(dict.fromkeys(docs))
-        return [(doc, len(once) - place) for place, doc in enumerate(once)]
-    for doc, score in docs.items():
-        if finite(str(score)) is None:
-            raise DataError(f"{doc!r} has the score {score!r} for query {query!r}, which is not a finite number")
-    ordered = sorted(docs.items(), key=lambda item: -item[1])
-    # Single precision, as tools in C store scores. A score that is too large becomes infinite.
-    single = array("f", [score for _, score in ordered])
-    if all(above > below for above, below in pairwise(single)):
-        return [(doc, float(score)) for doc, score in ordered]
-    return [(doc, len(ordered) - place) for place, (doc, _) in enumerate(ordered)]
 
 
 def read_beir(folder: str | os.PathLike[str], *, split: str = "test", run: Run | None = None) -> list[Sample]:
@@ -391,48 +261,6 @@ def _beir_text(number: int, row: dict[str, Any], field: str) -> str:
     if not isinstance(text, str):
         raise DataError(f"line {number}: {field!r} must be text, got {type(text).__name__}")
     return text
-
-
-def write_beir(folder: str | os.PathLike[str], samples: Iterable[Sample], *, split: str = "test") -> None:
-    """Write samples as a BEIR dataset: their queries, their passages as the corpus, and their qrels.
-
-    The corpus contains the passages of the samples. Passages that occur only in the qrels have no text, so the corpus
-    does not contain them.
-
-    Args:
-        folder: Output directory. It is created if it does not exist, and files with these names are overwritten.
-        samples: Samples with queries. Their passages need ids.
-        split: Name of the qrels.
-
-    Raises:
-        DataError: If a sample does not have a query, a passage does not have an id, two texts have the same id, or a
-            grade is not an integer. Then no file is written.
-    """
-    listed = list(samples)
-    queries: list[dict[str, str]] = []
-    corpus: dict[str, str] = {}
-    for sample in listed:
-        if sample.query is None:
-            raise DataError(f"sample {sample.id!r} does not have a query, which a BEIR dataset needs")
-        queries.append({"_id": sample.id, "text": sample.query})
-        for place, passage in enumerate(sample.contexts or (), start=1):
-            if passage.id is None:
-                raise DataError(f"passage {place} of sample {sample.id!r} does not have an id, which a corpus needs")
-            if corpus.setdefault(passage.id, passage.text) != passage.text:
-                raise DataError(
-                    f"passage {place} of sample {sample.id!r} has the id {passage.id!r}, which another text has as well"
-                )
-    graded = list(beir_lines(listed))
-    folder = Path(folder)
-    (folder / "qrels").mkdir(parents=True, exist_ok=True)
-    _write_rows(folder / "queries.jsonl", queries)
-    _write_rows(folder / "corpus.jsonl", ({"_id": name, "title": "", "text": text} for name, text in corpus.items()))
-    write_output(folder / "qrels" / f"{split}.tsv", "".join(graded))
-
-
-def _write_rows(path: Path, rows: Iterable[dict[str, str]]) -> None:
-    with open_output(path) as file:
-        file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
 QrelsSource = str | os.PathLike[str] | Qrels
