@@ -30,9 +30,6 @@ class PairedTest:
     high: float | None
     """Upper limit. None in the same cases, with "greater" instead of "less"."""
     confidence_level: float
-    alternative: Alternative
-    method: str
-    """ "sign_flip"."""
     n: int
     """Pairs with both scores."""
     n_missing: int
@@ -92,8 +89,6 @@ def sign_flip_test(
         low=pair.low,
         high=pair.high,
         confidence_level=confidence_level,
-        alternative=alternative,
-        method="sign_flip",
         n=len(x),
         n_missing=n_missing,
         n_resamples=result.n_resamples,

@@ -150,10 +150,7 @@ def _distributions(view: ComparisonView) -> Markup:
         "percentile. The dot is the mean, the bar its interval."
     )
     return tag(
-        "section",
-        tag("h2", "Distributions"),
-        tag("p", lead, class_="lead"),
-        tag("div", *bodies, class_="panels"),
+        "section", tag("h2", "Distributions"), tag("p", lead, class_="lead"), tag("div", *bodies, class_="panels")
     )
 
 
@@ -255,8 +252,4 @@ def _usage(view: ComparisonView) -> Markup:
             tag("td", text, class_="number", data_system=name) for name, text in zip(names[1:], numbers, strict=True)
         )
         rows.append(tag("tr", tag("td", tag("b", system)), *cells))
-    return tag(
-        "section",
-        tag("h2", "Cost"),
-        tag("div", table(names, rows, class_="matrix"), class_="wide"),
-    )
+    return tag("section", tag("h2", "Cost"), tag("div", table(names, rows, class_="matrix"), class_="wide"))
