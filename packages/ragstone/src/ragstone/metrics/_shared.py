@@ -25,7 +25,7 @@ async def share_work() -> AsyncIterator[None]:
         yield
     finally:
         _work.reset(token)
-        unfinished = [task for task in work.values() if task.cancel() or task.cancelled() or task.exception()]
+        unfinished = [t for t in work.values() if t.cancel() or t.cancelled() or t.exception()]  # codespell:ignore
         # The context of each task refers to the dict. Only the garbage collector would free them all.
         work.clear()
         if unfinished:
@@ -52,7 +52,7 @@ async def compute_once(key: Hashable, make: Callable[[], Coroutine[Any, Any, T]]
     if not task.done():
         # `asyncio.shield` would log errors that occur after the only waiting caller was canceled. `wait` costs more.
         done = asyncio.get_running_loop().create_future()
-        task.add_done_callback(lambda _: None if done.cancelled() else done.set_result(None))
+        task.add_done_callback(lambda _: None if done.cancelled() else done.set_result(None))  # codespell:ignore
         await done
     result: T = task.result()
     return result

@@ -94,7 +94,7 @@ def parse_cell(text: str) -> list[Any]:
         value = _python_list(text)
         if value is None:
             value = _Reader(_undoubled(text)).whole()
-    if "\\" in text or not text.isascii():  # otherwise there are no surrogates
+    if "\\" in text or not text.isascii():  # otherwise it is without surrogates
         value = replace_surrogates_in(value)
     if isinstance(value, str) and begins_like_list(value):  # a list that was encoded twice
         return parse_cell(value)
