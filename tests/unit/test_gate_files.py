@@ -81,7 +81,7 @@ def test_a_comparison_as_junit_and_markdown(gate: str, qr: str) -> None:
     assert summary.startswith("### baseline main\\|1: FAILED on 1 of 2\n")
     assert "| **FAILED** | `ccrs.qr` | new | gain -67 points (n = 60) |" in summary
     assert "| passed | `ccrs.cc` | new |" in summary
-    assert "### main\\|1 beats new on ccrs.qr by 67.0 points \\[" in summary
+    assert "### main\\|1 beats new on ccrs.qr by 67 points \\[" in summary
     assert "| metric | a main\\|1 | b new |" in summary
     assert "Contextual coherence rose by at least half of its range for 0 questions" in summary
 

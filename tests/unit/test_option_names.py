@@ -28,7 +28,7 @@ from ragstone.worker import ScoringSetup, Worker
 
 PYTHON: dict[str, tuple[Callable[..., Any], ...]] = {
     "evaluate": (ragstone.evaluate,),
-    "compare": (ragstone.compare, ragstone.Comparison.check_regression, ragstone.Comparison.causes),
+    "compare": (ragstone.compare, ragstone.Comparison.check_regression, ragstone.Comparison.view),
     "replay": (areplay_traces,),
     "worker": (ScoringSetup, Worker),
     "lab validate-metrics": (validate_metrics,),
@@ -55,7 +55,7 @@ ONLY_HERE = {
         "rows",
         "cache",
         "repeat",
-        "changed",
+        "details",
         "fail-under",
         "equivalent-within",
         "junit",
