@@ -42,6 +42,23 @@ ANTHROPIC = {
 FULL = Reply(text="Because.", model="tiny-1", input_tokens=7, output_tokens=2)
 
 
+SEARCHED = ANTHROPIC | {
+    "content": [
+        {"type": "text", "text": "Let me look."},
+        {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "why"}},
+        {"type": "web_search_tool_result", "tool_use_id": "s", "content": []},
+        {"type": "text", "text": "Because."},
+    ]
+}
+
+
+def test_an_answer_after_a_search_at_the_provider():
+    """The reply is an answer if text follows the call, and calls a tool if it ends with the call."""
+    reply = read_reply(SEARCHED)
+    assert (False, True) == (reply.calls_tool, reply.text.endswith("Because."))
+    assert read_reply(SEARCHED | {"content": SEARCHED["content"][:2]}).calls_tool
+
+
 @pytest.mark.parametrize("form", [dict, objects])
 @pytest.mark.parametrize("value", [CHAT, RESPONSES, ANTHROPIC], ids=["chat", "responses", "anthropic"])
 def test_replies(value, form):

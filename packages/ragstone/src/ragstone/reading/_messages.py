@@ -14,7 +14,7 @@ from typing import Any, Final
 from ragstone._util.surrogates import replace_surrogates_in
 from ragstone.errors import DataError
 from ragstone.reading._row_values import read_passage, shorten
-from ragstone.requests import CALL_PARTS, RESULT_PARTS, TEXT_PARTS, get, message_body, part_text
+from ragstone.requests import CALL_PARTS, RESULT_PARTS, TEXT_PARTS, calls_tool, get, message_body, part_text
 from ragstone.schema import MESSAGE_ROLES, MessageRole, Passage, Turn, field_names, message_role
 
 _IGNORED: Final = "reasoning"
@@ -144,7 +144,7 @@ def _message(one: object, number: int, name: str, position: int) -> _Message | N
     message = _Message(
         role,
         text or "",
-        calls_tool=calls or any(get(part, "type") in CALL_PARTS for part in parts),
+        calls_tool=calls or calls_tool(parts),
         citations=citations,
     )
     if role == "tool":

@@ -13,6 +13,7 @@ from ragstone.requests._hits import documents_in, found_by_provider
 from ragstone.requests._shape import (
     CALL_PARTS,
     RESULT_PARTS,
+    calls_tool,
     content_text,
     get,
     is_list,
@@ -72,7 +73,7 @@ def messages_of(item: Any) -> tuple[Message, ...]:
     blocks = list(islice(content, _MAX_ITEMS)) if is_list(content) else []
     # Anthropic sends the results of tools inside a message of the user.
     results = tuple(_result(block) for block in blocks if get(block, "type") in RESULT_PARTS)
-    calls = calls or any(get(block, "type") in CALL_PARTS for block in blocks)
+    calls = calls or calls_tool(blocks)
     text = content_text(blocks or content) if role == "assistant" else shown_text(content)
     if results and not text:
         return results
@@ -172,7 +173,7 @@ def _response(value: Any) -> Reply | None:
     if not is_list(output) or not all(_str(get(item, "type")) for item in output):
         return None
     texts = [_content(item).text for item in output if get(item, "type") == "message"]
-    calls = any(get(item, "type") in CALL_PARTS for item in output)
+    calls = calls_tool(output)
     found = [text for text in texts if text is not None]
     return Reply(text="".join(found) if found else None, calls_tool=calls)
 
@@ -194,7 +195,7 @@ def _content(message: Any) -> Reply:
     calls = bool(get(message, "tool_calls") or get(message, "function_call"))
     return Reply(
         text=_str(get(message, "refusal")) if text is None else text,
-        calls_tool=calls or any(get(part, "type") in CALL_PARTS for part in parts),
+        calls_tool=calls or calls_tool(parts),
     )
 
 

@@ -12,25 +12,30 @@ from ragstone.schema import TOKEN_NAMES
 
 TEXT_PARTS: Final = ("text", "input_text", "output_text", "refusal")
 """Types of parts with text that the model says or reads. Tuples, because a type can be any value of JSON."""
-CALL_PARTS: Final = (
-    "tool_use", "server_tool_use", "tool_call", "tool-call", "toolCall", "function_call", "custom_tool_call",
-)  # fmt: skip
+CALL_PARTS: Final = ("tool_use", "tool_call", "tool-call", "toolCall", "function_call", "custom_tool_call")
 """Types of parts, or of items without a role, that call a tool."""
 RESULT_PARTS: Final = (
     "tool_result", "tool-result", "toolResult", "tool_call_response", "function_response", "function_call_output",
     "custom_tool_call_output",
 )  # fmt: skip
 """Types of parts, or of items without a role, with the result of a tool."""
-_UNSHOWN: Final = frozenset(
-    {
-        *CALL_PARTS, *RESULT_PARTS, "image", "image_url", "input_image", "audio", "video", "reasoning", "thinking",
-        "base64", "url", "file",
-    }
-)  # fmt: skip
+_SERVER_CALL: Final = "server_tool_use"
+"""Type of a part that calls a tool at the provider, whose result may stand in the same reply."""
+_UNSHOWN: Final = frozenset((
+    *CALL_PARTS, *RESULT_PARTS, _SERVER_CALL, "image", "image_url", "input_image", "audio", "video", "reasoning",
+    "thinking", "base64", "url", "file",
+))  # fmt: skip
 """Types of parts whose texts, if they have any, are not a part of what a model reads in a message."""
 _MAX_NESTED: Final = 4
 _MAX_PARTS: Final = 100_000
 """Parts of a content that are read: a sequence of the application may never end."""
+
+
+def calls_tool(parts: Iterable[object]) -> bool:
+    """Return whether the parts of a reply call a tool. A call at the provider counts if no text follows it."""
+    kinds = [get(part, "type") for part in parts]
+    said = [kind for kind in kinds if kind == _SERVER_CALL or kind in TEXT_PARTS]
+    return any(kind in CALL_PARTS for kind in kinds) or said[-1:] == [_SERVER_CALL]
 
 
 def get(value: object, name: str) -> Any:
