@@ -59,11 +59,14 @@ TITLES = [
 @pytest.mark.parametrize("header", [",".join(HEADER), "Frage,answer,contexts"])
 @pytest.mark.parametrize(("above", "says"), TITLES)
 @pytest.mark.parametrize("commas", ["", ",,"])
-def test_rows_above_the_header_of_a_table(tmp_path: Path, above: list[str], says: str, commas: str, header: str):
-    """Titles and comments are not the header. The report shows them."""
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_rows_above_the_header_of_a_table(
+    tmp_path: Path, above: list[str], says: str, commas: str, header: str, end: str
+):
+    """Titles and comments are not the header, for each end of a line. The report shows them."""
     lines = "".join(f"{line}{commas}\n" for line in above)
     fields = {"query": "Frage"} if "Frage" in header else {}
-    samples, report = read(write(tmp_path / "t.csv", f"{lines}{header}\n{BODY}"), fields=fields)
+    samples, report = read(write(tmp_path / "t.csv", f"{lines}{header}\n{BODY}".replace("\n", end)), fields=fields)
     assert [row[0] for row in ROWS] == [sample.query for sample in samples]
     assert f"rows above the header, not read: {says}" in report
 

@@ -85,7 +85,7 @@ def test_each_command_prints_the_interval_of_the_level(files, command, level):
 @pytest.mark.parametrize("command", ["evaluate", "replay", "status", "compare"])
 def test_tables_name_the_level(files, command):
     """The heading of the means has the level of the numbers below it."""
-    arguments = [a.format(**files) for a in COMMANDS[command][0]]
+    arguments = [a.format(**files) for a in COMMANDS[command][0]] + ["--details"] * (command == "compare")
     assert "mean [80% CI]" in run(*arguments, "--set", "analysis.confidence_level=0.8").stdout
     assert "mean [95% CI]" in run(*arguments).stdout
 

@@ -133,4 +133,4 @@ def test_the_table_shows_the_interval() -> None:
     comparison = ragstone.compare(sources)
     (pair,) = comparison.metrics[0].pairs
     expected = f"{pair.effect_size:+.2f} [{pair.effect_interval[0]:.2f}, {pair.effect_interval[1]:.2f}]"
-    assert expected.split(" ", 1)[1] in str(comparison)
+    assert expected.split(" ", 1)[1] in comparison.details()

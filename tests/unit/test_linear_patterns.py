@@ -55,6 +55,7 @@ LOCALS: dict[str, object] = {
     "name": "doc-1",
     "mark": rb'"context"\s*:\s*\{',
     "n": "data",
+    "pattern": "a",
     "token_digits": 1,
     "self": SimpleNamespace(pattern=r"\{\s*\"score\"\s*:\s*(\d{1,3})\s*\}"),
 }

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragstone.reading.otlp import OversizedMessageError, spans_of_request
-from ragstone.reading.otlp import _size as size
+from ragstone.reading.otlp import _protobuf as size
 
 pytest.importorskip("opentelemetry.proto")
 

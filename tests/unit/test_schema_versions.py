@@ -70,7 +70,7 @@ def backup(folder: Path) -> Stored:
 def reply_cache(folder: Path) -> Stored:
     cache = ReplyCache(folder)
     cache.write([("key", "model", {"value": 1})])
-    return Stored(cache.path, cache.summary, f"the reply cache {str(cache.path)!r}")
+    return Stored(cache.path, lambda: cache.read("key"), f"the reply cache {str(cache.path)!r}")
 
 
 def span_buffer(folder: Path) -> Stored:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MAX_COLUMNS: Final = 10_000
 _JSON: Final = re.compile(rb'\s*+(?:\{\s*+["}]|\[\s*+["\[{\]0-9tfn-])')
 _SEPARATOR_LINE: Final = re.compile(r"sep=(.)\s*", re.IGNORECASE)
-_LINE_END: Final = re.compile(r"[\r\n]")
+_LINE_END: Final = re.compile(r"\r\n|[\r\n]")
 _TEXT_SUFFIXES: Final = (".csv", ".tsv", ".tab", ".txt")
 _LINE_SUFFIXES: Final = (".jsonl", ".ndjson")
 _ARROW: Final = b"ARROW1"
