@@ -19,10 +19,8 @@ RESULT_PARTS: Final = (
     "custom_tool_call_output",
 )  # fmt: skip
 """Types of parts, or of items without a role, with the result of a tool."""
-_SERVER_CALL: Final = "server_tool_use"
-"""Type of a part that calls a tool at the provider, whose result may stand in the same reply."""
 _UNSHOWN: Final = frozenset((
-    *CALL_PARTS, *RESULT_PARTS, _SERVER_CALL, "image", "image_url", "input_image", "audio", "video", "reasoning",
+    *CALL_PARTS, *RESULT_PARTS, "server_tool_use", "image", "image_url", "input_image", "audio", "video", "reasoning",
     "thinking", "base64", "url", "file",
 ))  # fmt: skip
 """Types of parts whose texts, if they have any, are not a part of what a model reads in a message."""
@@ -34,8 +32,8 @@ _MAX_PARTS: Final = 100_000
 def calls_tool(parts: Iterable[object]) -> bool:
     """Return whether the parts of a reply call a tool. A call at the provider counts if no text follows it."""
     kinds = [get(part, "type") for part in parts]
-    said = [kind for kind in kinds if kind == _SERVER_CALL or kind in TEXT_PARTS]
-    return any(kind in CALL_PARTS for kind in kinds) or said[-1:] == [_SERVER_CALL]
+    said = [kind for kind in kinds if kind in (*TEXT_PARTS, "server_tool_use")]
+    return any(kind in CALL_PARTS for kind in kinds) or said[-1:] == ["server_tool_use"]
 
 
 def get(value: object, name: str) -> Any:
