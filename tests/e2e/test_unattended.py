@@ -158,10 +158,12 @@ def test_systemd_hears_that_a_service_is_ready_and_alive(tmp_path):
         with service(
             "worker", tmp_path / "r.db", "--judge", "lexical", NOTIFY_SOCKET=str(address), WATCHDOG_USEC="200000"
         ):
-            heard = [manager.recv(100).decode() for _ in range(4)]
+            # The worker may report that it is alive while it still opens the store, which systemd allows.
+            while "READY=1" != manager.recv(100).decode():
+                pass
+            heard = [manager.recv(100).decode() for _ in range(3)]
 
-    assert {"READY=1", "WATCHDOG=1"} == set(heard)
-    assert 1 == heard.count("READY=1")
+    assert ["WATCHDOG=1"] * 3 == heard
 
 
 def test_an_address_in_use_is_named(tmp_path):

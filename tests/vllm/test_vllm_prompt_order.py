@@ -16,6 +16,7 @@ from ragstone.schema import Passage, Sample, Score
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
 
 N_SAMPLES = 5
+LIMIT_S = 800.0
 WORDS = [
     "ferry",
     "lantern",
@@ -111,11 +112,14 @@ def samples(seed):
 def measured(url, metrics, judge_order, reader_order, seed):
     """Hit rate, calls, prompt tokens, computed prompt tokens and seconds of one evaluation."""
     # One request at a time: requests that arrive together find nothing of each other in the cache.
-    model = OpenAICompatibleModel(url, max_concurrent_requests=1)
+    # On a busy machine a reply takes seconds: neither an attempt nor a sample may end before it, because a request that is
+    # sent again is found in the cache.
+    model = OpenAICompatibleModel(url, max_concurrent_requests=1, timeout_s=LIMIT_S)
     reader = ChatReader(Ordered(model, reader_order), estimator="exact_sequence")
     queries, hits = counters(url)
     start = time.perf_counter()
-    found = evaluate(samples(seed), metrics, judge=ModelJudge(Ordered(model, judge_order)), reader=reader)
+    judge = ModelJudge(Ordered(model, judge_order))
+    found = evaluate(samples(seed), metrics, judge=judge, reader=reader, deadline_s=LIMIT_S)
     seconds = time.perf_counter() - start
     asked, cached = (after - before for after, before in zip(counters(url), (queries, hits), strict=True))
     scores = [outcome for outcome in found.outcomes if isinstance(outcome, Score)]
