@@ -78,10 +78,49 @@ def test_sentences_of_other_scripts(sentences):
         "Nie wiem.",
         "Bunu bilmiyorum.",
         "मुझे नहीं पता।",
+        # The application has nothing.
+        "Sorry, I do not have that information.",
+        "I don’t have specific information about the cost of the service.",
+        "I apologize, but I cannot confirm or deny that.",
+        "I'm afraid I have no record of that meeting.",
+        "Désolé, je n'ai pas trouvé d'information à ce sujet.",
+        "Lo siento, no tengo acceso a esa información.",
+        "Mi dispiace, ma non ho informazioni sulla durata della batteria.",
+        "Não consegui localizar instruções sobre a troca do fusível no manual.",
+        "Sorry, dat weet ik niet.",
+        "Tyvärr har jag ingen information om avkalkning.",
+        "Nevím.",
+        # A source does not say it.
+        "The passages you supplied say nothing about hail damage. You may want to call your insurance agent.",
+        "The excerpt describes the trial's funding, but it does not specify which vaccine was used.",
+        "In den Dokumenten steht nicht, wann die Brücke gebaut wurde.",
+        "Les documents ne précisent pas quand le pont a été construit.",
+        "La fecha no aparece en los fragmentos.",
+        "Dal brano non si evince chi abbia tradotto il romanzo.",
+        "O contexto fala de tecidos e não contém a resposta para essa pergunta.",
+        "Het gevraagde nummer komt niet voor in de kennisbank.",
+        "Artikeln förklarar inte varför rektorn stängdes av.",
+        "W dokumentach nie ma wzmianki o tym, kto zaprojektował dworzec.",
+        "V dokumentech není uvedeno, kdo nádraží navrhl.",
+        "Bağlam bu konuyu kapsamıyor.",
+        "В документах не сказано, кто спроектировал вокзал.",
+        "السياق المعطى لا يغطي هذا الموضوع.",
+        "मैनुअल टायर के दबाव के विषय में मौन है।",
+        "报道没有交代校长被停职的原因。",
+        "本文からは訳者が誰なのか読み取れません。",
+        "기사는 교장이 정직된 이유를 밝히지 않았습니다.",
+        # It cannot be found out, and replies that consist of a phrase.
+        "Based on the provided context, it is not possible to determine who chaired the committee.",
+        "Anhand der Unterlagen lässt sich nicht feststellen, wer das Projekt leitete.",
+        "D'après le contexte fourni, il est impossible de déterminer qui dirigeait le comité.",
+        "Nelze odpovědět",
+        "Empty Response",
+        "**Answer:** Not found in the provided documents.",
+        "Keine Ahnung.",
     ],
 )
 def test_abstentions(answer):
-    """Typical phrases."""
+    """The application, a source or nobody says it, in the words of the language."""
     assert answer_abstains(answer)
 
 
@@ -99,10 +138,35 @@ def test_abstentions(answer):
         "Высота башни 31 метр.",
         "Wieża ma 31 metrów.",
         "Kule 31 metredir.",
+        # A negation that is the answer.
+        "No, the warranty does not cover water damage.",
+        "According to the documents, refunds are not included.",
+        "You cannot find the setting in the menu; use the command line.",
+        "The text field does not accept emojis.",
+        "We never sell your data to third parties.",
+        "That is not true. The tool chain is available there.",
+        "Nein, die Montage ist im Preis nicht enthalten.",
+        "Non, le vol du vélo n'est pas couvert.",
+        "Infelizmente, depois de 60 dias não há reembolso.",
+        "Server stránku nenašel.",
+        "Att servern inte kunde hitta sidan.",
+        "手机应用里不能修改，请到网页版设置。",
+        # Under a condition, about somebody else, or quoted.
+        "If you do not know the password, click Reset.",
+        "Users who do not have enough data should wait.",
+        "He was released because the police could not find enough evidence.",
+        '"I don\'t know who fired the shot," the witness told the court.',
+        "Wenn Sie Ihr Kennwort nicht wissen, klicken Sie auf Zurücksetzen.",
+        "Der Zeuge sagte: „Ich weiß nicht, wer am Steuer saß.“",
+        "證人說：「我不知道。」",
+        "यदि एलर्जी की जानकारी उपलब्ध नहीं है, तो पर्ची पर लिखें।",
+        # A refusal before a contrast.
+        "The passage doesn't give an exact figure, but it says that more than 200 people died.",
+        "Le texte ne donne pas de nombre exact, mais il parle de dizaines de blessés.",
     ],
 )
 def test_answers(answer):
-    """An answer, also if it continues after a phrase of doubt."""
+    """An answer, also if it is negative, quotes a refusal, or continues after a phrase of doubt."""
     assert not answer_abstains(answer)
 
 

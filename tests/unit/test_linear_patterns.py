@@ -39,9 +39,13 @@ FLAGS_AT = {
     "subn": 4,
 }
 """Position of the flags in the arguments of each function of `re`."""
-NOT_SEARCHED = {"ragstone.reading._rows._ITEMS": "it is applied to what _ARRAY matched, in which it matches everywhere"}
+NOT_SEARCHED = {
+    "ragstone.reading._rows._ITEMS": "it is applied to what _ARRAY matched, in which it matches everywhere",
+    "ragstone._util.abstains._QUOTED": "answers of more than 400 characters are not searched",
+}
 BY_FUNCTIONS = {
-    "ragstone._util.abstains": list,  # answers of more than 400 characters are not searched
+    # Answers of more than 400 characters are not searched.
+    "ragstone._util.abstains": list,
     "ragstone._util.normal_form": lambda: [normal_form._marks()],
     "ragstone._util.words": lambda: list(words._patterns()),
     "ragstone.cli._output": lambda: [re.compile(pattern) for _, pattern in _output._STYLES],
@@ -57,6 +61,8 @@ LOCALS: dict[str, object] = {
     "n": "data",
     "pattern": "a",
     "token_digits": 1,
+    "edge": "",
+    "parts": {"none": "", "whole": "", "others": "", "apologies": "sorry", "own": "i"},
     "self": SimpleNamespace(pattern=r"\{\s*\"score\"\s*:\s*(\d{1,3})\s*\}"),
 }
 """Values of the local variables that patterns inside functions depend on."""
