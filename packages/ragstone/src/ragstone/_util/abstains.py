@@ -352,7 +352,8 @@ def _find_languages(text: str) -> list[str]:
                 return [words]
     tokens = set(re.findall(r"[\w']+", text))
     votes = [len(tokens & _language(words).common) for words in _LATIN]
-    return [words for words, vote in zip(_LATIN, votes, strict=True) if vote == max(votes)]
+    most = max(votes)
+    return [words for words, vote in zip(_LATIN, votes, strict=True) if vote == most]
 
 
 class _Language:
