@@ -135,8 +135,7 @@ def test_proportions_agree_with_statsmodels(n, level):
 
 
 @pytest.mark.parametrize("statistic", [np.mean, np.median, np.std], ids=["mean", "median", "sd"])
-@pytest.mark.parametrize("method", ["percentile", "bca"])
-def test_bootstrap_agrees_with_scipy(method, statistic):
+def test_bootstrap_agrees_with_scipy(statistic):
     """To the last digits, because both draw the same resamples from the same seed."""
     x = np.random.default_rng(8).gamma(1.5, size=23)
     expected = stats.bootstrap(
@@ -144,12 +143,12 @@ def test_bootstrap_agrees_with_scipy(method, statistic):
         statistic,
         n_resamples=2000,
         vectorized=False,
-        method=method.replace("bca", "BCa"),
+        method="percentile",
         rng=np.random.default_rng(5),
     ).confidence_interval
-    found = bootstrap_interval(x, None if statistic is np.mean else statistic, method=method, seed=5)
+    found = bootstrap_interval(x, None if statistic is np.mean else statistic, seed=5)
     assert tuple(expected) == pytest.approx((found.low, found.high), abs=1e-12)
-    assert method == found.method
+    assert "percentile" == found.method
 
 
 def test_bootstrap_of_a_correlation_agrees_with_scipy():
@@ -162,9 +161,15 @@ def test_bootstrap_of_a_correlation_agrees_with_scipy():
         return stats.pearsonr(a, b).statistic
 
     expected = stats.bootstrap(
-        (x, y), pearson, paired=True, vectorized=False, n_resamples=2000, method="BCa", rng=np.random.default_rng(0)
+        (x, y),
+        pearson,
+        paired=True,
+        vectorized=False,
+        n_resamples=2000,
+        method="percentile",
+        rng=np.random.default_rng(0),
     ).confidence_interval
-    found = bootstrap_interval(np.stack([x, y], axis=1), lambda rows: pearson(rows[:, 0], rows[:, 1]), method="bca")
+    found = bootstrap_interval(np.stack([x, y], axis=1), lambda rows: pearson(rows[:, 0], rows[:, 1]))
     assert tuple(expected) == pytest.approx((found.low, found.high), abs=1e-12)
 
 

@@ -17,10 +17,10 @@ from ragstone.stats import (
     compare_groups,
     estimate_mean,
     flip_rate,
-    independent_tukey,
     percent_agreement,
     randomized_tukey,
 )
+from value_groups import compare_value_groups
 
 __all__ = ["ESTIMATORS", "KINDS", "QUANTILES", "Setting", "miss_rates"]
 
@@ -152,7 +152,7 @@ def _traffic(setting: Setting, rng: np.random.Generator) -> dict[str, bool]:
     """Two equal groups of traffic: false claims of the unpaired test."""
     (x, a), (y, b) = _scores(setting, rng), _scores(setting, rng)
     seed = int(rng.integers(1 << 30))
-    (pair,) = independent_tukey([x, y], clusters=[a.tolist(), b.tolist()], n_resamples=399, seed=seed).pairs
+    (pair,) = compare_value_groups([x, y], clusters=[a.tolist(), b.tolist()], n_resamples=399, seed=seed).pairs
     return {"unpaired test": _claims(pair.p_value)}
 
 

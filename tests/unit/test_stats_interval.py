@@ -6,9 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
 
-from intervals import seeded_bootstrap
 from ragstone.stats import bootstrap_interval
 
 SPREAD = [0.2, 0.4, 0.9, 0.5, 0.7, 0.4]
@@ -31,40 +29,6 @@ def test_intervals_are_cut_at_the_range():
     found = bootstrap_interval(rows, lambda x: float(2 * x.mean() - 0.75), low=0.0, high=1.0)
     assert found.high == 1.0 < bootstrap_interval(rows, lambda x: float(2 * x.mean() - 0.75)).high
     assert "percentile" == found.method
-
-
-def test_bca_falls_back_and_says_so():
-    """A median that leaving one out does not move has no acceleration; a count of different values is above all resamples."""
-    flat = bootstrap_interval(
-        [0.0, 1.0, 1.0, 1.0, 1.0, 1.0, 2.0], lambda x: float(np.median(x)), method="bca", n_resamples=500
-    )
-    assert "percentile" == flat.method
-    distinct = bootstrap_interval(range(30), lambda x: float(np.unique(x).size), method="bca", n_resamples=500)
-    assert ("percentile", 30, 30) == (distinct.method, distinct.value, distinct.high)
-    assert "range" == bootstrap_interval([0.5] * 9, method="bca").method
-    assert "range" == bootstrap_interval([0.5] * 9, lambda x: float(x.std()), method="bca").method
-
-
-def test_bca_of_skewed_values_is_scipy_s():
-    """Bias and acceleration move both ends up where the long tail is above; to the last digits."""
-    values = np.random.default_rng(4).gamma(0.7, size=15)
-    expected = stats.bootstrap(
-        (values,), np.mean, n_resamples=2000, **seeded_bootstrap(np.random.default_rng(1))
-    ).confidence_interval
-    found, plain = bootstrap_interval(values, method="bca", seed=1), bootstrap_interval(values, seed=1)
-    assert tuple(expected) == pytest.approx((found.low, found.high), abs=1e-12)
-    assert found.low > plain.low
-    assert found.high > plain.high
-
-
-def test_bca_of_values_with_ties_is_scipy_s():
-    """Many resamples have the mean of the data. Half of them count as below it."""
-    values = np.array([0.0] * 5 + [1.0] * 11)
-    expected = stats.bootstrap(
-        (values,), np.mean, n_resamples=2000, **seeded_bootstrap(np.random.default_rng(1))
-    ).confidence_interval
-    found = bootstrap_interval(values, method="bca", seed=1)
-    assert tuple(expected) == pytest.approx((found.low, found.high), abs=1e-12)
 
 
 def test_undefined_resamples_are_left_out():
@@ -105,7 +69,6 @@ def test_clusters_of_unequal_size_against_brute_force():
 def test_clusters_of_one_are_no_clusters():
     """Labels that are all different change nothing."""
     assert bootstrap_interval(SPREAD) == bootstrap_interval(SPREAD, clusters=range(6))
-    assert bootstrap_interval(SPREAD, method="bca") == bootstrap_interval(SPREAD, clusters=list("abcdef"), method="bca")
     assert "range" == bootstrap_interval(SPREAD, clusters=[1] * 6).method
 
 
@@ -113,12 +76,11 @@ def test_the_mean_is_a_statistic_like_any_other(monkeypatch):
     """The short way for the mean draws what the long way draws, in chunks or not."""
     from ragstone.stats import _bootstrap
 
-    for method in ("percentile", "bca"):
-        short = bootstrap_interval(SPREAD, method=method, seed=2)
-        long = bootstrap_interval(SPREAD, lambda x: float(x.mean()), method=method, seed=2)
-        assert (short.low, short.high) == pytest.approx((long.low, long.high), abs=1e-12)
+    short = bootstrap_interval(SPREAD, seed=2)
+    long = bootstrap_interval(SPREAD, lambda x: float(x.mean()), seed=2)
+    assert (short.low, short.high) == pytest.approx((long.low, long.high), abs=1e-12)
     monkeypatch.setattr(_bootstrap, "_CELLS", 10)
-    assert short == bootstrap_interval(SPREAD, method="bca", seed=2)
+    assert short == bootstrap_interval(SPREAD, seed=2)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +89,6 @@ def test_the_mean_is_a_statistic_like_any_other(monkeypatch):
         (lambda: bootstrap_interval([]), "at least one observation"),
         (lambda: bootstrap_interval([0.5, math.inf]), "got inf"),
         (lambda: bootstrap_interval([0.5, 0.6], clusters=[1]), "2 observations and 1 labels"),
-        (lambda: bootstrap_interval([0.5, 0.6], method="basic"), "got 'basic'"),
         (lambda: bootstrap_interval([0.5, 0.6], n_resamples=0), "n_resamples=0"),
         (lambda: bootstrap_interval([0.5, 0.6], confidence_level=1.0), "level=1.0"),
     ],

@@ -15,7 +15,6 @@ CALLS = {
     "confidence_level": lambda: stats.mean_interval([0.5], confidence_level=three),
     "hajek_mean": lambda: stats.hajek_mean(np.array([0.5, 3.0]), [1, 1]),
     "cohen_kappa": lambda: stats.cohen_kappa([np.float64(1)], [three], categories=[np.float64(1)]),
-    "independent_tukey": lambda: stats.independent_tukey([np.array([0.1, 3.0]), np.array([0.2, 0.3])], low=0, high=1),
     "holm": lambda: stats.holm(np.array([3.0, 0.5])),
     "weighted_sum": lambda: stats.weighted_sum_interval(
         [stats.WeightedTerm(weight=three, value=np.float64(np.nan), low=0.0, high=1.0, certain=True)]

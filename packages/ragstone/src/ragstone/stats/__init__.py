@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         spearman,
     )
     from ragstone.stats._flips import FlipRate, flip_rate
-    from ragstone.stats._independent import independent_tukey, simultaneous_independent_tukey
+    from ragstone.stats._independent import simultaneous_independent_tukey
     from ragstone.stats._labeled import drawn_kappa, drawn_prediction_powered_mean
     from ragstone.stats._mean import Estimate, failure_bounds, mean_interval, wilson_interval
     from ragstone.stats._multiple import DiscriminativePower, discriminative_power, holm
@@ -55,7 +55,6 @@ __all__ = [
     "flip_rate",
     "hajek_mean",
     "holm",
-    "independent_tukey",
     "kendall",
     "krippendorff_alpha",
     "landis_koch",
@@ -82,7 +81,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_contrast": "GroupDifference compare_groups",
             "_correlation": "CorrelationKind CorrelationMean correlate fisher_mean kendall pearson spearman",
             "_flips": "FlipRate flip_rate",
-            "_independent": "independent_tukey simultaneous_independent_tukey",
+            "_independent": "simultaneous_independent_tukey",
             "_labeled": "drawn_kappa drawn_prediction_powered_mean",
             "_mean": "Estimate mean_interval wilson_interval failure_bounds",
             "_multiple": "DiscriminativePower discriminative_power holm",

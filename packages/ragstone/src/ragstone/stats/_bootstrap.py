@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from ragstone._util.distributions import normal_cdf, normal_quantile
 from ragstone.stats._mean import Estimate
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ def bootstrap_interval(
     statistic: Callable[[NDArray[np.float64]], float] | None = None,
     *,
     clusters: Sequence[Hashable] | None = None,
-    method: Literal["percentile", "bca"] = "percentile",
     low: float = -math.inf,
     high: float = math.inf,
     n_resamples: int = 2000,
@@ -43,7 +41,6 @@ def bootstrap_interval(
             (undefined) are skipped.
         clusters: Label of each observation (for example its document or user). Observations of one cluster are not
             independent, so whole clusters are resampled. A bootstrap is not reliable with very few clusters.
-        method: "percentile", or "bca", which corrects bias and skewness and computes the statistic n more times.
         low: Smallest possible value of the statistic. The interval is cut there.
         high: Largest possible value.
         n_resamples: Number of resamples, at least 2,000 for a 95% interval.
@@ -51,26 +48,24 @@ def bootstrap_interval(
         seed: Seed of the random numbers. The same seed gives the same interval.
 
     Returns:
-        An estimate. Its `method` is "percentile", "bca" or "range". "bca" falls back to "percentile" if the correction is
-        undefined, because omitting single observations changes nothing or all resamples are on one side of the
-        estimate. `n` counts observations.
+        An estimate. Its `method` is "percentile" or "range". `n` counts observations.
 
     Raises:
         ValueError: If `values` is empty, an observation is not finite, or the number of labels differs from the
             number of observations. If an option is out of range, or the statistic of the observations is undefined.
 
     Source:
-        Efron 1987, "Better bootstrap confidence intervals"; Efron and Tibshirani 1993, chapters 13 and 14.
+        Efron and Tibshirani 1993, chapter 13.
 
     Examples:
-        >>> estimate = bootstrap_interval([0.2, 0.4, 0.9, 0.5, 0.7, 0.4], method="bca")
+        >>> estimate = bootstrap_interval([0.2, 0.4, 0.9, 0.5, 0.7, 0.4])
         >>> estimate.method, estimate.low < estimate.value < estimate.high
-        ('bca', True)
+        ('percentile', True)
     """
     import numpy as np
 
     x = np.asarray(values, dtype=float)
-    _check(x, clusters, method, n_resamples, confidence_level)
+    _check(x, clusters, n_resamples, confidence_level)
     point = _apply(statistic, x)
     if not math.isfinite(point):
         raise ValueError(f"the statistic is undefined for these observations: it returned {point}")
@@ -83,17 +78,18 @@ def bootstrap_interval(
         drawn = np.sort(results[np.isfinite(results)])
 
     if drawn.size == 0 or drawn[0] == drawn[-1]:
-        ends, used = [-math.inf, math.inf], "range"
+        ends, method = [-math.inf, math.inf], "range"
     else:
-        tails = _bca_tails(x, statistic, members, point, drawn, confidence_level) if method == "bca" else None
-        used = "percentile" if tails is None else "bca"
-        ends = np.quantile(drawn, tails or ((1 - confidence_level) / 2, (1 + confidence_level) / 2)).tolist()
+        ends, method = (
+            np.quantile(drawn, ((1 - confidence_level) / 2, (1 + confidence_level) / 2)).tolist(),
+            "percentile",
+        )
     return Estimate(
         value=point,
         low=min(point, max(low, ends[0])),
         high=max(point, min(high, ends[1])),
         confidence_level=confidence_level,
-        method=used,
+        method=method,
         n=len(x),
     )
 
@@ -125,7 +121,7 @@ def resampled_means(
 
 
 def _check(
-    x: NDArray[np.float64], clusters: Sequence[Hashable] | None, method: str, n_resamples: int, confidence_level: float
+    x: NDArray[np.float64], clusters: Sequence[Hashable] | None, n_resamples: int, confidence_level: float
 ) -> None:
     import numpy as np
 
@@ -139,8 +135,6 @@ def _check(
         raise ValueError(
             f"clusters must contain one label per observation, got {len(x)} observations and {len(clusters)} labels"
         )
-    if method not in ("percentile", "bca"):
-        raise ValueError(f'method must be "percentile" or "bca", got {method!r}')
     if n_resamples < 1 or not 0 < confidence_level < 1:
         raise ValueError(
             f"n_resamples must be at least 1 and confidence_level in (0, 1), got n_resamples={n_resamples}, "
@@ -175,40 +169,3 @@ def _resamples(
     for _ in range(n_resamples):
         chosen = rng.integers(0, units, units)
         yield x[chosen if members is None else np.concatenate([members[i] for i in chosen])]
-
-
-def _bca_tails(
-    x: NDArray[np.float64],
-    statistic: Statistic | None,
-    members: list[NDArray[np.intp]] | None,
-    point: float,
-    drawn: NDArray[np.float64],
-    confidence_level: float,
-) -> tuple[float, float] | None:
-    """Compute the shares of resamples below both limits, or None if bias or acceleration is undefined."""
-    import numpy as np
-
-    # Resamples equal to the estimate count half as below it.
-    below = (np.searchsorted(drawn, point) + np.searchsorted(drawn, point, side="right")) / (2 * drawn.size)
-    if not 0 < below < 1:
-        return None
-    if statistic is None and members is None and x.ndim == 1:
-        left_out = (x.sum() - x) / max(len(x) - 1, 1)
-    else:
-        parts = members if members is not None else [np.array([i]) for i in range(len(x))]
-        left_out = np.array([_apply(statistic, np.delete(x, rows, axis=0)) for rows in parts])
-    away = left_out.mean() - left_out
-    size = float(np.abs(away).max())
-    # Differences of the size of rounding errors (or NaN) do not define an acceleration.
-    if not size > 1e-12 * max(abs(point), float(np.ptp(drawn))):
-        return None
-    away = away / size
-    acceleration = float((away**3).sum() / (6 * (away**2).sum() ** 1.5))
-    bias = normal_quantile(below)
-    tails = []
-    for z in (normal_quantile((1 - confidence_level) / 2), normal_quantile((1 + confidence_level) / 2)):
-        shrunk = 1 - acceleration * (bias + z)
-        if shrunk <= 0:
-            return None
-        tails.append(normal_cdf(bias + (bias + z) / shrunk))
-    return tails[0], tails[1]

@@ -27,80 +27,6 @@ _CHUNK_NUMBERS: Final = 2_000_000
 """Maximum number of numbers in memory per chunk of permutations."""
 
 
-def independent_tukey(
-    groups: Sequence[Sequence[float] | NDArray[np.float64]],
-    probabilities: Sequence[Sequence[float] | NDArray[np.float64]] | None = None,
-    *,
-    clusters: Sequence[Sequence[Hashable]] | None = None,
-    pairs: Sequence[tuple[int, int]] | None = None,
-    low: float = 0.0,
-    high: float = 1.0,
-    n_resamples: int = 10_000,
-    confidence_level: float = 0.95,
-    seed: int = 0,
-) -> TukeyResult:
-    """Compare groups of different items, with simultaneous p-values and intervals for all pairs.
-
-    If the groups do not differ, their labels are exchangeable. The test therefore permutes the values over the groups and
-    computes the largest standardized difference of all pairs, `n_resamples` times. The p-value of a pair is the share of
-    permutations whose largest difference is at least that of the pair, with the data counted as one permutation.
-    Differences are standardized by Welch's standard error, so groups may differ in size and variance. The test is exact
-    if the groups have the same distribution, and approximate if only their means are equal. With at least 5,000 values in
-    each group, the normal limit replaces permutations.
-
-    An interval is the difference plus and minus the critical value times its standard error. If the values of both groups
-    are constant, that error is 0, and the interval combines the intervals of the two means.
-
-    If users or sessions contribute several values each, give them as `clusters`: whole clusters are permuted, and the
-    error is the variation between clusters. Otherwise the values of a group must be independent.
-
-    Args:
-        groups: Values of each group, in [low, high]. At least two groups. A comparison needs at least two values per
-            group.
-        probabilities: Sampling probability of each value, in (0, 1], for Hajek's means. None if nothing was sampled.
-        clusters: Label of the cluster of each value, by group. Each None is a cluster of its own. None: independent values.
-        pairs: Pairs of groups to compare, (first, second). None: all pairs.
-        low: Smallest possible value.
-        high: Largest possible value.
-        n_resamples: Number of permutations.
-        confidence_level: Confidence level of the simultaneous intervals, in (0, 1).
-        seed: Seed of the random numbers. The same seed gives the same result on any machine.
-
-    Raises:
-        ValueError: If there are fewer than two groups, or a value, probability or option is out of range.
-
-    Source:
-        Welch 1947. Permutations of standardized differences: Janssen 1997, Chung and Romano 2013. Maximum of several
-        statistics: Westfall and Young 1993. Weighted means: Hajek 1971.
-
-    Examples:
-        >>> result = independent_tukey([[0.1, 0.2, 0.3, 0.2, 0.1], [0.8, 0.7, 0.9, 0.6, 0.9]])
-        >>> round(result.pairs[0].difference, 2), result.pairs[0].p_value < 0.05
-        (0.6, True)
-    """
-    import numpy as np
-
-    x, p = _checked(groups, probabilities, low, high)
-    if clusters is not None and [len(labels) for labels in clusters] != [values.size for values in x]:
-        raise ValueError(
-            f"clusters must contain one label for every value of every group, got {[len(c) for c in clusters]} labels for "
-            f"{[values.size for values in x]} values"
-        )
-    (result,) = simultaneous_independent_tukey(
-        np.concatenate(x)[:, None],
-        np.repeat(np.arange(len(x)), [values.size for values in x]),
-        np.concatenate(p),
-        n_groups=len(x),
-        clusters=None if clusters is None else [label for labels in clusters for label in labels],
-        pairs=pairs,
-        ends=[(low, high)],
-        n_resamples=n_resamples,
-        confidence_level=confidence_level,
-        seed=seed,
-    )
-    return result
-
-
 def simultaneous_independent_tukey(
     values: NDArray[np.float64],
     groups: NDArray[np.intp],
@@ -116,8 +42,15 @@ def simultaneous_independent_tukey(
 ) -> tuple[TukeyResult, ...]:
     """Compare groups on several metrics, with p-values and intervals that hold for all pairs and metrics together.
 
-    As `independent_tukey`, with the largest standardized difference of all pairs on all metrics. All metrics use the same
-    permutation of the items.
+    If the groups do not differ, their labels are exchangeable. The test therefore permutes the values over the groups and
+    computes the largest standardized difference of all pairs on all metrics, `n_resamples` times, with the same permutation
+    of the items for all metrics. P-values are step-down, with the data counted as one permutation. Differences are
+    standardized by Welch's standard error, so groups may differ in size and variance. The test is exact if the groups have
+    the same distribution, and approximate if only their means are equal. With at least 5,000 values in each group, the
+    normal limit replaces permutations.
+
+    An interval is the difference plus and minus the critical value times its standard error. If the values of both groups
+    are constant, that error is 0, and the interval combines the intervals of the two means.
 
     Args:
         values: Items by metrics. NaN is a missing score.
@@ -125,17 +58,23 @@ def simultaneous_independent_tukey(
         probabilities: Sampling probability of each item, in (0, 1].
         n_groups: Number of groups.
         ends: Smallest and largest possible value of each metric.
-        clusters: Label of the cluster of each item. A cluster with items in several groups counts as one in each.
+        clusters: Label of the cluster of each item, such as its user or session: whole clusters are permuted, and the error is
+            the variation between clusters. A cluster with items in several groups counts as one in each. None: independent
+            items.
         pairs: Pairs of groups to compare. None: all pairs.
         n_resamples: Number of permutations.
         confidence_level: Confidence level of the simultaneous intervals, in (0, 1).
         seed: Seed of the random numbers.
 
     Returns:
-        One result for each metric.
+        One result for each metric. A comparison needs at least two values per group.
 
     Raises:
         ValueError: If an option is out of range.
+
+    Source:
+        Welch 1947. Permutations of standardized differences: Janssen 1997, Chung and Romano 2013. Maximum of several
+        statistics: Westfall and Young 1993. Weighted means: Hajek 1971.
     """
     import numpy as np
 
@@ -424,27 +363,3 @@ def _normal_limit(
             if error:
                 np.maximum(largest[metric], abs(means[i][metric] - means[j][metric]) / error, out=largest[metric])
     return largest
-
-
-def _checked(
-    groups: Sequence[Sequence[float] | NDArray[np.float64]],
-    probabilities: Sequence[Sequence[float] | NDArray[np.float64]] | None,
-    low: float,
-    high: float,
-) -> tuple[list[NDArray[np.float64]], list[NDArray[np.float64]]]:
-    import numpy as np
-
-    x = [np.asarray(group, dtype=float) for group in groups]
-    if len(x) < 2:
-        raise ValueError(f"a comparison needs at least two groups, got {len(x)}")
-    p = [np.ones(g.size) for g in x] if probabilities is None else [np.asarray(q, dtype=float) for q in probabilities]
-    if len(p) != len(x) or any(g.shape != q.shape or g.ndim != 1 for g, q in zip(x, p, strict=True)):
-        raise ValueError("probabilities must contain one probability for every value of every group")
-    for group, chances in zip(x, p, strict=True):
-        if group.size and not (np.isfinite(group).all() and low <= group.min() and group.max() <= high):
-            raise ValueError(
-                f"values must be finite and in [{low}, {high}], got values in [{group.min()}, {group.max()}]"
-            )
-        if chances.size and not ((chances > 0) & (chances <= 1)).all():
-            raise ValueError(f"probabilities must be in (0, 1], got values in [{chances.min()}, {chances.max()}]")
-    return x, p
