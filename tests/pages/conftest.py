@@ -171,8 +171,7 @@ def run_page(
         "127.0.0.1:4318": own["4318"],
         "127.0.0.1:9464": own["9464"],
     }
-    replaced |= {"prometheus:9464": "prometheus:" + own["9464"].rpartition(":")[2]}
-    replaced |= {"PrometheusSink(9464": "PrometheusSink(" + own["9464"].rpartition(":")[2]}
+    replaced |= {"start_http_server(9464": "start_http_server(" + own["9464"].rpartition(":")[2]}
     (aside / "replaced.json").write_text(json.dumps(replaced), encoding="utf-8")
     environment = {key: os.environ[key] for key in ("LANG", "LC_ALL", "TZ") if key in os.environ} | {
         "PATH": os.pathsep.join((str(programs), str(Path(sys.executable).parent), os.environ["PATH"])),

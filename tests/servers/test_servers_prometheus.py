@@ -17,6 +17,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from prometheus_client import CollectorRegistry, generate_latest, start_http_server
 
 from command_line import run_command
 from ragstone.schema import DeliveryCounts, Ledger, LedgerRow, Score
@@ -70,17 +71,11 @@ def test_every_alert_is_tested_both_ways():
 def test_the_page_is_as_prometheus_wants_it(program):
     """Names, types and help texts pass Prometheus' own linter."""
     promtool = program("RAGSTONE_PROMTOOL", "promtool")
-    sink = PrometheusSink(port=0)
-
-    async def page():
-        await sink.write([delivery("t", 0.5)])
-        sink.update_status(Ledger(total=LedgerRow(captured=1, scored=1), outbox={"s": DeliveryCounts(sent=1)}))
-        try:
-            return (await httpx.AsyncClient(trust_env=False).get(f"http://127.0.0.1:{sink.port}/metrics")).text
-        finally:
-            await sink.aclose()
-
-    text = asyncio.run(page())
+    registry = CollectorRegistry()
+    sink = PrometheusSink(registry)
+    asyncio.run(sink.write([delivery("t", 0.5)]))
+    sink.update_status(Ledger(total=LedgerRow(captured=1, scored=1), outbox={"s": DeliveryCounts(sent=1)}))
+    text = generate_latest(registry).decode()
     done = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, text=True, check=False)
 
     assert "ragstone_score_bucket" in text
@@ -193,11 +188,15 @@ def get(url):
 
 def test_a_target_calls_somebody(program, port, serving, tmp_path):
     """Scores → sink → scrape → rule → Alertmanager → webhook; and Prometheus has the exemplars that lead to traces."""
-    sink = PrometheusSink(port=0)
-    asyncio.run(sink.write([]))
+    registry = CollectorRegistry()
+    sink = PrometheusSink(registry)
+    page, thread = start_http_server(0, "127.0.0.1", registry)
     rules = targets().replace("[24h]", "[1m]").replace("ccrs.qr", "exact_match")
     try:
-        with called(program, port, serving, tmp_path, rules=rules, page=f"127.0.0.1:{sink.port}") as (server, calls):
+        with called(program, port, serving, tmp_path, rules=rules, page=f"127.0.0.1:{page.server_port}") as (
+            server,
+            calls,
+        ):
             deadline = time.monotonic() + DEADLINE_S
             for i in itertools.count():
                 assert time.monotonic() < deadline, (tmp_path / "prometheus.log").read_text()[-2000:]
@@ -209,7 +208,9 @@ def test_a_target_calls_somebody(program, port, serving, tmp_path):
             query = {"query": "ragstone_score_bucket", "start": time.time() - 600, "end": time.time() + 60}
             found = httpx.get(f"http://{server}/api/v1/query_exemplars", params=query, trust_env=False).json()
     finally:
-        asyncio.run(sink.aclose())
+        page.shutdown()
+        page.server_close()
+        thread.join()
 
     assert {"RagstoneMeanBelowTarget"} == {call["labels"]["alertname"] for call in calls}
     assert calls[0]["annotations"]["summary"].startswith("The mean of exact_match is 0.0")

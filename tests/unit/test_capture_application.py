@@ -132,7 +132,7 @@ def test_two_applications_have_their_own_prometheus_labels(tmp_path):
     for app in ("search", "chat"):
         with Monitor(
             judge="lexical", metrics="ccrs.cc", store=tmp_path / f"{app}.db", app=app,
-            sinks=[PrometheusSink(None, registry=registry)],
+            sinks=[PrometheusSink(registry)],
         ) as monitor:  # fmt: skip
             monitor.record(TraceDraft(name="RunnableSequence", query="How tall?", response="31 m.", contexts=[]))
             assert monitor.drain()

@@ -183,7 +183,7 @@ def test_an_event_names_the_cause_even_if_the_last_metric_does_not_apply() -> No
 def test_prometheus_counts_causes_once_and_with_few_labels() -> None:
     """A repeat is not counted, and names beyond the limit share one label."""
     registry = prometheus_client.CollectorRegistry()
-    sink = PrometheusSink(None, registry=registry)
+    sink = PrometheusSink(registry)
     many = [
         _delivery(
             Score(sample_id=f"t{n}", metric="m", metric_version="1", value=0.5, method="x"),

@@ -1,17 +1,16 @@
-"""`PrometheusSink`: what is counted, under which labels, on which port, and in whose registry."""
+"""`PrometheusSink`: what is counted, under which labels, and in whose registry."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import subprocess
 import sys
 import textwrap
 
-import httpx
 import prometheus_client
 import pytest
+from prometheus_client.exposition import choose_encoder
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
@@ -44,7 +43,7 @@ def registry():
 @pytest.fixture
 def sink(registry):
     """A sink that adds to it."""
-    made = PrometheusSink(None, registry=registry)
+    made = PrometheusSink(registry)
     yield made
     asyncio.run(made.aclose())
 
@@ -54,10 +53,10 @@ def write(sink, *deliveries):
     asyncio.run(sink.write(deliveries))
 
 
-def page(sink, accept="application/openmetrics-text"):
+def page(registry, accept="application/openmetrics-text"):
     """What a scraper reads."""
-    response = httpx.get(f"http://127.0.0.1:{sink.port}/metrics", headers={"Accept": accept}, trust_env=False)
-    return response.text
+    encode, _ = choose_encoder(accept)
+    return encode(registry).decode()
 
 
 class TestCounting:
@@ -89,7 +88,7 @@ class TestCounting:
 
     def test_buckets_can_be_others(self, registry):
         """For metrics of another range."""
-        sink = PrometheusSink(None, registry=registry, buckets=[1, 10])
+        sink = PrometheusSink(registry, buckets=[1, 10])
         write(sink, score(value=7.5))
 
         assert 1 == registry.value("ragstone_score_bucket", le="10.0", metric="exact_match", app="app")
@@ -141,7 +140,7 @@ class TestLabels:
 
     def test_apps_are_bounded(self, registry):
         """A name that holds a user id must not grow the memory of every Prometheus."""
-        sink = PrometheusSink(None, registry=registry, max_apps=3)
+        sink = PrometheusSink(registry, max_apps=3)
         write(sink, *(score(f"t{i}", app=f"app{i}") for i in range(50)), score("again", app="app0"))
 
         apps = {
@@ -151,7 +150,7 @@ class TestLabels:
 
     def test_operations_are_a_label_on_request(self, registry):
         """The name of a trace is no application: it is a label only if that is asked for, and bounded too."""
-        sink = PrometheusSink(None, registry=registry, max_apps=2, operations=True)
+        sink = PrometheusSink(registry, max_apps=2, operations=True)
         outcomes = [score(f"t{i}").outcome for i in range(4)]
         write(sink, *(Delivery(outcome=o, trace_id=f"t{i}", name=f"op{i}", app="a") for i, o in enumerate(outcomes)))
 
@@ -168,13 +167,11 @@ class TestLabels:
         assert 21 == len({s.labels["model"] for s in samples if s.name == "ragstone_judge_tokens_total"})
         assert 200 == len([s for s in samples if s.name == "ragstone_metric_info"])
 
-    def test_hostile_names_leave_the_page_readable(self):
+    def test_hostile_names_leave_the_page_readable(self, sink, registry):
         """Quotes, newlines, half characters, endless ones: a parser reads all of it back."""
-        sink = PrometheusSink(port=0)
         names = ['"} 1\nevil_total 1', "a\\", "\udc80\0\x1b[31m", "x" * 10_000, "ő\u202e"]
         write(sink, *(score(f"t{i}\n" + "y" * 500 * i, app=name) for i, name in enumerate(names)))
-        text, plain = page(sink), page(sink, accept="text/plain")
-        asyncio.run(sink.aclose())
+        text, plain = page(registry), page(registry, accept="text/plain")
 
         for families in (text_string_to_metric_families(text), parse_text(plain)):
             found = {s.labels["app"] for f in families for s in f.samples if s.name == "ragstone_score_count"}
@@ -280,7 +277,7 @@ class TestBooks:
 
     def test_two_stores_of_one_process_are_added_up(self, sink, registry):
         """Two monitors that show themselves in one place."""
-        other = PrometheusSink(None, registry=registry)
+        other = PrometheusSink(registry)
         sink.update_status(self.LEDGER)
         other.update_status(self.LEDGER)
 
@@ -290,66 +287,33 @@ class TestBooks:
         assert 5 == registry.value("ragstone_queue_depth")
 
 
-class TestPort:
-    """The page."""
+class TestRegistry:
+    """The registry is the application's, which serves it."""
 
-    def test_nothing_listens_before_there_is_something_to_show(self):
-        """Processes of an application that do not own the store leave the port alone."""
-        sink = PrometheusSink(port=0)
-        assert sink.port is None
-
-        sink.update_status(Ledger(total=LedgerRow()))
-        assert "ragstone_queue_depth 0.0" in page(sink)
-        asyncio.run(sink.aclose())
-        assert sink.port is None
-
-    def test_sinks_of_one_process_share_a_port(self):
-        """Two monitors with the same specification; the page stays until both are closed."""
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        one, two = sink_from(f"prometheus:{port}"), sink_from(f"prometheus:127.0.0.1:{port}")
+    def test_sinks_of_one_registry_count_together_until_the_last_is_closed(self, registry):
+        """Two monitors of one application: a scrape shows the sum, and the first one that ends removes nothing."""
+        one, two = PrometheusSink(registry), PrometheusSink(registry)
         write(one, score("t"))
-        write(two, score("u"))
+        write(two, score("u"), score("t"))
 
         asyncio.run(one.aclose())
-        assert 'ragstone_score_count{app="app",metric="exact_match"} 2.0' in page(two)
+        assert 'ragstone_score_count{app="app",metric="exact_match"} 2.0' in page(registry)
         asyncio.run(two.aclose())
-        with pytest.raises(httpx.ConnectError):
-            httpx.get(f"http://127.0.0.1:{port}/metrics", trust_env=False)
-        again = sink_from(f"prometheus:{port}")
-        write(again, score())
-        assert port == again.port
-        asyncio.run(again.aclose())
+        assert [] == list(registry.collect())
 
-    def test_a_port_in_use_is_named(self):
-        """The deliveries wait, and arrive when it is free; the ledger do not raise."""
-        with socket.socket() as holder:
-            holder.bind(("127.0.0.1", 0))
-            holder.listen()
-            port = holder.getsockname()[1]
-            sink = sink_from(f"prometheus:{port}")
-            with pytest.raises(SinkUnavailableError, match=rf"127\.0\.0\.1:{port} .*choose another: "):
-                write(sink, score())
-            sink.update_status(Ledger(total=LedgerRow()))
-        write(sink, score())
-        assert 'ragstone_score_count{app="app",metric="exact_match"} 1.0' in page(sink)
-        asyncio.run(sink.aclose())
+    def test_what_a_closed_sink_has_published_is_gone(self, registry):
+        """The ledger of a store that nobody reads anymore is not that of now."""
+        closed, other = PrometheusSink(registry), PrometheusSink(registry)
+        asyncio.run(closed.aclose())
+        closed.update_status(Ledger(total=LedgerRow(pending=3)))
 
-    def test_the_application_s_registry_is_left_alone(self):
-        """Without being asked nothing is registered in it."""
-        before = {family.name for family in prometheus_client.REGISTRY.collect()}
-        sink = PrometheusSink(port=0)
-        write(sink, score())
-
-        # Others may have put ours in there, on purpose, earlier in this process.
-        assert before == {family.name for family in prometheus_client.REGISTRY.collect()}
-        asyncio.run(sink.aclose())
+        assert registry.value("ragstone_queue_depth") is None
+        asyncio.run(other.aclose())
 
     def test_closing_leaves_the_application_s_registry(self, registry):
         """A second monitor after the first finds its place free."""
         for _ in range(2):
-            sink = PrometheusSink(None, registry=registry)
+            sink = PrometheusSink(registry)
             write(sink, score())
             assert 1 == registry.value("ragstone_score_count", metric="exact_match", app="app")
             asyncio.run(sink.aclose())
@@ -358,77 +322,21 @@ class TestPort:
         with pytest.raises(SinkUnavailableError, match="is closed"):
             write(sink, score())
 
-    @pytest.mark.parametrize(
-        ("spec", "name"),
-        [
-            ("prometheus", "prometheus:127.0.0.1:9464"),
-            ("prometheus:9100", "prometheus:127.0.0.1:9100"),
-            ("prometheus:0.0.0.0:9100", "prometheus:0.0.0.0:9100"),
-            ("prometheus:[::1]:9100", "prometheus:[::1]:9100"),
-        ],
-    )
-    def test_specifications(self, spec, name):
-        """This machine alone, unless another address is asked for."""
-        sink = sink_from(spec)
-        assert name == sink.name
-        asyncio.run(sink.aclose())
+    def test_it_has_no_specification(self):
+        """A name does not say which registry the application serves, so a sink by name would be scraped by nobody."""
+        with pytest.raises(ConfigurationError, match="unknown sink 'prometheus'"):
+            sink_from("prometheus")
 
-    @pytest.mark.parametrize(
-        "spec", ["prometheus:x", "prometheus:70000", "prometheus:a:b", "prometheus:http://h:1", "prometheus:u:p@h:1"]
-    )
-    def test_what_is_no_address_is_refused(self, spec):
-        """With the form that would work, and without what was given."""
-        with pytest.raises(ConfigurationError, match="prometheus:HOST:PORT") as told:
-            sink_from(spec)
-        assert "p@h" not in str(told.value)
-
-    def test_there_is_no_place_for_text(self):
-        """Explanations in labels would be one series each."""
-        with pytest.raises(ConfigurationError, match="does not support \\+text"):
-            sink_from("prometheus+text:9100")
-
-    @pytest.mark.parametrize(
-        ("options", "message"),
-        [
-            ({"port": None}, "needs a registry"),
-            ({"port": 70000}, "from 0 to 65535"),
-            ({"buckets": [1, 1]}, "increasing numbers"),
-            ({"buckets": []}, "increasing numbers"),
-        ],
-    )
-    def test_options_that_cannot_work_are_refused(self, options, message):
-        """When the sink is made, not when it is scraped."""
-        with pytest.raises(ConfigurationError, match=message):
-            PrometheusSink(**options)
-
-    def test_one_registry_has_one_page(self, registry):
-        """Two ports would show the same numbers, to be counted twice."""
-        sink = PrometheusSink(0, registry=registry)
-        asyncio.run(sink.aclose())
-        first = PrometheusSink(9464, registry=registry)
-        with pytest.raises(ConfigurationError, match="already served on port 9464"):
-            PrometheusSink(9465, registry=registry)
-        asyncio.run(first.aclose())
+    @pytest.mark.parametrize("buckets", [[1, 1], [2, 1], []])
+    def test_buckets_that_do_not_increase_are_refused(self, registry, buckets):
+        """When the sink is made, not when it is scraped, and without a metric in the registry."""
+        with pytest.raises(ConfigurationError, match="increasing numbers"):
+            PrometheusSink(registry, buckets=buckets)
+        assert [] == list(registry.collect())
 
 
 class TestProcesses:
-    """Forks, and servers with many processes."""
-
-    def test_a_forked_child_starts_anew(self):
-        """It neither answers on the parent's port nor counts what the parent has counted."""
-        sink = PrometheusSink(port=0)
-        write(sink, score())
-        child = os.fork()
-        if child == 0:
-            code = 1
-            try:
-                write(sink, score())
-                code = 0 if 'ragstone_score_count{app="app",metric="exact_match"} 1.0' in page(sink) else 2
-            finally:
-                os._exit(code)
-        assert 0 == os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        assert 'ragstone_score_count{app="app",metric="exact_match"} 1.0' in page(sink)
-        asyncio.run(sink.aclose())
+    """Servers with many processes."""
 
     def test_the_multi_process_mode_adds_processes_up(self, tmp_path):
         """With PROMETHEUS_MULTIPROC_DIR the application's page has the scores of every process."""
@@ -437,7 +345,7 @@ class TestProcesses:
             from prometheus_client import CollectorRegistry
             from ragstone.schema import Score
             from ragstone.sinks import Delivery, PrometheusSink
-            sink = PrometheusSink(None, registry=CollectorRegistry())
+            sink = PrometheusSink(CollectorRegistry())
             for i in range(int(sys.argv[1])):
                 outcome = Score(sample_id=f"{sys.argv[1]}-{i}", metric="m", metric_version="1", value=0.5, method="x")
                 asyncio.run(sink.write([Delivery(outcome=outcome, trace_id="t", app="app")]))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class HealthPage:
-    """`/healthz`, `/readyz`, and `/metrics` with the families of the `prometheus` sink, from the start of the command."""
+    """`/healthz`, `/readyz`, and `/metrics` with the metrics of `PrometheusSink`, from the start of the command."""
 
     def __init__(self, host: str = "", port: int = 0) -> None:
         self._host, self._port = host, port
@@ -27,7 +27,7 @@ class HealthPage:
             from prometheus_client import CollectorRegistry
 
             self._registry = CollectorRegistry()
-            self._sink = PrometheusSink(None, registry=self._registry)
+            self._sink = PrometheusSink(self._registry)
 
     def count(self, trace: Trace, outcomes: Sequence[Outcome]) -> None:
         """Count outcomes for `/metrics`, when they are stored."""

@@ -1,4 +1,4 @@
-"""`ragstone store prometheus-rules`: alert rules for the metrics of the sink `prometheus`."""
+"""`ragstone store prometheus-rules`: alert rules for the metrics of a worker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ragstone.experiments import card_of
 def prometheus_rules_command(*, target: list[str] | None = None) -> None:
     """Print Prometheus alert rules.
 
-    The rules use the metrics of the sink `prometheus`, and of `--listen`.
+    The rules use the metrics of `--listen` and of `PrometheusSink`.
 
     Options:
         target (METRIC=MEAN): Also alert if the mean of a metric over 24 hours is worse than this. Repeatable.

@@ -263,7 +263,7 @@ class Monitor(RequestBlocks):
 
             [scoring]
             metrics = ["ccrs", "udcg"]
-            sinks = ["otlp", "prometheus:9464"]
+            sinks = ["otlp", "jsonl:scores.jsonl"]
 
             [sampling]
             sample_rate = 0.1

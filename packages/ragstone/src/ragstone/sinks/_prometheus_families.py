@@ -37,6 +37,8 @@ class Families:
     ) -> None:
         self._lock = threading.Lock()
         self._seen: dict[str, None] = {}
+        self.users: set[int] = set()
+        """Ids of the sinks that use the metrics."""
         self._metric = _Bounded(_METRICS_MAX)
         self._app = _Bounded(max_apps)
         self._operation = _Bounded(max_apps) if operations else None
@@ -93,6 +95,12 @@ class Families:
             self._tokens.labels(model, "output").inc(outcome.usage.output_tokens)
         if metric == _clean(outcome.metric):
             self.ledgers.note_metric(metric, outcome.metric_version, model)
+
+    def leave(self, user: int) -> None:
+        """Remove a sink, and what it publishes."""
+        self.users.discard(user)
+        self.ledgers.remove(user)
+        self.streams.remove(user)
 
     def unregister(self, registry: CollectorRegistry) -> None:
         """Remove the metrics from their registry."""
