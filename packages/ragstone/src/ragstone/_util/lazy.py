@@ -1,10 +1,13 @@
-"""Packages that import the module of a name when the name is first used (PEP 562)."""
+"""Imports at first use: the module of a name (PEP 562), and packages that an extra of Ragstone installs."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
+
+from ragstone.errors import MissingExtraError
 
 
 def lazy_names(package: str, names: Mapping[str, str]) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
@@ -34,3 +37,21 @@ def lazy_names(package: str, names: Mapping[str, str]) -> tuple[Callable[[str], 
         return sorted({*vars(sys.modules[package]), *module_of})
 
     return get, list_names
+
+
+@contextmanager
+def needs_extra(extra: str, package: str, feature: str) -> Iterator[None]:
+    """Import optional packages in the block. If one is missing, the error says how to install it.
+
+    Args:
+        extra: The extra, such as "parquet".
+        package: The package that it installs.
+        feature: What needs the package.
+
+    Raises:
+        MissingExtraError: If an import in the block fails.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise MissingExtraError(feature=feature, package=package, extra=f"ragstone[{extra}]") from error

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple
 
+from ragstone._util.lazy import needs_extra
 from ragstone._util.row_limits import MAX_ROW_BYTES, MAX_ROW_VALUES
-from ragstone.errors import DataError, MissingExtraError
+from ragstone.errors import DataError
 
 _BATCH: Final = 64
 """Rows that are read at once, if they are small."""
@@ -34,11 +35,9 @@ def parquet_rows(path: Path, *, extra: str, name: str = "") -> Iterator[tuple[in
         DataError: If the file, or the rest of it, cannot be read, or would take too much memory.
         MissingExtraError: If pyarrow is not installed.
     """
-    try:
+    with needs_extra(extra, "pyarrow", "Reading Parquet"):
         import pyarrow as pa
         import pyarrow.parquet as pq
-    except ImportError as error:
-        raise MissingExtraError(feature="Reading Parquet", package="pyarrow", extra=extra) from error
     number = 0
     try:
         with path.open("rb") as file:
@@ -58,10 +57,8 @@ def parquet_rows(path: Path, *, extra: str, name: str = "") -> Iterator[tuple[in
 
 def arrow_rows(path: Path) -> Iterator[tuple[int, dict[str, Any] | DataError]]:
     """Yield the rows of an Arrow file (Feather) or stream with their number from 1. Errors are those of `parquet_rows`."""
-    try:
+    with needs_extra("parquet", "pyarrow", "Reading Arrow"):
         import pyarrow as pa
-    except ImportError as error:
-        raise MissingExtraError(feature="Reading Arrow", package="pyarrow", extra="ragstone[parquet]") from error
     number = 0
     try:
         with pa.OSFile(str(path)) as file:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from ragstone._util.lazy import needs_extra
 from ragstone.brokers._address import BrokerAddress, parse_broker_url
 from ragstone.brokers._protocol import Broker
 from ragstone.brokers._relay import BrokerRelay
 from ragstone.brokers._source import BrokerTraceSource
-from ragstone.errors import MissingExtraError
 from ragstone.schema import BrokerStatus
 from ragstone.worker import broker_spool_directory
 
@@ -59,13 +59,9 @@ def read_broker_status(url: str) -> tuple[str, BrokerStatus]:
 
 def _broker(address: BrokerAddress) -> Broker:
     if address.scheme in ("redis", "rediss"):
-        try:
+        with needs_extra("redis", "redis", "a Redis stream"):
             from ragstone.brokers._redis import RedisBroker
-        except ImportError as error:
-            raise MissingExtraError(feature="a Redis stream", package="redis", extra="ragstone[redis]") from error
         return RedisBroker(address)
-    try:
+    with needs_extra("nats", "nats-py", "a NATS stream"):
         from ragstone.brokers._nats import NatsBroker
-    except ImportError as error:
-        raise MissingExtraError(feature="a NATS stream", package="nats-py", extra="ragstone[nats]") from error
     return NatsBroker(address)

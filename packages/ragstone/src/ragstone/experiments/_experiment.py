@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 from typing_extensions import override
 
 from ragstone._util.files import check_output, open_output
+from ragstone._util.lazy import needs_extra
 from ragstone._util.plural import count
-from ragstone.errors import ConfigurationError, MissingExtraError
+from ragstone.errors import ConfigurationError
 from ragstone.experiments._app.repeats import repeat_deviations, summarize_app
 from ragstone.experiments._clusters import (
     AUTO_CLUSTER,
@@ -377,10 +378,8 @@ class Experiment(Evaluated):
         Raises:
             MissingExtraError: If pandas is not installed.
         """
-        try:
+        with needs_extra("pandas", "pandas", "to_pandas()"):
             import pandas as pd
-        except ImportError as error:
-            raise MissingExtraError(feature="to_pandas()", package="pandas", extra="ragstone[pandas]") from error
 
         samples = {s.id: s for s in self.samples}
         rows = []

@@ -6,8 +6,9 @@ from functools import partial
 from typing import Any, Final
 
 from ragstone._util.addresses import listen_error
+from ragstone._util.lazy import needs_extra
 from ragstone.capture import Redactor, redact_secrets
-from ragstone.errors import DataError, MissingExtraError, StoreError
+from ragstone.errors import DataError, StoreError
 from ragstone.ingest._access import Access
 from ragstone.ingest._body import BusyError, decompress
 from ragstone.ingest._intake import DEFAULT_MAX_BYTES, SpanIntake, trace_response
@@ -41,11 +42,9 @@ class OtlpGrpcReceiver:
         access: Access | None = None,
         max_bytes: int = DEFAULT_MAX_BYTES,
     ) -> None:
-        try:
+        with needs_extra("grpc", "grpcio", "OTLP over gRPC"):
             import grpc.aio
             import opentelemetry.proto.collector.trace.v1.trace_service_pb2  # noqa: F401
-        except ImportError as error:
-            raise MissingExtraError(feature="OTLP over gRPC", package="grpcio", extra="ragstone[grpc]") from error
         self._grpc: Any = grpc
         self._intake = SpanIntake(buffer, redact, max_bytes=max_bytes)
         self._access = access or Access()

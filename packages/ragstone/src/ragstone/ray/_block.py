@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from ragstone._util.lazy import needs_extra
 from ragstone.capture import Redactor, redact_trace
-from ragstone.errors import DataError, JudgeUnavailableError, MissingExtraError
+from ragstone.errors import DataError, JudgeUnavailableError
 from ragstone.reading import Record, RejectedRecord, trace_of_row
 from ragstone.schema import Failure, NotApplicable, Sample, Score, Trace, sample_from_trace
 from ragstone.sinks import RECORD_COLUMNS, record_row
@@ -120,10 +121,8 @@ def open_output(output: str) -> tuple[FileSystem, str]:
         DataError: If the directory cannot be created.
         MissingExtraError: If pyarrow is not installed.
     """
-    try:
+    with needs_extra("ray", "pyarrow", "Parquet output"):
         from pyarrow.fs import FileSystem
-    except ImportError as error:
-        raise MissingExtraError(feature="Parquet output", package="pyarrow", extra="ragstone[ray]") from error
     from pathlib import Path
 
     try:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from ragstone._util.lazy import needs_extra
 from ragstone.capture import Redactor, redact_secrets
-from ragstone.errors import ConfigurationError, MissingExtraError
+from ragstone.errors import ConfigurationError
 from ragstone.metrics import resolve_metrics
 from ragstone.ray._block import BlockScorer, open_output, read_done
 from ragstone.worker import ScorerSpec
@@ -74,11 +75,9 @@ def score(
         ragstone.ray.score(ray.data.read_parquet("s3://archive/requests"), spec, "s3://archive/scores")
         ```
     """
-    try:
+    with needs_extra("ray", "ray[data]", "Scoring on a cluster"):
         import ray
         from ray.data import ActorPoolStrategy
-    except ImportError as error:
-        raise MissingExtraError(feature="Scoring on a cluster", package="ray[data]", extra="ragstone[ray]") from error
     _check_arguments(spec, actors, cpus_per_actor, gpus_per_actor, rows_per_block)
     open_output(output)
     if not ray.is_initialized():

@@ -12,7 +12,8 @@ import zlib
 from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, Final, cast
 
-from ragstone.errors import ConfigurationError, DataError, MissingExtraError
+from ragstone._util.lazy import needs_extra
+from ragstone.errors import ConfigurationError, DataError
 
 PARQUET: Final = b"PAR1"
 _GZIP: Final = b"\x1f\x8b"
@@ -158,10 +159,8 @@ def _possible_encodings(text: bytes) -> list[str]:
 
 def _zstandard(raw: BinaryIO) -> Iterator[bytes]:
     """Yield the contents of consecutive Zstandard frames. The package's reader does not detect a truncated file."""
-    try:
+    with needs_extra("replay", "zstandard", "a Zstandard file"):
         import zstandard
-    except ImportError as error:
-        raise MissingExtraError(feature="a Zstandard file", package="zstandard", extra="ragstone[replay]") from error
     frame: Any = None
     rest = b""
     # So little at once, because a bomb may make 32 KiB of each byte.

@@ -10,9 +10,10 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
+from ragstone._util.lazy import needs_extra
 from ragstone._util.row_limits import MAX_ROW_BYTES, BoundedStream, check_json_row
 from ragstone._util.surrogates import replace_surrogates
-from ragstone.errors import DataError, MissingExtraError
+from ragstone.errors import DataError
 from ragstone.reading._files import describe_bytes
 
 if TYPE_CHECKING:
@@ -113,11 +114,8 @@ def import_ijson() -> Any:
     Raises:
         MissingExtraError: If it is not installed.
     """
-    try:
+    with needs_extra("replay", "ijson", f"A JSON document of more than {MAX_ROW_BYTES} bytes"):
         import ijson
-    except ImportError as error:
-        feature = f"A JSON document of more than {MAX_ROW_BYTES} bytes"
-        raise MissingExtraError(feature=feature, package="ijson", extra="ragstone[replay]") from error
     return ijson
 
 

@@ -65,7 +65,7 @@ def _of_file(source: InputFile, within: Sequence[str]) -> Iterator[Record | Reje
     with source.open() as stream:
         start = stream.read(4)
     if start == PARQUET:
-        for number, row in parquet_rows(source.path, extra="ragstone[replay]", name=source.name):
+        for number, row in parquet_rows(source.path, extra="replay", name=source.name):
             yield _cleaned(f"row {number}", row)
     elif _is_lines(source):
         for line, value in line_values(source):

@@ -12,8 +12,9 @@ from contextlib import ExitStack
 from itertools import islice, repeat, zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
+from ragstone._util.lazy import needs_extra
 from ragstone._util.row_limits import MAX_ROW_BYTES, BoundedStream, CsvLines, bounded_lines
-from ragstone.errors import DataError, MissingExtraError
+from ragstone.errors import DataError
 from ragstone.reading._columns import guess_field
 from ragstone.reading._files import encoding_error, is_workbook, refuse_other
 from ragstone.reading._json import LARGE, has_line_values, import_ijson, large_items, line_values, load_document
@@ -60,7 +61,7 @@ def open_table(source: InputFile, wanted: str | None = None) -> Table:
     names = [suffix.lower() for suffix in source.path.suffixes]
     suffix = next((s for s in reversed(names) if s not in (".gz", ".zst")), "")
     if head.startswith(b"PAR1") or (not head and suffix == ".parquet"):
-        return whole_table("Parquet", (row for _, row in parquet_rows(source.path, extra="ragstone[parquet]")), wanted)
+        return whole_table("Parquet", (row for _, row in parquet_rows(source.path, extra="parquet")), wanted)
     if head.startswith((_ARROW, _ARROW_STREAM)):
         return whole_table("Arrow", (row for _, row in arrow_rows(source.path)), wanted)
     if head.startswith(b"PK\x03\x04"):
@@ -241,10 +242,8 @@ def detect_separator(header: str, *, prefers_tab: bool = False) -> str:
 
 
 def _workbook(source: InputFile, wanted: str | None) -> Table:
-    try:
+    with needs_extra("excel", "openpyxl", "Reading Excel"):
         import openpyxl
-    except ImportError as error:
-        raise MissingExtraError(feature="Reading Excel", package="openpyxl", extra="ragstone[excel]") from error
     try:
         merged, has_percents = _check_parts(source)
         book = openpyxl.load_workbook(source.path, read_only=True, data_only=True)

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 from urllib.parse import SplitResult
 
-from ragstone.errors import ConfigurationError, MissingExtraError, SinkError, SinkNoTargetError, SinkUnavailableError
+from ragstone._util.lazy import needs_extra
+from ragstone.errors import ConfigurationError, SinkError, SinkNoTargetError, SinkUnavailableError
 from ragstone.schema import AlarmDelivery, Delivery, NotApplicable
 from ragstone.sinks._http import host_and_port, parse_url
 from ragstone.sinks._otlp_event import (
@@ -176,12 +177,8 @@ class OtlpSink:
 
 
 def _require_exporter() -> None:
-    try:
+    with needs_extra("otlp", "opentelemetry-exporter-otlp-proto-http", "the sink 'otlp'"):
         import ragstone.sinks._otlp_channel  # noqa: F401
-    except ImportError as error:
-        raise MissingExtraError(
-            feature="the sink 'otlp'", package="opentelemetry-exporter-otlp-proto-http", extra="ragstone[otlp]"
-        ) from error
 
 
 def _logs_url(endpoint: str | None) -> SplitResult:

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ragstone.errors import ConfigurationError, MissingExtraError, SinkRejectedError, SinkUnavailableError
+from ragstone._util.lazy import needs_extra
+from ragstone.errors import ConfigurationError, SinkRejectedError, SinkUnavailableError
 from ragstone.schema import Delivery
 from ragstone.sinks._row import outcome_row
 
@@ -174,10 +175,8 @@ def _state(path: Path) -> tuple[int, int] | None:
 
 def require_pyarrow() -> None:
     """Raise MissingExtraError if pyarrow is not installed."""
-    try:
+    with needs_extra("parquet", "pyarrow", "the sink 'parquet'"):
         import pyarrow.parquet  # noqa: F401
-    except ImportError as error:
-        raise MissingExtraError(feature="the sink 'parquet'", package="pyarrow", extra="ragstone[parquet]") from error
 
 
 def outcome_schema() -> pa.Schema:

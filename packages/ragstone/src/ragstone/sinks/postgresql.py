@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ragstone._util.daemon_thread import DaemonThread
+from ragstone._util.lazy import needs_extra
 from ragstone.errors import (
     ConfigurationError,
-    MissingExtraError,
     SinkDeniedError,
     SinkRejectedError,
     SinkUnavailableError,
@@ -89,12 +89,8 @@ class PostgresqlSink:
     """
 
     def __init__(self, url: str, *, include_text: bool = False, timeout_s: float = 30.0) -> None:
-        try:
+        with needs_extra("postgres", "psycopg", "the sink 'postgresql'"):
             from ragstone._util.postgres import connection_parameters, describe_database
-        except ImportError as error:
-            raise MissingExtraError(
-                feature="the sink 'postgresql'", package="psycopg", extra="ragstone[postgres]"
-            ) from error
         self._parameters = connection_parameters(url)
         self._name = describe_database(self._parameters)
         self._include_text = include_text

@@ -9,7 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
-from ragstone.errors import MissingExtraError, StoreOwnedError
+from ragstone._util.lazy import needs_extra
+from ragstone.errors import StoreOwnedError
 from ragstone.store._location import check_path, is_database_url, resolve_store
 from ragstone.store._store import Store
 from ragstone.store.sqlite import SqliteStore, is_file_owned
@@ -32,12 +33,8 @@ def open_store(
     if not is_database_url(store):
         check_path(store)
         return SqliteStore.open(Path(store), mode=mode, clock=clock)
-    try:
+    with needs_extra("postgres", "psycopg", "a store in PostgreSQL"):
         from ragstone.store.postgres import PostgresStore
-    except ImportError as error:
-        raise MissingExtraError(
-            feature="a store in PostgreSQL", package="psycopg", extra="ragstone[postgres]"
-        ) from error
     return PostgresStore.open(os.fspath(store), mode=mode, clock=clock)
 
 

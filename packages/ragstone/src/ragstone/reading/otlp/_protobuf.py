@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, BinaryIO, Final, NoReturn, TypeVar
 
-from ragstone.errors import DataError, MissingExtraError
+from ragstone._util.lazy import needs_extra
+from ragstone.errors import DataError
 from ragstone.reading._json import clean
 from ragstone.reading._source import MAX_RECORD_BYTES
 from ragstone.reading.otlp._span import OtelSpan, SpanEvent, hex_id, seconds
@@ -135,13 +136,9 @@ def _as_varint(number: int) -> bytes:
 
 
 def _messages() -> tuple[Any, type[Exception]]:
-    try:
+    with needs_extra("otlp", "opentelemetry-proto", "OTLP in protobuf"):
         from google.protobuf.message import DecodeError
         from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-    except ImportError as error:
-        raise MissingExtraError(
-            feature="OTLP in protobuf", package="opentelemetry-proto", extra="ragstone[otlp]"
-        ) from error
     return ExportTraceServiceRequest, DecodeError
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
-from ragstone.errors import MissingExtraError
+from ragstone._util.lazy import needs_extra
 from ragstone.research._udcg.complete import RatedContext
 from ragstone.stats import spearman
 
@@ -52,10 +52,8 @@ class Design:
 
 def need_sklearn() -> None:
     """Check that the solver is installed."""
-    try:
+    with needs_extra("fit", "scikit-learn", "Learning weights"):
         import sklearn.svm  # noqa: F401  only checks the import
-    except ImportError as error:
-        raise MissingExtraError(feature="Learning weights", package="scikit-learn", extra="ragstone[fit]") from error
 
 
 def common_length(contexts: Sequence[RatedContext]) -> int:
