@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -13,7 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 import ragstone
-from ragstone.cli._commands import COMMANDS, GROUPS, Command, children, example_of, nearest, panel_of, purpose_of
+from ragstone.cli._commands import COMMANDS, GROUPS, children, example_of, load_function, nearest, panel_of, purpose_of
 from ragstone.cli._declare import command_of
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._help import HELP_NAMES, add_shared_options, use_layout, wants_help
@@ -38,7 +37,7 @@ class _LazyCommands(Mapping[str, Any]):
             if path in GROUPS:
                 self._loaded[name] = _Group(name=name, path=path, help=GROUPS[path], **texts)
             else:
-                self._loaded[name] = _load(name, COMMANDS[path], texts)
+                self._loaded[name] = _load(name, path, texts)
         return self._loaded[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -55,14 +54,13 @@ class _LazyCommands(Mapping[str, Any]):
         }
 
 
-def _load(name: str, entry: Command, texts: Mapping[str, Any]) -> Any:
+def _load(name: str, path: str, texts: Mapping[str, Any]) -> Any:
     """Import a command."""
-    module, _, attribute = entry.function.partition(".")
     whole = typer.Typer(add_completion=False)
     with end_at_once():
-        whole.command(name, **texts)(command_of(getattr(import_module(f"ragstone.cli.{module}"), attribute)))
+        whole.command(name, **texts)(command_of(load_function(path)))
     command = typer.main.get_command(whole)
-    command.settings = entry.settings  # type: ignore[attr-defined]
+    command.settings = COMMANDS[path].settings  # type: ignore[attr-defined]
     add_shared_options(command)
     return command
 

@@ -20,7 +20,7 @@ from ragstone.cli._estimate import print_estimate
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._models import Models, max_outage_of, models_for_store, parse_metrics
 from ragstone.cli._options import parse_time
-from ragstone.cli._output import print_json, print_text, sanitize_for_terminal
+from ragstone.cli._output import print_result, sanitize_for_terminal
 from ragstone.cli._progress import show_progress
 from ragstone.cli._settings import settings_of
 from ragstone.errors import ConfigurationError, StoreOwnedError
@@ -194,12 +194,11 @@ class _Command:
                 "--metrics of the worker and start it again, or stop it while this command runs."
             )
         request_backfill(requests_folder(spool_directory(self.store)), self.request)
-        if self.json_output:
-            print_json({"id": self.request.id, "requested": n, **counts._asdict()})
-            return
-        print_text(
+        print_result(
+            {"id": self.request.id, "requested": n, **counts._asdict()},
             f"{self._about}{n:,} requests: the worker that owns the store scores them with its own judge, behind new "
-            f"requests.\nprogress: ragstone status {quote_store(self.store)}"
+            f"requests.\nprogress: ragstone status {quote_store(self.store)}",
+            json_output=self.json_output,
         )
 
     async def _score(self, store: Store, counts: BackfillCounts, n: int) -> None:
@@ -214,11 +213,9 @@ class _Command:
                 should_stop=interrupted.is_set,
                 daily_budget=self.models.settings.daily_budget.stated,
             )
-        if self.json_output:
-            print_json(done | counts._asdict())
-        else:
-            n_outside = done["n_left"] if done["state"] == "done" else 0
-            print_text("\n".join([_line(done), *_why_not(counts, n_outside, are="are")]))
+        n_outside = done["n_left"] if done["state"] == "done" else 0
+        text = "\n".join([_line(done), *_why_not(counts, n_outside, are="are")])
+        print_result(done | counts._asdict(), text, json_output=self.json_output)
         if interrupted.is_set():
             raise typer.Exit(ExitCode.INTERRUPTED)
         if done["state"] == "stopped":
@@ -288,8 +285,8 @@ def _deliver(store: str, sinks: Sequence[str], start: float, end: float, *, dry_
             queued = {name: opened.deliveries.deliver_again(name, since=start, until=end) for name in sinks}
     except StoreOwnedError as error:
         raise StoreOwnedError(f"{error} Stop the worker while this command runs. Nothing is delivered twice.") from None
-    if json_output:
-        print_json(queued)
-        return
-    for name, n in queued.items():
-        print_text(f"{sanitize_for_terminal(name)}: {n:,} stored outcomes queued. The next worker delivers them.")
+    lines = [
+        f"{sanitize_for_terminal(name)}: {n:,} stored outcomes queued. The next worker delivers them."
+        for name, n in queued.items()
+    ]
+    print_result(queued, "\n".join(lines), json_output=json_output)

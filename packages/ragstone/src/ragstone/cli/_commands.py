@@ -1,16 +1,19 @@
-"""The commands by path: the function that runs each, its purpose and an example. No command is imported here."""
+"""The commands by path: the purpose of each, an example, and the settings that it uses. No command is imported here.
+
+`load_function` imports the function `NAME_command` of the module of a command's name, or of its group.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Final, NamedTuple
 
 
 class Command(NamedTuple):
     """One command."""
 
-    function: str
-    """Module of this package, and name of the function in it."""
     purpose: str
     """The first line of the function's docstring."""
     example: str
@@ -49,77 +52,52 @@ GROUPS: Final = {
 
 COMMANDS: Final = {
     "evaluate": Command(
-        "_evaluate.evaluate_command",
         "Score a file of samples, or the answers of an application.",
         "answers.jsonl --judge http://localhost:8000/v1",
         f"{_RUN} {_LONG} {_GATED} limits.app_concurrency limits.app_timeout_s",
     ),
     "compare": Command(
-        "_compare.compare_command",
         "Find significant differences between systems or periods.",
         "old.jsonl new.jsonl",
         f"{_TESTS} analysis.across_metrics analysis.min_effect analysis.allow_different_judges",
     ),
     "report": Command(
-        "_report.report_command",
         "Print a verdict, the causes of wrong answers, and the worst.",
         "ragstone.db -o report.html",
         f"judge cache budget scoring.reasons limits.max_page_mb {_GATED}",
     ),
-    "metrics": Command(
-        "_metrics.metrics_command", "List all metrics, or explain one with a worked example.", "ccrs.qr"
-    ),
+    "metrics": Command("List all metrics, or explain one with a worked example.", "ccrs.qr"),
     "worker": Command(
-        "_worker.worker_command",
         "Score the captured requests of a store, and deliver scores.",
         "ragstone.db --judge http://localhost:8000/v1",
         f"{_RUN} {_WORKER} limits.processes limits.max_failed_share",
     ),
     "ingest": Command(
-        "_ingest.ingest_command",
         "Receive OTLP from applications, and score their requests.",
         "ragstone.db --judge http://localhost:8000/v1",
         f"{_RUN} {_WORKER} redaction receiver",
     ),
-    "view": Command("_view.view_command", "Serve the report of a store as a page that updates itself.", "ragstone.db"),
-    "watch": Command(
-        "_watch.watch_command", "Show the watched metrics, what each can find, and alarms.", "ragstone.db", "watch"
-    ),
-    "status": Command(
-        "_status.status_command",
-        "Count the captured requests by state, and print each mean.",
-        "ragstone.db",
-        f"{_MEANS} watch",
-    ),
-    "traces": Command(
-        "_traces.traces_command", "List the worst answers, or show one with its evidence.", "ragstone.db --worst 5"
-    ),
+    "view": Command("Serve the report of a store as a page that updates itself.", "ragstone.db"),
+    "watch": Command("Show the watched metrics, what each can find, and alarms.", "ragstone.db", "watch"),
+    "status": Command("Count the captured requests by state, and print each mean.", "ragstone.db", f"{_MEANS} watch"),
+    "traces": Command("List the worst answers, or show one with its evidence.", "ragstone.db --worst 5"),
     "replay": Command(
-        "_replay.replay_command",
         "Score traces that other tools have exported.",
         "spans.jsonl --judge http://localhost:8000/v1",
         f"{_RUN} {_LONG} {_GATED} redaction",
     ),
     "labels draw": Command(
-        "_labels.draw",
-        "Draw scored requests at random, to be labeled.",
-        "ragstone.db --limit 100 -o to-label.csv",
-        "analysis.seed",
+        "Draw scored requests at random, to be labeled.", "ragstone.db --limit 100 -o to-label.csv", "analysis.seed"
     ),
     "labels add": Command(
-        "_labels.add",
-        "Add labels from a file.",
-        "ragstone.db labeled.csv",
-        "research.label_range research.label_values",
+        "Add labels from a file.", "ragstone.db labeled.csv", "research.label_range research.label_values"
     ),
     "doctor": Command(
-        "_doctor.doctor_command",
         "Measure what the endpoints of judge, reader and embedder can do.",
         "--judge http://localhost:8000/v1",
         "judge reader embedder *",
     ),
     "lab judge-card": Command(
-        "_judge_card.judge_card_command",
         "Measure how far judges can be trusted.",
         "--labels labels.csv --judge openai:gpt-4o",
         f"{_LAB} limits.deadline_s limits.max_outage_s limits.call_latency_s "
@@ -127,47 +105,36 @@ COMMANDS: Final = {
         "research.repeats research.flip_threshold research.label_values research.label_range research.threshold",
     ),
     "lab validate-metrics": Command(
-        "_validate_metrics.validate_metrics_command",
         "Evaluate the metrics themselves.",
         "outcomes.jsonl --labels labels.csv",
         f"{_TESTS} analysis.n_resamples research.label_values research.label_range research.threshold "
         "research.flip_threshold research.target research.pass_at",
     ),
     "lab dataset build": Command(
-        "_dataset.build",
         "Generate queries, sub-questions and ratings.",
         "handbook/ --judge http://localhost:8000/v1",
         f"{_LAB} research.max_items research.max_passages research.questions research.rating_threshold",
     ),
-    "lab dataset apply-review": Command(
-        "_dataset.apply_command", "Write the dataset of your edited review.csv.", "dataset", _LAB
-    ),
+    "lab dataset apply-review": Command("Write the dataset of your edited review.csv.", "dataset", _LAB),
     "lab dataset negatives": Command(
-        "_dataset.negatives",
         "Write queries that your documents do not answer.",
         "handbook/ --judge openai:gpt-4o",
         f"{_LAB} research.queries research.max_passages research.rating_threshold",
     ),
     "lab udcg fit": Command(
-        "_udcg.fit",
         "Fit the weights of UDCG to graded contexts.",
         "graded.jsonl --reader http://localhost:8000/v1",
         f"{_UDCG} analysis.seed research.svm_c",
     ),
     "lab udcg correlate": Command(
-        "_udcg.correlate",
         "Correlate UDCG and other ranking metrics with graded answers.",
         "graded.jsonl --reader openai:gpt-4o",
         f"{_UDCG} analysis.seed",
     ),
     "lab udcg rank": Command(
-        "_udcg.rank",
-        "Sort the passages of each sample by their utility.",
-        "samples.jsonl --reader openai:gpt-4o",
-        _UDCG,
+        "Sort the passages of each sample by their utility.", "samples.jsonl --reader openai:gpt-4o", _UDCG
     ),
     "lab udcg experiment": Command(
-        "_udcg.experiment",
         "Repeat the experiments of the UDCG paper on your data.",
         "questions.jsonl --reader openai:gpt-4o",
         f"{_UDCG} limits.call_latency_s analysis.seed analysis.n_resamples research.k research.top_n "
@@ -175,39 +142,24 @@ COMMANDS: Final = {
         "research.threshold research.second_judge research.second_judge_model",
     ),
     "lab topicality": Command(
-        "_validate_metrics.topicality_command",
         "Check if a repository is about a domain.",
         "in-domain.jsonl out-of-domain.jsonl",
         f"{_MEANS} analysis.n_resamples analysis.seed research.convergence",
     ),
-    "store verify": Command("_store.verify", "Read all rows of a store, and find damage.", "ragstone.db"),
-    "store backup": Command("_store.backup", "Copy a store file while its worker runs.", "ragstone.db copy.db"),
-    "store restore": Command("_store.restore", "Verify a backup, and make it a store.", "backup.db restored.db"),
-    "store export": Command(
-        "_export.export_command", "Write the outcomes of a store to one file.", "ragstone.db outcomes.parquet"
-    ),
-    "store prune": Command(
-        "_store.prune", "Remove old texts or old requests. All counts stay.", "ragstone.db --bodies-older-than 30d"
-    ),
-    "store erase": Command(
-        "_erase.erase_command", "Remove all that is stored about a user or a request.", "ragstone.db --user user-1"
-    ),
+    "store verify": Command("Read all rows of a store, and find damage.", "ragstone.db"),
+    "store backup": Command("Copy a store file while its worker runs.", "ragstone.db copy.db"),
+    "store restore": Command("Verify a backup, and make it a store.", "backup.db restored.db"),
+    "store export": Command("Write the outcomes of a store to one file.", "ragstone.db outcomes.parquet"),
+    "store prune": Command("Remove old texts or old requests. All counts stay.", "ragstone.db --bodies-older-than 30d"),
+    "store erase": Command("Remove all that is stored about a user or a request.", "ragstone.db --user user-1"),
     "store backfill": Command(
-        "_backfill.backfill_command",
         "Score stored requests with metrics that were added later.",
         "ragstone.db --metrics ndcg@5 --since -30d",
         f"{_MODELS} limits.call_latency_s daily_budget",
     ),
-    "store deliveries": Command(
-        "_deliveries.deliveries_command",
-        "List deliveries to sinks by state, or retry them.",
-        "ragstone.db --state failed",
-    ),
-    "store prometheus-rules": Command(
-        "_prometheus_rules.prometheus_rules_command", "Print Prometheus alert rules.", "--target ccrs.qr=0.8"
-    ),
+    "store deliveries": Command("List deliveries to sinks by state, or retry them.", "ragstone.db --state failed"),
+    "store prometheus-rules": Command("Print Prometheus alert rules.", "--target ccrs.qr=0.8"),
     "demo": Command(
-        "_demo.demo_command",
         "Capture, score and report a small corpus, or print a sample file.",
         "--samples answers > answers.jsonl",
     ),
@@ -238,6 +190,15 @@ def example_of(path: str) -> str:
     """Return the example of a command, or of the first command of a group."""
     first = next(known for known in COMMANDS if f"{known} ".startswith(f"{path} "))
     return f"ragstone {first} {COMMANDS[first].example}"
+
+
+def load_function(path: str) -> Callable[..., None]:
+    """Import the function of a command: from the module of its name, or of its group if there is none."""
+    group, _, name = f" {path}".replace("-", "_").rpartition(" ")
+    modules = [f"ragstone.cli._{word}" for word in (name, group.rpartition(" ")[2])]
+    module = import_module(modules[0] if find_spec(modules[0]) else modules[1])
+    function: Callable[..., None] = getattr(module, f"{name}_command")
+    return function
 
 
 def commands_that_use(key: str) -> list[str]:

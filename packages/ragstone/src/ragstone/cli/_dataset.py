@@ -10,7 +10,7 @@ from ragstone.cli._lab import Lab, print_skipped
 from ragstone.cli._progress import show_progress
 
 
-def build(
+def build_command(
     documents: list[Path],
     *,
     output_dir: Path = Path("dataset"),
@@ -52,7 +52,7 @@ def build(
     lab.finish(built, saved=[following] if built.rows else [], is_empty=not built.rows)
 
 
-def apply_command(
+def apply_review_command(
     folder: Path, *, keep_ratings: bool = False, json_output: bool = False, context: typer.Context
 ) -> None:
     """Write the dataset of your edited review.csv.
@@ -70,7 +70,7 @@ def apply_command(
     lab.finish(reviewed)
 
 
-def negatives(
+def negatives_command(
     documents: list[Path],
     *,
     output_dir: Path = Path("negatives"),

@@ -8,7 +8,7 @@ from typing import Literal
 import typer
 
 from ragstone._util.table import text_table
-from ragstone.cli._output import print_json, print_text, sanitize_for_terminal
+from ragstone.cli._output import print_json, print_result, print_text, sanitize_for_terminal
 from ragstone.errors import ConfigurationError
 from ragstone.store import open_store
 
@@ -36,10 +36,8 @@ def deliveries_command(
     if retry:
         with open_store(store, mode="own") as owned:
             n = owned.deliveries.requeue(sink=sink, state=state)
-        if json_output:
-            print_json({"requeued": n})
-        else:
-            typer.echo(f"{n} deliveries are pending again. The next worker of this store sends them.")
+        text = f"{n} deliveries are pending again. The next worker of this store sends them."
+        print_result({"requeued": n}, text, json_output=json_output)
         return
     with open_store(store, mode="read") as opened:
         rows = opened.deliveries.read(sink=sink, state=state, limit=limit)

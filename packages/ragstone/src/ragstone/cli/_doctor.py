@@ -15,7 +15,7 @@ from ragstone._util.plural import count
 from ragstone._util.table import text_table
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._models import Models
-from ragstone.cli._output import print_json, print_text, sanitize_for_terminal, unused_tool_lines
+from ragstone.cli._output import print_result, sanitize_for_terminal, unused_tool_lines
 from ragstone.cli._settings import settings_of
 from ragstone.errors import ConfigurationError, JudgeError
 from ragstone.judges import (
@@ -135,17 +135,14 @@ def doctor_command(
     findings = asyncio.run(_probe_all(judge, reader, embedder))
     if not findings and ledger is None:
         raise ConfigurationError(describe_missing("judge"))
-    if json_output:
-        print_json(
-            {"endpoints": [finding.as_dict() for finding in findings], "text_tools": tools, "declared_tools": declared}
-        )
-    else:
-        print_text("\n\n".join("\n".join(finding.as_text()) for finding in findings))
-        for name, n in tools.items():
-            line = f"tool {sanitize_for_terminal(name)}: {count(n, 'request')}. {describe_doubt(f'text_tool:{name}')}"
-            print_text(sanitize_for_terminal(line, width=600))
-        for line in [] if ledger is None else unused_tool_lines(ledger):
-            print_text(line)
+    endpoints = [finding.as_dict() for finding in findings]
+    lines = ["\n\n".join("\n".join(finding.as_text()) for finding in findings)]
+    for name, n in tools.items():
+        line = f"tool {sanitize_for_terminal(name)}: {count(n, 'request')}. {describe_doubt(f'text_tool:{name}')}"
+        lines.append(sanitize_for_terminal(line, width=600))
+    lines += [] if ledger is None else unused_tool_lines(ledger)
+    values = {"endpoints": endpoints, "text_tools": tools, "declared_tools": declared}
+    print_result(values, "\n".join(lines), json_output=json_output)
     if any(finding.error is not None for finding in findings):
         raise typer.Exit(ExitCode.INFRASTRUCTURE)
 
@@ -153,12 +150,9 @@ def doctor_command(
 def _print_settings(settings: Configuration, *, json_output: bool) -> None:
     """Print all settings with their sources. Secrets are hidden."""
     rows = list(settings.rows())
-    if json_output:
-        print_json([asdict(row) for row in rows])
-        return
     table = [("setting", "value", "source", "meaning")]
     table += [(row.key, sanitize_for_terminal(row.value), row.source, row.description) for row in rows]
-    print_text(text_table(table, n_optional=1))
+    print_result([asdict(row) for row in rows], text_table(table, n_optional=1), json_output=json_output)
 
 
 def _text_tools(ledger: Ledger, others: Collection[str]) -> dict[str, int]:

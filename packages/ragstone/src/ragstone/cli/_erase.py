@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ragstone._util.plural import count
-from ragstone.cli._output import print_json, print_text, sanitize_for_terminal
+from ragstone.cli._output import print_result, sanitize_for_terminal
 from ragstone.cli._store import open_owned
 from ragstone.errors import ConfigurationError
 from ragstone.judges import ReplyCache
@@ -48,10 +48,9 @@ def erase_command(
     if folder is not None and found.stored.since is not None and not dry_run:
         cached = ReplyCache(folder)
         replies = cached.clear(since=found.stored.since) if cached.path.exists() else 0
-    if json_output:
-        print_json({"erased": not dry_run, **asdict(found), "replies": replies})
-        return
-    print_text("\n".join(_lines(found, folder, replies, dry_run=dry_run)))
+    values = {"erased": not dry_run, **asdict(found), "replies": replies}
+    text = "\n".join(_lines(found, folder, replies, dry_run=dry_run))
+    print_result(values, text, json_output=json_output)
 
 
 def _lines(found: Erasure, folder: Path | None, replies: int | None, *, dry_run: bool) -> list[str]:

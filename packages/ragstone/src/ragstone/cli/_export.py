@@ -9,7 +9,7 @@ import typer
 from ragstone._util.plural import count
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._options import parse_time_range
-from ragstone.cli._output import print_json, print_text
+from ragstone.cli._output import print_result, print_text
 from ragstone.errors import ConfigurationError
 from ragstone.experiments import TimeRange
 from ragstone.sinks import check_export_path, export_row, write_export
@@ -39,10 +39,8 @@ def export_command(source: str, output: Path, *, text: bool = False, json_output
     except OSError as error:
         # Under the name of the output, and not of its draft.
         raise OSError(error.errno or 0, error.strerror or str(error), str(output)) from error
-    if json_output:
-        print_json({"rows": n, "output": str(output), "damaged": len(damaged)})
-    else:
-        print_text(f"{n:,} outcomes written to {output}")
+    values = {"rows": n, "output": str(output), "damaged": len(damaged)}
+    print_result(values, f"{n:,} outcomes written to {output}", json_output=json_output)
     if damaged:
         print_text(f"{count(len(damaged), 'damaged outcome')} left out. The first: {damaged[0]}", err=True)
         raise typer.Exit(ExitCode.GATE)

@@ -8,9 +8,10 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from ragstone._util.systemd import notify, watchdog_interval_s
-from ragstone.schema import Delivery, Ledger, Outcome, Trace
-from ragstone.sinks import PrometheusSink, StreamStatus
-from ragstone.worker import HealthRoutes, WorkerState
+from ragstone.cli._logs import announce
+from ragstone.schema import Delivery, Outcome, Trace
+from ragstone.sinks import PrometheusSink
+from ragstone.worker import HealthRoutes, ScoringSetup, Worker, WorkerState
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -44,15 +45,11 @@ class HealthPage:
                 for outcome in outcomes
             )
 
-    def update_status(self, ledger: Ledger) -> None:
-        """Show a ledger on `/metrics`."""
+    def follow(self, worker: Worker) -> None:
+        """Show on `/metrics` what a worker stores."""
+        worker.on_outcomes = lambda trace, outcomes, _last: self.count(trace, outcomes)
         if self._sink is not None:
-            self._sink.update_status(ledger)
-
-    def update_streams(self, streams: Sequence[StreamStatus]) -> None:
-        """Show watched streams on `/metrics`."""
-        if self._sink is not None:
-            self._sink.update_streams(streams)
+            worker.on_ledger, worker.on_streams = self._sink.update_status, self._sink.update_streams
 
     def routes(self, state: Callable[[], WorkerState]) -> HealthRoutes:
         """Return the routes, for another server."""
@@ -67,6 +64,13 @@ class HealthPage:
             yield server.url
         finally:
             await server.aclose()
+
+
+def announce_ready(activity: str, setup: ScoringSetup) -> None:
+    """Say what a service has begun to do and with which judge, also to systemd."""
+    judge = f", judge {setup.judge.identity.name}" if "judge.url" in setup.plan else ""
+    announce(f"{activity}{judge}")
+    notify("READY=1")
 
 
 @asynccontextmanager

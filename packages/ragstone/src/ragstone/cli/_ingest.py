@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from ragstone._util.signals import stopped_by_signals
-from ragstone._util.systemd import notify
 from ragstone.capture import Capture, redact_secrets
-from ragstone.cli._health import HealthPage, watchdog
+from ragstone.cli._health import HealthPage, announce_ready, watchdog
 from ragstone.cli._logs import announce
 from ragstone.cli._models import models_for_store, setup_options, worker_options
-from ragstone.cli._options import parse_address, parse_retriever_tools
+from ragstone.cli._options import parse_address, parse_retriever_tools, resolve_new_store
 from ragstone.cli._settings import settings_of
-from ragstone.errors import JudgeError, StoreNotFoundError, StoreOwnedError, StoreUnavailableError
+from ragstone.errors import JudgeError, StoreOwnedError, StoreUnavailableError
 from ragstone.spool import SpoolWriter
-from ragstone.store import is_database_url, resolve_store
+from ragstone.store import is_database_url
 from ragstone.worker import ScoringSetup, StorePlan, Worker, WorkerState, claim_spool, id_hasher, spool_directory
 
 if TYPE_CHECKING:
@@ -102,8 +101,7 @@ def ingest_command(
 
     def make_worker() -> Worker:
         worker = Worker(store, setup, intakes=[source], **worker_options(settings), replan=replan)
-        worker.on_outcomes = lambda trace, outcomes, _last: health.count(trace, outcomes)
-        worker.on_ledger, worker.on_streams = health.update_status, health.update_streams
+        health.follow(worker)
         workers[:] = [worker]
         return worker
 
@@ -135,11 +133,7 @@ def _buffer_path(store: str) -> Path:
         directory = spool_directory(store)
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         return directory / "spans.db"
-    path = Path(resolve_store(store))
-    if not path.parent.is_dir():
-        raise StoreNotFoundError(
-            f"the directory of the store {store!r} does not exist. Create it, or give another path."
-        )
+    path = Path(resolve_new_store(store))
     return path.with_name(path.name + ".spans")
 
 
@@ -166,9 +160,7 @@ async def _serve(
             places = " and ".join(
                 [f"{receivers[0].url}/v1/traces", *(f"{other.url} (gRPC)" for other in receivers[1:])]
             )
-            judge = f", judge {setup.judge.identity.name}" if "judge.url" in setup.plan else ""
-            announce(f"listening at {places}{judge}")
-            notify("READY=1")
+            announce_ready(f"listening at {places}", setup)
             async with watchdog(state):
                 while not stopping.is_set():
                     worker = make_worker()

@@ -87,7 +87,7 @@ def judge_card_command(
             progress=progress.update,
             on_outcomes=progress.count,
         )
-    print_result(card, json_output=json_output)
+    print_result(card.to_dict(), card, json_output=json_output)
     for line in failure_lines(card.outcomes):
         typer.echo(line, err=True)
     if any(isinstance(o, Failure) and o.kind == "budget" for o in card.outcomes):

@@ -10,7 +10,7 @@ import typer
 from ragstone.cli._estimate import cost_of
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._models import Models
-from ragstone.cli._output import describe_excess, leave, print_json, print_result, print_text, sanitize_for_terminal
+from ragstone.cli._output import describe_excess, leave, print_result, sanitize_for_terminal
 from ragstone.cli._progress import show_progress
 from ragstone.cli._settings import OF_COMMAND, arguments_of, settings_of
 from ragstone.schema import Usage
@@ -53,10 +53,8 @@ class Lab:
     def print_plan(self, plan: Printable, usage: Usage | None = None, *, dry_run: bool) -> None:
         """Print a plan with the cost of its calls and tokens: on stdout for a dry run, otherwise on stderr."""
         values, text = ({}, "") if usage is None else cost_of(usage, self.models)
-        if dry_run and self._json_output:
-            print_json(plan.to_dict() | values)
-        else:
-            print_text(f"{plan}\n{text}" if text else plan, err=not dry_run)
+        shown = f"{plan}\n{text}" if text else plan
+        print_result(plan.to_dict() | values, shown, json_output=dry_run and self._json_output, err=not dry_run)
 
     def finish(
         self,
@@ -78,7 +76,7 @@ class Lab:
             err: Print the text on stderr.
             facts: Further values of the JSON output.
         """
-        print_result(result, json_output=self._json_output, err=err, **facts)
+        print_result(result.to_dict() | facts, result, json_output=self._json_output, err=err)
         _say(f"failed: {sanitize_for_terminal(error, width=400)}" for error in result.errors)
         if result.unfinished and resumes:
             _say(["unfinished: run the same command to resume. Answered calls are not repeated."])

@@ -11,14 +11,14 @@ import typer
 
 from ragstone._util.files import check_not_read, open_output
 from ragstone._util.plural import count
-from ragstone.cli._output import print_json, print_text
+from ragstone.cli._output import print_result
 from ragstone.cli._settings import arguments_of, settings_of
 from ragstone.errors import ConfigurationError
 from ragstone.experiments import add_labels, draw_to_label, drawn_rows
 from ragstone.store import quote_store
 
 
-def draw(
+def draw_command(
     store: str, *, limit: int = 100, output: Path | None = None, json_output: bool = False, context: typer.Context
 ) -> None:
     """Draw scored requests at random, to be labeled.
@@ -39,18 +39,16 @@ def draw(
             writer = csv.DictWriter(file, fieldnames=list(rows[0]) if rows else ["trace_id", "label"])
             writer.writeheader()
             writer.writerows(rows)
-    if json_output:
-        print_json(asdict(drawn))
-        return
-    print_text(f"{drawn.n_new:,} of {drawn.n_scored:,} scored requests drawn, {drawn.n_drawn:,} in all draws.")
+    text = f"{drawn.n_new:,} of {drawn.n_scored:,} scored requests drawn, {drawn.n_drawn:,} in all draws.\n"
     shown = quote_store(store)
     if output is None:
-        print_text(f"label them in a browser: ragstone view {shown}, then open Label answers")
+        text += f"label them in a browser: ragstone view {shown}, then open Label answers"
     else:
-        print_text(f"fill in the labels (correct, partly, wrong), then: ragstone labels add {shown} {output}")
+        text += f"fill in the labels (correct, partly, wrong), then: ragstone labels add {shown} {output}"
+    print_result(asdict(drawn), text, json_output=json_output)
 
 
-def add(
+def add_command(
     store: str,
     file: Path,
     *,
@@ -76,16 +74,13 @@ def add(
         rows=rows,
         **arguments_of(context, settings_of(context), "research"),
     )
-    if json_output:
-        print_json(asdict(added))
-        return
     text = f"{count(added.n_new, 'label')} added"
     if added.n_replaced:
         text += f", {added.n_replaced:,} replaced"
     if added.n_repeated:
         text += f". {count(added.n_repeated, 'row is', 'rows are')} about the same request and author as a later row, which counts"
-    print_text("\n".join([f"{text}.", *added.notes]))
-    print_text(f"agreement with the metrics: ragstone report {quote_store(store)}")
+    lines = [f"{text}.", *added.notes, f"agreement with the metrics: ragstone report {quote_store(store)}"]
+    print_result(asdict(added), "\n".join(lines), json_output=json_output)
 
 
 def _user() -> str:

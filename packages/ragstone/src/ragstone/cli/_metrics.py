@@ -12,7 +12,7 @@ from typing import Any
 import typer
 
 from ragstone._util.table import text_table
-from ragstone.cli._output import print_json, print_text, sanitize_for_terminal
+from ragstone.cli._output import print_result, sanitize_for_terminal
 from ragstone.errors import MissingExtraError
 from ragstone.metrics import Argument, MetricCard, WorkedExample, all_metrics, find_family, resolve_metrics
 
@@ -24,15 +24,13 @@ def metrics_command(name: str | None = None, *, json_output: bool = False) -> No
         name: A metric (ccrs.qr, ndcg@5) or a group (ccrs). Default: all.
     """
     cards = [metric.card for metric in all_metrics()] if name is None else _named(name)
-    if json_output:
-        print_json([_as_dict(card) for card in cards])
-    elif name is None or len(cards) > 1:
-        print_text(_table(cards))
+    is_list = name is None or len(cards) > 1
+    text = _table(cards) if is_list else "\n".join(_explain(cards[0]))
+    print_result([_as_dict(card) for card in cards], text, json_output=json_output)
+    if is_list and not json_output:
         typer.echo(
             "\nexplain one: ragstone metrics NAME\nmeasure:     ragstone evaluate FILE --metrics GROUP,NAME", err=True
         )
-    else:
-        print_text("\n".join(_explain(cards[0])))
 
 
 def _named(name: str) -> list[MetricCard]:

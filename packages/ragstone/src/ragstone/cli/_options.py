@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ragstone.errors import ConfigurationError
+from ragstone.errors import ConfigurationError, StoreNotFoundError
 
 if TYPE_CHECKING:
     # Imported where they are used: the commands that only declare options load neither.
@@ -89,6 +89,22 @@ def parse_address(text: str, option: str = "--listen") -> tuple[str, int]:
             f"{option} must be HOST:PORT, such as 127.0.0.1:4318, got {text!r}. Port 0 takes a free one."
         )
     return host.strip("[]"), int(port)
+
+
+def resolve_new_store(store: str) -> str:
+    """Return the full name of a store that a command may create.
+
+    Raises:
+        StoreNotFoundError: If the directory of its file does not exist.
+    """
+    from ragstone.store import is_database_url, resolve_store
+
+    resolved = resolve_store(store)
+    if not is_database_url(store) and not Path(resolved).parent.is_dir():
+        raise StoreNotFoundError(
+            f"the directory of the store {store!r} does not exist. Create it, or give another path."
+        )
+    return resolved
 
 
 def parse_names(text: str) -> list[str]:

@@ -130,12 +130,12 @@ def print_json(value: Any) -> None:
     print(_UNSHOWN.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
 
 
-def print_result(result: Any, *, json_output: bool, err: bool = False, **facts: object) -> None:
-    """Print a result as text, or as JSON with further values."""
+def print_result(values: Any, text: object, *, json_output: bool, err: bool = False) -> None:
+    """Print the values of a result as JSON, or its text. `err`: the text goes to stderr."""
     if json_output:
-        print_json(result.to_dict() | facts)
+        print_json(values)
     else:
-        print_text(result, err=err)
+        print_text(text, err=err)
 
 
 def leave(reason: str, code: ExitCode = ExitCode.INFRASTRUCTURE) -> NoReturn:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -91,25 +90,27 @@ def replay_command(
     _, models = models_for_store(context, StorePlan.read(store), criterion, keeps_plan=True)
     if not is_database_url(store):
         models = Models(with_cache(models.settings, Path(f"{Path(store).absolute()}.cache")))
-    with show_progress("scoring") as progress, _interruptible(progress, n_pending=_count_pending(store)) as stop:
-        report = asyncio.run(
-            areplay_traces(
-                sources,
-                names,
-                store=store,
-                **models.specs(),
-                batch=batch,
-                sinks=settings.scoring.sinks,
-                format=format_name,
-                retriever_tools=tools,
-                shard=shard,
-                **arguments_of(context, settings, "limits", omit=OF_COMMAND),
-                reasons=reasons,
-                redact=redact_secrets if settings.redaction.redact else None,
-                ids=settings.redaction.ids,
-                started=stop.watch,
+    with show_progress("scoring") as progress:
+        stop = _Stop(progress, n_pending=_count_pending(store))
+        with handle_signals(dict.fromkeys(STOP_SIGNALS, lambda *_: stop.stop())):
+            report = asyncio.run(
+                areplay_traces(
+                    sources,
+                    names,
+                    store=store,
+                    **models.specs(),
+                    batch=batch,
+                    sinks=settings.scoring.sinks,
+                    format=format_name,
+                    retriever_tools=tools,
+                    shard=shard,
+                    **arguments_of(context, settings, "limits", omit=OF_COMMAND),
+                    reasons=reasons,
+                    redact=redact_secrets if settings.redaction.redact else None,
+                    ids=settings.redaction.ids,
+                    started=stop.watch,
+                )
             )
-        )
     stopped = stop.requested
     counts = JudgedCounts()
     try:
@@ -243,13 +244,6 @@ class _Stop:
         self._progress.count(outcomes)
         n_new = sum(file.n_new for file in self._source.counts) if self._source is not None else 0
         self._progress.update(self._progress.n_done + is_last, self._n_pending + n_new)
-
-
-@contextmanager
-def _interruptible(progress: Progress, *, n_pending: int) -> Iterator[_Stop]:
-    stop = _Stop(progress, n_pending=n_pending)
-    with handle_signals(dict.fromkeys(STOP_SIGNALS, lambda *_: stop.stop())):
-        yield stop
 
 
 def _summaries(

@@ -26,7 +26,6 @@ from ragstone.errors import ConfigurationError
 from ragstone.experiments import (
     REPORT_FORMATS,
     OutcomeSource,
-    ScoreCheck,
     build_report,
     check_source,
     compare_last,
@@ -104,7 +103,7 @@ def report_command(
         check = check_source(systems.reported, thresholds, settings.analysis, samples=samples)
     if check is not None and junit is not None:
         check.write_junit(junit)
-    gate = {"gate": check.to_dict()} if check is not None else {}
+    gate, shown = ({}, "") if check is None else ({"gate": check.to_dict()}, f"\n{check}")
     if output is not None:
         stated = {name: value for name, value in settings.analysis.stated.items() if name in analysis}
         command = _command(sources, baseline, all_data, target or [], worst, stated)
@@ -114,28 +113,20 @@ def report_command(
         if check is not None and output.suffix.lower() == ".md":
             with output.open("a", encoding="utf-8") as file:
                 file.write(f"\n{check.to_markdown()}")
-        if json_output:
-            print_json(view.to_dict() | gate)
-        else:
-            print_text("\n".join(statement.text for statement in view.verdict))
-            _print_check(check)
+        if not json_output:
+            print_text("\n".join([*(statement.text for statement in view.verdict), *filter(None, [shown])]))
             typer.echo(f"written: {output} ({output.stat().st_size / 1e3:,.0f} kB)", err=True)
-        exit_if_failed(check)
-        return
-    view = build_report(systems.reported, **options)
+    else:
+        view = build_report(systems.reported, **options)
+        if not json_output:
+            given = f" --data {files[systems.name]}{reading}" if systems.name in files else ""
+            steps = _next_steps(sources, baseline, all_data, view, systems, given)
+            print_lines(ReportText(view, **terminal_options()).lines(next_steps=steps))
+            if shown:
+                print_text(shown)
     if json_output:
         print_json(view.to_dict() | gate)
-    else:
-        given = f" --data {files[systems.name]}{reading}" if systems.name in files else ""
-        steps = _next_steps(sources, baseline, all_data, view, systems, given)
-        print_lines(ReportText(view, **terminal_options()).lines(next_steps=steps))
-        _print_check(check)
     exit_if_failed(check)
-
-
-def _print_check(check: ScoreCheck | None) -> None:
-    if check is not None:
-        print_text(f"\n{check}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from ragstone.brokers import is_broker_url
-from ragstone.cli._output import broker_line, ledger_lines, print_json, print_text
+from ragstone.cli._output import broker_line, ledger_lines, print_json, print_result, print_text
 from ragstone.cli._settings import settings_of
 from ragstone.errors import StoreCorruptError, StoreError, StoreNotReadyError
 from ragstone.experiments import MetricSummary, card_of, format_table, summarize_store
@@ -65,20 +65,14 @@ def status_command(
                 "notes": notes,
             }
         )
-        _check(ledger, store, not_ready)
-        return
-    if any(s.n_scored + s.n_failed + s.n_not_applicable for s in scores):
-        print_text(format_table(scores, titles={name: card.title for name, card in cards.items()}))
-        print_text("\n".join([*notes, ""]))
-    print_text("\n".join(ledger_lines(ledger)))
-    for line in _work_lines(store, settings):
-        print_text(line)
-    for sentence in advise(store, ledger):
-        print_text(sentence)
-    if any(s.n_scored for s in scores):
-        for statement in _labels(store, settings.analysis):
-            print_text(statement)
-        print_text(f"where it fails: ragstone report {quote_store(store)}")
+    else:
+        if any(s.n_scored + s.n_failed + s.n_not_applicable for s in scores):
+            print_text(format_table(scores, titles={name: card.title for name, card in cards.items()}))
+            print_text("\n".join([*notes, ""]))
+        print_text("\n".join([*ledger_lines(ledger), *_work_lines(store, settings), *advise(store, ledger)]))
+        if any(s.n_scored for s in scores):
+            report = f"where it fails: ragstone report {quote_store(store)}"
+            print_text("\n".join([*_labels(store, settings.analysis), report]))
     _check(ledger, store, not_ready)
 
 
@@ -101,13 +95,14 @@ def _print_broker(url: str, *, as_json: bool) -> None:
 
     name, broker = read_broker_status(url)
     n_unsent = make_relay(url).count_unsent()
-    if as_json:
-        print_json({"brokers": {name: broker.model_dump(mode="json")}, "unpublished": n_unsent})
-        return
-    print_text(broker_line(name, broker))
-    print_text(f"in the spool of this host, not published: {n_unsent}")
-    print_text("scores: ragstone status STORE")
-    print_text(f"STORE is that of its worker: ragstone worker STORE --judge JUDGE --from {name}")
+    lines = [
+        broker_line(name, broker),
+        f"in the spool of this host, not published: {n_unsent}",
+        "scores: ragstone status STORE",
+        f"STORE is that of its worker: ragstone worker STORE --judge JUDGE --from {name}",
+    ]
+    values = {"brokers": {name: broker.model_dump(mode="json")}, "unpublished": n_unsent}
+    print_result(values, "\n".join(lines), json_output=as_json)
 
 
 def _work_lines(store: str, settings: Configuration) -> list[str]:

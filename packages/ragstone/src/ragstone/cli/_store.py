@@ -13,7 +13,7 @@ from ragstone._util.age import parse_age
 from ragstone._util.plural import count
 from ragstone._util.table import text_table
 from ragstone.cli._exit_codes import ExitCode
-from ragstone.cli._output import print_json, print_text, sanitize_for_terminal
+from ragstone.cli._output import print_json, print_result, print_text, sanitize_for_terminal
 from ragstone.errors import ConfigurationError, StoreOwnedError
 from ragstone.spool import SpoolReader
 from ragstone.store import (
@@ -43,7 +43,7 @@ def open_owned(store: str, hint: str = "") -> Store:
         raise StoreOwnedError(f"{error}{hint}") from None
 
 
-def prune(
+def prune_command(
     store: str,
     *,
     bodies_older_than: str | None = None,
@@ -107,7 +107,7 @@ def _time_of(age: str | None, name: str) -> float | None:
     return None if age is None else time.time() - parse_age(age, name=name)
 
 
-def verify(store: str, *, json_output: bool = False) -> None:
+def verify_command(store: str, *, json_output: bool = False) -> None:
     """Read all rows of a store, and find damage.
 
     Checks checksums, references, the counters of `ragstone status`, the file and its spool.
@@ -115,33 +115,28 @@ def verify(store: str, *, json_output: bool = False) -> None:
     with open_store(store, mode="read") as opened:
         found = opened.upkeep.verify()
     n_entries, n_corrupt = _verify_spool(store)
-    if json_output:
-        print_json(
-            {
-                **asdict(found),
-                "rows": [each._asdict() for each in found.rows],
-                "spool": {"entries": n_entries, "damaged": n_corrupt},
-                "ok": found.ok and not n_corrupt,
-            }
-        )
-    else:
-        table = [("table", "rows", "damaged")]
-        table += [(name, f"{n:,}", f"{found.damaged.get(name, 0):,}") for name, n in found.checked.items()]
-        table.append(("spool", f"{n_entries:,}", f"{n_corrupt:,}"))
-        print_text(text_table(table, align="lrr"))
-        problems = [f"{each.table}: {each.problem}" for each in found.rows[:_SHOWN]]
-        problems += [f"counter {text}" for text in found.counters] + [f"file: {text}" for text in found.file]
-        for problem in problems:
-            print_text(sanitize_for_terminal(problem))
-        if len(found.rows) > _SHOWN:
-            print_text(f"The first {_SHOWN} damaged rows are listed. --json lists up to 1,000.")
-        n_problems = found.n_problems + n_corrupt
-        print_text(f"{n_problems:,} problems. {way_out(describe_store(store))}" if n_problems else "No damage found.")
+    values = {
+        **asdict(found),
+        "rows": [each._asdict() for each in found.rows],
+        "spool": {"entries": n_entries, "damaged": n_corrupt},
+        "ok": found.ok and not n_corrupt,
+    }
+    table = [("table", "rows", "damaged")]
+    table += [(name, f"{n:,}", f"{found.damaged.get(name, 0):,}") for name, n in found.checked.items()]
+    table.append(("spool", f"{n_entries:,}", f"{n_corrupt:,}"))
+    problems = [f"{each.table}: {each.problem}" for each in found.rows[:_SHOWN]]
+    problems += [f"counter {text}" for text in found.counters] + [f"file: {text}" for text in found.file]
+    lines = [text_table(table, align="lrr"), *map(sanitize_for_terminal, problems)]
+    if len(found.rows) > _SHOWN:
+        lines.append(f"The first {_SHOWN} damaged rows are listed. --json lists up to 1,000.")
+    n_problems = found.n_problems + n_corrupt
+    lines.append(f"{n_problems:,} problems. {way_out(describe_store(store))}" if n_problems else "No damage found.")
+    print_result(values, "\n".join(lines), json_output=json_output)
     if n_corrupt or not found.ok:
         raise typer.Exit(ExitCode.GATE)
 
 
-def backup(store: str, file: Path) -> None:
+def backup_command(store: str, file: Path) -> None:
     """Copy a store file while its worker runs.
 
     The copy is verified.
@@ -154,7 +149,7 @@ def backup(store: str, file: Path) -> None:
     print_text(f"{found.checked['traces']:,} requests and {found.checked['outcomes']:,} outcomes saved in {file}.")
 
 
-def restore(file: Path, store: str, *, replace: bool = False) -> None:
+def restore_command(file: Path, store: str, *, replace: bool = False) -> None:
     """Verify a backup, and make it a store.
 
     Options:

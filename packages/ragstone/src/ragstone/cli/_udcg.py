@@ -15,7 +15,9 @@ from ragstone.errors import ConfigurationError
 from ragstone.metrics import quote
 
 
-def fit(file: Path, *, output: Path = Path("theta.json"), json_output: bool = False, context: typer.Context) -> None:
+def fit_command(
+    file: Path, *, output: Path = Path("theta.json"), json_output: bool = False, context: typer.Context
+) -> None:
     """Fit the weights of UDCG to graded contexts.
 
     Prints how well UDCG with these weights ranks the contexts of held-out queries.
@@ -33,7 +35,7 @@ def fit(file: Path, *, output: Path = Path("theta.json"), json_output: bool = Fa
     lab.finish(fitted, saved=[following], resumes=False, output=str(output))
 
 
-def correlate(
+def correlate_command(
     file: Path, *, theta: Path | None = None, erag: bool = False, json_output: bool = False, context: typer.Context
 ) -> None:
     """Correlate UDCG and other ranking metrics with graded answers.
@@ -52,7 +54,7 @@ def correlate(
     lab.finish(result, resumes=False)
 
 
-def rank(
+def rank_command(
     file: Path,
     *,
     top_k: int | None = None,
@@ -100,7 +102,7 @@ def rank(
     lab.finish(ranked, resumes=False, err=True)
 
 
-def experiment(
+def experiment_command(
     data: Path,
     *,
     output_dir: Path = Path("udcg-experiment"),

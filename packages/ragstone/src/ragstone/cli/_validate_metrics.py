@@ -1,4 +1,4 @@
-"""`ragstone lab validate-metrics` and `ragstone lab topicality`: validate the metrics, and check a repository's domain."""
+"""`ragstone lab validate-metrics`: validate the metrics."""
 
 from __future__ import annotations
 
@@ -57,36 +57,9 @@ def validate_metrics_command(
             metrics=None if metrics is None else split_metrics(metrics),
             **arguments_of(context, settings, "analysis", "research"),
         )
-    print_result(report, json_output=json_output)
+    print_result(report.to_dict(), report, json_output=json_output)
     if fit_weights is not None:
         print_text(
             f"written: {fit_weights}. Score with these weights: --metrics ccrs.composite@{quote(str(fit_weights))}",
             err=True,
         )
-
-
-def topicality_command(
-    in_domain: Path,
-    out_of_domain: Path,
-    *,
-    metrics: str | None = None,
-    json_output: bool = False,
-    context: typer.Context,
-) -> None:
-    """Check if a repository is about a domain.
-
-    Compares the scores of in-domain and out-of-domain queries.
-
-    Options:
-        in_domain: Outcomes of in-domain queries, from `evaluate --output`.
-        out_of_domain: Outcomes of out-of-domain queries on the same repository.
-    """
-    from ragstone.research import topicality
-
-    report = topicality(
-        in_domain,
-        out_of_domain,
-        metrics=None if metrics is None else split_metrics(metrics),
-        **arguments_of(context, settings_of(context), "analysis", "research"),
-    )
-    print_result(report, json_output=json_output)

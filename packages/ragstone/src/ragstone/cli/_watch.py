@@ -15,7 +15,7 @@ import typer
 from ragstone._util.plural import count
 from ragstone._util.table import text_table
 from ragstone.cli._exit_codes import ExitCode
-from ragstone.cli._output import print_json, print_text, sanitize_for_terminal
+from ragstone.cli._output import print_result, print_text, sanitize_for_terminal
 from ragstone.cli._settings import settings_of
 from ragstone.errors import ConfigurationError, DataError, StoreError, StoreOwnedError
 from ragstone.experiments import titles_of
@@ -84,17 +84,11 @@ def watch_command(
     with open_store(store, mode="read") as opened, opened.watch.read() as tables:
         if alarm is not None:
             found = read_alarm(tables, alarm)
-            if json_output:
-                print_json(found.to_dict())
-            else:
-                print_text(_alarm_lines([found], store)[0])
+            print_result(found.to_dict(), _alarm_lines([found], store)[0], json_output=json_output)
             return
         shown = _Shown.read(tables, options)
     now = time.time()
-    if json_output:
-        print_json(shown.to_dict(now))
-    else:
-        _print(shown, store, now)
+    print_result(shown.to_dict(now), "\n".join(_lines(shown, store, now)), json_output=json_output)
     if fail_on_alarm and any(not a.is_muted(now) for a in shown.alarms):
         raise typer.Exit(ExitCode.GATE)
 
@@ -230,13 +224,12 @@ def _stream_dict(shown: _ShownStream) -> dict[str, Any]:
     }
 
 
-def _print(shown: _Shown, store: str, now: float) -> None:
+def _lines(shown: _Shown, store: str, now: float) -> list[str]:
+    """Return the table of streams, the notes about them, and the alarms."""
     if not shown.streams:
-        print_text("no closed sessions so far. A session is closed 30 minutes after its last request.")
-        return
+        return ["no closed sessions so far. A session is closed 30 minutes after its last request."]
     table: list[tuple[str, ...]] = [("stream", "state", "mean 7 d", "reference", "finds points: days")]
     table += [_row(row) for row in shown.streams]
-    print_text(text_table(table, align="llrrl"))
     notes = [f"expected false alarms per quarter, over all streams together: at most {shown.per_quarter:g}"]
     if shown.n_earlier:
         notes.append(f"{shown.n_earlier} streams of earlier versions and judges are not shown")
@@ -249,14 +242,11 @@ def _print(shown: _Shown, store: str, now: float) -> None:
             f"not covered by this: {sanitize_for_terminal(names)}, because more than 10% of the units are of sessions seen "
             "before"
         )
-    print_text("\n" + "\n".join(notes))
-    for text in _alarm_lines([a for a in shown.alarms if not a.is_muted(now)], store):
-        print_text("\n" + text)
-    muted = [a.number for a in shown.alarms if a.is_muted(now)]
-    if muted:
-        print_text(f"\nmuted alarms: {', '.join(map(str, muted))}")
-    if not shown.alarms:
-        print_text("no open alarm")
+    lines = [text_table(table, align="llrrl"), "", *notes]
+    lines += [f"\n{text}" for text in _alarm_lines([a for a in shown.alarms if not a.is_muted(now)], store)]
+    if muted := [a.number for a in shown.alarms if a.is_muted(now)]:
+        lines.append(f"\nmuted alarms: {', '.join(map(str, muted))}")
+    return lines if shown.alarms else [*lines, "no open alarm"]
 
 
 def _canaries(status: Mapping[str, Any]) -> str:

@@ -10,19 +10,18 @@ from pathlib import Path
 import typer
 
 from ragstone._util.signals import stopped_by_signals
-from ragstone._util.systemd import notify
 from ragstone.brokers import make_trace_source
 from ragstone.cli._exit_codes import ExitCode
-from ragstone.cli._health import HealthPage, watchdog
+from ragstone.cli._health import HealthPage, announce_ready, watchdog
 from ragstone.cli._logs import announce
 from ragstone.cli._models import models_for_store, setup_options, worker_options
-from ragstone.cli._options import parse_address
+from ragstone.cli._options import parse_address, resolve_new_store
 from ragstone.cli._output import describe_excess, leave, print_text
 from ragstone.cli._settings import settings_of
-from ragstone.errors import ConfigurationError, StoreNotFoundError
+from ragstone.errors import ConfigurationError
 from ragstone.schema import Outcome, Trace
 from ragstone.scoring import JudgedCounts
-from ragstone.store import describe_store, is_database_url, open_store, resolve_store
+from ragstone.store import describe_store, open_store
 from ragstone.worker import ScoringSetup, StepErrors, StorePlan, Worker, open_setup
 
 
@@ -47,11 +46,7 @@ def worker_command(
         plan_id (--plan ID): Score requests of this plan (see `ragstone status`). Default: the last.
         until_idle: Stop when no trace or delivery is pending.
     """
-    resolved = resolve_store(store)
-    if not is_database_url(store) and not Path(store).absolute().parent.is_dir():
-        raise StoreNotFoundError(
-            f"the directory of the store {store!r} does not exist. Create it, or give another path."
-        )
+    resolved = resolve_new_store(store)
     health = None if listen is None else HealthPage(*parse_address(listen))
     source = None if from_url is None else make_trace_source(from_url)
     plan = StorePlan.read(store, plan_id=plan_id, replan=replan)
@@ -80,9 +75,9 @@ def worker_command(
         if health is not None:
             health.count(trace, outcomes)
 
-    worker.on_outcomes = on_outcomes
     if health is not None:
-        worker.on_ledger, worker.on_streams = health.update_status, health.update_streams
+        health.follow(worker)
+    worker.on_outcomes = on_outcomes
     asyncio.run(_work(store, worker, setup, health, until_idle=until_idle, patience_s=plan.patience_s))
     if worker.budget_exhausted:
         typer.echo("The budget is exhausted. Metrics that were not computed failed with kind `budget`.", err=True)
@@ -105,9 +100,7 @@ async def _work(
     """Run the worker until it is stopped or idle."""
 
     def on_owned() -> None:
-        judge = f", judge {setup.judge.identity.name}" if "judge.url" in setup.plan else ""
-        announce(f"owning {describe_store(store)}{judge}")
-        notify("READY=1")
+        announce_ready(f"owning {describe_store(store)}", setup)
 
     with stopped_by_signals(asyncio.get_running_loop(), worker.stop):
         async with setup, AsyncExitStack() as closing:
