@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Literal, Self, get_args
@@ -181,30 +182,15 @@ class MetricBase(ABC):
     @cached_property
     def card(self) -> MetricCard:
         """The card of this metric."""
+        stated: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(MetricCard)}
         return MetricCard(
-            name=self.name,
-            title=self.title or self.name,
-            advice=self.advice,
-            description=self.description or (type(self).__doc__ or self.name).strip().partition("\n")[0],
-            low=self.low,
-            high=self.high,
-            neutral=self.neutral,
-            decided_by=self.decided_by,
-            reachable=self.reachable,
-            follows_from=self.follows_from,
-            direction=self.direction,
-            needs=self.needs,
-            reads_passages=self.reads_passages,
-            version=self.version if self.prompt_hash is None else f"{self.version}+{self.prompt_hash}",
-            source=self.source,
-            group=self.group or base_name(self.name).partition(".")[0],
-            judge_calls=self.judge_calls,
-            judge_calls_per_passage=self.judge_calls_per_passage,
-            reader_calls_per_passage=self.reader_calls_per_passage,
-            embedder_calls=self.embedder_calls,
-            formula=self.formula,
-            example=self.example,
-            extra=self.extra,
+            **stated
+            | {
+                "title": self.title or self.name,
+                "description": self.description or (type(self).__doc__ or self.name).strip().partition("\n")[0],
+                "version": self.version if self.prompt_hash is None else f"{self.version}+{self.prompt_hash}",
+                "group": self.group or base_name(self.name).partition(".")[0],
+            }
         )
 
     def __repr__(self) -> str:

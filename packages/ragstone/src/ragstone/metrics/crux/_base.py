@@ -87,9 +87,19 @@ class CruxMetric(MetricBase):
         details = {"answered": [], "n_judged": 0}
         return self.make_score(sample, 0.0, method="no_text", explanation="the text is blank", details=details)
 
-    @abstractmethod
     async def _from(self, sample: Sample, questions: Questions, judge: Judge) -> Score | NotApplicable:
         """Compute the outcome from at least one sub-question that counts."""
+        rated = await self._rate(sample, questions, judge)
+        answers = answers_of(rated.keys, rated.ratings, questions.texts, rating_threshold=self.eta(sample))
+        return self._value(sample, questions, rated, answers)
+
+    @abstractmethod
+    async def _rate(self, sample: Sample, questions: Questions, judge: Judge) -> Rated:
+        """Rate the passages or the response."""
+
+    @abstractmethod
+    def _value(self, sample: Sample, questions: Questions, rated: Rated, answers: Answers) -> Score | NotApplicable:
+        """Compute the outcome from the sub-questions that the passages, or the response, answer."""
 
     async def _questions(self, sample: Sample, judge: Judge) -> Questions:
         if (known := self._known(sample)) is not None:
@@ -103,9 +113,6 @@ class CruxMetric(MetricBase):
         if any(text.strip() for text in sample.sub_questions):
             return questions_in(sample.sub_questions, "given", sample)
         return None
-
-    def _answered(self, sample: Sample, rated: Rated, questions: Questions) -> Answers:
-        return answers_of(rated.keys, rated.ratings, questions.texts, rating_threshold=self.eta(sample))
 
     def _made(
         self, sample: Sample, value: float, questions: Questions, rated: Rated, answers: Answers, **more: Any
@@ -134,13 +141,8 @@ class ContextsMetric(CruxMetric):
     def _is_blank(self, sample: Sample) -> bool:
         return not any(passage.text.strip() for passage in sample.contexts or ())
 
-    async def _from(self, sample: Sample, questions: Questions, judge: Judge) -> Score | NotApplicable:
-        rated = await rate_contexts(sample, questions, judge)
-        return self._value(sample, questions, rated, self._answered(sample, rated, questions))
-
-    @abstractmethod
-    def _value(self, sample: Sample, questions: Questions, rated: Rated, answers: Answers) -> Score | NotApplicable:
-        """Compute the outcome from the sub-questions that the passages answer."""
+    async def _rate(self, sample: Sample, questions: Questions, judge: Judge) -> Rated:
+        return await rate_contexts(sample, questions, judge)
 
 
 class ResponseMetric(CruxMetric):
@@ -149,13 +151,8 @@ class ResponseMetric(CruxMetric):
     def _is_blank(self, sample: Sample) -> bool:
         return not (sample.response or "").strip()
 
-    async def _from(self, sample: Sample, questions: Questions, judge: Judge) -> Score | NotApplicable:
-        rated = await rate_response(sample, questions, judge)
-        return self._value(sample, questions, rated, self._answered(sample, rated, questions))
-
-    @abstractmethod
-    def _value(self, sample: Sample, questions: Questions, rated: Rated, answers: Answers) -> Score | NotApplicable:
-        """Compute the outcome from the sub-questions that the response answers."""
+    async def _rate(self, sample: Sample, questions: Questions, judge: Judge) -> Rated:
+        return await rate_response(sample, questions, judge)
 
 
 def _reference(sample: Sample) -> str:

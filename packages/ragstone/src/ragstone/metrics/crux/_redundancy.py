@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any
 
 from ragstone.metrics.crux import _examples
@@ -16,9 +17,21 @@ _NO_PASSAGES = "retrieval returned no passages with text"
 class _PerPassage(ContextsMetric):
     needs = ("contexts", "sub_questions")
     judge_calls_per_passage = 1
+    undefined = _NO_PASSAGES
+    """Why the metric is not applicable if its value is undefined."""
 
     def _without_text(self, sample: Sample) -> Score | NotApplicable:
         return self.make_not_applicable(sample, _NO_PASSAGES)
+
+    def _value(self, sample: Sample, questions: Questions, rated: Rated, answers: Answers) -> Score | NotApplicable:
+        value = self._share(answers)
+        if value is None:
+            return self.make_not_applicable(sample, self.undefined)
+        return self._made(sample, value, questions, rated, answers, passages=_passages(sample, rated, answers))
+
+    @abstractmethod
+    def _share(self, answers: Answers) -> float | None:
+        """Return the value, or None if it is undefined."""
 
 
 class Redundancy(_PerPassage):
@@ -36,13 +49,10 @@ class Redundancy(_PerPassage):
     formula = "(answers - distinct answered sub-questions) / answers, answer = pair of a passage and a sub-question"
     direction = "lower"
     example = _examples.REDUNDANCY
+    undefined = "no passage answers any sub-question"
 
-    def _value(self, sample: Sample, questions: Questions, rated: Rated, answers: Answers) -> Score | NotApplicable:
-        if answers.redundancy is None:
-            return self.make_not_applicable(sample, "no passage answers any sub-question")
-        return self._made(
-            sample, answers.redundancy, questions, rated, answers, passages=_passages(sample, rated, answers)
-        )
+    def _share(self, answers: Answers) -> float | None:
+        return answers.redundancy
 
 
 class Novelty(_PerPassage):
@@ -59,12 +69,8 @@ class Novelty(_PerPassage):
     formula = "passages that answer a sub-question first / passages"
     example = _examples.NOVELTY
 
-    def _value(self, sample: Sample, questions: Questions, rated: Rated, answers: Answers) -> Score | NotApplicable:
-        if answers.novelty is None:
-            return self.make_not_applicable(sample, _NO_PASSAGES)
-        return self._made(
-            sample, answers.novelty, questions, rated, answers, passages=_passages(sample, rated, answers)
-        )
+    def _share(self, answers: Answers) -> float | None:
+        return answers.novelty
 
 
 def _passages(sample: Sample, rated: Rated, answers: Answers) -> list[dict[str, Any]]:

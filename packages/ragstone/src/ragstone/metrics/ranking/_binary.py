@@ -39,9 +39,9 @@ def precision(
         >>> precision(["a", "x", "b", "y", "c"], {"a": 1, "b": 1, "c": 1}, k=5)
         0.6
     """
-    hits, relevant = _counts(ranking, qrels, k, threshold)
+    ranks, relevant = _relevant_ranks(ranking, qrels, k, threshold)
     places = len(ranking) if k is None else k
-    return hits / places if relevant and places else None
+    return len(ranks) / places if relevant and places else None
 
 
 def judged_share(
@@ -73,8 +73,8 @@ def recall(
         >>> recall(["a", "x", "b"], {"a": 1, "b": 1, "c": 1, "d": 1}, k=5)
         0.5
     """
-    hits, relevant = _counts(ranking, qrels, k, threshold)
-    return hits / relevant if relevant else None
+    ranks, relevant = _relevant_ranks(ranking, qrels, k, threshold)
+    return len(ranks) / relevant if relevant else None
 
 
 def f1(
@@ -88,9 +88,9 @@ def f1(
         >>> f1(["a", "x"], {"a": 1, "b": 1}, k=2)
         0.5
     """
-    hits, relevant = _counts(ranking, qrels, k, threshold)
+    ranks, relevant = _relevant_ranks(ranking, qrels, k, threshold)
     places = len(ranking) if k is None else k
-    return 2 * hits / (places + relevant) if relevant else None
+    return 2 * len(ranks) / (places + relevant) if relevant else None
 
 
 def hit_rate(
@@ -104,8 +104,8 @@ def hit_rate(
         >>> hit_rate(["x", "a"], {"a": 1}, k=2)
         1.0
     """
-    hits, relevant = _counts(ranking, qrels, k, threshold)
-    return float(hits > 0) if relevant else None
+    ranks, relevant = _relevant_ranks(ranking, qrels, k, threshold)
+    return float(bool(ranks)) if relevant else None
 
 
 def average_precision(
@@ -132,13 +132,8 @@ def average_precision(
         >>> average_precision(["a", "x", "x2", "b"], {"a": 1, "b": 1, "c": 1})
         0.5
     """
-    check_k(k)
-    relevant = relevant_ids(qrels, threshold)
-    if not relevant:
-        return None
-    first = first_ranks(ranking, k)
-    ranks = sorted(first[passage] for passage in relevant & first.keys())
-    return math.fsum(hits / rank for hits, rank in enumerate(ranks, start=1)) / len(relevant)
+    ranks, relevant = _relevant_ranks(ranking, qrels, k, threshold)
+    return math.fsum(hits / rank for hits, rank in enumerate(ranks, start=1)) / relevant if relevant else None
 
 
 def reciprocal_rank(
@@ -164,15 +159,17 @@ def reciprocal_rank(
         >>> reciprocal_rank(["x", "y", "a"], {"a": 1})
         0.3333333333333333
     """
-    check_k(k)
-    relevant = relevant_ids(qrels, threshold)
+    ranks, relevant = _relevant_ranks(ranking, qrels, k, threshold)
     if not relevant:
         return None
-    first = first_ranks(ranking, k)
-    return 1 / min(ranks) if (ranks := [first[passage] for passage in relevant & first.keys()]) else 0.0
+    return 1 / ranks[0] if ranks else 0.0
 
 
-def _counts(ranking: Sequence[str], qrels: Mapping[str, float], k: int | None, threshold: float) -> tuple[int, int]:
+def _relevant_ranks(
+    ranking: Sequence[str], qrels: Mapping[str, float], k: int | None, threshold: float
+) -> tuple[list[int], int]:
+    """Return the ranks of the relevant passages in the top `k`, ascending, and the number of all relevant passages."""
     check_k(k)
     relevant = relevant_ids(qrels, threshold)
-    return len(relevant & first_ranks(ranking, k).keys()), len(relevant)
+    first = first_ranks(ranking, k)
+    return sorted(first[passage] for passage in relevant & first.keys()), len(relevant)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -10,6 +9,7 @@ from ragstone.errors import ConfigurationError
 from ragstone.judges import Judge
 from ragstone.metrics._arguments import Cutoff
 from ragstone.metrics._base import MetricBase
+from ragstone.metrics._claims import gather_or_cancel
 from ragstone.metrics._history import question_text
 from ragstone.metrics._relevance import RELEVANCE_HASH, Label, label_of
 from ragstone.metrics._shared import compute_once
@@ -105,10 +105,4 @@ async def _label(passages: Sequence[Passage], sample: Sample, judge: Judge) -> l
 
         return await compute_once(("passage_relevance", judge, query, sample.reference, passage.text), ask)
 
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(label(passage)) for passage in passages]
-    except BaseExceptionGroup as errors:
-        # The scorer reports a single judge error, not an exception group.
-        raise errors.exceptions[0] from errors
-    return [task.result() for task in tasks]
+    return await gather_or_cancel(*map(label, passages))

@@ -23,6 +23,7 @@ from ragstone.judges import Judge
 from ragstone.metrics._card import Metric, MetricCard, WorkedExample
 from ragstone.metrics._claims import gather_or_cancel
 from ragstone.metrics._local import LocalModelMetric
+from ragstone.metrics._udcg_base import sigmoid
 from ragstone.metrics.vera._judged import JUDGED
 from ragstone.schema import Failure, NotApplicable, Sample, Score
 
@@ -122,7 +123,7 @@ class VeraComposite(LocalModelMetric["CrossEncoder"]):
         if isinstance(scored, str):
             return self.make_not_applicable(sample, scored)
         logit, cut = scored
-        details = {"model": self.model, "parts": values, "logistic": _logistic(logit), "cut": cut}
+        details = {"model": self.model, "parts": values, "logistic": sigmoid(logit), "cut": cut}
         return self.make_score(sample, logit, method="cross_encoder", details=details)
 
     def _load(self) -> CrossEncoder:
@@ -202,7 +203,3 @@ def _logit(
     # `Identity` replaces the activation function, so the score is a logit.
     (logit,) = model.predict([(query, text)], activation_fn=Identity(), show_progress_bar=False)
     return float(logit), cuts
-
-
-def _logistic(x: float) -> float:
-    return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
