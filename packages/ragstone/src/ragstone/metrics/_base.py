@@ -14,7 +14,7 @@ from ragstone._util.local_model import OptionalDependency
 from ragstone.errors import JudgeError
 from ragstone.judges import Judge
 from ragstone.metrics._arguments import base_name, describe_values, read_values, suffix_of
-from ragstone.metrics._card import Metric, MetricCard, WorkedExample
+from ragstone.metrics._card import Metric, MetricCard, WorkedExample, advise
 from ragstone.schema import Failure, FailureKind, NotApplicable, Sample, Score
 
 _TEXTS: Final = ("query", "reference", "sub_questions")
@@ -121,6 +121,9 @@ class MetricBase(ABC):
     source: str = "user-defined"
     formula: str = ""
     advice: str = ""
+    _meaning: str = ""
+    """What a bad value means. With `_next_step`, it is the advice of a metric that does not state one."""
+    _next_step: str = ""
     low: float = 0.0
     high: float = 1.0
     neutral: float | None = None
@@ -188,6 +191,8 @@ class MetricBase(ABC):
             | {
                 "title": self.title or self.name,
                 "description": self.description or (type(self).__doc__ or self.name).strip().partition("\n")[0],
+                "advice": self.advice
+                or (advise(self._meaning, self._next_step, self.direction) if self._meaning else ""),
                 "version": self.version if self.prompt_hash is None else f"{self.version}+{self.prompt_hash}",
                 "group": self.group or base_name(self.name).partition(".")[0],
             }

@@ -22,6 +22,11 @@ def is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
+def advise(meaning: str, next_step: str, direction: Literal["higher", "lower"] = "higher") -> str:
+    """Return the advice of a card: what a bad value means, and what to do about it."""
+    return f"{'Low' if direction == 'higher' else 'High'} means that {meaning}. Next: {next_step}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkedExample:
     """One sample with a calculation by hand. Tests run it, and `ragstone metrics NAME` prints it."""

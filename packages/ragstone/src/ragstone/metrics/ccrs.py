@@ -93,10 +93,8 @@ class ContextualCoherence(CcrsMetric):
 
     name = "ccrs.cc"
     title = "Contextual coherence"
-    advice = (
-        "Low means that the answer is not supported by its passages, or contradicts them. "
-        "Next: Read the worst ten; check context coverage before you change the prompt."
-    )
+    _meaning = "the answer is not supported by its passages, or contradicts them"
+    _next_step = "Read the worst ten; check context coverage before you change the prompt."
     description = "Do the retrieved passages support the response, without contradictions to them or within it?"
     needs = ("contexts", "response")
     formula = "judge(r, C) / 100"
@@ -126,10 +124,8 @@ class QuestionRelevance(CcrsMetric):
 
     name = "ccrs.qr"
     title = "Question relevance"
-    advice = (
-        "Low means that the answer misses the question; refusals count as a miss. "
-        "Next: Separate refusals, then check query rewriting and prompt."
-    )
+    _meaning = "the answer misses the question; refusals count as a miss"
+    _next_step = "Separate refusals, then check query rewriting and prompt."
     description = "Does the response answer the query, directly and completely?"
     needs = ("query", "response")
     formula = "judge(r, q) / 100"
@@ -154,7 +150,8 @@ class InformationDensity(CcrsMetric):
 
     name = "ccrs.id"
     title = "Information density"
-    advice = "Low means that the answer says too little, or is padded. Next: Change the length instruction."
+    _meaning = "the answer says too little, or is padded"
+    _next_step = "Change the length instruction."
     description = "Does the response contain enough information without unnecessary text?"
     needs = ("query", "response")
     formula = "judge(r, q, C) / 100"
@@ -242,10 +239,8 @@ class InformationRecall(CcrsMetric):
 
     name = "ccrs.ir"
     title = "Information recall (answer)"
-    advice = (
-        "Low means that the answer omits content of the reference. "
-        "Next: If context recall is high, fix the generator, else retrieval."
-    )
+    _meaning = "the answer omits content of the reference"
+    _next_step = "If context recall is high, fix the generator, else retrieval."
     description = "How much of the important content of the reference does the response contain?"
     needs = ("response", "reference")
     formula = "judge(r, g, C) / 100"

@@ -51,7 +51,8 @@ class CcrsComposite(MetricBase):
 
     name = "ccrs.composite"
     title = "CCRS composite (weighted mean)"
-    advice = "Low means that the ratings with large weights are low. Next: Look at the parts in details."
+    _meaning = "the ratings with large weights are low"
+    _next_step = "Look at the parts in details."
     description = "How good is the response by the weighted mean of the CCRS ratings?"
     group = "ccrs_composite"
     source = "CCRS, section 6 (future work). Weights by the user, or learned from labels"

@@ -99,10 +99,8 @@ class VeraAnswerRelevanceCosine(_QuestionCosine):
 
     name = "vera.answer_relevance_cosine"
     title = "Answer relevance (whole answer, cosine)"
-    advice = (
-        "Low means that the answer addresses another question, to this embedder. "
-        "Next: Compare systems; read the question in details."
-    )
+    _meaning = "the answer addresses another question, to this embedder"
+    _next_step = "Compare systems; read the question in details."
     description = "How similar is the one question that the whole response answers to the query, to an embedding model?"
     source = "VERA, section 3.1, answer relevance. Similarity by embeddings"
     formula = "cos(e(query), e(the question that the whole response answers))"
@@ -134,10 +132,8 @@ class RagasAnswerRelevancyCosine(_QuestionCosine):
 
     name = "ragas.answer_relevancy_cosine"
     title = "Answer relevancy (generated questions, cosine)"
-    advice = (
-        "Low means that the answer fits other questions than the one asked, or is evasive. "
-        "Next: Separate refusals; compare systems."
-    )
+    _meaning = "the answer fits other questions than the one asked, or is evasive"
+    _next_step = "Separate refusals; compare systems."
     description = "How similar are the questions that the response answers to the query, to an embedding model?"
     source = "RAGAS, section 3 (answer relevance)"
     formula = "mean of cos(e(query), e(question)) over 3 questions written from the response"

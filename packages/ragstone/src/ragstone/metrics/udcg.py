@@ -114,10 +114,8 @@ class UdcgTheta(UdcgBase):
 
     name = "udcg_theta"
     title = "UDCG with learned weights"
-    advice = (
-        "Low means that passages distract more than they help. "
-        'Next: Open details["passages"] and remove or demote the distracting ones.'
-    )
+    _meaning = "passages distract more than they help"
+    _next_step = 'Open details["passages"] and remove or demote the distracting ones.'
     description = "UDCG with weights for relevance and distraction at each position, learned from graded responses."
     source = "UDCG, sections 4 and 5, equation 3"
     formula = "sigmoid(sum over positions j of alpha_j u+_j + beta_j u-_j), u = R (1 - p(abstain)), R = 1 or -1"

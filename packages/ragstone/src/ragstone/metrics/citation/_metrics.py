@@ -44,10 +44,8 @@ class CitationRecall(_CitationMetric):
 
     name = "citation.recall"
     title = "Citation recall"
-    advice = (
-        "Low means that sentences cite nothing, or passages that do not support them. "
-        "Next: Read them in details; separate refusals; check the prompt."
-    )
+    _meaning = "sentences cite nothing, or passages that do not support them"
+    _next_step = "Read them in details; separate refusals; check the prompt."
     description = "How many sentences of the response are supported by the passages that they cite?"
     formula = "sentences that their cited passages support / sentences of the response"
     example = examples.RECALL
@@ -68,10 +66,8 @@ class CitationPrecision(_CitationMetric):
 
     name = "citation.precision"
     title = "Citation precision"
-    advice = (
-        "Low means that citations do not support their sentences, or are not needed. "
-        "Next: Read them in details; check how passages are numbered in the prompt."
-    )
+    _meaning = "citations do not support their sentences, or are not needed"
+    _next_step = "Read them in details; check how passages are numbered in the prompt."
     description = "How many citations support the sentence that cites them, and are needed for it?"
     formula = "needed citations of supported sentences / citations"
     example = examples.PRECISION

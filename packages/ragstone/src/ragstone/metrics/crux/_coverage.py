@@ -34,10 +34,8 @@ class Coverage(_Share, ContextsMetric):
 
     name = "crux.coverage"
     title = "Context coverage"
-    advice = (
-        "Low means that retrieval misses facts that a complete answer needs. "
-        'Next: Read details["missing"]; retrieve more, or other sources.'
-    )
+    _meaning = "retrieval misses facts that a complete answer needs"
+    _next_step = 'Read details["missing"]; retrieve more, or other sources.'
     description = f"How many sub-questions of a complete answer do the retrieved passages answer? {FROM_REFERENCE}"
     source = "CRUX, section 3.3, equation 3"
     formula = "answerable sub-questions that a retrieved passage answers (rating >= 3) / answerable sub-questions"
@@ -54,7 +52,8 @@ class ResponseCoverage(_Share, ResponseMetric):
 
     name = "crux.response_coverage"
     title = "Answer coverage"
-    advice = "Low means that the answer omits sub-questions. Next: If context coverage is high, fix the generator."
+    _meaning = "the answer omits sub-questions"
+    _next_step = "If context coverage is high, fix the generator."
     description = f"How many sub-questions of a complete answer does the response answer? {FROM_REFERENCE}"
     source = "CRUX, section 3.3, equation 3, applied to the response"
     formula = "answerable sub-questions that the response answers (rating >= 3) / answerable sub-questions"
@@ -77,7 +76,8 @@ class RankedCoverage(ContextsMetric):
 
     name = "crux.ranked_coverage"
     title = "Ranked coverage"
-    advice = "Low means that passages with new facts come late. Next: Rerank for diversity."
+    _meaning = "passages with new facts come late"
+    _next_step = "Rerank for diversity."
     description = "Are the passages that answer new sub-questions ranked first?"
     source = "CRUX, section 3.3, equations 4 and 5. Clarke et al. 2008"
     formula = (

@@ -99,7 +99,8 @@ class Density(_PerToken, ContextsMetric):
 
     name = "crux.density"
     title = "Context density"
-    advice = "Low means that the contexts are long for what they answer. Next: Use smaller chunks or fewer passages."
+    _meaning = "the contexts are long for what they answer"
+    _next_step = "Use smaller chunks or fewer passages."
     description = "How much do the retrieved passages answer for their length, relative to the required passages?"
     source = "CRUX, section 3.3, equation 6"
     formula = "((coverage / tokens) / (coverage / tokens of the required passages)) ** 0.5"
@@ -116,7 +117,8 @@ class ResponseDensity(_PerToken, ResponseMetric):
 
     name = "crux.response_density"
     title = "Answer density"
-    advice = "Low means that the answer is long for what it says (above 1 is good). Next: Ask for shorter answers."
+    _meaning = "the answer is long for what it says (above 1 is good)"
+    _next_step = "Ask for shorter answers."
     description = "How much does the response answer for its length, relative to the required passages?"
     source = "CRUX, section 3.3, equation 6, applied to the response"
     formula = "((coverage / tokens of the response) / (coverage / tokens of the required passages)) ** 0.5"

@@ -45,10 +45,8 @@ class FreeCoverage(_Free, Coverage):
 
     name = "crux_reference_free.coverage"
     title = "Context coverage (reference-free)"
-    advice = (
-        "Low means that passages do not cover what the query seems to ask. "
-        'Next: Read details["missing"]; never compare with context coverage.'
-    )
+    _meaning = "passages do not cover what the query seems to ask"
+    _next_step = 'Read details["missing"]; never compare with context coverage.'
     description = "How many sub-questions of the query do the retrieved passages answer?"
     formula = "sub-questions of the query that a retrieved passage answers (rating >= 3) / sub-questions of the query"
     needs = ("query", "contexts")
@@ -61,10 +59,8 @@ class FreeResponseCoverage(_Free, ResponseCoverage):
 
     name = "crux_reference_free.response_coverage"
     title = "Answer coverage (reference-free)"
-    advice = (
-        "Low means that the answer does not cover what the query seems to ask. "
-        "Next: If the context value is high, fix the generator."
-    )
+    _meaning = "the answer does not cover what the query seems to ask"
+    _next_step = "If the context value is high, fix the generator."
     description = "How many sub-questions of the query does the response answer?"
     formula = "sub-questions of the query that the response answers (rating >= 3) / sub-questions of the query"
     needs = ("query", "response")
@@ -77,7 +73,8 @@ class FreeRedundancy(_Free, Redundancy):
 
     name = "crux_reference_free.redundancy"
     title = "Context redundancy (reference-free)"
-    advice = "High means that passages repeat each other. Next: Remove duplicates; diversify."
+    _meaning = "passages repeat each other"
+    _next_step = "Remove duplicates; diversify."
     description = "How many answers to sub-questions of the query do the passages repeat?"
     needs = ("query", "contexts")
     judge_calls = 1
@@ -89,7 +86,8 @@ class FreeNovelty(_Free, Novelty):
 
     name = "crux_reference_free.novelty"
     title = "Context novelty (reference-free)"
-    advice = "Low means that many passages add nothing new. Next: Retrieve fewer, or diversify."
+    _meaning = "many passages add nothing new"
+    _next_step = "Retrieve fewer, or diversify."
     description = "How many passages answer a sub-question of the query that no higher-ranked passage answers?"
     needs = ("query", "contexts")
     judge_calls = 1

@@ -43,7 +43,8 @@ class Redundancy(_PerPassage):
 
     name = "crux.redundancy"
     title = "Context redundancy"
-    advice = "High means that passages repeat each other. Next: Remove duplicates; diversify."
+    _meaning = "passages repeat each other"
+    _next_step = "Remove duplicates; diversify."
     description = f"How many of the answers in the passages are repetitions? {FROM_REFERENCE}"
     source = "CRUX, section 3.2 (partially and fully redundant passages). The value is our own"
     formula = "(answers - distinct answered sub-questions) / answers, answer = pair of a passage and a sub-question"
@@ -63,7 +64,8 @@ class Novelty(_PerPassage):
 
     name = "crux.novelty"
     title = "Context novelty"
-    advice = "Low means that many passages add nothing new. Next: Retrieve fewer, or diversify."
+    _meaning = "many passages add nothing new"
+    _next_step = "Retrieve fewer, or diversify."
     description = f"How many passages answer a sub-question that no higher-ranked passage answers? {FROM_REFERENCE}"
     source = "CRUX, section 3.2 (required and redundant passages). The value is our own"
     formula = "passages that answer a sub-question first / passages"

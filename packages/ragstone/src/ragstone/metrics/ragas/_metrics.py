@@ -56,10 +56,8 @@ class Faithfulness(ClaimMetric):
 
     name = "ragas.faithfulness"
     title = "Claim faithfulness (all passages)"
-    advice = (
-        "Low means that the answer claims things that the passages do not support. "
-        "Next: Read the unsupported claims in details."
-    )
+    _meaning = "the answer claims things that the passages do not support"
+    _next_step = "Read the unsupported claims in details."
     description = "How many of the response's claims are supported by all retrieved passages together?"
     group = "ragas"
     source = "RAGAS, section 3 (faithfulness)"
@@ -78,10 +76,8 @@ class AnswerRelevancy(ClaimMetric):
 
     name = "ragas.answer_relevancy"
     title = "Answer relevancy (generated questions)"
-    advice = (
-        "Low means that the answer fits other questions than the one asked, or is evasive. "
-        "Next: Separate refusals; check the prompt."
-    )
+    _meaning = "the answer fits other questions than the one asked, or is evasive"
+    _next_step = "Separate refusals; check the prompt."
     description = "Are questions that the judge writes from the response equivalent to the query?"
     group = "ragas"
     source = "RAGAS, section 3 (answer relevance). Similarity by the judge"
@@ -100,7 +96,8 @@ class ContextPrecision(ClaimMetric):
 
     name = "ragas.context_precision"
     title = "Context precision (by rank)"
-    advice = "Low means that useful passages rank below useless ones. Next: Rerank; check judged_by before you compare."
+    _meaning = "useful passages rank below useless ones"
+    _next_step = "Rerank; check judged_by before you compare."
     description = "Are useful passages ranked above other passages?"
     group = "ragas"
     source = "RAGAS library, context precision (mean of precision@k over useful passages)"
@@ -170,7 +167,8 @@ class ContextRecall(ClaimMetric):
 
     name = "ragas.context_recall"
     title = "Context recall (claims)"
-    advice = "Low means that the passages do not support the reference's claims. Next: Improve retrieval."
+    _meaning = "the passages do not support the reference's claims"
+    _next_step = "Improve retrieval."
     description = "How many of the reference's claims are supported by all retrieved passages together?"
     group = "ragas"
     source = "RAGAS library, context recall"

@@ -47,10 +47,8 @@ class Precision(_RagChecker):
 
     name = "ragchecker.precision"
     title = "Claim precision"
-    advice = (
-        "Low means that claims of the answer are wrong. "
-        "Next: Hallucination and noise sensitivity say where they come from."
-    )
+    _meaning = "claims of the answer are wrong"
+    _next_step = "Hallucination and noise sensitivity say where they come from."
     description = "How many of the response's claims does the reference support?"
     source = "RAGChecker (Ru et al. 2024), overall metrics"
     formula = "claims of the response that a reference supports / claims of the response"
@@ -68,7 +66,8 @@ class Recall(_RagChecker):
 
     name = "ragchecker.recall"
     title = "Claim recall (answer)"
-    advice = "Low means that the answer omits claims of the reference. Next: Compare with claim recall (retrieval)."
+    _meaning = "the answer omits claims of the reference"
+    _next_step = "Compare with claim recall (retrieval)."
     description = "How many of the reference's claims does the response support?"
     source = "RAGChecker (Ru et al. 2024), overall metrics"
     formula = "claims of the reference that the response supports / claims of the reference"
@@ -87,7 +86,8 @@ class F1(_RagChecker):
 
     name = "ragchecker.f1"
     title = "Claim F1"
-    advice = "Low means that claims are wrong, missing or both. Next: Look at claim precision and claim recall."
+    _meaning = "claims are wrong, missing or both"
+    _next_step = "Look at claim precision and claim recall."
     description = "Do the claims of response and reference agree, in both directions?"
     source = "RAGChecker (Ru et al. 2024), overall metrics"
     formula = "2 · precision · recall / (precision + recall), 0 if both are 0"
@@ -142,7 +142,8 @@ class ClaimRecall(_OfReference):
 
     name = "ragchecker.claim_recall"
     title = "Claim recall (retrieval)"
-    advice = "Low means that retrieval misses the evidence. Next: Improve retrieval before the prompt."
+    _meaning = "retrieval misses the evidence"
+    _next_step = "Improve retrieval before the prompt."
     description = "How many of the reference's claims does a retrieved passage support?"
     source = "RAGChecker (Ru et al. 2024), retriever metrics"
     formula = "claims of the reference that a passage supports / claims of the reference"
@@ -163,7 +164,8 @@ class ContextPrecision(_OfReference):
 
     name = "ragchecker.context_precision"
     title = "Context precision (share of passages)"
-    advice = "Low means that many passages support nothing in the reference. Next: Retrieve fewer, or rerank."
+    _meaning = "many passages support nothing in the reference"
+    _next_step = "Retrieve fewer, or rerank."
     description = "How many of the retrieved passages support any claim of the reference?"
     source = "RAGChecker (Ru et al. 2024), retriever metrics"
     formula = "passages that support a claim of the reference / passages"
@@ -187,9 +189,8 @@ class ContextUtilization(_OfReference):
 
     name = "ragchecker.context_utilization"
     title = "Context utilization"
-    advice = (
-        "Low means that evidence was retrieved and not used. Next: Fix the generator: prompt, order of contexts, model."
-    )
+    _meaning = "evidence was retrieved and not used"
+    _next_step = "Fix the generator: prompt, order of contexts, model."
     description = "How many of the reference's claims that a passage supports does the response contain?"
     source = "RAGChecker (Ru et al. 2024), generator metrics"
     formula = "claims of the reference that a passage and the response support / those that a passage supports"
@@ -241,9 +242,8 @@ class Hallucination(_OfResponse):
 
     name = "ragchecker.hallucination"
     title = "Hallucination"
-    advice = (
-        "High means that wrong claims appear in no passage. Next: Instruct the generator to abstain; try another model."
-    )
+    _meaning = "wrong claims appear in no passage"
+    _next_step = "Instruct the generator to abstain; try another model."
     description = "How many of the response's claims does neither the reference nor a passage support?"
     formula = "claims of the response that no reference and no passage supports / claims of the response"
     example = examples.HALLUCINATION
@@ -257,10 +257,8 @@ class SelfKnowledge(_OfResponse):
 
     name = "ragchecker.self_knowledge"
     title = "Self-knowledge"
-    advice = (
-        "High means that correct claims appear in no passage. "
-        "Next: Decide if that is allowed; if not, restrict the prompt to the contexts."
-    )
+    _meaning = "correct claims appear in no passage"
+    _next_step = "Decide if that is allowed; if not, restrict the prompt to the contexts."
     description = "How many of the response's claims are correct although no passage supports them?"
     formula = "claims of the response that a reference but no passage supports / claims of the response"
     example = examples.SELF_KNOWLEDGE
@@ -274,10 +272,8 @@ class Faithfulness(_RagChecker):
 
     name = "ragchecker.faithfulness"
     title = "Claim faithfulness (single passage)"
-    advice = (
-        "Low means that claims have no single passage that supports them. "
-        "Next: If the all-passages value is high, answers combine passages."
-    )
+    _meaning = "claims have no single passage that supports them"
+    _next_step = "If the all-passages value is high, answers combine passages."
     description = "How many of the response's claims does a single passage support?"
     source = "RAGChecker (Ru et al. 2024), generator metrics"
     formula = "claims of the response that a passage supports / claims of the response"
@@ -337,10 +333,8 @@ class NoiseSensitivityRelevant(_NoiseSensitivity):
 
     name = "ragchecker.noise_sensitivity_relevant"
     title = "Noise sensitivity (relevant passages)"
-    advice = (
-        "High means that wrong claims come from passages that also hold the evidence. "
-        "Next: Use smaller chunks; try another generator."
-    )
+    _meaning = "wrong claims come from passages that also hold the evidence"
+    _next_step = "Use smaller chunks; try another generator."
     description = "How many of the response's claims are wrong and supported by a relevant passage?"
     formula = "claims of the response that are wrong and found in a relevant passage / claims of the response"
     example = examples.NOISE_RELEVANT
@@ -354,7 +348,8 @@ class NoiseSensitivityIrrelevant(_NoiseSensitivity):
 
     name = "ragchecker.noise_sensitivity_irrelevant"
     title = "Noise sensitivity (irrelevant passages)"
-    advice = "High means that wrong claims come from irrelevant passages. Next: Filter or rerank; look at UDCG."
+    _meaning = "wrong claims come from irrelevant passages"
+    _next_step = "Filter or rerank; look at UDCG."
     description = "How many of the response's claims are wrong and supported only by irrelevant passages?"
     formula = "claims of the response that are wrong and found only in irrelevant passages / claims of the response"
     example = examples.NOISE_IRRELEVANT

@@ -52,7 +52,7 @@ class JudgedRankingMetric(MetricBase):
             )
         self.name = f"judged.{kind.name}{self.suffix}"
         self.title = self.measure.judged_title
-        self.advice = kind.judged_advice
+        self._meaning, self._next_step = kind.judged_meaning, kind.judged_next_step
         self.description = f"{kind.description} The judge labels the retrieved passages."
         self.source = kind.source
         self.formula = f"{kind.formula}, of the retrieved passages" if kind.labels == "all" else kind.formula

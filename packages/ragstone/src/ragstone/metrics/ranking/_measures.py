@@ -33,7 +33,9 @@ class Kind:
 
     name: str
     title: str
-    advice: str
+    meaning: str
+    """What a low value means."""
+    next_step: str
     description: str
     formula: str
     source: str
@@ -44,8 +46,9 @@ class Kind:
     gain: Gain | None = None
     mean: str = ""
     """The established name of the mean over queries, if there is one ("MRR")."""
-    judged_advice: str = ""
-    """The advice for labels from a judge."""
+    judged_meaning: str = ""
+    """Meaning and next step for labels from a judge."""
+    judged_next_step: str = ""
     k: int | None = None
     """Cutoff of the measure in the group `ranking`."""
     is_by_name_only: bool = False
@@ -63,13 +66,10 @@ _KINDS: Final = (
     Kind(
         name="precision",
         title="Precision",
-        advice=(
-            "Low means that most of the top passages are irrelevant. Next: Add a reranker, or retrieve fewer passages."
-        ),
-        judged_advice=(
-            "Low means that the judge finds most of the top passages irrelevant. "
-            "Next: Label 50 passages to check the judge, then rerank."
-        ),
+        meaning="most of the top passages are irrelevant",
+        next_step="Add a reranker, or retrieve fewer passages.",
+        judged_meaning="the judge finds most of the top passages irrelevant",
+        judged_next_step="Label 50 passages to check the judge, then rerank.",
         description="How many of the top k ranks contain a relevant passage?",
         formula="relevant in the top k / k",
         source="Manning, Raghavan and Schuetze 2008, section 8.3",
@@ -80,10 +80,8 @@ _KINDS: Final = (
     Kind(
         name="judged_share",
         title="Judged passages",
-        advice=(
-            "Low means that most of the top passages were never judged, and count as irrelevant. "
-            "Next: Label them, or use judged.precision."
-        ),
+        meaning="most of the top passages were never judged, and count as irrelevant",
+        next_step="Label them, or use judged.precision.",
         description="How many of the top k ranks contain a passage with a grade?",
         formula="with a grade in the top k / k",
         source="Judged@k of ir_measures. Sakai 2007 (incomplete judgments)",
@@ -94,10 +92,8 @@ _KINDS: Final = (
     Kind(
         name="recall",
         title="Recall",
-        advice=(
-            "Low means that relevant passages are missing from the top passages. "
-            "Next: Retrieve more, then check chunking and the embedding model."
-        ),
+        meaning="relevant passages are missing from the top passages",
+        next_step="Retrieve more, then check chunking and the embedding model.",
         description="How many of all relevant passages are in the top k?",
         formula="relevant in the top k / all relevant",
         source="Manning, Raghavan and Schuetze 2008, section 8.3",
@@ -108,7 +104,8 @@ _KINDS: Final = (
     Kind(
         name="f1",
         title="F1",
-        advice=("Low means that precision, recall or both are low. Next: Look at the two separately."),
+        meaning="precision, recall or both are low",
+        next_step="Look at the two separately.",
         description="The harmonic mean of precision and recall in the top k.",
         formula="2 * relevant in the top k / (k + all relevant)",
         source="Manning, Raghavan and Schuetze 2008, section 8.3",
@@ -119,14 +116,10 @@ _KINDS: Final = (
     Kind(
         name="hit_rate",
         title="Hit rate",
-        advice=(
-            "Low means that many questions get no relevant passage in the top passages. "
-            "Next: List those questions and fix indexing or query rewriting first."
-        ),
-        judged_advice=(
-            "Low means that the judge often finds no relevant passage at the top. "
-            "Next: Read those questions; if the corpus has the answer, fix retrieval."
-        ),
+        meaning="many questions get no relevant passage in the top passages",
+        next_step="List those questions and fix indexing or query rewriting first.",
+        judged_meaning="the judge often finds no relevant passage at the top",
+        judged_next_step="Read those questions; if the corpus has the answer, fix retrieval.",
         description="Is any of the top k passages relevant?",
         formula="1 if a relevant passage is in the top k, else 0",
         source="success@k of trec_eval",
@@ -138,8 +131,10 @@ _KINDS: Final = (
         name="reciprocal_rank",
         title="Reciprocal rank",
         mean="MRR",
-        advice=("Low means that the first relevant passage comes late. Next: Add a reranker."),
-        judged_advice=("Low means that the first passage that the judge finds relevant comes late. Next: Rerank."),
+        meaning="the first relevant passage comes late",
+        next_step="Add a reranker.",
+        judged_meaning="the first passage that the judge finds relevant comes late",
+        judged_next_step="Rerank.",
         description="How high is the first relevant passage ranked?",
         formula="1 / rank of the first relevant passage, 0 without one",
         source="Voorhees 1999, section 3",
@@ -150,14 +145,10 @@ _KINDS: Final = (
         name="average_precision",
         title="Average precision",
         mean="MAP",
-        advice=(
-            "Low means that relevant passages are missing or rank late. "
-            "Next: Check recall: if it is high, rerank; if not, retrieve more."
-        ),
-        judged_advice=(
-            "Low means that relevant passages rank below irrelevant ones; missing ones are not seen. "
-            "Next: Rerank; use qrels to see what is missing."
-        ),
+        meaning="relevant passages are missing or rank late",
+        next_step="Check recall: if it is high, rerank; if not, retrieve more.",
+        judged_meaning="relevant passages rank below irrelevant ones; missing ones are not seen",
+        judged_next_step="Rerank; use qrels to see what is missing.",
         description="Are all relevant passages retrieved, and ranked above the others?",
         formula="sum of precision@rank over the retrieved relevant passages / all relevant",
         source="Buckley and Voorhees 2005, section 3.2",
@@ -167,14 +158,10 @@ _KINDS: Final = (
     Kind(
         name="ndcg",
         title="nDCG",
-        advice=(
-            "Low means that highly relevant passages rank below weaker ones, or are missing. "
-            "Next: Rerank, then check recall."
-        ),
-        judged_advice=(
-            "Low means that relevant passages rank below irrelevant ones; missing ones are not seen. "
-            "Next: Rerank; use qrels to see what is missing."
-        ),
+        meaning="highly relevant passages rank below weaker ones, or are missing",
+        next_step="Rerank, then check recall.",
+        judged_meaning="relevant passages rank below irrelevant ones; missing ones are not seen",
+        judged_next_step="Rerank; use qrels to see what is missing.",
         description="Are the passages with the highest grades ranked first?",
         formula="DCG@k / DCG@k of the best order, DCG = sum of (2**grade - 1) / log2(rank + 1)",
         source="Jarvelin and Kekalainen 2002. Gain: Burges et al. 2005, section 5",
@@ -189,7 +176,8 @@ _LINEAR: Final = replace(
     _KINDS[-1],
     name="ndcg_linear",
     title="nDCG with linear gain",
-    judged_advice="",
+    judged_meaning="",
+    judged_next_step="",
     description="Do the passages of the highest grades come first, each worth its grade?",
     formula="DCG@k / DCG@k of the best order, DCG = sum of grade / log2(rank + 1)",
     source="Jarvelin and Kekalainen 2002, section 3.2. UDCG, appendix A",

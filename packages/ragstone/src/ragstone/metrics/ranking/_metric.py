@@ -43,7 +43,7 @@ class RankingMetric(MetricBase):
         kind = self.measure.kind
         self.name = kind.name + self.suffix
         self.title = self.extend_title(self.measure.title, "k")
-        self.advice = kind.advice
+        self._meaning, self._next_step = kind.meaning, kind.next_step
         self.description = kind.description
         if kind.labels != "collection":
             self.description += " Labels on the passages can replace qrels, but then missing passages are not counted."
@@ -152,7 +152,8 @@ class AlphaNdcg(MetricBase):
     reads_passages = False
     group = "ranking"
     description = "Are passages ranked first that answer sub-questions not answered by higher-ranked passages?"
-    advice = "Low means that the top passages repeat each other. Next: Remove duplicates or diversify (MMR)."
+    _meaning = "the top passages repeat each other"
+    _next_step = "Remove duplicates or diversify (MMR)."
     needs = ("contexts", "ratings")
     high = ALPHA_NDCG_MAX
     source = "Clarke et al. 2008, section 4; CRUX, section 3.3, equations 4 and 5"

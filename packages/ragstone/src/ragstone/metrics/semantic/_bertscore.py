@@ -71,10 +71,8 @@ class BertScore(SemanticMetric[_Encoder]):
 
     name = "bertscore"
     title = "BERTScore F1"
-    advice = (
-        "Low means that tokens have no close counterpart in the reference. "
-        "Next: Compare systems; unrelated texts can reach 0.6 to 0.8."
-    )
+    _meaning = "tokens have no close counterpart in the reference"
+    _next_step = "Compare systems; unrelated texts can reach 0.6 to 0.8."
     description = "How similar are the tokens of the response and the reference in meaning?"
     formula = (
         "F1 of P = mean over response tokens of the highest cosine to a reference token, and R = the same with "

@@ -29,7 +29,8 @@ class EmbeddingSimilarity(SemanticMetric["SentenceTransformer"]):
 
     name = "embedding_similarity"
     title = "Embedding similarity"
-    advice = "Low means that the embedding model sees different topics. Next: Compare systems; check truncated."
+    _meaning = "the embedding model sees different topics"
+    _next_step = "Compare systems; check truncated."
     description = "How similar is the meaning of response and reference, according to an embedding model?"
     formula = "cosine of the embeddings of response and reference, best reference"
     example = WorkedExample(

@@ -87,10 +87,8 @@ class ExactMatch(TextMetric):
 
     name = "exact_match"
     title = "Exact match"
-    advice = (
-        "Low means that answers differ from the reference in content or only in wording. "
-        "Next: Use it for short answers; else look at token F1."
-    )
+    _meaning = "answers differ from the reference in content or only in wording"
+    _next_step = "Use it for short answers; else look at token F1."
     description = "Is the response identical to a reference, after normalization?"
     formula = "1 if response = reference for any reference, both normalized, else 0"
     source = _SOURCE
@@ -122,10 +120,8 @@ class TokenF1(TextMetric):
 
     name = "token_f1"
     title = "Token F1"
-    advice = (
-        "Low means that answer and reference share few words. "
-        "Next: In details, low precision is extra text, low recall is missing content."
-    )
+    _meaning = "answer and reference share few words"
+    _next_step = "In details, low precision is extra text, low recall is missing content."
     description = "How many tokens do response and reference share, relative to their lengths?"
     formula = "F1 of shared tokens: 2 * shared / (tokens of the response + tokens of the reference), best reference"
     source = _SOURCE

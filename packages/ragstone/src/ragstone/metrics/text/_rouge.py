@@ -124,10 +124,8 @@ class RougeL(TextMetric):
 
     name = "rouge_l"
     title = "ROUGE-L"
-    advice = (
-        "Low means that few words appear in the same order. "
-        "Next: Read it with ROUGE-1; use @stem to compare with published figures."
-    )
+    _meaning = "few words appear in the same order"
+    _next_step = "Read it with ROUGE-1; use @stem to compare with published figures."
     description = "How many words do response and reference share in the same order?"
     formula = "F1 of the longest common subsequence: 2 * LCS / (words of the response + words of the reference)"
     source = "Lin 2004, section 3"

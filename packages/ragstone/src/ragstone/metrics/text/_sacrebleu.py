@@ -46,10 +46,8 @@ class Bleu(TextMetric):
 
     name = "bleu"
     title = "BLEU (per answer)"
-    advice = (
-        "Low means that wording differs from the reference. "
-        "Next: Compare systems with the same signature; do not act on one value."
-    )
+    _meaning = "wording differs from the reference"
+    _next_step = "Compare systems with the same signature; do not act on one value."
     description = "How many word n-grams (n = 1 to 4) of the response occur in a reference?"
     formula = "BP * exp(mean over n = 1..4 of log(n-gram precision)), BP = min(1, exp(1 - r / c))"
     source = "Papineni et al. 2002, section 2. Smoothing: Chen and Cherry 2014, method 3"
@@ -99,10 +97,8 @@ class ChrF(TextMetric):
 
     source = "Popovic 2015 (chrF), Popovic 2017 (chrF++)"
     description = "How many character n-grams (n = 1 to 6) do response and reference share?"
-    advice = (
-        "Low means that wording or word forms differ from the reference. "
-        "Next: Compare systems; do not act on one value."
-    )
+    _meaning = "wording or word forms differ from the reference"
+    _next_step = "Compare systems; do not act on one value."
     formula = "5PR / (4P + R), P and R = means over n = 1..6 of the precision and recall of character n-grams"
     extra = SACREBLEU
 

@@ -39,10 +39,8 @@ class Faithfulness(_Vera):
 
     name = "vera.faithfulness"
     title = "Fully supported answers"
-    advice = (
-        "Low means that many answers contain at least one unsupported statement. "
-        "Next: Use claim faithfulness to see which one."
-    )
+    _meaning = "many answers contain at least one unsupported statement"
+    _next_step = "Use claim faithfulness to see which one."
     # The composite's model reads the descriptions of its parts. A change would change the composite's version.
     description = "Do the retrieved passages support the response as a whole: yes or no?"
     source = "VERA, section 3.1, faithfulness (one label per answer)"
@@ -63,7 +61,8 @@ class Groundedness(_Vera):
 
     name = "vera.groundedness"
     title = "Supported answer sentences"
-    advice = "Low means that sentences of the answer lack support. Next: Read them in details; check retrieval first."
+    _meaning = "sentences of the answer lack support"
+    _next_step = "Read them in details; check retrieval first."
     description = "How many sentences of the response do the retrieved passages support?"
     source = 'VERA, section 3.1, "retrieval recall"'
     formula = "sentences of the response that the passages support / sentences of the response"
@@ -81,7 +80,8 @@ class RetrievalRecall(_Vera):
 
     name = "vera.retrieval_recall"
     title = "Retrieval recall (reference sentences)"
-    advice = "Low means that the passages lack what the reference says. Next: Improve retrieval."
+    _meaning = "the passages lack what the reference says"
+    _next_step = "Improve retrieval."
     description = "How many sentences of the reference do the retrieved passages support?"
     source = "VERA, section 3.2 (context recall in the enriched text)"
     formula = "sentences of the reference that the passages support / sentences of the reference"
@@ -99,7 +99,8 @@ class RetrievalPrecision(_Vera):
 
     name = "vera.retrieval_precision"
     title = "Retrieval precision (passage sentences)"
-    advice = "Low means that much of the retrieved text is irrelevant. Next: Use smaller chunks or a reranker."
+    _meaning = "much of the retrieved text is irrelevant"
+    _next_step = "Use smaller chunks or a reranker."
     description = "How many sentences of the retrieved passages are relevant to the query?"
     source = "VERA, section 3.1, retrieval precision"
     formula = "sentences of the passages that are relevant to the query / sentences of the passages"
@@ -129,10 +130,8 @@ class AnswerRelevance(_Vera):
 
     name = "vera.answer_relevance"
     title = "Answer relevance (whole answer)"
-    advice = (
-        "Low means that the answer addresses another question, or adds unrelated content. "
-        "Next: Check the prompt; compare with question relevance."
-    )
+    _meaning = "the answer addresses another question, or adds unrelated content"
+    _next_step = "Check the prompt; compare with question relevance."
     description = "Is the one question that the whole response answers the same as the query?"
     source = "VERA, section 3.1, answer relevance. Similarity by the judge"
     formula = "equivalence(query, the question that the whole response answers) / 100"

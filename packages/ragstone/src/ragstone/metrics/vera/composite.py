@@ -53,10 +53,8 @@ class VeraComposite(LocalModelMetric["CrossEncoder"]):
 
     name = "vera.composite"
     title = "VERA composite (logit)"
-    advice = (
-        "Low means that the model prefers another system's answers; it does not have an absolute scale. "
-        'Next: Look at details["parts"].'
-    )
+    _meaning = "the model prefers another system's answers; it does not have an absolute scale"
+    _next_step = 'Look at details["parts"].'
     description = (
         "How relevant is the response, enriched with metric values, to the query, according to a cross-encoder?"
     )
