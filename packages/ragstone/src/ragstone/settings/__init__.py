@@ -3,9 +3,16 @@
 from ragstone.settings._analysis import Analysis
 from ragstone.settings._arguments import RUN_KEYS, check, complete, takes_settings
 from ragstone.settings._base import public_name
-from ragstone.settings._resolve import Configuration, read_file, read_table, resolve, resolve_arguments, variable_of
-from ragstone.settings._tables import (
+from ragstone.settings._resolve import (
     TABLES,
+    Configuration,
+    read_file,
+    read_table,
+    resolve,
+    resolve_arguments,
+    variable_of,
+)
+from ragstone.settings._tables import (
     Cache,
     DailyBudget,
     Endpoint,

@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, ParamSpec, TypeVar
 
 from ragstone.errors import ConfigurationError
-from ragstone.settings._resolve import read_table, resolve_arguments
-from ragstone.settings._tables import TABLES
+from ragstone.settings._resolve import TABLES, read_table, resolve_arguments
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")

@@ -10,7 +10,8 @@ import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeVar, get_args
+from types import MappingProxyType
+from typing import Any, Final, TypeVar, get_args, get_type_hints
 
 from pydantic import ValidationError
 
@@ -18,7 +19,6 @@ from ragstone.errors import ConfigurationError
 from ragstone.settings import _tables as tables
 from ragstone.settings._analysis import Analysis, Receiver, Research
 from ragstone.settings._base import Settings, extra_of, find_secrets, kind_of, may_hold_secret, parse, rule_of, show
-from ragstone.settings._tables import TABLES
 
 logger = logging.getLogger("ragstone")
 
@@ -109,6 +109,12 @@ class Configuration:
                     rule=rule_of(info),
                     default=show(info, info.get_default()) if not extra_of(info).get("secret") else "none",
                 )
+
+
+TABLES: Final[Mapping[str, type[Settings]]] = MappingProxyType(
+    {table: kind for table, kind in get_type_hints(Configuration).items() if table != "sources"}
+)
+"""The settings of each table."""
 
 
 def _holds_secret(value: object) -> bool:

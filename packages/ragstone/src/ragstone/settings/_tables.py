@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, SecretStr, StringConstraints
@@ -13,7 +11,6 @@ from pydantic import AfterValidator, BeforeValidator, SecretStr, StringConstrain
 from ragstone._util.age import parse_age
 from ragstone.errors import ConfigurationError
 from ragstone.schema import TraceStatus
-from ragstone.settings._analysis import Analysis, Receiver, Research
 from ragstone.settings._base import Settings, Text, Texts, key, raise_rule
 
 _VARIABLE_RULE: Final = "the name of an environment variable, such as OPENAI_API_KEY, not the key itself"
@@ -395,28 +392,3 @@ class Lengths(Settings):
     max_metadata_bytes: int = key(
         16_384, "Maximum size of the metadata of a request or a passage, in bytes of JSON.", ge=1
     )
-
-
-TABLES: Final[Mapping[str, type[Settings]]] = MappingProxyType(
-    {
-        "judge": Judge,
-        "reader": Reader,
-        "embedder": Embedder,
-        "cache": Cache,
-        "limits": Limits,
-        "budget": Budget,
-        "daily_budget": DailyBudget,
-        "scoring": Scoring,
-        "watch": Watch,
-        "retention": Retention,
-        "sampling": Sampling,
-        "redaction": Redaction,
-        "app": App,
-        "capture": Capture,
-        "lengths": Lengths,
-        "analysis": Analysis,
-        "receiver": Receiver,
-        "research": Research,
-    }
-)
-"""The settings of each table."""
