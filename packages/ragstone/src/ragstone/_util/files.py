@@ -10,7 +10,7 @@ import stat
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final, TextIO
+from typing import IO, Final, TextIO
 
 from ragstone.errors import ConfigurationError
 
@@ -115,6 +115,36 @@ def _open_output(path: str | os.PathLike[str], errors: str, newline: str | None)
         with suppress(OSError):
             partial.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def open_draft(path: Path) -> Iterator[IO[bytes]]:
+    """Open a new binary file with mode 0600, which gets its name, and replaces one of before, if the block ends without error.
+
+    Until then its name begins with a dot and ends with `.tmp`.
+    """
+    target = path.absolute()
+    draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), _PRIVATE)
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(descriptor)
+        draft.replace(target)
+    except BaseException:
+        with suppress(OSError):
+            draft.unlink()
+        raise
+
+
+def sync_directory(directory: Path) -> None:
+    """Write the names of new and removed files to disk, which syncing the files themselves does not do."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def write_output(

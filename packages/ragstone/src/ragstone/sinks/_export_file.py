@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import IO, Any, Final
 
+from ragstone._util.files import open_draft
 from ragstone.errors import ConfigurationError
 from ragstone.schema import Delivery, Trace
 from ragstone.sinks._row import outcome_row
+from ragstone.sinks.jsonl import json_line
 
 _ROWS: Final = 2_000
 """Rows in memory: one row group of Parquet."""
@@ -76,36 +74,16 @@ def write_export(path: Path, rows: Iterable[dict[str, Any]]) -> int:
         OSError: If the disk is full or the directory cannot be written.
     """
     check_export_path(path)
-    with _draft(path) as file:
+    with open_draft(path) as file:
         write = _parquet_writer(file) if path.suffix == ".parquet" else _jsonl_writer(file)
         return write(rows)
-
-
-@contextmanager
-def _draft(path: Path) -> Iterator[IO[bytes]]:
-    """Open a temporary file that becomes `path` if the block ends without error."""
-    target = path.absolute()
-    draft = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.tmp")
-    try:
-        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(fd, "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            draft.unlink()
-        raise
 
 
 def _jsonl_writer(file: IO[bytes]) -> Callable[[Iterable[dict[str, Any]]], int]:
     def write(rows: Iterable[dict[str, Any]]) -> int:
         n = 0
         for n, row in enumerate(rows, start=1):  # noqa: B007 - the number of rows
-            text = json.dumps(row, ensure_ascii=False, allow_nan=False)
-            # A lone surrogate is not UTF-8. Its backslash escape is valid JSON.
-            file.write(text.encode("utf-8", "backslashreplace") + b"\n")
+            file.write(json_line(row))
         return n
 
     return write

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import uuid
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from typing import Any, Final
+
+from pydantic import BaseModel
 
 from ragstone.errors import SinkDeniedError, SinkError, SinkNoTargetError, SinkTargetMissingError, SinkUnavailableError
 from ragstone.schema import Delivery, Failure, NotApplicable, Score
@@ -153,6 +155,16 @@ def cause_note_of(delivery: Delivery) -> Note | None:
 
 
 _NOT_EVIDENCE: Final = ("id", "fingerprint", "reason", "usage")
+COLUMNS: Final = (
+    "schema_version", "id", "trace_id", "fingerprint", "run_id", "otel_trace_id", "otel_span_id", "app", "release",
+    "environment", "metric", "metric_version", "outcome", "value", "interval", "method", "n", "kind", "reason", "missing",
+    "judge", "judge_hash", "prompt_hash", "usage", "inclusion_probability", "requested_at", "scored_at", "cause",
+)  # fmt: skip
+"""Keys of the row of an outcome, in their order."""
+_OF_REQUEST: Final = {field.name for field in fields(Delivery)} - {"outcome", "cause"}
+"""Keys whose values are in the delivery. Most others are fields of the outcome, if its kind has them."""
+TEXT_COLUMNS: Final = ("explanation", "details", "raw")
+"""Keys that follow if texts are included."""
 
 
 def outcome_row(delivery: Delivery, *, include_text: bool) -> dict[str, Any]:
@@ -164,43 +176,18 @@ def outcome_row(delivery: Delivery, *, include_text: bool) -> dict[str, Any]:
             reason of a missing score, which may quote captured text, is always included.
     """
     outcome = delivery.outcome
-    score = outcome if isinstance(outcome, Score) else None
-    failure = outcome if isinstance(outcome, Failure) else None
-    row: dict[str, Any] = {
-        "schema_version": outcome.schema_version,
-        "id": outcome.id,
-        "trace_id": delivery.trace_id,
-        "fingerprint": outcome.fingerprint,
-        "run_id": delivery.run_id,
-        "otel_trace_id": delivery.otel_trace_id,
-        "otel_span_id": delivery.otel_span_id,
-        "app": delivery.app,
-        "release": delivery.release,
-        "environment": delivery.environment,
-        "metric": outcome.metric,
-        "metric_version": outcome.metric_version,
-        "outcome": outcome.outcome,
-        "value": score.value if score else None,
-        "interval": score.interval.model_dump(mode="json") if score and score.interval else None,
-        "method": score.method if score else None,
-        "n": score.n if score else None,
-        "kind": failure.kind if failure else None,
-        "reason": None if isinstance(outcome, Score) else outcome.reason,
-        "missing": list(outcome.missing) if isinstance(outcome, NotApplicable) else None,
-        "judge": outcome.judge,
-        "judge_hash": outcome.judge_hash,
-        "prompt_hash": outcome.prompt_hash,
-        "usage": outcome.usage.model_dump(mode="json") if outcome.usage else None,
-        "inclusion_probability": delivery.inclusion_probability,
-        "requested_at": delivery.requested_at,
-        "scored_at": outcome.created_at,
-        "cause": delivery.cause.name if delivery.cause else None,
-    }
+    row = {name: _plain(getattr(delivery if name in _OF_REQUEST else outcome, name, None)) for name in COLUMNS}
+    row |= {"scored_at": outcome.created_at, "cause": delivery.cause.name if delivery.cause else None}
     if include_text:
-        row["explanation"] = score.explanation if score else None
-        row["details"] = score.model_dump(mode="json", include={"details"})["details"] if score else None
-        row["raw"] = None if isinstance(outcome, NotApplicable) else outcome.raw
+        details = outcome.model_dump(mode="json", include={"details"}) if isinstance(outcome, Score) else {}
+        row |= {name: getattr(outcome, name, None) for name in TEXT_COLUMNS} | {"details": details.get("details")}
     return row
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    return list(value) if isinstance(value, tuple) else value
 
 
 def build_score_metadata(delivery: Delivery) -> dict[str, Any]:
@@ -215,6 +202,13 @@ def iso_time(unix_s: float | None) -> str | None:
         return None if unix_s is None else datetime.fromtimestamp(unix_s, UTC).isoformat(timespec="microseconds")
     except (ValueError, OverflowError, OSError):
         return None
+
+
+def remember(seen: dict[str, None], ids: Iterable[str], most: int) -> None:
+    """Add ids to those that were written, of which the latest are kept."""
+    seen.update(dict.fromkeys(ids))
+    while len(seen) > most:
+        del seen[next(iter(seen))]
 
 
 _CONCURRENCY: Final = 8

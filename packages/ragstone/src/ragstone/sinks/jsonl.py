@@ -13,9 +13,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from ragstone._util.files import sync_directory
 from ragstone.errors import ConfigurationError, SinkUnavailableError
 from ragstone.schema import Delivery, other_version
-from ragstone.sinks._row import outcome_row
+from ragstone.sinks._row import outcome_row, remember
 
 # Part of the file that is searched for repeated deliveries. Only the last batch that was not acknowledged can repeat, so
 # the tail of the file is sufficient. 4 MiB hold a batch of 500 lines of 8 KiB each.
@@ -118,19 +119,22 @@ class JsonlSink:
             finally:
                 os.close(fd)
             if is_new:
-                _sync_entry(self._path)
+                sync_directory(self._path.parent)
         except OSError as error:
             # Part of the batch may be in the file, so the ids are read from the file again, as after a crash.
             self._end = None
             raise SinkUnavailableError(f"cannot append to {str(self._path)!r}: {error.strerror or error}") from error
-        self._seen.update(dict.fromkeys(fresh))
-        while len(self._seen) > _SEEN_MAX_IDS:
-            del self._seen[next(iter(self._seen))]
+        remember(self._seen, fresh, _SEEN_MAX_IDS)
 
     def _line(self, delivery: Delivery) -> bytes:
-        text = json.dumps(outcome_row(delivery, include_text=self._include_text), ensure_ascii=False, allow_nan=False)
-        # A lone surrogate is not UTF-8; its backslash escape is valid JSON.
-        return text.encode("utf-8", "backslashreplace") + b"\n"
+        return json_line(outcome_row(delivery, include_text=self._include_text))
+
+
+def json_line(row: dict[str, Any]) -> bytes:
+    """Return a row as one line of JSON."""
+    text = json.dumps(row, ensure_ascii=False, allow_nan=False)
+    # A lone surrogate is not UTF-8; its backslash escape is valid JSON.
+    return text.encode("utf-8", "backslashreplace") + b"\n"
 
 
 def _check_content(path: Path, given: str) -> None:
@@ -191,15 +195,6 @@ def _append(fd: int, data: bytes) -> None:
         with suppress(OSError):
             os.ftruncate(fd, size)
         raise
-
-
-def _sync_entry(path: Path) -> None:
-    """Sync the directory entry of a new file."""
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
 
 
 def _wait_for_lock(fd: int) -> None:

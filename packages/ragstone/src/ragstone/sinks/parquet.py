@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from ragstone._util.files import open_draft, sync_directory
 from ragstone._util.lazy import needs_extra
 from ragstone.errors import ConfigurationError, SinkRejectedError, SinkUnavailableError
 from ragstone.schema import Delivery
-from ragstone.sinks._row import outcome_row
+from ragstone.sinks._row import COLUMNS, TEXT_COLUMNS, outcome_row, remember
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,7 +27,6 @@ _PART_MAX_BYTES: Final = 1024 * 1024
 # Number of ids that are searched for repeated deliveries. Only the last batch that was not acknowledged can repeat.
 _SEEN_MAX_IDS: Final = 10_000
 _STALE_S: Final = 24 * 3600.0
-_TEXT: Final = ("explanation", "details", "raw")
 
 
 class ParquetSink:
@@ -116,9 +116,7 @@ class ParquetSink:
             # The batch may be in the directory, so the ids are read from it again, as after a crash.
             self._seen = self._part = None
             raise SinkUnavailableError(f"cannot write to {str(self._path)!r}: {error.strerror or error}") from error
-        self._seen.update(dict.fromkeys(fresh))
-        while len(self._seen) > _SEEN_MAX_IDS:
-            del self._seen[next(iter(self._seen))]
+        remember(self._seen, fresh, _SEEN_MAX_IDS)
 
 
 class _Part:
@@ -144,24 +142,9 @@ class _Part:
         import pyarrow.parquet as pq
 
         table = rows if self._table is None else pa.concat_tables([self._table, rows])
-        # Readers of a directory ignore names that begin with a dot.
-        draft = self._path.with_name(f".{self._path.stem}.tmp")
-        try:
-            fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-            with os.fdopen(fd, "wb") as file:
-                pq.write_table(table, file, compression="zstd")
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(self._path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                draft.unlink()
-            raise
-        directory = os.open(self._path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        with open_draft(self._path) as file:
+            pq.write_table(table, file, compression="zstd")
+        sync_directory(self._path.parent)
         self._table, self._state = table, _state(self._path)
 
 
@@ -188,41 +171,18 @@ def outcome_schema() -> pa.Schema:
     usage = pa.struct(
         {"input_tokens": whole, "output_tokens": whole, "calls": whole, "cached": whole, "cost_usd": real}
     )
-    return pa.schema(
-        {
-            "schema_version": whole,
-            "id": text,
-            "trace_id": text,
-            "fingerprint": text,
-            "run_id": text,
-            "otel_trace_id": text,
-            "otel_span_id": text,
-            "app": text,
-            "release": text,
-            "environment": text,
-            "metric": text,
-            "metric_version": text,
-            "outcome": text,
-            "value": real,
-            "interval": interval,
-            "method": text,
-            "n": whole,
-            "kind": text,
-            "reason": text,
-            "missing": pa.list_(text),
-            "judge": text,
-            "judge_hash": text,
-            "prompt_hash": text,
-            "usage": usage,
-            "inclusion_probability": real,
-            "requested_at": real,
-            "scored_at": real,
-            "cause": text,
-            "explanation": text,
-            "details": text,
-            "raw": text,
-        }
-    )
+    others = {
+        "schema_version": whole,
+        "value": real,
+        "interval": interval,
+        "n": whole,
+        "missing": pa.list_(text),
+        "usage": usage,
+        "inclusion_probability": real,
+        "requested_at": real,
+        "scored_at": real,
+    }
+    return pa.schema({name: others.get(name, text) for name in (*COLUMNS, *TEXT_COLUMNS)})
 
 
 def _table(rows: list[dict[str, Any]]) -> pa.Table:
@@ -237,7 +197,7 @@ def _table(rows: list[dict[str, Any]]) -> pa.Table:
 def plain_row(row: dict[str, Any]) -> dict[str, Any]:
     """Convert a row to the types of the columns."""
     details = row.get("details")
-    row |= dict.fromkeys(_TEXT) | {name: row.get(name) for name in _TEXT}
+    row |= {name: row.get(name) for name in TEXT_COLUMNS}
     row["details"] = json.dumps(details, ensure_ascii=False, allow_nan=False) if details is not None else None
     # A lone surrogate is not UTF-8.
     return {

@@ -22,12 +22,10 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 import zlib
 from datetime import UTC, datetime
 from functools import lru_cache
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from ragstone.schema import SCHEMA_VERSION, check_version
@@ -124,12 +122,3 @@ def unframe(line: bytes) -> tuple[bytes, bytes] | None:
 
 END: Final = frame(b"", SEAL)
 """The last line of a sealed segment."""
-
-
-def sync_directory(directory: Path) -> None:
-    """Write the names of new and removed files to disk, which syncing the files themselves does not do."""
-    fd = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

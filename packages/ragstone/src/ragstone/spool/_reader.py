@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, Final, Generic, NamedTuple, TypeVar
 from pydantic import ValidationError
 
 from ragstone._util.filelock import try_flock
+from ragstone._util.files import sync_directory
 from ragstone.errors import DataError, SpoolError, StoreVersionError
 from ragstone.schema import Dropped, SpoolEntry, check_record, spool_entry_adapter
 from ragstone.spool._format import (
@@ -29,7 +30,6 @@ from ragstone.spool._format import (
     frame,
     is_cut_header,
     read_header,
-    sync_directory,
     unframe,
 )
 

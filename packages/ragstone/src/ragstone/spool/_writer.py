@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Final
 
 from ragstone._util.filelock import try_flock
+from ragstone._util.files import sync_directory
 from ragstone._util.fork import after_fork_in_child
 from ragstone.errors import ConfigurationError, SpoolError
-from ragstone.spool._format import END, LAST, MORE, NAME, count_field, frame, header, sync_directory
+from ragstone.spool._format import END, LAST, MORE, NAME, count_field, frame, header
 
 # After these errors the segment is unchanged, and only space was missing, so the next append can use it again.
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
