@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from ragstone._util.plural import count
 from ragstone.views._html_answer import cut
-from ragstone.views._markup import Markup, join, table, tag
+from ragstone.views._markup import Markup, join, section, table, tag
 from ragstone.views._model import ChangedAnswer, ChangesView, Difference, MetricRow
 from ragstone.views._svg import difference_axis, difference_chart, system_axis, system_chart
 from ragstone.views._words import FINDING_MARKS, difference_span, format_mean, format_score, own_span
@@ -53,16 +53,14 @@ def means_panel(changes: ChangesView, row: MetricRow) -> Markup:
 def changes_section(changes: ChangesView, *, has_texts: bool = True) -> Markup:
     """Return what changed against the baseline. `has_texts`: whether questions are included."""
     intervals = "The intervals of all differences hold together: a filled dot is a significant difference."
-    return tag(
-        "section",
-        tag("h2", f"What changed against {changes.baseline}"),
-        tag("p", f"{intervals} The dashed line is at 0.", class_="lead"),
+    return section(
+        f"What changed against {changes.baseline}",
         differences_table(changes.differences),
         *(tag("p", statement.text) for statement in changes.statements),
-        _answers(changes, "lost", changes.lost, len(changes.lost_ids), has_texts=has_texts),
-        _answers(changes, "gained", changes.gained, len(changes.gained_ids), has_texts=has_texts),
+        *(_answers(changes, name, rows, total, has_texts=has_texts) for name, rows, total in changes.lists),
         _flow(changes),
         tag("p", changes.method, class_="soft small"),
+        lead=f"{intervals} The dashed line is at 0.",
         id="changes",
     )
 
@@ -103,23 +101,20 @@ def _counts(row: Difference) -> str:
 
 
 def _answers(
-    changes: ChangesView, kind: str, rows: tuple[ChangedAnswer, ...], total: int, *, has_texts: bool
+    changes: ChangesView, name: str, rows: tuple[ChangedAnswer, ...], total: int, *, has_texts: bool
 ) -> Markup | None:
     if not rows:
         return None
-    name = (
-        f"{kind[0].upper()}{kind[1:]}: the largest {len(rows)} of {total:,}"
-        if total > len(rows)
-        else (f"{kind[0].upper()}{kind[1:]}: {total:,}")
-    )
-    head = (name, changes.baseline, changes.system, f"what {'is wrong now' if kind == 'lost' else 'was wrong before'}")
+    is_lost = name == "Lost"
+    title = f"{name}: the largest {len(rows)} of {total:,}" if total > len(rows) else f"{name}: {total:,}"
+    head = (title, changes.baseline, changes.system, f"what {'is wrong now' if is_lost else 'was wrong before'}")
     lines = (
         tag(
             "tr",
             tag("td", _question(row, has_texts=has_texts)),
             tag("td", format_score(row.before), class_="number"),
-            tag("td", format_score(row.after), class_="number bad" if kind == "lost" else "number"),
-            tag("td", (row.why or row.title_after if kind == "lost" else row.title_before) or "", class_="soft"),
+            tag("td", format_score(row.after), class_="number bad" if is_lost else "number"),
+            tag("td", row.reason(name), class_="soft"),
         )
         for row in rows
     )

@@ -10,7 +10,7 @@ from ragstone._util.plural import count
 from ragstone.views._changes_html import differences_table
 from ragstone.views._html import html_document
 from ragstone.views._html_answer import answer_text, cut
-from ragstone.views._markup import Markup, join, table, tag
+from ragstone.views._markup import Markup, join, section, table, tag
 from ragstone.views._model import (
     AnswerView,
     CauseRow,
@@ -109,12 +109,8 @@ def _means(view: ComparisonView) -> Markup:
         for metric in view.metrics[:_MAX_METRICS]
     )
     lead = "A letter after a mean names a system that it is significantly better than."
-    return tag(
-        "section",
-        tag("h2", "Means by system"),
-        tag("p", f"{lead} Intervals are of each mean by itself.{_cut(view)}", class_="lead"),
-        tag("div", table(("Metric", *names), rows, class_="matrix"), class_="wide"),
-    )
+    matrix = tag("div", table(("Metric", *names), rows, class_="matrix"), class_="wide")
+    return section("Means by system", matrix, lead=f"{lead} Intervals are of each mean by itself.{_cut(view)}")
 
 
 def _cut(view: ComparisonView) -> str:
@@ -149,9 +145,7 @@ def _distributions(view: ComparisonView) -> Markup:
         "The box has half of the scores, the line in it is the median, and the thin line leads from the 5th to the 95th "
         "percentile. The dot is the mean, the bar its interval."
     )
-    return tag(
-        "section", tag("h2", "Distributions"), tag("p", lead, class_="lead"), tag("div", *bodies, class_="panels")
-    )
+    return section("Distributions", tag("div", *bodies, class_="panels"), lead=lead)
 
 
 def _boxes(metric: ComparedMetric) -> Markup:
@@ -172,23 +166,18 @@ def _differences(view: ComparisonView) -> Markup:
     rest = len(view.differences) - len(shown)
     more = f" {rest:,} more are not shown: see the .csv file." if rest else ""
     lead = "The intervals of all differences hold together: a filled dot is a significant difference."
-    return tag(
-        "section",
-        tag("h2", "Differences"),
-        tag("p", f"{lead} The dashed line is at 0.{more}", class_="lead"),
-        differences_table(shown),
-    )
+    return section("Differences", differences_table(shown), lead=f"{lead} The dashed line is at 0.{more}")
 
 
 def _questions(view: ComparisonView, changes: ChangesView) -> Markup:
     """Return the lost and the gained questions of one system, with both answers."""
     parts = []
-    for name, rows, total in (("Lost", changes.lost, changes.lost_ids), ("Gained", changes.gained, changes.gained_ids)):
+    for name, rows, total in changes.lists:
         if rows:
-            largest = f", the largest {len(rows)}" if len(total) > len(rows) else ""
-            parts += [tag("h3", f"{name}: {len(total):,}{largest}"), *(_question(view, changes, row) for row in rows)]
-    title = tag("h2", f"Questions: {changes.system} against {changes.baseline}")
-    return tag("section", title, *(tag("p", statement.text) for statement in changes.statements), *parts)
+            largest = f", the largest {len(rows)}" if total > len(rows) else ""
+            parts += [tag("h3", f"{name}: {total:,}{largest}"), *(_question(view, changes, row) for row in rows)]
+    title = f"Questions: {changes.system} against {changes.baseline}"
+    return section(title, *(tag("p", statement.text) for statement in changes.statements), *parts)
 
 
 def _question(view: ComparisonView, changes: ChangesView, row: ChangedAnswer) -> Markup:
@@ -229,12 +218,8 @@ def _causes(causes: Mapping[str, Sequence[CauseRow]]) -> Markup | None:
         tag("tr", tag("td", tag("b", title)), *(_share(by.get(cause), name) for name, by in found.items()))
         for cause, title in titles.items()
     )
-    return tag(
-        "section",
-        tag("h2", "Where they fail"),
-        tag("p", "Each wrong answer is counted once, at the first step that failed.", class_="lead"),
-        tag("div", table(("Cause", *causes), rows, class_="matrix"), class_="wide"),
-    )
+    matrix = tag("div", table(("Cause", *causes), rows, class_="matrix"), class_="wide")
+    return section("Where they fail", matrix, lead="Each wrong answer is counted once, at the first step that failed.")
 
 
 def _share(row: CauseRow | None, name: str) -> Markup:
@@ -252,4 +237,4 @@ def _usage(view: ComparisonView) -> Markup:
             tag("td", text, class_="number", data_system=name) for name, text in zip(names[1:], numbers, strict=True)
         )
         rows.append(tag("tr", tag("td", tag("b", system)), *cells))
-    return tag("section", tag("h2", "Cost"), tag("div", table(names, rows, class_="matrix"), class_="wide"))
+    return section("Cost", tag("div", table(names, rows, class_="matrix"), class_="wide"))

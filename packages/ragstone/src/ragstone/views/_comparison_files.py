@@ -64,7 +64,7 @@ def _cell(scores: SystemScores) -> str:
 
 def _changes(view: ComparisonView, changes: ChangesView) -> list[str]:
     lines = [f"{escape_markdown(statement.text)}\n" for statement in changes.statements]
-    for name, rows, ids in (("Lost", changes.lost, changes.lost_ids), ("Gained", changes.gained, changes.gained_ids)):
+    for name, rows, total in changes.lists:
         texts = []
         for row in rows[:_CHANGED]:
             texts.append(f"{format_score(row.before)} -> {format_score(row.after)}  {row.id}  {answer_line(row.query)}")
@@ -72,7 +72,7 @@ def _changes(view: ComparisonView, changes: ChangesView) -> list[str]:
                 answer = view.answers.get(system, {}).get(row.id)
                 texts.append(f"  {system}: {'(no answer)' if answer is None else answer_line(answer)}")
         if texts:
-            lines += fold_in_markdown(f"{name} in {changes.system}: {len(ids):,}", texts)
+            lines += fold_in_markdown(f"{name} in {changes.system}: {total:,}", texts)
     return lines
 
 

@@ -13,7 +13,7 @@ from ragstone._util.plural import count
 from ragstone.schema import Ledger
 from ragstone.views._html import content_policy
 from ragstone.views._html_answer import answer_markup, cut
-from ragstone.views._markup import Markup, join, table, tag
+from ragstone.views._markup import Markup, join, section, table, tag
 from ragstone.views._model import AnswerView, MetricRow, QuestionRow, ReportView
 from ragstone.views._sections import sections, table_columns
 
@@ -164,13 +164,8 @@ def _latest(answers: Sequence[AnswerView]) -> Markup:
     if not answers:
         return tag("section", tag("p", "No answer is judged wrong.", class_="soft"), id="latest")
     names = ("Time (UTC)", "Question", "Why", "Lowest score")
-    return tag(
-        "section",
-        tag("h2", "Wrong just now"),
-        tag("p", "The latest answers that are judged wrong.", class_="lead"),
-        table(names, map(_latest_row, answers), class_="latest"),
-        id="latest",
-    )
+    shown = table(names, map(_latest_row, answers), class_="latest")
+    return section("Wrong just now", shown, lead="The latest answers that are judged wrong.", id="latest")
 
 
 def _latest_row(answer: AnswerView) -> Markup:

@@ -130,13 +130,10 @@ def _change(row: Difference | None) -> str:
 
 def _changes(changes: ChangesView) -> list[str]:
     lines = [line for statement in changes.statements for line in ("", escape_markdown(statement.text))]
-    for name, rows, total in (
-        ("Lost", changes.lost, len(changes.lost_ids)),
-        ("Gained", changes.gained, len(changes.gained_ids)),
-    ):
+    for name, rows, total in changes.lists:
         texts = [
             f"{format_score(row.before)} -> {format_score(row.after)}  {row.id}  {answer_line(row.query or '')}"
-            f"  ({(row.why or row.title_after if name == 'Lost' else row.title_before) or ''})"
+            f"  ({row.reason(name)})"
             for row in rows[:_CHANGED]
         ]
         if texts:

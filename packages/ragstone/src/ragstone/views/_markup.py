@@ -40,6 +40,12 @@ def join(*parts: str | None) -> Markup:
     return Markup("".join(part if isinstance(part, Markup) else escape(_clean(part)) for part in parts if part))
 
 
+def section(title: str, *content: str | None, lead: str | None = None, **attributes: str | float | None) -> Markup:
+    """Make a section of a page: its title, a sentence about what it shows, and the content."""
+    sentence = tag("p", lead, class_="lead") if lead else None
+    return tag("section", tag("h2", title), sentence, *content, **attributes)
+
+
 def table(names: Iterable[str], rows: Iterable[str], *, class_: str | None = None) -> Markup:
     """Make a table with names of columns."""
     head = tag("tr", *(tag("th", name, scope="col") for name in names))

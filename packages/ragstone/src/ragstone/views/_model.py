@@ -255,6 +255,10 @@ class ChangedAnswer:
     why: str
     """What is known about the answer now, in one sentence."""
 
+    def reason(self, name: str) -> str:
+        """Return why the answer is wrong now, in the list "Lost", or why it was wrong before."""
+        return (self.why or self.title_after if name == "Lost" else self.title_before) or ""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CauseFlow:
@@ -301,6 +305,11 @@ class ChangesView:
     """What was gained and lost, and what was wrong before, in sentences."""
     method: str
     """How intervals and findings were computed."""
+
+    @property
+    def lists(self) -> tuple[tuple[str, tuple[ChangedAnswer, ...], int], ...]:
+        """The lost and the gained questions: the title, the largest changes, and the number of all."""
+        return ("Lost", self.lost, len(self.lost_ids)), ("Gained", self.gained, len(self.gained_ids))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

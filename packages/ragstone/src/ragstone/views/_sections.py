@@ -9,7 +9,7 @@ from typing import Final
 from ragstone._util.plural import count
 from ragstone.views._changes_html import change_cell, changes_section, means_panel
 from ragstone.views._html_answer import answer_markup, cut
-from ragstone.views._markup import Markup, join, table, tag
+from ragstone.views._markup import Markup, join, section, table, tag
 from ragstone.views._model import CauseRow, LabelsView, MetricRow, ReportView, SliceTable, Stage, Statement, TrendView
 from ragstone.views._svg import axis_chart, bar_chart, histogram_chart, share_axis, share_chart, trend_chart
 from ragstone.views._words import (
@@ -135,15 +135,14 @@ def metrics_section(view: ReportView) -> Markup:
                     *(_metric(row, has_histogram=has_histogram, has_change=baseline is not None) for row in rows),
                 )
             )
-    return tag(
-        "section",
-        tag("h2", "The scores"),
-        tag("p", f"Each metric on its own range. The dot is the mean, the bar its interval.{hollow}", class_="lead"),
+    return section(
+        "The scores",
         tag("table", tag("thead", head), *bodies, class_="metrics"),
         *(tag("p", line, class_="soft small") for line in describe_rules(metrics)),
         tag("p", f"Not applicable to any sample: {', '.join(row.title for row in others)}.", class_="soft small")
         if others
         else None,
+        lead=f"Each metric on its own range. The dot is the mean, the bar its interval.{hollow}",
         id="scores",
     )
 
@@ -157,12 +156,11 @@ def causes_section(view: ReportView) -> Markup | None:
     most = max(max(row.n, row.n_before or 0) for row in rows)
     outline = f" The outline is {baseline}." if baseline else ""
     signals = f"Known from {'; '.join(view.signals)}." if view.signals else None
-    return tag(
-        "section",
-        tag("h2", "Where it fails"),
-        tag("p", f"Each wrong answer is counted once, at the first step that failed.{outline}", class_="lead"),
+    return section(
+        "Where it fails",
         tag("table", tag("tbody", *(_cause(row, most, baseline) for row in rows)), class_="causes"),
         tag("p", signals, class_="soft") if signals else None,
+        lead=f"Each wrong answer is counted once, at the first step that failed.{outline}",
         id="causes",
     )
 
@@ -182,20 +180,11 @@ def slice_section(view: ReportView, table: SliceTable) -> Markup:
         for row in table.rows
     ]
     without = f" {count(table.n_without, 'other answer')} without one of these values." if table.n_without else ""
-    return tag(
-        "section",
-        tag("h2", f"By {table.key}"),
-        tag(
-            "p",
-            f"Share of wrong answers. The intervals hold together. The dashed line is all answers.{without}",
-            class_="lead",
-        ),
-        tag(
-            "table",
-            tag("tbody", *rows),
-            tag("tfoot", tag("tr", tag("td"), tag("td", share_axis(overall), class_="place"), tag("td"))),
-            class_="slices",
-        ),
+    axis = tag("tfoot", tag("tr", tag("td"), tag("td", share_axis(overall), class_="place"), tag("td")))
+    return section(
+        f"By {table.key}",
+        tag("table", tag("tbody", *rows), axis, class_="slices"),
+        lead=f"Share of wrong answers. The intervals hold together. The dashed line is all answers.{without}",
     )
 
 
@@ -204,9 +193,7 @@ def worst_section(view: ReportView) -> Markup | None:
     if not view.worst:
         return None
     answers = (tag("article", answer_markup(answer), class_="answer") for answer in view.worst)
-    return tag(
-        "section", tag("h2", "The worst answers"), tag("p", worst_lead(view.worst), class_="lead"), *answers, id="worst"
-    )
+    return section("The worst answers", *answers, lead=worst_lead(view.worst), id="worst")
 
 
 def trend_section(trend: TrendView) -> Markup:
@@ -223,13 +210,7 @@ def trend_section(trend: TrendView) -> Markup:
                 tag("td", *numbers, class_="number"),
             )
         )
-    return tag(
-        "section",
-        tag("h2", "Over time"),
-        tag("p", trend_note(trend), class_="lead"),
-        tag("table", tag("tbody", *rows), class_="trends"),
-        id="trend",
-    )
+    return section("Over time", tag("table", tag("tbody", *rows), class_="trends"), lead=trend_note(trend), id="trend")
 
 
 def labels_section(labels: LabelsView) -> Markup:
@@ -249,12 +230,11 @@ def labels_section(labels: LabelsView) -> Markup:
     rest = labels.n_drawn - labels.n_drawn_labeled
     drawn = f", {labels.n_drawn_labeled:,} of {labels.n_drawn:,} drawn ones" if rest or not labels.n_drawn else ""
     lead = "From 0 (wrong) to 1 (correct). Labels of drawn requests correct what the metrics say about all requests."
-    return tag(
-        "section",
-        tag("h2", "What people say"),
-        tag("p", lead, class_="lead") if rows else None,
+    return section(
+        "What people say",
         table(names, rows) if rows else None,
         tag("p", f"{who}{drawn}.", class_="soft"),
+        lead=lead if rows else None,
         id="labels",
     )
 
@@ -301,9 +281,8 @@ def questions_section(view: ReportView) -> Markup | None:
         *(tag("th", name, scope="col") for name in ("Score", "Question")),
         *(tag("th", *_breakable(row.name), scope="col", title=row.title) for row in table_columns(view.metrics)),
     )
-    return tag(
-        "section",
-        tag("h2", "All questions"),
+    return section(
+        "All questions",
         tag("div", search, causes, labels if options else None, order, class_="controls"),
         tag("p", id="found", class_="soft", role="status"),
         tag("table", tag("thead", head), tag("tbody", id="rows")),
@@ -346,9 +325,8 @@ def provenance_section(view: ReportView, *, has_texts: bool = True, command: str
         if has_texts
         else "This page contains ids and scores, and no texts of questions, answers or passages."
     )
-    return tag(
-        "section",
-        tag("h2", "How these numbers were made"),
+    return section(
+        "How these numbers were made",
         tag("dl", *(join(tag("dt", name), tag("dd", value)) for name, value in facts)),
         tag("p", texts, class_="soft"),
         id="made",

@@ -22,12 +22,7 @@ _TICK: Final = 6.5
 def axis_chart(row: MetricRow) -> Markup:
     """Draw mean and interval on the metric's axis. A dashed line is the value without effect or the target."""
     low, high = row.axis
-
-    def x(value: float) -> float:
-        share = (min(max(value, low), high) - low) / (high - low)
-        return _PAD + share * (_WIDTH - 2 * _PAD)
-
-    y = 12.0
+    x, y = _scale(row.axis, _PAD, _WIDTH - _PAD), 12.0
     parts = [tag("line", x1=_PAD, y1=y, x2=_WIDTH - _PAD, y2=y, class_="axis")]
     parts += [tag("line", x1=end, y1=y - 5, x2=end, y2=y + 5, class_="axis") for end in (_PAD, _WIDTH - _PAD)]
     for value, kind in ((row.neutral, "neutral"), (row.target, "target")):
@@ -58,10 +53,7 @@ def axis_chart(row: MetricRow) -> Markup:
 def share_chart(share: Estimate, *, all_share: float | None) -> Markup:
     """Draw a share with its interval on an axis from 0 to 1. A dashed line is the share of all."""
     width, y = _SHARE_WIDTH, 8.0
-
-    def x(value: float) -> float:
-        return _PAD + value * (width - 2 * _PAD)
-
+    x = _scale((0.0, 1.0), _PAD, width - _PAD)
     parts = [tag("line", x1=_PAD, y1=y, x2=width - _PAD, y2=y, class_="axis")]
     if all_share is not None:
         parts.append(tag("line", x1=x(all_share), y1=0.0, x2=x(all_share), y2=16.0, class_="neutral"))
@@ -103,14 +95,10 @@ def system_chart(
     estimate: Estimate | None, axis: tuple[float, float], quantiles: Sequence[float] = ()
 ) -> Markup | None:
     """Draw the mean of one system with its interval, on a box plot of its scores, or nothing without scores."""
-    low, high = axis
     if estimate is None:
         return None
     width, y = _SYSTEM_WIDTH, 8.0
-
-    def x(value: float) -> float:
-        return _PAD + (min(max(value, low), high) - low) / (high - low) * (width - 2 * _PAD)
-
+    x = _scale(axis, _PAD, width - _PAD)
     parts = [tag("line", x1=_PAD, y1=y, x2=width - _PAD, y2=y, class_="axis")]
     label = f"{format_mean(estimate)} {format_interval(estimate)}"
     if quantiles:
@@ -147,10 +135,7 @@ def difference_chart(row: Difference, span: float) -> Markup | None:
     width, y = 360.0, 10.0
     unit = row.width if row.width != float("inf") else 1.0
 
-    def x(value: float) -> float:
-        share = min(max(value / unit / span, -1.0), 1.0)
-        return width / 2 + share * (width / 2 - _PAD)
-
+    x = _scale((-span * unit, span * unit), _PAD, width - _PAD)
     parts = [
         tag("line", x1=_PAD, y1=y, x2=width - _PAD, y2=y, class_="axis"),
         tag("line", x1=width / 2, y1=0.0, x2=width / 2, y2=20.0, class_="neutral"),
@@ -167,14 +152,7 @@ def trend_chart(row: TrendRow, releases: Sequence[ReleaseMark]) -> Markup:
     width, height, left = 560.0, 84.0, 34.0
     top, bottom = 6.0, height - 20.0
     first, last = _middle(row.points[0]), _middle(row.points[-1])
-
-    def x(time: float) -> float:
-        return left + (time - first) / (last - first) * (width - left - _PAD)
-
-    def y(value: float) -> float:
-        low, high = row.axis
-        return bottom - (min(max(value, low), high) - low) / (high - low) * (bottom - top)
-
+    x, y = _scale((first, last), left, width - _PAD), _scale(row.axis, bottom, top)
     places = [(x(_middle(point)), point.estimate) for point in row.points]
     upper = [f"{at:.1f},{y(mean.high):.1f}" for at, mean in places]
     lower = [f"{at:.1f},{y(mean.low):.1f}" for at, mean in reversed(places)]
@@ -233,6 +211,12 @@ def bar_chart(n: int, most: int, *, is_wrong: bool, before: int | None = None) -
     if before is not None:
         parts.append(tag("rect", x=1.0, y=1.0, width=length(before), height=18.0, class_="before"))
     return _svg(_BAR_WIDTH, 20.0, str(n) if before is None else f"{n}, before {before}", parts)
+
+
+def _scale(axis: tuple[float, float], start: float, end: float) -> Callable[[float], float]:
+    """Return the function from values to places. Values outside of the axis are at its ends."""
+    low, high = axis
+    return lambda value: start + (min(max(value, low), high) - low) / (high - low) * (end - start)
 
 
 def _svg(width: float, height: float, label: str, parts: list[Markup]) -> Markup:

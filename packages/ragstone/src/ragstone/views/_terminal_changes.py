@@ -33,8 +33,8 @@ def write_changes(canvas: Canvas, changes: ChangesView) -> None:
     canvas.add((f"{marks['better']} better, {marks['worse']} worse, {marks['not significant']} not significant", "dim"))
     for statement in changes.statements:
         canvas.wrap(statement.text)
-    _answers(canvas, "Lost", changes.lost, len(changes.lost_ids))
-    _answers(canvas, "Gained", changes.gained, len(changes.gained_ids))
+    for name, answers, total in changes.lists:
+        _answers(canvas, name, answers, total)
     _flow(canvas, changes)
 
 
@@ -97,8 +97,7 @@ def _answers(canvas: Canvas, name: str, answers: tuple[ChangedAnswer, ...], tota
         text = answer.query or answer.id
         first, *others = wrap_cells(" ".join(text.split()), max(canvas.width - len(scores) - 4, 20))
         canvas.add(f"  {scores}  {first}{canvas.more if others else ''}")
-        cause = (answer.why or answer.title_after) if name == "Lost" else answer.title_before
-        if cause:
+        if cause := answer.reason(name):
             canvas.wrap(cause if name == "Lost" else f"before: {cause}", "dim", indent=4 + len(scores))
         if answer.query:
             canvas.add(" " * (4 + len(scores)), (answer.id, "dim"))
