@@ -207,10 +207,10 @@ def test_an_edited_file_is_kept_and_costs_no_call(folder):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"queries": 0}, "queries must be at least 1, got 0"),
-        ({"max_passages": 0}, "max_passages must be at least 1, got 0"),
-        ({"rating_threshold": 6}, "at most 5"),
-        ({"concurrency": 0}, "concurrency must be at least 1"),
+        ({"queries": 0}, "queries must be an integer of at least 1, got 0"),
+        ({"max_passages": 0}, "max_passages must be an integer of at least 1, got 0"),
+        ({"rating_threshold": 6}, "rating_threshold must be a number from 0.1 to 5, got 6"),
+        ({"concurrency": 0}, "concurrency must be an integer of at least 1, got 0"),
         ({"judge": "lexical"}, "needs a model"),
     ],
 )

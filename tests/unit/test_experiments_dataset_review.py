@@ -227,9 +227,9 @@ def test_no_draft_no_review(tmp_path):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda d: d["items"][0].update(ratings=None), "0.ratings: Input should be a valid dictionary"),
-        (lambda d: d["passages"][0].update(text=5), "0.text: Input should be a valid string"),
-        (lambda d: d.update(eta=math.nan), "eta must be above 0"),
+        (lambda d: d["items"][0].update(ratings=None), "items.0.ratings: Input should be an object"),
+        (lambda d: next(iter(d["passages"].values())).update(text=5), ".text: Input should be a valid string"),
+        (lambda d: d.update(rating_threshold=math.nan), "rating_threshold must be above 0"),
         (lambda d: d["items"][0]["ratings"].pop("q1"), "lacks ratings of sub-questions and passages"),
         (lambda d: d["items"][0]["ratings"]["q1"].clear(), "lacks ratings of sub-questions and passages"),
         (lambda d: d["items"][0]["ratings"]["q1"].update(dict.fromkeys(d["items"][0]["ratings"]["q1"], 9)), "0 to 5"),

@@ -434,7 +434,7 @@ def test_default_conditions_fit_the_metrics():
         ({"n": 7}, DataError, "ccrs.cc has 7 labeled samples, .* at least 10, better 50 to 200: with 7 labels, the 95% interval of a kappa"),
         ({"conditions": ["wordings"]}, ConfigurationError, "unknown condition 'wordings'. Conditions: wording, order, repeats"),
         ({"conditions": ["repeats"], "repeats": 1}, ConfigurationError, "'repeats' needs at least 2 repeats, got 1"),
-        ({"repeats": 0}, ConfigurationError, "repeats must be at least 1 .* got repeats=0"),
+        ({"repeats": 0}, ConfigurationError, "research.repeats must be an integer of at least 1, got 0"),
         ({"judge": []}, ConfigurationError, "needs at least one judge"),
         ({"judge": ["lexical", "lexical"]}, ConfigurationError, "the judge 'lexical' is given twice"),
         ({"metrics": "ccrs.qr", "labels": [{"id": f"s{i}", "metric": "ccrs.cc", "label": 1} for i in range(20)]}, DataError, "the labels belong to other metrics than the chosen ones .ccrs.qr."),

@@ -40,7 +40,8 @@ class Journal:
     def __init__(self, path: Path | None = None) -> None:
         self.path = path
         self._lock = None if path is None else FileLock(path.with_suffix(".lock"))
-        self._answers: dict[str, Any] = {}
+        self.answers: dict[str, Any] = {}
+        """The replies by key."""
         self._fd: int | None = None
         self.plan: dict[str, Any] | None = None
         """What the last run was about, or None before the first."""
@@ -62,22 +63,10 @@ class Journal:
     ) -> None:
         self.close()
 
-    def __len__(self) -> int:
-        """Return the number of replies."""
-        return len(self._answers)
-
-    def __contains__(self, key: str) -> bool:
-        """Return whether the journal has a reply for a key."""
-        return key in self._answers
-
-    def answer(self, key: str) -> Any:
-        """Return the reply for a key."""
-        return self._answers[key]
-
     def append(self, key: str, value: Any) -> None:
         """Write a reply. After this returns, a kill of the process does not lose it."""
         self._append({"kind": _ANSWER, "key": key, "value": value})
-        self._answers[key] = value
+        self.answers[key] = value
 
     def record_run(self, plan: dict[str, Any]) -> None:
         """Write what this run is about if that differs from the last run."""
@@ -129,7 +118,7 @@ class Journal:
                 if record["kind"] == _PLAN:
                     self.plan = dict(record["plan"])
                 elif record["kind"] == _ANSWER:
-                    self._answers[str(record["key"])] = record["value"]
+                    self.answers[str(record["key"])] = record["value"]
             except (ValueError, KeyError, TypeError, RecursionError) as error:
                 raise DataError(
                     f"line {number} of {str(self.path)!r} is damaged ({error}). Remove the line to repeat its call, or "

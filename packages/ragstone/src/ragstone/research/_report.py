@@ -4,24 +4,59 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
+from pydantic import BaseModel
+
 from ragstone._util.table import text_table
+from ragstone.judges import JudgeIdentity
 from ragstone.stats import Estimate
 
 T = TypeVar("T")
 
 
-def finite(value: Any) -> Any:
-    """Replace infinite numbers and NaN by None, because JSON does not have them."""
+def to_plain(value: Any) -> Any:
+    """Return plain values for JSON, which does not have infinite numbers and NaN: they become None."""
     match value:
         case float() if not math.isfinite(value):
             return None
-        case dict():
-            return {key: finite(part) for key, part in value.items()}
+        case Mapping():
+            return {key: to_plain(part) for key, part in value.items()}
         case list() | tuple():
-            return [finite(part) for part in value]
-    return value
+            return [to_plain(part) for part in value]
+        case Path():
+            return str(value)
+        case JudgeIdentity():
+            return value.name
+        case BaseModel():
+            return value.model_dump()
+    if hasattr(value, "to_dict"):
+        return value.to_dict()
+    return plain_fields(value) if is_dataclass(value) else value
+
+
+def plain_fields(result: Any, *omitted: str) -> dict[str, Any]:
+    """Return the fields of a dataclass as plain values for JSON."""
+    return {each.name: to_plain(getattr(result, each.name)) for each in fields(result) if each.name not in omitted}
+
+
+def percentile_estimates(
+    points: Iterable[float], ends: Iterable[tuple[float, float]], *, n: int, confidence_level: float
+) -> tuple[Estimate, ...]:
+    """Return estimates of several numbers with the percentiles of their resamples. The intervals contain the numbers."""
+    return tuple(
+        Estimate(
+            value=point,
+            low=min(low, point),
+            high=max(high, point),
+            confidence_level=confidence_level,
+            method="percentile",
+            n=n,
+        )
+        for point, (low, high) in zip(points, ends, strict=True)
+    )
 
 
 def shown(estimate: Estimate | None, *, sign: str = "", none: str = "undefined") -> str:

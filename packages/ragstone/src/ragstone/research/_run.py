@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
 from types import TracebackType
@@ -15,7 +15,6 @@ from typing import Any, Final, Self, TypeVar
 
 from pydantic import TypeAdapter
 
-from ragstone._util.files import open_output
 from ragstone._util.plural import count
 from ragstone._util.variables import suppress_capture
 from ragstone.errors import ConfigurationError, JudgeError
@@ -35,6 +34,7 @@ from ragstone.judges import (
     metered,
 )
 from ragstone.research._journal import Journal, key_of
+from ragstone.research._report import plain_fields
 from ragstone.schema import Failure, Usage
 from ragstone.scoring import JudgedCounts
 
@@ -71,8 +71,7 @@ class RunResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON: all fields, and for `rows` only their number."""
-        plain: dict[str, Any] = _to_plain({each.name: getattr(self, each.name) for each in fields(self)})
-        del plain["counts"]
+        plain = plain_fields(self, "counts")
         if "rows" in plain:
             plain["n_rows"] = len(plain.pop("rows"))
         return plain
@@ -82,23 +81,6 @@ class RunResult:
         lines = [f"{count(self.n_asked, 'model call')}, {count(self.n_known, 'reply', 'replies')} from the journal"]
         lines += [f"failed, {kind}: {n}" for kind, n in sorted(self.failures.items())]
         return [*lines, *self.notes]
-
-
-def _to_plain(value: Any) -> Any:
-    match value:
-        case Mapping():
-            return {key: _to_plain(part) for key, part in value.items()}
-        case list() | tuple():
-            return [_to_plain(part) for part in value]
-        case Path():
-            return str(value)
-        case JudgeIdentity():
-            return value.name
-        case Usage():
-            return value.model_dump()
-    if hasattr(value, "to_dict"):
-        return value.to_dict()
-    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
 
 
 class Run:
@@ -135,7 +117,7 @@ class Run:
         self._on_answer = on_answer
         self._stopped_by: JudgeError | None = None
         self._systematic: JudgeError | None = None
-        self._counts: dict[str, JudgedCounts] = {}
+        self._counts: defaultdict[str, JudgedCounts] = defaultdict(JudgedCounts)
         self._n_asked = 0
         self.errors: list[JudgeError] = []
         """What failed, in the units of the tool."""
@@ -241,9 +223,9 @@ class Run:
         Raises:
             JudgeError: If the call fails.
         """
-        if key in self._journal and key not in self._work:
+        if key in self._journal.answers and key not in self._work:
             try:
-                known = read(self._journal.answer(key))
+                known = read(self._journal.answers[key])
             except (ValueError, KeyError, TypeError):
                 pass  # The line was edited and is not a valid reply, so the call is repeated.
             else:
@@ -269,25 +251,21 @@ class Run:
         self._count(model)
         return value
 
-    def _counts_of(self, model: JudgeIdentity) -> JudgedCounts:
-        return self._counts.setdefault(model.name, JudgedCounts())
-
     def _count(self, model: JudgeIdentity) -> None:
-        self._counts_of(model).n_scored += 1
+        self._counts[model.name].n_scored += 1
         if self._on_answer is not None:
             self._on_answer(self.n_answered)
 
     def _count_failure(self, model: JudgeIdentity, key: str, error: JudgeError) -> None:
-        counts = self._counts_of(model)
-        values = {
+        counts = self._counts[model.name]
+        call = {
             "sample_id": key,
             "metric": "call",
             "metric_version": "1",
             "judge": model.name,
             "judge_hash": model.hash,
         }
-        failure = Failure.model_validate(values | {"kind": error.kind, "reason": str(error)})
-        counts.add([failure])
+        counts.add([Failure.model_validate(call | {"kind": error.kind, "reason": str(error)})])
         if error.kind in _ENDING and self._journal.path is not None:
             self._stopped_by = error
         elif self._stop_early and (cause := counts.describe_systematic()):
@@ -328,14 +306,9 @@ def folder_of(output: str | Path) -> Path:
     return folder
 
 
-def write_jsonl(path: str | Path, rows: Iterable[Mapping[str, Any]], **options: Any) -> None:
-    """Write rows, one JSON object per line, as `open_output` does.
-
-    Raises:
-        OSError: If the file cannot be written.
-    """
-    with open_output(path, **options) as file:
-        file.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+def json_lines(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return rows as the text of a JSONL file."""
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
 def all_failed(errors: Sequence[JudgeError], what: str) -> JudgeError:

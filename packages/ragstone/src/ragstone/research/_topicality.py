@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ragstone._util.table import text_table
@@ -19,7 +19,7 @@ from ragstone.experiments import (
     read_outcomes,
 )
 from ragstone.judges import BASELINE_NOTE
-from ragstone.research._report import finite, number, shown
+from ragstone.research._report import number, plain_fields, shown
 from ragstone.research._validation.sources import Options, is_unevenly_sampled, metrics_of, scores_of
 from ragstone.schema import Failure
 from ragstone.stats import GroupDifference, compare_groups, failure_bounds
@@ -138,12 +138,9 @@ class TopicalityReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        metrics = [asdict(m) | {"advantage": m.advantage} for m in self.metrics]
-        plain: dict[str, Any] = finite(
-            asdict(self)
-            | {"metrics": metrics, "verdict": self.verdict(), "judge_is_baseline": BASELINE_NOTE in self.notes}
-        )
-        return plain
+        metrics = [plain_fields(m) | {"advantage": m.advantage} for m in self.metrics]
+        stated = {"metrics": metrics, "verdict": self.verdict(), "judge_is_baseline": BASELINE_NOTE in self.notes}
+        return plain_fields(self) | stated
 
     def __str__(self) -> str:
         head = ("metric", "query set", "mean [CI]", "SE of the mean", "SD of scores", "n scored / failed / n.a.")

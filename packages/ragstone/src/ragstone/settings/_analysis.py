@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import BeforeValidator
 
@@ -22,6 +22,7 @@ def _numbers(kind: type[int | float]) -> Callable[[object], object]:
 
 Floats = Annotated[tuple[float, ...], BeforeValidator(_numbers(float))]
 Integers = Annotated[tuple[int, ...], BeforeValidator(_numbers(int))]
+_PROBABILITY: Final = "a probability above 0 and below 1"
 
 
 class Analysis(Settings):
@@ -113,13 +114,13 @@ class Research(Settings):
         None, "Score from which a sample is positive, for yes/no labels, or smallest grade that means relevant."
     )
     svm_c: Floats = key((), "Candidates for the cost C of the SVM. Default: a grid.", rule="numbers, such as 0.1,1")
-    k: int = key(5, "Number of passages in a context.")
-    top_n: int = key(25, "Number of candidates of a question, from the first.")
-    max_questions: int = key(100, "Maximum number of questions.")
-    n_contexts: int = key(10, "Number of sampled contexts of a question. Half have a relevant passage.")
+    k: int = key(5, "Number of passages in a context.", ge=1)
+    top_n: int = key(25, "Number of candidates of a question, from the first.", ge=1)
+    max_questions: int = key(100, "Maximum number of questions.", ge=2)
+    n_contexts: int = key(10, "Number of sampled contexts of a question. Half have a relevant passage.", ge=2)
     k_values: Integers = key((1, 2, 3, 5), "Passages in a context, for the part k.", rule="integers, such as 1,3,5")
-    n_distractors: int | None = key(None, "Number of distractors in a context. Default: k - 1.")
+    n_distractors: int | None = key(None, "Number of distractors in a context. Default: k - 1.", ge=1)
     second_judge: Text | None = key(None, "Another judge, for the part judges, in the forms of the judge.")
     second_judge_model: Text | None = key(None, "Name of the model at the URL of the second judge.")
-    weak_below: float = key(0.2, "Distracting effect that limits weak distractors.")
-    hard_above: float = key(0.8, "Distracting effect that limits hard distractors.")
+    weak_below: float = key(0.2, "Distracting effect that limits weak distractors.", rule=_PROBABILITY, gt=0, lt=1)
+    hard_above: float = key(0.8, "Distracting effect that limits hard distractors.", rule=_PROBABILITY, gt=0, lt=1)

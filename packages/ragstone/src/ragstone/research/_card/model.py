@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from ragstone.research._card.conditions import Condition
 from ragstone.research._validation.agreement import LabelAgreement
@@ -56,6 +57,10 @@ class RunCost:
     condition: str
     n_samples: int
     usage: Usage
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return {"condition": self.condition, "n_samples": self.n_samples, **self.usage.model_dump()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

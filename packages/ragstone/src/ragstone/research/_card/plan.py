@@ -18,6 +18,7 @@ from ragstone.research._card.wordings import N_WORDINGS
 from ragstone.research._validation.labels import Label, compared_notes, labels_of, read_labels
 from ragstone.schema import Sample, Usage
 from ragstone.scoring import estimate_run
+from ragstone.settings import check
 
 FUSED: Final[Mapping[str, str]] = {f"ccrs.{name}": f"ccrs_fused.{name}" for name in ("cc", "qr", "id", "ac", "ir")}
 """The metric in one call with the others, by metric in a call of its own."""
@@ -52,7 +53,7 @@ class CardPlan:
     @property
     def n_labeled(self) -> dict[str, int]:
         """Number of labeled samples or pairs, by metric."""
-        return {metric.card.name: _count_labeled(self.labels, metric) for metric in self.metrics}
+        return {metric.card.name: len(_labeled(self.labels, metric)) for metric in self.metrics}
 
     @property
     def runs(self) -> tuple[Run, ...]:
@@ -142,10 +143,7 @@ def plan_judge_card(
         ConfigurationError: If a metric or condition is unknown or cannot be measured, or an option is out of range.
         DataError: If rows or labels are invalid, labels do not match any sample, or a metric has fewer than 10 labels.
     """
-    if repeats < 1 or max_crossed < 2:
-        raise ConfigurationError(
-            f"repeats must be at least 1 and max_crossed at least 2, got repeats={repeats!r} and max_crossed={max_crossed!r}"
-        )
+    check("research", "plan_judge_card", repeats=repeats, max_crossed=max_crossed)
     stated = None if metrics is None else _check_metrics(resolve_metrics(metrics))
     possible = [metric.card.name for metric in stated or all_metrics() if metric.card.asks_judge]
     file = read_labels(
@@ -226,18 +224,15 @@ def _of_one_system(labels: Sequence[Label]) -> list[Label]:
     return [replace(label, system=None) for label in labels]
 
 
-def _labeled(labels: Iterable[Label], metric: Metric) -> set[str]:
-    return {id_ for label in labels if label.metric in (None, metric.card.name) for id_ in label.sample_ids}
-
-
-def _count_labeled(labels: Iterable[Label], metric: Metric) -> int:
-    return len({label.key for label in labels if label.metric in (None, metric.card.name)})
+def _labeled(labels: Iterable[Label], metric: Metric) -> dict[str, tuple[str, ...]]:
+    """Return the labeled samples and pairs of a metric, by their key."""
+    return {label.key: label.sample_ids for label in labels if label.metric in (None, metric.card.name)}
 
 
 def _check_applicable(metrics: Sequence[Metric], samples: Sequence[Sample], labels: Sequence[Label]) -> None:
     """Check that each metric applies to at least one of its labeled samples."""
     for metric in metrics:
-        ids = _labeled(labels, metric)
+        ids = {id_ for ids in _labeled(labels, metric).values() for id_ in ids}
         unmet = [check_sample(metric, sample) for sample in samples if sample.id in ids]
         if unmet and all(unmet):
             first = unmet[0]
@@ -249,7 +244,7 @@ def _check_applicable(metrics: Sequence[Metric], samples: Sequence[Sample], labe
 
 def _check_enough(metrics: Sequence[Metric], labels: Sequence[Label]) -> None:
     """Check that each labeled metric has the minimum number of labels."""
-    counts = {metric.card.name: _count_labeled(labels, metric) for metric in metrics}
+    counts = {metric.card.name: len(_labeled(labels, metric)) for metric in metrics}
     if not any(counts.values()):
         raise DataError(
             f"the labels belong to other metrics than the chosen ones ({', '.join(counts)}). Choose labeled metrics (--metrics)"
@@ -283,21 +278,18 @@ def _choose_conditions(
         raise ConfigurationError(
             f"unknown condition {unknown[0]!r}. Conditions: {', '.join(CONDITIONS)}. Default: {', '.join(DEFAULT_CONDITIONS)}"
         )
-    selected = [name for name in CONDITIONS if name in given]
+    obstacles: dict[str, str] = {}
+    if not FUSED.keys() & set(metrics):
+        obstacles["fused"] = (
+            f"the condition 'fused' compares ccrs with ccrs_fused, and the metrics are {', '.join(metrics)}. Add a ccrs metric "
+            "(--metrics), or omit the condition"
+        )
+    if repeats < 2:
+        obstacles["repeats"] = "the condition 'repeats' needs at least 2 repeats, got 1. Set --repeats, or omit it"
+    if tuple(given) != DEFAULT_CONDITIONS and (stated := [obstacles[name] for name in given if name in obstacles]):
+        raise ConfigurationError(stated[0])
+    selected = [name for name in CONDITIONS if name in given and name not in obstacles]
     notes = []
-    if "fused" in selected and not FUSED.keys() & set(metrics):
-        if tuple(given) != DEFAULT_CONDITIONS:
-            raise ConfigurationError(
-                f"the condition 'fused' compares ccrs with ccrs_fused, and the metrics are {', '.join(metrics)}. Add a ccrs metric "
-                "(--metrics), or omit the condition"
-            )
-        selected.remove("fused")
-    if "repeats" in selected and repeats < 2:
-        if tuple(given) != DEFAULT_CONDITIONS:
-            raise ConfigurationError(
-                "the condition 'repeats' needs at least 2 repeats, got 1. Set --repeats, or omit it"
-            )
-        selected.remove("repeats")
     if omitted := [name for name in CONDITIONS if name not in selected]:
         notes.append(f"not measured: {', '.join(omitted)} (research.conditions)")
     return tuple(selected), notes
@@ -305,20 +297,18 @@ def _choose_conditions(
 
 def _estimate(plan: CardPlan) -> Usage:
     """Estimate calls and tokens of all runs of all judges."""
-    cache: dict[tuple[tuple[str, ...], int], Usage] = {}
-    calls = tokens_in = tokens_out = 0.0
+    known: dict[tuple[bool, int], Usage] = {}
+    totals = [0.0, 0.0, 0.0]
     for run in plan.runs:
-        samples, metrics = plan.samples_of(run), plan.metrics_of(run)
-        if not samples:
+        if not (samples := plan.samples_of(run)):
             continue
         part = samples[:: math.ceil(len(samples) / _MOST_ESTIMATED)]
-        key = (tuple(metric.card.name for metric in metrics), len(samples))
-        if key not in cache:
-            cache[key] = run_async(estimate_run(part, metrics)).usage
-        scale, usage = len(samples) / len(part), cache[key]
-        reasons = _REASON_TOKENS if run.condition == "reasoned" else 0
-        calls += scale * usage.calls
-        tokens_in += scale * usage.input_tokens
-        tokens_out += scale * (usage.output_tokens + reasons * usage.calls)
-    n = plan.n_judges
-    return Usage(calls=round(n * calls), input_tokens=round(n * tokens_in), output_tokens=round(n * tokens_out))
+        key = run.condition == "fused", len(samples)
+        if key not in known:
+            known[key] = run_async(estimate_run(part, plan.metrics_of(run))).usage
+        usage, scale = known[key], plan.n_judges * len(samples) / len(part)
+        reasons = _REASON_TOKENS * usage.calls if run.condition == "reasoned" else 0
+        numbers = usage.calls, usage.input_tokens, usage.output_tokens + reasons
+        totals = [total + scale * number for total, number in zip(totals, numbers, strict=True)]
+    calls, input_tokens, output_tokens = map(round, totals)
+    return Usage(calls=calls, input_tokens=input_tokens, output_tokens=output_tokens)

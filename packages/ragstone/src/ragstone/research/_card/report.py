@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ragstone._util.table import text_table
 from ragstone.research._card.conditions import Condition
-from ragstone.research._card.model import JudgeReport, MetricReport, RunCost
+from ragstone.research._card.model import JudgeReport, RunCost
 from ragstone.research._card.sentences import findings_of
-from ragstone.research._report import finite, points, result_table, share, shown
-from ragstone.research._validation.agreement import LabelAgreement
-from ragstone.research._validation.report import worth
+from ragstone.research._report import plain_fields, points, result_table, share
+from ragstone.research._validation.report import label_tables
 from ragstone.schema import Outcome
-from ragstone.stats import Estimate, PredictionPoweredMean, VarianceSplit
+from ragstone.stats import VarianceSplit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,20 +42,23 @@ class JudgeCard:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        judges = [{**asdict(replace(judge, costs=(), separate=None)), **_cost_values(judge)} for judge in self.judges]
-        joint = {metric: asdict(split) for metric, split in self.joint.items()}
-        rest = {name: getattr(self, name) for name in _PLAIN}
-        plain: dict[str, Any] = finite(
-            {"judges": judges, "joint": joint, "findings": list(self.findings()), **rest, "notes": list(self.notes)}
-        )
-        return plain
+        return plain_fields(self, "outcomes") | {"findings": [*self.findings()]}
 
     def __str__(self) -> str:
         ci = f"[{self.confidence_level:.0%} CI]"
         parts = ["\n".join(f"- {finding}" for finding in self.findings())]
+        with_labels = [
+            replace(metric.agreement, system=judge.judge)
+            for judge in self.judges
+            for metric in judge.metrics
+            if metric.agreement is not None
+        ]
+        if with_labels:
+            parts.append(label_tables(with_labels, ci))
         for judge in self.judges:
             parts.append(f"judge {judge.judge}")
-            parts += [table for table in (_people(judge, ci), _means(judge, ci), _effects(judge, ci)) if table]
+            if effects := _effects(judge, ci):
+                parts.append(effects)
             splits = {metric.metric: metric.variance for metric in judge.metrics if metric.variance is not None}
             if splits:
                 parts.append(_variance(splits, ci))
@@ -79,61 +81,6 @@ class JudgeCard:
         return "\n\n".join(parts)
 
 
-_PLAIN: Final = (
-    "n_samples", "n_crossed", "repeats", "conditions", "flip_threshold", "confidence_level", "seed", "wordings_hash",
-)  # fmt: skip
-
-
-def _cost_values(judge: JudgeReport) -> dict[str, Any]:
-    def plain(cost: RunCost) -> dict[str, Any]:
-        usage = cost.usage.model_dump()
-        return {"condition": cost.condition, "n_samples": cost.n_samples, **usage}
-
-    return {
-        "costs": [plain(cost) for cost in judge.costs],
-        "separate": None if judge.separate is None else plain(judge.separate),
-    }
-
-
-def _people(judge: JudgeReport, ci: str) -> str:
-    found = [(metric, agreement) for metric in judge.metrics if (agreement := metric.agreement) is not None]
-    columns: dict[str, Callable[[tuple[MetricReport, LabelAgreement]], str]] = {
-        "agreement with people": lambda pair: pair[0].metric,
-        "labels": lambda pair: f"{pair[1].n}" + _not_scored(pair[1].n_unscored),
-        "coefficient": lambda pair: pair[1].coefficient[0],
-        "value CI": lambda pair: _two_digits(pair[1].coefficient[1]),
-        "judge - people, points CI": lambda pair: (
-            "unknown"
-            if pair[1].bias is None
-            else points(pair[1].bias, width=100 / (pair[0].range[1] - pair[0].range[0]))
-        ),
-    }
-    notes = [f"{metric.metric}: {note}" for metric, agreement in found for note in agreement.notes]
-    return "\n".join([result_table(found, columns, ci=ci), *notes]) if found else ""
-
-
-def _not_scored(n: int) -> str:
-    return f" ({n} not scored)" if n else ""
-
-
-def _two_digits(value: Estimate | None) -> str:
-    return "undefined" if value is None else f"{value.value:.2f} [{value.low:.2f}, {value.high:.2f}]"
-
-
-_MEANS: Final[dict[str, Callable[[tuple[str, PredictionPoweredMean]], str]]] = {
-    "mean score": lambda pair: pair[0],
-    "judge alone": lambda pair: f"{pair[1].judge_mean:.3f}",
-    "corrected by labels CI": lambda pair: shown(pair[1].estimate),
-    "labels alone CI": lambda pair: shown(pair[1].labels_only),
-    "equivalent to": lambda pair: worth(pair[1]),
-}
-
-
-def _means(judge: JudgeReport, ci: str) -> str:
-    found = [(m.metric, m.agreement.human_mean) for m in judge.metrics if m.agreement and m.agreement.human_mean]
-    return result_table(found, _MEANS, ci=ci)
-
-
 def _effects(judge: JudgeReport, ci: str) -> str:
     rows = [("metric", "condition", "n", f"mean change, points {ci}", f"changed scores {ci}")]
     for metric in judge.metrics:
@@ -144,7 +91,7 @@ def _effects(judge: JudgeReport, ci: str) -> str:
             (
                 metric.metric,
                 effect.condition,
-                f"{effect.n}" + _not_scored(effect.n_unscored),
+                f"{effect.n}" + (f" ({effect.n_unscored} not scored)" if effect.n_unscored else ""),
                 points(effect.difference),
                 share(effect.changed),
             )

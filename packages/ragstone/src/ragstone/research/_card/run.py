@@ -18,6 +18,7 @@ from ragstone.research._card.plan import CardPlan, plan_judge_card
 from ragstone.research._card.report import JudgeCard
 from ragstone.research._validation.agreement import LabelOptions
 from ragstone.schema import Failure, Outcome
+from ragstone.settings import check
 
 
 def judge_card(
@@ -93,10 +94,8 @@ def judge_card(
         ```
     """
     check_level(confidence_level)
-    if n_resamples < 1 or not 0 <= flip_threshold < 1:
-        raise ConfigurationError(
-            f"n_resamples must be at least 1 and flip_threshold in [0, 1), got {n_resamples!r} and {flip_threshold!r}"
-        )
+    check("analysis", "judge_card", n_resamples=n_resamples)
+    check("research", "judge_card", flip_threshold=flip_threshold)
     given = [judge] if isinstance(judge, str | Judge) else list(judge)
     judges = _read_judges(given)
     plan = plan_judge_card(

@@ -43,32 +43,18 @@ def findings_of(judges: Sequence[JudgeReport], joint: Mapping[str, VarianceSplit
     return tuple(found)
 
 
-def wording_shift(metric: MetricReport) -> tuple[float, bool] | None:
-    """Return how far apart the means of all wordings are, in points, and whether a shift is significant.
-
-    If no shift is significant, the number is the largest shift that the intervals do not exclude.
-    """
-    effects = metric.effects_of("wording")
-    if not effects:
-        return None
-    if any(map(_is_shift, effects)):
-        means = [0.0, *(effect.difference.value for effect in effects)]
-        return max(means) - min(means), True
-    return _largest_shift(effects), False
-
-
 def _about(metric: MetricReport) -> Iterator[str]:
     yield from _about_people(metric)
-    if (shift := wording_shift(metric)) is not None:
-        size, is_significant = shift
-        n = len(metric.effects_of("wording")) + 1
-        limit = max(1, math.ceil(size - 0.05))
-        if is_significant:
+    if effects := metric.effects_of("wording"):
+        n, means = len(effects) + 1, [0.0, *(effect.difference.value for effect in effects)]
+        if any(map(_is_shift, effects)):
+            size = max(means) - min(means)
             yield (
-                f"a difference below {limit} points between systems is within what this judge's wording moves (the means of {n} "
-                f"wordings of the same task are up to {size:.1f} points apart)"
+                f"a difference below {_whole_points(size)} points between systems is within what this judge's wording moves "
+                f"(the means of {n} wordings of the same task are up to {size:.1f} points apart)"
             )
         else:
+            limit = _whole_points(_largest_shift(effects))
             yield f"no effect of {n} wordings on the mean found (a shift above {limit} points is excluded)"
     if (noise := _noise(metric)) is not None and noise >= _SHOWN:
         yield (
@@ -121,7 +107,7 @@ def _about_people(metric: MetricReport) -> Iterator[str]:
                 f"[{bias.low * width:+.1f}, {bias.high * width:+.1f}]. Correct means by this, or report the corrected mean"
             )
         else:
-            yield f"no bias found (a bias above {max(1, math.ceil(limit - 0.05))} points is excluded)"
+            yield f"no bias found (a bias above {_whole_points(limit)} points is excluded)"
 
 
 def _noise(metric: MetricReport) -> float | None:
@@ -138,10 +124,15 @@ def _about_order(metric: MetricReport) -> Iterator[str]:
     effects = metric.effects_of("order")
     shifted = [effect for effect in effects if _is_shift(effect)]
     for effect in shifted:
-        yield f"passages in {_ORDERS[effect.condition]} order change the mean by {points(effect.difference)} points"
+        yield f"passages in {effect.condition.split()[1]} order change the mean by {points(effect.difference)} points"
     if effects and not shifted:
         limit = math.ceil(_largest_shift(effects))
         yield f"no effect of the order of the passages on the mean found (a shift above {limit} points is excluded)"
+
+
+def _whole_points(size: float) -> int:
+    """Return the smallest whole number of points that is not smaller, at least 1."""
+    return max(1, math.ceil(size - _SHOWN))
 
 
 def _is_shift(effect: ConditionEffect) -> bool:
@@ -151,9 +142,6 @@ def _is_shift(effect: ConditionEffect) -> bool:
 def _largest_shift(effects: Sequence[ConditionEffect]) -> float:
     """Return the largest shift that the intervals do not exclude."""
     return max(max(abs(effect.difference.low), abs(effect.difference.high)) for effect in effects)
-
-
-_ORDERS: Final = {"order reversed": "reversed", "order shuffled": "shuffled"}
 
 
 def _about_variant(effect: ConditionEffect, what: str) -> str:

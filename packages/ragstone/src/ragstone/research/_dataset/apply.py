@@ -13,7 +13,7 @@ from ragstone._util.run_async import run_async
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.judges import Judge, judge_from
 from ragstone.metrics.crux import rate_answerability
-from ragstone.research._dataset.draft import DATASET, DRAFT, Draft, DraftItem, only, read_draft, write_rows
+from ragstone.research._dataset.draft import DATASET, DRAFT, Draft, DraftItem, read_draft, write_rows
 from ragstone.research._dataset.review import MAX_TEXT, REVIEW, Key, read_review, texts_of
 from ragstone.research._journal import JOURNAL, Journal
 from ragstone.research._run import JournaledJudge, Run, RunResult
@@ -145,8 +145,11 @@ def _reviewed(draft: Draft, decisions: Mapping[Key, tuple[bool, str]]) -> tuple[
         texts = {q: final["sub_question", item.id, q] for q in item.questions if ("sub_question", item.id, q) in final}
         if len(set(texts.values())) < len(texts):
             raise DataError(f"two sub-questions of {item.id!r} have the same text. Set keep to no for one of them.")
-        remaining = only(item, texts, passages)
-        items.append(replace(remaining, query=final["query", item.id, "query"], questions=texts))
+        ratings = {
+            question: {passage: rating for passage, rating in item.ratings[question].items() if passage in passages}
+            for question in texts
+        }
+        items.append(replace(item, query=final["query", item.id, "query"], questions=texts, ratings=ratings))
     return replace(draft, passages=passages, items=tuple(items)), changed
 
 

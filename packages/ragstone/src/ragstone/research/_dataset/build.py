@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from ragstone._util.run_async import run_async
-from ragstone.errors import ConfigurationError
 from ragstone.judges import Judge
 from ragstone.metrics.crux import ETA
-from ragstone.research._dataset.draft import DATASET, DRAFT, Draft, Rows, write_json, write_rows
-from ragstone.research._dataset.making import ItemBuilder, check_rating
+from ragstone.research._dataset.draft import DATASET, Draft, Rows, write_draft, write_rows
+from ragstone.research._dataset.making import ItemBuilder
 from ragstone.research._dataset.plan import DatasetPlan, Paths, plan_dataset
 from ragstone.research._dataset.review import REVIEW, edited, write_review
 from ragstone.research._journal import JOURNAL, Journal
 from ragstone.research._run import JournaledJudge, Run, RunResult, folder_of, need_model
-
-_MOST_QUESTIONS: Final = 30
+from ragstone.settings import check
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,9 +89,8 @@ def build_dataset(
         ragstone.evaluate(built.folder / "dataset.jsonl", ["crux"])
         ```
     """
-    if not 1 <= questions <= _MOST_QUESTIONS:
-        raise ConfigurationError(f"questions must be from 1 to {_MOST_QUESTIONS}, got {questions!r}")
-    check_rating(concurrency, rating_threshold)
+    check("limits", "build_dataset", concurrency=concurrency)
+    check("research", "build_dataset", questions=questions, rating_threshold=rating_threshold)
     plan = plan_dataset(documents, reports=reports, max_items=max_items, max_passages=max_passages)
     resolved_judge = need_model(judge, "building a dataset")
     folder = folder_of(output_dir)
@@ -104,8 +101,8 @@ def build_dataset(
                 asker = await run.add_judge(resolved_judge, judge)
                 notes = _record_run(journal, plan, asker)
                 builder = ItemBuilder(plan, run, asker, n_questions=questions, rating_threshold=rating_threshold)
-                await builder.build(progress)
-            written, more = _write(folder, builder.draft)
+                draft = await builder.build(progress)
+            written, more = _write(folder, draft)
             return DatasetBuild(
                 folder=folder,
                 plan=plan,
@@ -151,7 +148,7 @@ def _record_run(journal: Journal, plan: DatasetPlan, judge: JournaledJudge) -> l
 
 def _write(folder: Path, draft: Draft) -> tuple[Rows, list[str]]:
     """Write all files except the journal. An edited review is not overwritten."""
-    write_json(folder / DRAFT, draft.to_dict())
+    write_draft(folder, draft)
     notes = []
     if edited(folder / REVIEW):
         notes.append(

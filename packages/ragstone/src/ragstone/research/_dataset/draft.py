@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from ragstone._util.files import write_output
 from ragstone.errors import DataError, StoreError
 from ragstone.metrics.crux import ETA, answerable, required_subset
+from ragstone.research._run import json_lines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,14 +57,6 @@ class Draft:
     items: tuple[DraftItem, ...]
     rating_threshold: float = ETA
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        return {
-            "eta": self.rating_threshold,
-            "passages": [asdict(passage) for passage in self.passages.values()],
-            "items": [asdict(item) for item in self.items],
-        }
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
@@ -79,18 +72,11 @@ class Rows:
 def read_draft(path: Path) -> Draft:
     """Read the draft of `build_dataset`."""
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        passages = TypeAdapter(list[DraftPassage]).validate_python(values["passages"])
-        items = TypeAdapter(list[DraftItem]).validate_python(values["items"])
-        draft = Draft(
-            rating_threshold=float(values["eta"]),
-            passages={passage.id: passage for passage in passages},
-            items=tuple(items),
-        )
+        draft = TypeAdapter(Draft).validate_json(path.read_bytes())
         _check(draft)
     except FileNotFoundError as error:
         raise DataError(f"draft not found: {str(path)!r}. Create it with `ragstone lab dataset build`.") from error
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         problem = str(error)
         if isinstance(error, ValidationError):
             first = error.errors(include_url=False, include_input=False)[0]
@@ -105,7 +91,7 @@ def read_draft(path: Path) -> Draft:
 def _check(draft: Draft) -> None:
     """Check the consistency of a draft, because the file may have been edited."""
     if not 0 < draft.rating_threshold <= 5:
-        raise ValueError(f"eta must be above 0 and at most 5, got {draft.rating_threshold!r}")
+        raise ValueError(f"rating_threshold must be above 0 and at most 5, got {draft.rating_threshold!r}")
     for item in draft.items:
         pools = {frozenset(row) for row in item.ratings.values()}
         if item.ratings.keys() != item.questions.keys() or len(pools) > 1 or not all(pools):
@@ -159,17 +145,6 @@ def _grade(passage: str, ratings: Mapping[str, Mapping[str, float]], rating_thre
     return int(best - rating_threshold) + 1 if best >= rating_threshold else 0
 
 
-def only(item: DraftItem, questions: Collection[str], passages: Collection[str]) -> DraftItem:
-    """Return the item with only these sub-questions and passages."""
-    ratings = {
-        question: {passage: rating for passage, rating in row.items() if passage in passages}
-        for question, row in item.ratings.items()
-        if question in questions
-    }
-    texts = {question: text for question, text in item.questions.items() if question in questions}
-    return replace(item, questions=texts, ratings=ratings)
-
-
 DATASET: Final = "dataset.jsonl"
 """Rows for `evaluate`."""
 PASSAGES: Final = "passages.jsonl"
@@ -182,22 +157,19 @@ def write_rows(folder: Path, draft: Draft) -> Rows:
     """Write the dataset and its passages."""
     rows = dataset_rows(draft)
     names = ("id", "text", "document", "start", "end", "source")
-    _write_jsonl(folder / DATASET, rows.rows)
-    _write_jsonl(folder / PASSAGES, [{name: getattr(p, name) for name in names} for p in draft.passages.values()])
+    _write_text(folder / DATASET, json_lines(rows.rows))
+    passages = ({name: getattr(p, name) for name in names} for p in draft.passages.values())
+    _write_text(folder / PASSAGES, json_lines(passages))
     return rows
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Write a JSON file atomically."""
-    _write_text(path, json.dumps(value, ensure_ascii=False, indent=1) + "\n")
-
-
-def _write_jsonl(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write a JSONL file atomically."""
-    _write_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+def write_draft(folder: Path, draft: Draft) -> None:
+    """Write the draft."""
+    _write_text(folder / DRAFT, json.dumps(asdict(draft), ensure_ascii=False, indent=1) + "\n")
 
 
 def _write_text(path: Path, text: str) -> None:
+    """Write a file atomically."""
     try:
         # Lone surrogates are valid in JSON but not in UTF-8, so they are replaced.
         write_output(path, text, errors="replace", newline="")

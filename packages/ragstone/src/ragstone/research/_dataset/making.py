@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from ragstone.errors import ConfigurationError, JudgeError
+from ragstone.errors import JudgeError
 from ragstone.judges import JsonReply
 from ragstone.metrics.crux import rate_answerability
 from ragstone.research._dataset.draft import Draft, DraftItem, DraftPassage
 from ragstone.research._dataset.plan import DatasetPlan, PlannedItem
 from ragstone.research._dataset.prompts import (
+    PASSAGE_SHAPE,
+    QUERY_SHAPE,
     distinct_questions,
     find_unsupported_numbers,
     passage_prompt,
-    passage_shape,
     query_prompt,
-    query_shape,
     questions_prompt,
     questions_shape,
 )
@@ -39,24 +39,18 @@ class ItemBuilder:
         self._passages: dict[str, DraftPassage] = {}
         self.left_out: list[str] = []
         self.n_repeated = 0
-        self.draft = Draft(passages={}, items=(), rating_threshold=rating_threshold)
 
-    async def build(self, progress: Callable[[int, int], None] | None) -> None:
+    async def build(self, progress: Callable[[int, int], None] | None) -> Draft:
         """Build all items. Failed items are skipped and reported."""
-
-        async def one(item: PlannedItem) -> DraftItem | None:
-            try:
-                return await self._item(item)
-            except JudgeError as error:
-                self._leave_out(item.id, error)
-                return None
-
         # One at a time, so that an early end leaves complete items instead of a part of each.
-        results = await self._run.each(self._plan.items, one, limit=1, progress=progress)
+        results = await self._run.each(self._plan.items, self._item, limit=1, progress=progress)
+        for item, result in zip(self._plan.items, results, strict=True):
+            if isinstance(result, JudgeError):
+                self._leave_out(item.id, result)
         items = [item for item in results if isinstance(item, DraftItem)]
         used = {passage for item in items for row in item.ratings.values() for passage in row}
         passages = {span.id: self._passages[span.id] for span in self._plan.spans if span.id in used}
-        self.draft = Draft(passages=passages, items=tuple(items), rating_threshold=self._eta)
+        return Draft(passages=passages, items=tuple(items), rating_threshold=self._eta)
 
     def _leave_out(self, what: str, error: JudgeError) -> None:
         self._run.errors.append(error)
@@ -65,7 +59,7 @@ class ItemBuilder:
     async def _item(self, item: PlannedItem) -> DraftItem:
         n = self._n_questions
         calls: list[Awaitable[JsonReply[Any]]] = [
-            self._asker.ask_json(query_prompt(item.text), query_shape(), max_tokens=400),
+            self._asker.ask_json(query_prompt(item.text), QUERY_SHAPE, max_tokens=400),
             self._asker.ask_json(questions_prompt(item.text, n), questions_shape(n), max_tokens=64 + 64 * n),
         ]
         replies = await gathered(calls)
@@ -107,7 +101,7 @@ class ItemBuilder:
     async def _passage(self, span: Span) -> DraftPassage:
         document = self._documents[span.document]
         prompt = passage_prompt(document.text, span.start, span.text)
-        written = (await self._asker.ask_json(prompt, passage_shape(), max_tokens=1024)).value["passage"].strip()
+        written = (await self._asker.ask_json(prompt, PASSAGE_SHAPE, max_tokens=1024)).value["passage"].strip()
         if span.id not in self._passages:
             self._passages[span.id] = DraftPassage(
                 id=span.id,
@@ -121,12 +115,3 @@ class ItemBuilder:
                 unsupported_numbers=find_unsupported_numbers(written, document.text),
             )
         return self._passages[span.id]
-
-
-def check_rating(concurrency: int, rating_threshold: float) -> None:
-    """Check the options that all commands with ratings share."""
-    if concurrency < 1 or not 0 < rating_threshold <= 5:
-        raise ConfigurationError(
-            f"concurrency must be at least 1 and rating_threshold must be above 0 and at most 5, got {concurrency!r} and "
-            f"{rating_threshold!r}"
-        )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,13 +15,13 @@ from ragstone.errors import ConfigurationError, JudgeError
 from ragstone.judges import Judge
 from ragstone.metrics.crux import ETA, rate_answerability
 from ragstone.research._dataset.documents import read_documents
-from ragstone.research._dataset.making import check_rating
 from ragstone.research._dataset.plan import Paths, paths_of
 from ragstone.research._dataset.prompts import distinct_questions, negatives_prompt, questions_shape
 from ragstone.research._dataset.review import edited, write_watched
 from ragstone.research._dataset.spans import Span, SpanIndex, spans_of
 from ragstone.research._journal import JOURNAL, Journal
-from ragstone.research._run import PASSING, JournaledJudge, Run, RunResult, folder_of, gathered, need_model
+from ragstone.research._run import PASSING, JournaledJudge, Run, RunResult, folder_of, gathered, json_lines, need_model
+from ragstone.settings import check
 
 QUERIES: Final = "queries.jsonl"
 _BATCH: Final = 10
@@ -113,9 +112,7 @@ def plan_negatives(documents: Paths, *, queries: int = 100, max_passages: int = 
         print(plan_negatives("handbook/", queries=50))
         ```
     """
-    for name, value in (("queries", queries), ("max_passages", max_passages)):
-        if value < 1:
-            raise ConfigurationError(f"{name} must be at least 1, got {value!r}")
+    check("research", "plan_negatives", queries=queries, max_passages=max_passages)
     library = read_documents(paths_of(documents))
     return NegativesPlan(
         n_documents=len(library.documents),
@@ -174,7 +171,8 @@ def build_negatives(
         ragstone.evaluate(built.path, ["vera"], app=answer)
         ```
     """
-    check_rating(concurrency, rating_threshold)
+    check("limits", "build_negatives", concurrency=concurrency)
+    check("research", "build_negatives", rating_threshold=rating_threshold)
     plan = plan_negatives(documents, queries=queries, max_passages=max_passages)
     path = folder_of(output_dir) / QUERIES
     if edited(path):
@@ -188,8 +186,7 @@ def build_negatives(
             async with Run(journal, concurrency=concurrency, stop_early=stop_early) as run:
                 writer = _Writer(plan, run, await run.add_judge(resolved_judge, judge), rating_threshold)
                 await writer.write(progress)
-            lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in writer.rows]
-            write_watched(path, "".join(lines).encode("utf-8", errors="replace"))
+            write_watched(path, json_lines(writer.rows).encode(errors="replace"))
             return NegativeQueries(
                 path=path,
                 plan=plan,

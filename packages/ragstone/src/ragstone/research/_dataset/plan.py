@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from ragstone._util.plural import count
-from ragstone.errors import ConfigurationError, DataError
+from ragstone.errors import DataError
 from ragstone.research._dataset.documents import Document, read_documents
-from ragstone.research._dataset.spans import Span, SpanIndex, sections_of, spans_of, verify
+from ragstone.research._dataset.spans import Span, SpanIndex, sections_of, spans_of
+from ragstone.settings import check
 
 _MAX_REPORT_CHARS: Final = 40_000
 """Maximum length of a reference report, which must fit into one prompt."""
@@ -97,13 +98,10 @@ def plan_dataset(documents: Paths, *, reports: Paths = (), max_items: int = 20, 
         print(plan_dataset("handbook/"))
         ```
     """
-    for name, value in (("max_items", max_items), ("max_passages", max_passages)):
-        if value < 1:
-            raise ConfigurationError(f"{name} must be at least 1, got {value!r}")
+    check("research", "plan_dataset", max_items=max_items, max_passages=max_passages)
     library = read_documents(paths_of(documents))
     spans = {document.name: spans_of(document) for document in library.documents}
     all_spans = tuple(span for of_document in spans.values() for span in of_document)
-    verify(all_spans, library.documents)
     index = SpanIndex(all_spans)
     left_out = list(library.left_out)
     if paths_of(reports):

@@ -85,14 +85,10 @@ def _closed(name: str, **fields: Any) -> TypeAdapter[Any]:
     return TypeAdapter(shape)
 
 
-def query_shape() -> TypeAdapter[dict[str, str]]:
-    """Return the schema of an object with the query."""
-    return _closed("Request", query=_Query)
-
-
-def passage_shape() -> TypeAdapter[dict[str, str]]:
-    """Return the schema of an object with the passage."""
-    return _closed("Standalone", passage=_Passage)
+QUERY_SHAPE: Final = _closed("Request", query=_Query)
+"""Schema of an object with the query."""
+PASSAGE_SHAPE: Final = _closed("Standalone", passage=_Passage)
+"""Schema of an object with the passage."""
 
 
 def questions_shape(n: int) -> TypeAdapter[dict[str, list[str]]]:

@@ -86,11 +86,7 @@ def _guarded(cell: str) -> str:
 
 def texts_of(draft: Draft) -> dict[Key, str]:
     """Return all texts of the review, by key."""
-    texts: dict[Key, str] = {}
-    for item in draft.items:
-        texts["query", item.id, "query"] = item.query
-        texts |= {("sub_question", item.id, question): text for question, text in item.questions.items()}
-    return texts | {("passage", "", passage.id): passage.text for passage in draft.passages.values()}
+    return {(kind, item, id_): text for _, kind, item, id_, text, *_ in _lines(draft)}
 
 
 def read_review(path: Path) -> dict[Key, tuple[bool, str]]:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from ragstone._util.words import split_words
-from ragstone.errors import DataError
 from ragstone.research._dataset.documents import Document
 
 SPAN_WORDS: Final = 200
@@ -119,13 +118,3 @@ class SpanIndex:
             if score > 0 and span.id not in own_ids
         ]
         return tuple([*own, *(span for *_, span in sorted(others, key=lambda found: found[:2]))][:most])
-
-
-def verify(spans: Sequence[Span], documents: Sequence[Document]) -> None:
-    """Check that each span's text is at its position in the document."""
-    texts = {document.name: document.text for document in documents}
-    for span in spans:
-        if span.text != texts.get(span.document, "")[span.start : span.end]:
-            raise DataError(
-                f"the text of {span.id!r} differs from the document at this position. Please report this bug."
-            )

@@ -12,7 +12,7 @@ from ragstone.errors import ConfigurationError, DataError
 from ragstone.judges import Judge, Reader
 from ragstone.metrics import LabelMode, UdcgTheta
 from ragstone.reading import SampleSource
-from ragstone.research._report import number, shown
+from ragstone.research._report import number, percentile_estimates, shown
 from ragstone.research._run import RunResult
 from ragstone.research._udcg.columns import estimate_column
 from ragstone.research._udcg.complete import complete, warn_small_sample
@@ -225,15 +225,5 @@ def _bootstrap_weights(
         return ()
     rng = np.random.default_rng(seed)
     drawn = [solve(design, rng.choice(questions, len(questions)).tolist(), c, seed)[0] for _ in range(n_refits)]
-    low, high = np.quantile(drawn, (0.025, 0.975), axis=0)
-    return tuple(
-        Estimate(
-            value=value,
-            low=min(low_end, value),
-            high=max(high_end, value),
-            confidence_level=0.95,
-            method="percentile",
-            n=len(questions),
-        )
-        for value, low_end, high_end in zip(weights.tolist(), low.tolist(), high.tolist(), strict=True)
-    )
+    ends = np.quantile(drawn, (0.025, 0.975), axis=0).T.tolist()
+    return percentile_estimates(weights.tolist(), ends, n=len(questions), confidence_level=0.95)

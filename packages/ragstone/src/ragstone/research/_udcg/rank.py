@@ -8,13 +8,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from ragstone._util.files import write_output
 from ragstone._util.plural import count
 from ragstone._util.run_async import run_async
 from ragstone.errors import ConfigurationError, DataError, JudgeError
 from ragstone.judges import Judge, JudgeIdentity, Reader
 from ragstone.metrics import LabelMode
 from ragstone.reading import SampleSource
-from ragstone.research._run import Run, RunResult, all_failed, gathered, write_jsonl
+from ragstone.research._run import Run, RunResult, all_failed, gathered, json_lines
 from ragstone.research._udcg.ask import Models, open_models
 from ragstone.research._udcg.rows import annotation_of, read_contexts, row_of
 from ragstone.schema import Passage, Sample
@@ -39,7 +40,7 @@ class UdcgRanking(RunResult):
 
     def to_jsonl(self, path: str | Path) -> None:
         """Write the samples to a file, one JSON object per line."""
-        write_jsonl(path, self.rows)
+        write_output(path, json_lines(self.rows))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the counts as plain values for JSON."""

@@ -170,6 +170,13 @@ def _one(
             confidence_level=options.confidence_level,
         )
 
+    bias: Estimate | None = None
+    if differences := [j - p for j, p in zip(judge, people, strict=True)]:
+        # Scores of a metric without bounds can be outside of the labels' range.
+        bound = max(scale.scores[1] - scale.scores[0], *map(abs, differences))
+        bias = estimate_difference(
+            differences, bound=bound, clusters=clusters, confidence_level=options.confidence_level
+        )
     by_kind = {kind: correlation(kind) for kind in get_args(CorrelationKind)}
     if unknown := [kind.capitalize() for kind, found in by_kind.items() if found and found.method == "range"]:
         notes.append(f"{', '.join(unknown)}: {UNRESTRICTED}")
@@ -186,7 +193,7 @@ def _one(
         cohen=cohen,
         krippendorff=alpha,
         **by_kind,
-        bias=_bias(people, judge, clusters, scale, options),
+        bias=bias,
         people=among_people,
         people_fleiss=fleiss,
         human_mean=human_mean,
@@ -259,22 +266,6 @@ def _agree_drawn(
     if len(ids) < _FEW_LABELS:
         notes.append(f"with {len(ids)} labels (fewer than {_FEW_LABELS}) the intervals are only a rough guide")
     return exact, kappa, mean, notes
-
-
-def _bias(
-    people: Sequence[float],
-    judge: Sequence[float],
-    clusters: Sequence[str | None] | None,
-    scale: _Scale,
-    options: LabelOptions,
-) -> Estimate | None:
-    """Estimate the mean difference judge - people."""
-    if not people:
-        return None
-    differences = [j - p for j, p in zip(judge, people, strict=True)]
-    # Scores of a metric without bounds can be outside of the labels' range.
-    bound = max(scale.scores[1] - scale.scores[0], *map(abs, differences))
-    return estimate_difference(differences, bound=bound, clusters=clusters, confidence_level=options.confidence_level)
 
 
 def estimate_difference(

@@ -6,7 +6,6 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ragstone.errors import ConfigurationError
 from ragstone.experiments import (
     AUTO_CLUSTER,
     OutcomeSource,
@@ -24,8 +23,9 @@ from ragstone.research._validation.passing import pass_rates
 from ragstone.research._validation.ranking import rankings
 from ragstone.research._validation.repeats import flips, read_repeats
 from ragstone.research._validation.report import MetricValidation
-from ragstone.research._validation.sources import is_unevenly_sampled, metrics_of, read_systems, stores_of
+from ragstone.research._validation.sources import is_unevenly_sampled, metrics_of, read_systems
 from ragstone.research._validation.weights import fit_composite
+from ragstone.settings import check
 
 
 def validate_metrics(
@@ -98,11 +98,8 @@ def validate_metrics(
         2
     """
     check_level(confidence_level)
-    if n_resamples < 1 or n_permutations < 1 or flip_threshold < 0:
-        raise ConfigurationError(
-            "n_resamples and n_permutations must be at least 1 and flip_threshold at least 0, got "
-            f"{n_resamples!r}, {n_permutations!r} and {flip_threshold!r}"
-        )
+    check("analysis", "validate_metrics", n_resamples=n_resamples, n_permutations=n_permutations)
+    check("research", "validate_metrics", flip_threshold=flip_threshold)
     read = read_systems(systems, cluster=cluster)
     chosen = metrics_of(read, metrics)
     repeated = read_repeats(read, repeats)
@@ -122,7 +119,7 @@ def validate_metrics(
         human_labels: list[Label] | None = labels_of(file, chosen, is_stated=metrics is not None)
         label_notes = compared_notes(file, chosen)
     else:
-        human_labels, draws = _stored_labels(systems, read)
+        human_labels, draws = read_stored_labels(systems, read)
     options = LabelOptions(
         label_range=label_range,
         threshold=threshold,
@@ -153,23 +150,6 @@ def validate_metrics(
         confidence_level=confidence_level,
         seed=seed,
     )
-
-
-def _stored_labels(
-    sources: Sequence[OutcomeSource | Mapping[str, OutcomeSource]], systems: Sequence[SystemOutcomes]
-) -> tuple[list[Label] | None, dict[str, Mapping[str, float]]]:
-    """Return the labels that the stores contain of their requests, and draw probabilities by system. None without labels."""
-    found: list[Label] = []
-    draws: dict[str, Mapping[str, float]] = {}
-    ids = {system.name: system.sample_ids for system in systems}
-    for name, store in stores_of(sources, systems).items():
-        labels, drawn = read_stored_labels(name, store)
-        # A source may be a period of its store.
-        own = [label for label in labels if label.sample_id in ids[name]]
-        if own:
-            found += own
-            draws[name] = drawn
-    return (found or None), draws
 
 
 def _notes(systems: Sequence[SystemOutcomes], metrics: Sequence[str]) -> list[str]:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 from ragstone._util.plural import count
 from ragstone.errors import DataError
-from ragstone.experiments import SystemOutcomes
+from ragstone.experiments import OutcomeSource, SystemOutcomes, store_of
 from ragstone.metrics import all_metrics, full_name
 from ragstone.reading import GENERIC_LABELS, LabelFile, SampleSource, build_rows_error, by_answer, read_label_file
 from ragstone.schema import Outcome, Score
@@ -170,21 +169,31 @@ def with_pairs(system: SystemOutcomes, metric: str, labels: Iterable[Label]) -> 
     return replace(system, outcomes={metric: outcomes}, cards=cards, inclusion_probabilities={}, labels={})
 
 
-def read_stored_labels(system: str, store: str | os.PathLike[str]) -> tuple[list[Label], dict[str, float]]:
-    """Read the labels of a store, and the probabilities with which its labeled requests were drawn.
-
-    Args:
-        system: Name of the system whose requests the store contains.
-        store: Path of a store, or URL of a database.
+def read_stored_labels(
+    sources: Sequence[OutcomeSource | Mapping[str, OutcomeSource]], systems: Sequence[SystemOutcomes]
+) -> tuple[list[Label] | None, dict[str, Mapping[str, float]]]:
+    """Read the labels that the stores among the sources contain of their requests.
 
     Returns:
-        The labels, from 0 (wrong) to 1 (correct), and the probability of each drawn request by its id.
+        The labels, from 0 (wrong) to 1 (correct), or None without any. And by system the probabilities with which its
+        requests were drawn to be labeled, by id.
     """
-    with open_store(store, mode="read") as opened:
-        labels = [
-            Label(sample_id=each.trace_id, value=each.value, metric=None, system=system, rater=each.author)
-            for each in opened.labels.read()
-            if each.value is not None
-        ]
-        drawn = opened.labels.drawn() if labels else ()
-    return labels, {each.trace_id: each.probability for each in drawn if each.position is not None}
+    labels: list[Label] = []
+    draws: dict[str, Mapping[str, float]] = {}
+    flat = [one for source in sources for one in (source.values() if isinstance(source, Mapping) else [source])]
+    for source, system in zip(flat, systems, strict=True):
+        if (store := store_of(source)) is None:
+            continue
+        # A source may be a period of its store.
+        ids = system.sample_ids
+        with open_store(store, mode="read") as opened:
+            stored = [
+                Label(sample_id=each.trace_id, value=each.value, metric=None, system=system.name, rater=each.author)
+                for each in opened.labels.read()
+                if each.value is not None and each.trace_id in ids
+            ]
+            if stored:
+                drawn = opened.labels.drawn()
+                draws[system.name] = {each.trace_id: each.probability for each in drawn if each.position is not None}
+        labels += stored
+    return labels or None, draws

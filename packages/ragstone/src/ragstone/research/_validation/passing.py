@@ -49,12 +49,11 @@ def pass_rates(
             if metric not in system.outcomes:
                 continue
             card = system.cards[metric]
-            if threshold is None and card.threshold is None:
+            limit = card.threshold if threshold is None else threshold
+            if limit is None:
                 raise ConfigurationError(
                     f"{metric} does not have a bounded range. Set threshold (research.threshold) for pass@k"
                 )
-            limit = card.threshold if threshold is None else threshold
-            assert limit is not None  # noqa: S101  the check above
             values = {
                 id_: [value for score in several if isinstance(score, Score) for value in card.decisions(score)]
                 for id_, several in collected[system.name].get(metric, {}).items()

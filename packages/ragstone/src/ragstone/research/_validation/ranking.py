@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -68,48 +69,38 @@ def rankings(
             for system in systems
         ]
         scores = [_oriented(system, metric) for system in systems]
-        if (ranked := _one([system.name for system in systems], metric, target, scores, goals, options)) is not None:
-            found.append(ranked)
+        ids = sorted(set.intersection(*(set(values) for values in (*scores, *goals))))
+        if count_units(ids, options.clusters) < 2:
+            continue
+        pairs = [
+            (math.fsum(one[id_] for id_ in ids) / len(ids), math.fsum(goal[id_] for id_ in ids) / len(ids))
+            for one, goal in zip(scores, goals, strict=True)
+        ]
+        products = [(a[0] - b[0]) * (a[1] - b[1]) for a, b in itertools.combinations(pairs, 2)]
+        tau = kendall_of_means(
+            [[values[id_] for values in scores] for id_ in ids],
+            [[values[id_] for values in goals] for id_ in ids],
+            options.clusters_of(ids),
+            **options.bootstrap,
+        )
+        found.append(
+            SystemRanking(
+                metric=metric,
+                target=target,
+                tau=tau,
+                n_samples=len(ids),
+                n_incomplete=len(set.union(*(set(values) for values in (*scores, *goals)))) - len(ids),
+                n_same_order=sum(product > 0 for product in products),
+                n_other_order=sum(product < 0 for product in products),
+                means={system.name: pair for system, pair in zip(systems, pairs, strict=True)},
+            )
+        )
     if not found:
         raise DataError(
             f"no metric has two samples that all {len(systems)} systems share with the target {target!r}. Score the same "
             "samples with all systems"
         )
     return found
-
-
-def _one(
-    names: Sequence[str],
-    metric: str,
-    target: str,
-    scores: Sequence[Mapping[str, float]],
-    goals: Sequence[Mapping[str, float]],
-    options: Options,
-) -> SystemRanking | None:
-    ids = sorted(set.intersection(*(set(values) for values in (*scores, *goals))))
-    if count_units(ids, options.clusters) < 2:
-        return None
-    tau = kendall_of_means(
-        [[values[id_] for values in scores] for id_ in ids],
-        [[values[id_] for values in goals] for id_ in ids],
-        options.clusters_of(ids),
-        **options.bootstrap,
-    )
-    pairs = [
-        tuple(math.fsum(of[id_] for id_ in ids) / len(ids) for of in both) for both in zip(scores, goals, strict=True)
-    ]
-    products = [(pairs[a][0] - pairs[b][0]) * (pairs[a][1] - pairs[b][1]) for a in range(len(pairs)) for b in range(a)]
-    n_all = len(set.union(*(set(values) for values in (*scores, *goals))))
-    return SystemRanking(
-        metric=metric,
-        target=target,
-        tau=tau,
-        n_samples=len(ids),
-        n_incomplete=n_all - len(ids),
-        n_same_order=sum(product > 0 for product in products),
-        n_other_order=sum(product < 0 for product in products),
-        means={name: (pair[0], pair[1]) for name, pair in zip(names, pairs, strict=True)},
-    )
 
 
 def _oriented(system: SystemOutcomes, metric: str) -> dict[str, float]:

@@ -54,7 +54,12 @@ def read_repeats(
         for source in sources:
             again = read_outcomes(source)
             check_same_questions([known[name], dataclasses.replace(again, name=f"its repeat {again.name}")])
-            if not _add(collected[name], _own(again)):
+            first, is_shared = collected[name], False
+            for metric, by_sample in _own(again).items():
+                for id_ in by_sample.keys() & first.get(metric, {}).keys():
+                    first[metric][id_] += by_sample[id_]
+                    is_shared = True
+            if not is_shared:
                 raise DataError(
                     f"{source!s} does not share a metric and sample with {name!r}. A repeat must contain the same samples."
                 )
@@ -66,17 +71,6 @@ def _own(system: SystemOutcomes) -> Repeats:
         metric: {id_: list(system.repeats.get(metric, {}).get(id_, (last,))) for id_, last in by.items()}
         for metric, by in system.outcomes.items()
     }
-
-
-def _add(collected: Repeats, repeats: Repeats) -> bool:
-    added = False
-    for metric, by_sample in repeats.items():
-        for id_, outcomes in by_sample.items():
-            several = collected.get(metric, {}).get(id_)
-            if several is not None:
-                several += outcomes
-                added = True
-    return added
 
 
 def flips(
@@ -99,7 +93,8 @@ def flips(
                 if len(several) < 2:
                     continue
                 # Repeats must have the provenance of the first outcome.
-                same = [o for o in several if (o.metric_version, o.judge_hash) == _identity(several[0])]
+                first = several[0].metric_version, several[0].judge_hash
+                same = [o for o in several if (o.metric_version, o.judge_hash) == first]
                 n_other += len(several) - len(same)
                 values = [o.value for o in same if isinstance(o, Score)]
                 n_unscored += len(same) - len(values)
@@ -118,7 +113,3 @@ def flips(
                     )
                 )
     return results
-
-
-def _identity(outcome: Outcome) -> tuple[str, str]:
-    return outcome.metric_version, outcome.judge_hash

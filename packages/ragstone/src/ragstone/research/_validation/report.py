@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Final
 
 from ragstone._util.table import text_table
 from ragstone.experiments import titles_of
 from ragstone.judges import BASELINE_NOTE
-from ragstone.research._report import finite, number, result_table, share, shown
+from ragstone.research._report import number, plain_fields, result_table, share, shown
 from ragstone.research._validation.agreement import LabelAgreement
 from ragstone.research._validation.describe import UNRESTRICTED, Distribution, MetricPairCorrelation, MetricPower
 from ragstone.research._validation.passing import PassRate
@@ -61,10 +61,7 @@ class MetricValidation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        plain: dict[str, Any] = finite(
-            asdict(self) | {"judge_is_baseline": BASELINE_NOTE in self.notes, "findings": list(self.findings())}
-        )
-        return plain
+        return plain_fields(self) | {"judge_is_baseline": BASELINE_NOTE in self.notes, "findings": [*self.findings()]}
 
     def __str__(self) -> str:
         ci = f"[{self.confidence_level:.0%} CI]"
@@ -77,7 +74,7 @@ class MetricValidation:
             _rankings(self.rankings, ci) if self.rankings else "",
             _pass_rates(self.pass_rates, ci) if self.pass_rates else "",
             _flips(self.repeatability, ci) if self.repeatability else "",
-            _labels(self.labels, ci) if self.labels else "",
+            label_tables(self.labels, ci) if self.labels else "",
             _weights(self.weights, ci) if self.weights is not None else "",
             "\n".join(self.notes),
         ]
@@ -240,6 +237,7 @@ _AGREEMENT: Final[dict[str, Callable[[LabelAgreement], str]]] = {
     "Krippendorff's alpha CI": lambda a: _agreement(a.krippendorff),
     "Spearman CI": lambda a: shown(a.spearman),
     "Kendall CI": lambda a: shown(a.kendall),
+    "judge - people CI": lambda a: shown(a.bias, sign="+", none="unknown"),
 }
 _HUMAN_MEAN: Final[dict[str, Callable[[tuple[LabelAgreement, PredictionPoweredMean]], str]]] = {
     "estimated human mean": lambda pair: pair[0].metric,
@@ -249,16 +247,12 @@ _HUMAN_MEAN: Final[dict[str, Callable[[tuple[LabelAgreement, PredictionPoweredMe
     "judge alone": lambda pair: f"{pair[1].judge_mean:.3f}",
     "labels": lambda pair: str(pair[1].n_labeled),
     "judged": lambda pair: str(pair[1].n_judged),
-    "equivalent to": lambda pair: worth(pair[1]),
+    "equivalent to": lambda pair: "" if pair[1].labels_worth is None else f"{pair[1].labels_worth:.0f} labels",
 }
 
 
-def worth(mean: PredictionPoweredMean) -> str:
-    """Return how many labels alone have an interval as narrow as that of an estimated human mean."""
-    return "" if mean.labels_worth is None else f"{mean.labels_worth:.0f} labels"
-
-
-def _labels(found: Sequence[LabelAgreement], ci: str) -> str:
+def label_tables(found: Sequence[LabelAgreement], ci: str) -> str:
+    """Return the tables of agreement with people and of estimated human means, with their notes."""
     titles = titles_of(a.metric for a in found)
     text = [result_table(found, _AGREEMENT, ci=ci, n_keys=2, titles=titles)]
     if means := [(a, a.human_mean) for a in found if a.human_mean is not None]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,7 +14,6 @@ from ragstone.experiments import (
     SystemOutcomes,
     check_same_questions,
     read_outcomes,
-    store_of,
 )
 from ragstone.metrics import selects
 from ragstone.schema import Score
@@ -82,15 +80,6 @@ def read_systems(
         raise ConfigurationError("no system given. Give at least one experiment, file of outcomes or store.")
     check_same_questions(systems)
     return tuple(systems)
-
-
-def stores_of(
-    sources: Sequence[OutcomeSource | Mapping[str, OutcomeSource]], systems: Sequence[SystemOutcomes]
-) -> dict[str, str | os.PathLike[str]]:
-    """Return the stores among the sources, by the names of their systems."""
-    flat = [one for source in sources for one in (source.values() if isinstance(source, Mapping) else [source])]
-    found = {system.name: store_of(source) for source, system in zip(flat, systems, strict=True)}
-    return {name: store for name, store in found.items() if store is not None}
 
 
 def metrics_of(systems: Iterable[SystemOutcomes], selected: Sequence[str] | None) -> tuple[str, ...]:

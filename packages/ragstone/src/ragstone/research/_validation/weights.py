@@ -12,6 +12,7 @@ from ragstone._util.files import write_output
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments import SystemOutcomes
 from ragstone.metrics import CCRS
+from ragstone.research._report import percentile_estimates
 from ragstone.research._validation.labels import Label
 from ragstone.research._validation.sources import Options, is_unevenly_sampled, scores_of
 from ragstone.stats import Estimate, correlate, spearman
@@ -131,16 +132,8 @@ def fit_composite(systems: Sequence[SystemOutcomes], labels: Sequence[Label] | N
     known = ~np.isnan(predicted)
     return WeightFit(
         metrics=tuple(names),
-        weights=tuple(
-            Estimate(
-                value=float(value),
-                low=min(float(a), float(value)),
-                high=max(float(b), float(value)),
-                confidence_level=options.confidence_level,
-                method="bootstrap",
-                n=n,
-            )
-            for value, a, b in zip(point, low, high, strict=True)
+        weights=percentile_estimates(
+            point.tolist(), np.stack([low, high], axis=1).tolist(), n=n, confidence_level=options.confidence_level
         ),
         covariance=tuple(tuple(float(cell) for cell in row) for row in np.cov(table, rowvar=False)),
         n_samples=n,

@@ -13,7 +13,7 @@ from ragstone.research._udcg.ask import Models
 from ragstone.research._udcg.experiment.questions import Question
 from ragstone.research._udcg.experiment.sampling import distractor_contexts, find_obstacle, position_contexts
 from ragstone.research._udcg.experiment.settings import ExperimentSettings
-from ragstone.research._udcg.experiment.tables import Cell, Column, ResultTable, count_column, share_of
+from ragstone.research._udcg.experiment.tables import Cell, Column, ResultTable, share_of
 from ragstone.research._udcg.rank import best_passages
 from ragstone.research._udcg.rows import Grade, PassageRating
 from ragstone.stats import Estimate, holm, mean_interval, sign_flip_test
@@ -156,8 +156,8 @@ async def run_position(runner: Runner, questions: Sequence[Question]) -> ResultT
         of_metrics = 1 / math.log2(at + 2), 1 / (at + 1), 1 / settings.k
         rows.append((at + 1, len(answers), correct, differences[at], p_values[at], abstained, wrong, *of_metrics))
     columns = (
-        count_column("position"),
-        count_column("n"),
+        Column("position", "position", "count"),
+        Column("n", "n", "count"),
         _GRADE_COLUMNS[0],
         Column("minus_first", "minus position 1 [95% CI]", "percent"),
         Column("p_value", "p (Holm)", "p_value"),
@@ -205,7 +205,7 @@ async def run_distractors(runner: Runner, questions: Sequence[Question]) -> Resu
         "table 1",
         (
             Column("distractors", "distractors", "text"),
-            count_column("n"),
+            Column("n", "n", "count"),
             _GRADE_COLUMNS[0],
             Column("p_value", "p", "p_value"),
             *_GRADE_COLUMNS[2:],
@@ -251,7 +251,7 @@ async def run_orders(runner: Runner, questions: Sequence[Question]) -> list[Resu
     title = f"Answers from the best {settings.k} of at most {settings.top_n} candidates by three annotations"
     columns = (
         Column("order", "order", "text"),
-        count_column("n"),
+        Column("n", "n", "count"),
         Column("has_relevant", "has relevant, % [95% CI]", "percent"),
         *_GRADE_COLUMNS,
     )
@@ -265,7 +265,7 @@ async def run_orders(runner: Runner, questions: Sequence[Question]) -> list[Resu
             columns=(
                 Column("orders", "orders", "text"),
                 Column("grade", "answers", "text"),
-                count_column("n"),
+                Column("n", "n", "count"),
                 Column("difference", "difference, points [95% CI]", "percent"),
                 Column("p_value", "p (Holm)", "p_value"),
             ),

@@ -19,7 +19,7 @@ from ragstone.research._udcg.correlate import correlate_contexts, count_grades
 from ragstone.research._udcg.experiment.answers import Runner
 from ragstone.research._udcg.experiment.questions import Question
 from ragstone.research._udcg.experiment.sampling import sampled_contexts
-from ragstone.research._udcg.experiment.tables import Column, ResultTable, count_column
+from ragstone.research._udcg.experiment.tables import Column, ResultTable
 from ragstone.research._udcg.rows import row_of
 from ragstone.research._udcg.svm import Features, cross_validated, design_of, need_sklearn, question_folds
 from ragstone.stats import Estimate, bootstrap_interval
@@ -32,7 +32,7 @@ _GAMMAS: Final = (0.0, 0.1, 0.2, 0.3, 1 / 3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 _FOLDS: Final = 5
 _METRIC: Final = Column("metric", "metric", "text")
 _SPEARMAN: Final = Column("spearman", "Spearman [95% CI]")
-_N: Final = count_column("n")
+_N: Final = Column("n", "n", "count")
 _COMPARED: Final = (_METRIC, _N, _SPEARMAN, Column("difference", "UDCG minus metric [95% CI]"))
 
 
@@ -89,7 +89,8 @@ async def collect_contexts(runner: Runner, questions: Sequence[Question], *, k: 
     )
 
 
-def _describe(collected: ContextSet, n_questions: int) -> str:
+def _describe(collected: ContextSet) -> str:
+    n_questions = len({context.question for context in collected.contexts})
     counts = ", ".join(f"{n} {grade}" for grade, n in count_grades(collected.contexts).items())
     return (
         f"{len(collected.contexts)} contexts of {n_questions} questions, answers: {counts}. n: questions with different "
@@ -107,7 +108,7 @@ def correlation_table(runner: Runner, collected: ContextSet) -> ResultTable:
         "table 3",
         (*_COMPARED, Column("pooled", "pooled over questions [95% CI]", is_printed=False)),
         ((m.metric, m.all.n if m.all else 0, m.all, m.difference, m.pooled) for m in found.metrics),
-        _describe(collected, found.n_questions),
+        _describe(collected),
         *found.notes,
         grades=dict(found.grades),
         n_one_grade=found.n_one_grade,
@@ -124,17 +125,15 @@ def k_table(runner: Runner, by_k: Sequence[ContextSet]) -> ResultTable:
     notes = []
     for collected in by_k:
         columns = metric_columns(collected.contexts, settings.gamma) if collected.contexts else {}
-        columns = {name: values for name, values in columns.items() if name not in ("relevance_only", "binary")}
+        columns = {name: column for name, column in columns.items() if name not in ("relevance_only", "binary")}
         names = names or list(columns)
         table = correlate_by_question(columns, collected.contexts)
         per_k.append({question: table.all[i] for i, question in enumerate(table.questions)})
         notes.append(f"{collected.k}: {len(table.questions)}")
     questions = list(dict.fromkeys(question for of_k in per_k for question in of_k))
-    cube = np.full((len(questions), len(per_k), len(names)), np.nan)
-    for j, of_k in enumerate(per_k):
-        for i, question in enumerate(questions):
-            if question in of_k:
-                cube[i, j] = of_k[question]
+    missing = np.full(len(names), np.nan)
+    values = [[of_k.get(question, missing) for of_k in per_k] for question in questions]
+    cube = np.array(values, dtype=float).reshape((len(questions), len(per_k), len(names)))
     rows: list[tuple[Any, ...]] = []
     for column, name in enumerate(names):
         means = estimate_columns(cube[:, :, column])
@@ -213,11 +212,10 @@ def ablation_tables(runner: Runner, collected: ContextSet) -> list[ResultTable]:
         notes.append("udcg_theta: each question with weights fitted to the other questions.")
     columns |= {"udcg": values["udcg"], "udcg, relevance only": values["relevance_only"], "binary": values["binary"]}
     base |= dict.fromkeys(("udcg", "udcg, relevance only", "binary"), "udcg")
-    n_questions = len({context.question for context in contexts})
     rows = _compared(columns, base, collected)
     losses = (*_COMPARED[:-1], Column("loss", "full metric minus variant [95% CI]"))
     title = f"Variants of UDCG, {collected.k} passages"
-    table = runner.table("ablation", title, "table 4", losses, rows, _describe(collected, n_questions), *notes)
+    table = runner.table("ablation", title, "table 4", losses, rows, _describe(collected), *notes)
     return [table, _gamma_table(runner, collected, values)]
 
 
@@ -285,8 +283,7 @@ def answer_prob_table(runner: Runner, collected: ContextSet, probs: Sequence[flo
     }
     columns["answer_prob"] = np.array([np.nan if value is None else value for value in probs], dtype=float)
     rows = _compared(columns, dict.fromkeys(columns, "udcg"), collected)
-    n_questions = len({context.question for context in collected.contexts})
     title = f"The probability of the reference as utility, {collected.k} passages"
     note = "answer_prob: mean over the passages of the log-probability of the most probable reference."
-    described = _describe(collected, n_questions)
+    described = _describe(collected)
     return runner.table("answer-prob", title, "appendix C, table 5", _COMPARED, rows, described, note)

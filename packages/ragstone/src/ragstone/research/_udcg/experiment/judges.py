@@ -9,7 +9,7 @@ from typing import Any
 from ragstone.judges import Judge
 from ragstone.research._udcg.experiment.answers import Runner
 from ragstone.research._udcg.experiment.questions import Question
-from ragstone.research._udcg.experiment.tables import Column, ResultTable, count_column
+from ragstone.research._udcg.experiment.tables import Column, ResultTable
 from ragstone.stats import cohen_kappa, percent_agreement
 
 
@@ -38,8 +38,8 @@ async def run_judges(
         rows.append(_row(f"{first} / {second}", pairs, [question for question, _ in keys]))
     columns = (
         Column("raters", "raters", "text"),
-        count_column("n", "passages"),
-        count_column("n_questions", "questions"),
+        Column("n", "passages", "count"),
+        Column("n_questions", "questions", "count"),
         Column("kappa", "Cohen's kappa [95% CI]"),
         Column("words", "agreement", "text"),
         Column("equal", "equal labels, % [95% CI]", "percent"),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ragstone._util.plural import count
 from ragstone.errors import DataError
 from ragstone.research._journal import Journal
+from ragstone.research._report import plain_fields, to_plain
 from ragstone.research._udcg.experiment.questions import Question, Questions
 from ragstone.research._udcg.experiment.sampling import find_obstacle, position_contexts, sampled_contexts
 from ragstone.research._udcg.experiment.settings import CORRELATED, PARTS, ExperimentSettings
@@ -58,9 +59,8 @@ class ExperimentPlan:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        planned = [asdict(each) for each in self.calls]
         totals = self.usage.model_dump(include={"calls", "input_tokens", "output_tokens"})
-        return asdict(self) | {"planned": planned, **totals}
+        return plain_fields(self) | {"planned": to_plain(self.calls), **totals}
 
     def __str__(self) -> str:
         lines = [
@@ -116,7 +116,7 @@ def plan_calls(
         n_unlabeled=sum(question.labels.count(None) for question in chosen.chosen),
         left_out=chosen.left_out,
         calls=tuple(tally.values()),
-        n_recorded=len(journal),
+        n_recorded=len(journal.answers),
         seed=settings.seed,
     )
 

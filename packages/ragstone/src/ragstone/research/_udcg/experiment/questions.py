@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ragstone.errors import ApplicationError, ConfigurationError, DataError
-from ragstone.reading import SampleSource, read_samples, sample_from_row
+from ragstone.reading import SampleSource, read_samples
 from ragstone.requests import read_hits
 from ragstone.research._journal import Journal, key_of
 from ragstone.research._udcg.experiment.settings import ExperimentSettings
@@ -169,8 +169,8 @@ async def _retrieve_candidates(
     async def one(sample: Sample) -> Sample:
         query = sample.query or ""
         key = key_of("candidates", name, top_n, query)
-        if key in journal:
-            found = [Passage.model_validate(passage) for passage in journal.answer(key)]
+        if key in journal.answers:
+            found = [Passage.model_validate(passage) for passage in journal.answers[key]]
         else:
             async with slots:
                 found = _passages(await _called(retriever, name, query), name)[:top_n]
@@ -189,16 +189,14 @@ async def _called(retriever: Retriever, name: str, query: str) -> Any:
 
 
 def _passages(found: Any, name: str) -> list[Passage]:
-    if isinstance(found, Sequence) and not isinstance(found, str) and all(_is_row(item) for item in found):
-        items = [item.model_dump() if isinstance(item, Passage) else item for item in found]
-        sample = sample_from_row({"id": "retrieved", "query": "?", "contexts": items}, position=1)
-        return list(sample.contexts or ())
     try:
         lists = read_hits(found).lists
     except ConfigurationError as error:
         raise ConfigurationError(f"the retriever {name} must return a ranked list of passages: {error}") from error
-    return [Passage(text=hit.text, id=hit.id, score=hit.score) for hits in lists[:1] for hit in hits]
-
-
-def _is_row(item: object) -> bool:
-    return isinstance(item, str | Mapping | Passage)
+    return [
+        Passage(
+            text=hit.text, id=hit.id, score=hit.score, relevance=hit.metadata.get("relevance"), metadata=hit.metadata
+        )
+        for hits in lists[:1]
+        for hit in hits
+    ]

@@ -14,7 +14,7 @@ from ragstone.errors import ConfigurationError
 from ragstone.judges import Judge, Reader, describe_missing, judge_from
 from ragstone.reading import SampleSource
 from ragstone.research._journal import JOURNAL, Journal
-from ragstone.research._run import Run, RunResult, folder_of, gathered, write_jsonl
+from ragstone.research._run import Run, RunResult, folder_of, gathered, json_lines
 from ragstone.research._udcg.ask import Models, is_model_configured, open_models
 from ragstone.research._udcg.experiment.answers import Runner, run_distractors, run_orders, run_position
 from ragstone.research._udcg.experiment.correlations import (
@@ -248,7 +248,7 @@ async def _run(
         tables += await run_orders(runner, questions)
     if correlated := [part for part in CORRELATED if part in parts]:
         collected = by_k.get(settings.k) or await collect_contexts(runner, questions, k=settings.k, part=correlated[0])
-        write_jsonl(folder / _CONTEXTS, collected.rows)
+        write_output(folder / _CONTEXTS, json_lines(collected.rows))
         if collected.contexts and "correlation" in parts:
             tables.append(correlation_table(runner, collected))
         if collected.contexts and "ablation" in parts:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ragstone.errors import ConfigurationError
+from ragstone.settings import check
 
 PARTS: Final = {
     "position": "one relevant passage at each position (figure 1)",
@@ -23,6 +24,11 @@ DEFAULT_PARTS: Final = ("position", "k", "distractors", "orders", "correlation",
 """Parts that need neither exact probabilities nor a second judge."""
 CORRELATED: Final = ("correlation", "ablation", "answer-prob")
 """Parts about the sampled contexts of `k` passages."""
+_CHECKED: Final = {
+    "research": ("k", "top_n", "max_questions", "n_contexts", "n_distractors", "weak_below", "hard_above"),
+    "analysis": ("seed", "n_resamples"),
+}
+"""Settings of the experiment that are keys of a table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,10 +51,8 @@ class ExperimentSettings:
     n_resamples: int = 2000
 
     def __post_init__(self) -> None:
-        minimum = {"k": 1, "top_n": 1, "max_questions": 2, "n_contexts": 2, "seed": 0, "n_resamples": 1}
-        for name, least in minimum.items():
-            if getattr(self, name) < least:
-                raise ConfigurationError(f"{name} must be at least {least}, got {getattr(self, name)!r}")
+        for table, names in _CHECKED.items():
+            check(table, "run_udcg_experiment", **{name: getattr(self, name) for name in names})
         if not self.k_values or min(self.k_values) < 1:
             raise ConfigurationError(f"k_values must contain numbers of at least 1, got {self.k_values!r}")
         for name, value in {"k": self.k, "k_values": max(self.k_values)}.items():
@@ -57,12 +61,9 @@ class ExperimentSettings:
                     f"{name} must be at most top_n, got {value} passages of the first {self.top_n}. Lower {name}, or raise "
                     "top_n"
                 )
-        if self.n_distractors is not None and self.n_distractors < 1:
-            raise ConfigurationError(f"n_distractors must be at least 1, got {self.n_distractors!r}")
-        if not 0 < self.weak_below <= self.hard_above < 1:
+        if self.weak_below > self.hard_above:
             raise ConfigurationError(
-                "distracting effects are probabilities, so weak_below and hard_above must be in (0, 1) with weak_below <= "
-                f"hard_above, got weak_below={self.weak_below!r} and hard_above={self.hard_above!r}"
+                f"weak_below must be at most hard_above, got {self.weak_below!r} and {self.hard_above!r}"
             )
         if not 0 <= self.gamma <= 1:
             raise ConfigurationError(f"gamma must be from 0 to 1, got {self.gamma!r}")

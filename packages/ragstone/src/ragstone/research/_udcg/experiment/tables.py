@@ -5,10 +5,11 @@ from __future__ import annotations
 import shutil
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ragstone._util.table import text_table
+from ragstone.research._report import plain_fields, to_plain
 from ragstone.stats import Estimate, mean_interval
 
 Cell = Estimate | float | int | str | None
@@ -43,20 +44,9 @@ class ResultTable:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        return {
-            "part": self.part,
-            "title": self.title,
-            "source": self.source,
-            "rows": [
-                {
-                    column.name: asdict(cell) if isinstance(cell, Estimate) else cell
-                    for column, cell in zip(self.columns, row, strict=True)
-                }
-                for row in self.rows
-            ],
-            "notes": list(self.notes),
-            **self.facts,
-        }
+        names = [column.name for column in self.columns]
+        rows = [to_plain(dict(zip(names, row, strict=True))) for row in self.rows]
+        return plain_fields(self, "columns", "facts") | {"rows": rows, **self.facts}
 
     def __str__(self) -> str:
         shown = [(place, column) for place, column in enumerate(self.columns) if column.is_printed]
@@ -90,11 +80,6 @@ def _shown(cell: Cell, column: Column) -> str:
 def _number(value: float, digits: int) -> str:
     # Adding 0 turns a negative zero into zero.
     return f"{round(value, digits) + 0.0:.{digits}f}"
-
-
-def count_column(name: str, title: str | None = None) -> Column:
-    """Return a column of numbers of something, with its name as the default title."""
-    return Column(name, title or name, "count")
 
 
 def share_of(marks: Sequence[bool]) -> Estimate | None:
