@@ -43,7 +43,7 @@ def test_a_run_needs_at_most_the_planned_calls(tmp_path, parts, labels):
     options = QUICK | ({"second_judge": judge_of(name="second")} if parts and "judges" in parts else {})
     plan = plan_udcg_experiment(rows, parts=parts, n_judges=1 + ("second_judge" in options), **QUICK)
     result = run_udcg_experiment(rows, tmp_path, parts=parts, reader=reader, judge=judge, **options)
-    planned = {each.what: each.calls for each in plan.calls}
+    planned = {what: usage.calls for what, usage in plan.calls.items()}
     single = [texts for _, texts in reader.asked if len(texts) == 1]
     assert result.n_asked <= plan.usage.calls
     assert plan.usage.input_tokens > 0
@@ -66,7 +66,7 @@ def test_a_plan_states_questions_cost_and_parts(tmp_path):
     ]
     plan = plan_udcg_experiment(rows, tmp_path, parts="orders", max_questions=2, **QUICK)
     drawn = plan_udcg_experiment(rows, tmp_path, parts="orders", max_questions=2, calls_per_reading=20, **QUICK)
-    counts = [{each.what: each.calls for each in one.calls} for one in (plan, drawn)]
+    counts = [{what: usage.calls for what, usage in one.calls.items()} for one in (plan, drawn)]
     assert (28, 560) == tuple(count["p(abstain)"] for count in counts)
     assert (2, 3, 28, {"no reference": 1, "no query": 1}) == (
         plan.n_questions, plan.n_available, plan.n_candidates, dict(plan.left_out)

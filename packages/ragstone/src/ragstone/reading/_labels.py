@@ -72,6 +72,16 @@ class LabelRecord:
     other_id: str | None = None
     """The other answer of a pair. The label is high if `sample_id` is better, and low if this answer is better."""
 
+    @property
+    def sample_ids(self) -> tuple[str, ...]:
+        """Ids of the labeled sample, or of both samples of a pair, as far as they are known."""
+        return tuple(id_ for id_ in (self.sample_id, self.other_id) if id_ is not None)
+
+    @property
+    def key(self) -> str:
+        """The id of what is labeled: the sample, or the pair."""
+        return " against ".join(self.sample_ids)
+
 
 @dataclass(slots=True, kw_only=True)
 class LabelFile:

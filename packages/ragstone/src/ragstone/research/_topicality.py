@@ -276,18 +276,19 @@ def _metric(
     known = next((side for side in sides if metric in side.cards), sides[1])
     low, high = known.range_of(metric)
     scores = [scores_of(side, metric) for side in sides]
-    counts, means = [], []
-    for side, values in zip(sides, scores, strict=True):
-        outcomes = side.outcomes.get(metric, {}).values()
+    counts: dict[str, int] = {}
+    possible = []
+    for name, side, values in zip(("in", "out"), sides, scores, strict=True):
+        outcomes, n = side.outcomes.get(metric, {}).values(), len(values)
         n_failed = sum(isinstance(o, Failure) for o in outcomes)
-        counts.append((len(values), n_failed, len(outcomes) - len(values) - n_failed))
-        means.append(math.fsum(values.values()) / len(values) if values else None)
+        counts |= {f"n_{name}": n, f"n_failed_{name}": n_failed}
+        counts[f"n_not_applicable_{name}"] = len(outcomes) - n - n_failed
+        if n + n_failed:
+            mean = math.fsum(values.values()) / n if n else None
+            possible.append(failure_bounds(mean, n, n_failed, low=low, high=high))
     contrast = bounds = None
-    if all(n + n_failed for n, n_failed, _ in counts):
-        (a, b), (c, d) = (
-            failure_bounds(mean, n, n_failed, low=low, high=high)
-            for mean, (n, n_failed, _) in zip(means, counts, strict=True)
-        )
+    if len(possible) == 2:
+        (a, b), (c, d) = possible
         bounds = a - d, b - c
     if all(scores):
         first, second = (
@@ -305,19 +306,13 @@ def _metric(
             for level in (difference_level, options[0].confidence_level)
         )
         contrast = replace(contrast, first=separate.first, second=separate.second)
-    scored, failed, absent = zip(*counts, strict=True)
     return TopicalityMetric(
         metric=metric,
         contrast=contrast,
         bounds=bounds,
         carries_signal=_is_informative(metric),
         higher_is_better=metric not in known.cards or known.cards[metric].direction == "higher",
-        n_in=scored[0],
-        n_out=scored[1],
-        n_failed_in=failed[0],
-        n_failed_out=failed[1],
-        n_not_applicable_in=absent[0],
-        n_not_applicable_out=absent[1],
+        **counts,
     )
 
 

@@ -9,13 +9,13 @@ from typing import Final
 from ragstone.experiments import Experiment, read_outcomes
 from ragstone.judges import Judge
 from ragstone.metrics import MetricCard
+from ragstone.reading import LabelRecord
 from ragstone.research._card.conditions import Run
 from ragstone.research._card.model import ConditionEffect, JudgeReport, MetricReport, RunCost
 from ragstone.research._card.plan import FUSED, CardPlan
 from ragstone.research._card.report import JudgeCard
 from ragstone.research._card.wordings import WORDINGS_HASH
 from ragstone.research._validation.agreement import LabelAgreement, LabelOptions, agreements, estimate_difference
-from ragstone.research._validation.labels import Label
 from ragstone.schema import Failure, Usage
 from ragstone.stats import VarianceSplit, correlate, flip_rate, mean_interval, split_variance
 
@@ -100,28 +100,17 @@ class _Table:
         ]
 
     def _metric(self, card: MetricCard) -> MetricReport:
-        crossed = [sample.id for sample in self.plan.crossed]
-        repeats = [self.points(Run(repeat=n), card) for n in range(self.plan.repeats)]
-        several = len(repeats) > 1
-        rate = (
-            flip_rate(
-                [[by.get(id_) for by in repeats] for id_ in crossed],
-                threshold=_POINTS * self._flip_threshold,
-                confidence_level=self._options.confidence_level,
-            )
-            if several
-            else None
-        )
+        level = self._options.confidence_level
+        cells = self.cells(card)
+        rows = [[by.get(sample.id) for by in cells[0]] for sample in self.plan.crossed]
         effects = (self._effect(run, card) for run in self.plan.runs if run.condition != "base" and not run.repeat)
         return MetricReport(
             metric=card.name,
             range=(card.low, card.high),
             agreement=self._agreement(Run(), card.name, self.plan.labels),
-            repeats=rate,
+            repeats=flip_rate(rows, threshold=_POINTS * self._flip_threshold, confidence_level=level),
             effects=tuple(effect for effect in effects if effect is not None),
-            variance=_split([self], card, self._options.confidence_level)
-            if several or len(self.cells(card)) > 1
-            else None,
+            variance=_split([self], card, level) if sum(map(len, cells)) > 1 else None,
         )
 
     def _effect(self, run: Run, card: MetricCard) -> ConditionEffect | None:
@@ -154,7 +143,7 @@ class _Table:
         )
 
     def _agreement(
-        self, run: Run, metric: str, labels: Iterable[Label], *, like: str | None = None
+        self, run: Run, metric: str, labels: Iterable[LabelRecord], *, like: str | None = None
     ) -> LabelAgreement | None:
         """Compare the scores of a run with labels, on the scale of all labels of the metric `like`."""
         own = [label for label in labels if label.metric in (None, metric)]
@@ -190,7 +179,7 @@ class _Table:
         return RunCost(condition="separate", n_samples=len(ids), usage=usage)
 
 
-def _as_labels_of(labels: Iterable[Label], metric: str, other: str) -> list[Label]:
+def _as_labels_of(labels: Iterable[LabelRecord], metric: str, other: str) -> list[LabelRecord]:
     """Return the labels of a metric as labels of another one."""
     return [replace(label, metric=other) if label.metric == metric else label for label in labels]
 

@@ -12,10 +12,10 @@ from ragstone._util.plural import count
 from ragstone._util.run_async import run_async
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.metrics import EmbedderMetric, Metric, ReaderMetric, all_metrics, check_sample, full_name, resolve_metrics
-from ragstone.reading import LabelFile, SampleSource, read_samples
+from ragstone.reading import LabelFile, LabelRecord, SampleSource, read_samples
 from ragstone.research._card.conditions import CONDITIONS, DEFAULT_CONDITIONS, Condition, Run, reordered
 from ragstone.research._card.wordings import N_WORDINGS
-from ragstone.research._validation.labels import Label, compared_notes, labels_of, read_labels
+from ragstone.research._validation.labels import compared_notes, labels_of, read_labels
 from ragstone.schema import Sample, Usage
 from ragstone.scoring import estimate_run
 from ragstone.settings import check
@@ -36,7 +36,7 @@ class CardPlan:
     """What a judge card will score, and its cost."""
 
     samples: tuple[Sample, ...]
-    labels: tuple[Label, ...]
+    labels: tuple[LabelRecord, ...]
     metrics: tuple[Metric, ...]
     crossed: tuple[Sample, ...]
     """Labeled samples that are scored under all conditions."""
@@ -213,7 +213,7 @@ def _check_metrics(chosen: Sequence[Metric]) -> tuple[Metric, ...]:
     return tuple(chosen)
 
 
-def _of_one_system(labels: Sequence[Label]) -> list[Label]:
+def _of_one_system(labels: Sequence[LabelRecord]) -> list[LabelRecord]:
     """Return the labels without their system."""
     systems = sorted({label.system for label in labels if label.system is not None})
     if len(systems) > 1:
@@ -224,12 +224,12 @@ def _of_one_system(labels: Sequence[Label]) -> list[Label]:
     return [replace(label, system=None) for label in labels]
 
 
-def _labeled(labels: Iterable[Label], metric: Metric) -> dict[str, tuple[str, ...]]:
+def _labeled(labels: Iterable[LabelRecord], metric: Metric) -> dict[str, tuple[str, ...]]:
     """Return the labeled samples and pairs of a metric, by their key."""
     return {label.key: label.sample_ids for label in labels if label.metric in (None, metric.card.name)}
 
 
-def _check_applicable(metrics: Sequence[Metric], samples: Sequence[Sample], labels: Sequence[Label]) -> None:
+def _check_applicable(metrics: Sequence[Metric], samples: Sequence[Sample], labels: Sequence[LabelRecord]) -> None:
     """Check that each metric applies to at least one of its labeled samples."""
     for metric in metrics:
         ids = {id_ for ids in _labeled(labels, metric).values() for id_ in ids}
@@ -242,7 +242,7 @@ def _check_applicable(metrics: Sequence[Metric], samples: Sequence[Sample], labe
             )
 
 
-def _check_enough(metrics: Sequence[Metric], labels: Sequence[Label]) -> None:
+def _check_enough(metrics: Sequence[Metric], labels: Sequence[LabelRecord]) -> None:
     """Check that each labeled metric has the minimum number of labels."""
     counts = {metric.card.name: len(_labeled(labels, metric)) for metric in metrics}
     if not any(counts.values()):

@@ -145,13 +145,13 @@ def _read_judges(given: Sequence[str | Judge]) -> list[Judge]:
         raise ConfigurationError(describe_missing("judge", ["a judge card"]))
     seen: set[tuple[str, str]] = set()
     for spec, each in zip(given, judges, strict=True):
-        key = (each.identity.name, each.identity.hash)
-        if key in seen or any(other is each for other in judges[: judges.index(each)]):
-            shown = spec if isinstance(spec, str) else each.identity.name
+        name = each.identity.name
+        if (name, each.identity.hash) in seen:
             raise ConfigurationError(
-                f"the judge {shown!r} is given twice. Name each judge once; --repeats N scores several times with one judge"
+                f"the judge {spec if isinstance(spec, str) else name!r} is given twice. Name each judge once; --repeats N "
+                "scores several times with one judge"
             )
-        seen.add(key)
+        seen.add((name, each.identity.hash))
     return judges
 
 

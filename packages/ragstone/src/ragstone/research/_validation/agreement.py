@@ -9,8 +9,9 @@ from typing import Final, Literal, get_args
 
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments import SystemOutcomes, takes_labels
+from ragstone.reading import LabelRecord
 from ragstone.research._validation.describe import UNRESTRICTED
-from ragstone.research._validation.labels import Label, with_pairs
+from ragstone.research._validation.labels import with_pairs
 from ragstone.research._validation.sources import Options, decisions_of, is_unevenly_sampled, probabilities_of
 from ragstone.stats import (
     Agreement,
@@ -102,7 +103,7 @@ class LabelAgreement:
 
 
 def agreements(
-    systems: Sequence[SystemOutcomes], metrics: Sequence[str], labels: Sequence[Label], options: LabelOptions
+    systems: Sequence[SystemOutcomes], metrics: Sequence[str], labels: Sequence[LabelRecord], options: LabelOptions
 ) -> list[LabelAgreement]:
     """Compare each metric with the labels."""
     names = [system.name for system in systems]
@@ -128,13 +129,13 @@ def agreements(
 
 
 def _one(
-    system: SystemOutcomes, metric: str, own: Sequence[Label], all_: Sequence[Label], options: LabelOptions
+    system: SystemOutcomes, metric: str, own: Sequence[LabelRecord], all_: Sequence[LabelRecord], options: LabelOptions
 ) -> LabelAgreement:
     system = with_pairs(system, metric, own)
     scale = _Scale.of(system, metric, [label.value for label in all_], _with_bounds(options, all_))
-    ratings: dict[str, dict[str, float]] = {}
+    ratings: dict[str, dict[str | None, float]] = {}
     for label in own:
-        ratings.setdefault(label.key, {})[label.rater] = scale.as_score(label.value)
+        ratings.setdefault(label.key, {})[label.annotator] = scale.as_score(label.value)
     scores = decisions_of(system, metric)
     ids = [id_ for id_ in ratings if id_ in scores]
     people = [math.fsum(ratings[id_].values()) / len(ratings[id_]) for id_ in ids]
@@ -201,7 +202,7 @@ def _one(
     )
 
 
-def _with_bounds(options: LabelOptions, labels: Sequence[Label]) -> LabelOptions:
+def _with_bounds(options: LabelOptions, labels: Sequence[LabelRecord]) -> LabelOptions:
     """Return the options with the range that the labels of a metric state, if the caller states none."""
     stated = {label.bounds for label in labels}
     if len(stated) > 1:
@@ -365,7 +366,7 @@ def _agree(
 
 
 def _agreement_among_people(
-    by_sample: Mapping[str, Mapping[str, float]], scale: _Scale, options: LabelOptions
+    by_sample: Mapping[str, Mapping[str | None, float]], scale: _Scale, options: LabelOptions
 ) -> tuple[Agreement | None, Agreement | None]:
     """Compute Krippendorff's alpha among people, and Fleiss' kappa if all samples have the same number of labels."""
     ratings = [list(by.values()) for by in by_sample.values()]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, get_args
 
 from ragstone.experiments import SystemOutcomes
-from ragstone.research._validation.sources import Options, probabilities_of, scores_of
-from ragstone.schema import Failure, Score
+from ragstone.research._validation.sources import Options, is_unevenly_sampled, scores_of
+from ragstone.schema import Failure
 from ragstone.stats import (
     CorrelationKind,
     CorrelationMean,
@@ -84,55 +84,42 @@ def distributions(systems: Sequence[SystemOutcomes], metrics: Sequence[str], opt
     Means and shares at the bounds are weighted by the inverse of the sampling probabilities, and their intervals treat whole
     clusters as independent. The other statistics describe the scored samples without weights.
     """
-    results = []
-    for metric in metrics:
-        for system in systems:
-            outcomes = system.outcomes.get(metric, {}).values()
-            if not outcomes:
-                continue
-            low, high = system.range_of(metric)
-            scores = scores_of(system, metric)
-            mean = options.mean(system, scores, low, high)
-            n_failed = sum(isinstance(o, Failure) for o in outcomes)
-            results.append(
-                Distribution(
-                    metric=metric,
-                    system=system.name,
-                    population=_describe(system, scores, mean, options, low=low, high=high),
-                    mean=mean,
-                    n_failed=n_failed,
-                    n_not_applicable=sum(not isinstance(o, Score) for o in outcomes) - n_failed,
-                )
-            )
-    return results
+    return [
+        _distribution(system, metric, options)
+        for metric in metrics
+        for system in systems
+        if system.outcomes.get(metric)
+    ]
 
 
-def _describe(
-    system: SystemOutcomes,
-    scores: Mapping[str, float],
-    mean: Estimate | None,
-    options: Options,
-    *,
-    low: float,
-    high: float,
-) -> Description | None:
-    """Describe scores, with weighted means and shares."""
-    found = describe(list(scores.values()), low=low, high=high)
-    if found is None:
-        return None
+def _distribution(system: SystemOutcomes, metric: str, options: Options) -> Distribution:
+    low, high = system.range_of(metric)
+    scores = scores_of(system, metric)
+    mean = options.mean(system, scores, low, high)
 
     def share(bound: float) -> Estimate | None:
         marks = {id_: float(abs(value - bound) < _SAME) for id_, value in scores.items()}
         return options.mean(system, marks, 0.0, 1.0) if math.isfinite(bound) else None
 
-    is_weighted = len(set(probabilities_of(system, scores) or ())) > 1
-    return replace(
-        found,
-        mean=found.mean if mean is None else mean.value,
-        # An unweighted mean of requests with different sampling probabilities would be wrong.
-        geometric_mean=None if is_weighted else found.geometric_mean,
-        at_low=share(low),
-        at_high=share(high),
+    population = describe(list(scores.values()), low=low, high=high)
+    if population is not None and mean is not None:
+        population = replace(
+            population,
+            mean=mean.value,
+            # An unweighted mean of requests with different sampling probabilities would be wrong.
+            geometric_mean=None if is_unevenly_sampled(system, scores) else population.geometric_mean,
+            at_low=share(low),
+            at_high=share(high),
+        )
+    outcomes = system.outcomes[metric].values()
+    n_failed = sum(isinstance(o, Failure) for o in outcomes)
+    return Distribution(
+        metric=metric,
+        system=system.name,
+        population=population,
+        mean=mean,
+        n_failed=n_failed,
+        n_not_applicable=len(outcomes) - len(scores) - n_failed,
     )
 
 
@@ -202,11 +189,9 @@ def powers(systems: Sequence[SystemOutcomes], metrics: Sequence[str], options: O
                 },
                 n_samples=len(shared),
                 n_uncertain=sum(
-                    pair.p_value is not None
-                    and pair.mc_error is not None
-                    and pair.mc_error > 0
-                    and abs(pair.p_value - (1 - options.confidence_level)) <= 2 * pair.mc_error
+                    abs(pair.p_value - (1 - options.confidence_level)) <= 2 * pair.mc_error
                     for pair in result.pairs
+                    if pair.p_value is not None and pair.mc_error
                 ),
                 n_permutations=result.n_resamples,
             )

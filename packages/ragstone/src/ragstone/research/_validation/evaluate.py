@@ -15,10 +15,10 @@ from ragstone.experiments import (
     cluster_notes,
 )
 from ragstone.judges import BASELINE_NOTE
-from ragstone.reading import SampleSource
+from ragstone.reading import LabelRecord, SampleSource
 from ragstone.research._validation.agreement import LabelOptions, agreements
 from ragstone.research._validation.describe import correlations, distributions, powers
-from ragstone.research._validation.labels import Label, compared_notes, labels_of, read_labels, read_stored_labels
+from ragstone.research._validation.labels import compared_notes, labels_of, read_labels, read_stored_labels
 from ragstone.research._validation.passing import pass_rates
 from ragstone.research._validation.ranking import rankings
 from ragstone.research._validation.repeats import flips, read_repeats
@@ -116,7 +116,7 @@ def validate_metrics(
         file = read_labels(
             labels, metrics=chosen, columns=label_columns, label_range=label_range, categories=label_values
         )
-        human_labels: list[Label] | None = labels_of(file, chosen, is_stated=metrics is not None)
+        human_labels: list[LabelRecord] | None = labels_of(file, chosen, is_stated=metrics is not None)
         label_notes = compared_notes(file, chosen)
     else:
         human_labels, draws = read_stored_labels(systems, read)

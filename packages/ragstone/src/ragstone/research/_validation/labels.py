@@ -5,14 +5,22 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from ragstone._util.plural import count
 from ragstone.errors import DataError
 from ragstone.experiments import OutcomeSource, SystemOutcomes, store_of
 from ragstone.metrics import all_metrics, full_name
-from ragstone.reading import GENERIC_LABELS, LabelFile, SampleSource, build_rows_error, by_answer, read_label_file
+from ragstone.reading import (
+    GENERIC_LABELS,
+    LabelFile,
+    LabelRecord,
+    SampleSource,
+    build_rows_error,
+    by_answer,
+    read_label_file,
+)
 from ragstone.schema import Outcome, Score
 from ragstone.store import open_store
 
@@ -20,32 +28,6 @@ _STEM: Final = 6
 """Characters by which a word in the name of a label is compared with those of metrics."""
 _NOT_TOPICS: Final = frozenset({"label", "score", "answer", "context", "overal", "human", "ragas", "metric", "rate"})
 _MAX_NEAR: Final = 4
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Label:
-    """The label of one sample, or of two compared samples, from one person."""
-
-    sample_id: str
-    value: float
-    metric: str | None
-    """The labeled metric, or None for a label of the whole sample, which is compared with all metrics."""
-    system: str | None
-    rater: str
-    bounds: tuple[float, float] | None = None
-    """Lowest and highest possible label. None: not stated."""
-    other_id: str | None = None
-    """The other sample of a pair. The label is compared with the score of `sample_id` minus that of this one."""
-
-    @property
-    def sample_ids(self) -> tuple[str, ...]:
-        """The labeled samples."""
-        return (self.sample_id,) if self.other_id is None else (self.sample_id, self.other_id)
-
-    @property
-    def key(self) -> str:
-        """The id of what is labeled: the sample, or the pair."""
-        return " against ".join(self.sample_ids)
 
 
 def read_labels(
@@ -78,7 +60,9 @@ def read_labels(
     return file
 
 
-def labels_of(file: LabelFile, metrics: Sequence[str], *, is_stated: bool, has_positions: bool = False) -> list[Label]:
+def labels_of(
+    file: LabelFile, metrics: Sequence[str], *, is_stated: bool, has_positions: bool = False
+) -> list[LabelRecord]:
     """Return the labels of a file with the metrics that they are compared with.
 
     Args:
@@ -92,24 +76,16 @@ def labels_of(file: LabelFile, metrics: Sequence[str], *, is_stated: bool, has_p
         raise DataError(
             f"it is not known which metric the label {unclear[0]!r} is about. Name it: {_suggest(unclear[0], metrics)}"
         )
-    labels: list[Label] = []
+    labels: list[LabelRecord] = []
     for each in by_answer(file.records):
         if each.sample_id is None and not has_positions:
             raise DataError(
                 f"row {each.position} does not have an id of a sample (id, sample_id, query_id, trace_id, ...)"
             )
-        labels.append(
-            Label(
-                sample_id=str(each.position) if each.sample_id is None else each.sample_id,
-                value=each.value,
-                metric=each.metric if each.metric is None or each.metric in metrics else full_name(each.metric),
-                system=each.system,
-                rater=each.annotator or "",
-                bounds=each.bounds,
-                other_id=each.other_id,
-            )
-        )
-    times = Counter((each.key, each.metric, each.system, each.rater) for each in labels)
+        metric = each.metric if each.metric is None or each.metric in metrics else full_name(each.metric)
+        sample_id = str(each.position) if each.sample_id is None else each.sample_id
+        labels.append(replace(each, sample_id=sample_id, metric=metric))
+    times = Counter((each.key, each.metric, each.system, each.annotator) for each in labels)
     (key, metric, _, rater), n = times.most_common(1)[0]
     if n > 1:
         person = f"by {rater!r}" if rater else "without a name of a person"
@@ -148,7 +124,7 @@ def _topics(text: str) -> set[str]:
     return {word[:_STEM] for word in re.findall("[a-z]+", text.casefold()) if len(word) > 3} - _NOT_TOPICS
 
 
-def with_pairs(system: SystemOutcomes, metric: str, labels: Iterable[Label]) -> SystemOutcomes:
+def with_pairs(system: SystemOutcomes, metric: str, labels: Iterable[LabelRecord]) -> SystemOutcomes:
     """Return the outcomes of one metric with the labeled pairs as samples, scored by the difference of their scores.
 
     Without pairs, the outcomes are returned as they are.
@@ -171,14 +147,14 @@ def with_pairs(system: SystemOutcomes, metric: str, labels: Iterable[Label]) -> 
 
 def read_stored_labels(
     sources: Sequence[OutcomeSource | Mapping[str, OutcomeSource]], systems: Sequence[SystemOutcomes]
-) -> tuple[list[Label] | None, dict[str, Mapping[str, float]]]:
+) -> tuple[list[LabelRecord] | None, dict[str, Mapping[str, float]]]:
     """Read the labels that the stores among the sources contain of their requests.
 
     Returns:
         The labels, from 0 (wrong) to 1 (correct), or None without any. And by system the probabilities with which its
         requests were drawn to be labeled, by id.
     """
-    labels: list[Label] = []
+    labels: list[LabelRecord] = []
     draws: dict[str, Mapping[str, float]] = {}
     flat = [one for source in sources for one in (source.values() if isinstance(source, Mapping) else [source])]
     for source, system in zip(flat, systems, strict=True):
@@ -188,8 +164,15 @@ def read_stored_labels(
         ids = system.sample_ids
         with open_store(store, mode="read") as opened:
             stored = [
-                Label(sample_id=each.trace_id, value=each.value, metric=None, system=system.name, rater=each.author)
-                for each in opened.labels.read()
+                LabelRecord(
+                    position=position,
+                    sample_id=each.trace_id,
+                    value=each.value,
+                    name="label",
+                    annotator=each.author,
+                    system=system.name,
+                )
+                for position, each in enumerate(opened.labels.read(), start=1)
                 if each.value is not None and each.trace_id in ids
             ]
             if stored:

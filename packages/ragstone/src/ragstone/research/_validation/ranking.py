@@ -10,7 +10,7 @@ from typing import Final
 
 from ragstone.errors import DataError
 from ragstone.experiments import SystemOutcomes, count_units
-from ragstone.research._validation.labels import Label
+from ragstone.reading import LabelRecord
 from ragstone.research._validation.sources import Options, is_unevenly_sampled, scores_of
 from ragstone.stats import Estimate, kendall_of_means
 
@@ -43,7 +43,7 @@ def rankings(
     systems: Sequence[SystemOutcomes],
     metrics: Sequence[str],
     target: str,
-    labels: Sequence[Label] | None,
+    labels: Sequence[LabelRecord] | None,
     options: Options,
 ) -> list[SystemRanking]:
     """Compare the ranking of the systems by each metric with that by the target."""
@@ -110,10 +110,10 @@ def _oriented(system: SystemOutcomes, metric: str) -> dict[str, float]:
     return {id_: sign * value for id_, value in scores_of(system, metric).items()}
 
 
-def _of_labels(labels: Sequence[Label], metric: str, system: str) -> dict[str, float]:
+def _of_labels(labels: Sequence[LabelRecord], metric: str, system: str) -> dict[str, float]:
     """Return the mean label of each sample of a system."""
     values: dict[str, list[float]] = {}
     for label in labels:
         if label.metric in (None, metric) and label.system in (None, system):
-            values.setdefault(label.sample_id, []).append(label.value)
+            values.setdefault(label.key, []).append(label.value)
     return {id_: math.fsum(several) / len(several) for id_, several in values.items()}

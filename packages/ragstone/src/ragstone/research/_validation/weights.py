@@ -12,8 +12,8 @@ from ragstone._util.files import write_output
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments import SystemOutcomes
 from ragstone.metrics import CCRS
+from ragstone.reading import LabelRecord
 from ragstone.research._report import percentile_estimates
-from ragstone.research._validation.labels import Label
 from ragstone.research._validation.sources import Options, is_unevenly_sampled, scores_of
 from ragstone.stats import Estimate, correlate, spearman
 
@@ -83,7 +83,9 @@ class WeightFit:
             ) from None
 
 
-def fit_composite(systems: Sequence[SystemOutcomes], labels: Sequence[Label] | None, options: Options) -> WeightFit:
+def fit_composite(
+    systems: Sequence[SystemOutcomes], labels: Sequence[LabelRecord] | None, options: Options
+) -> WeightFit:
     """Learn non-negative weights by least squares, with an intercept. The weights are divided by their sum.
 
     Samples are resampled with all their systems and labels.
@@ -150,7 +152,7 @@ def fit_composite(systems: Sequence[SystemOutcomes], labels: Sequence[Label] | N
 
 
 def _table(
-    systems: Sequence[SystemOutcomes], names: Sequence[str], labels: Sequence[Label]
+    systems: Sequence[SystemOutcomes], names: Sequence[str], labels: Sequence[LabelRecord]
 ) -> tuple[list[list[float]], list[float], list[str]]:
     """Return scores, mean labels and sample ids of all pairs of a sample and a system that have both."""
     rows: list[list[float]] = []
@@ -160,7 +162,7 @@ def _table(
         values: dict[str, list[float]] = {}
         for label in labels:
             if label.metric is None and label.system in (None, system.name):
-                values.setdefault(label.sample_id, []).append(label.value)
+                values.setdefault(label.key, []).append(label.value)
         scores = [scores_of(system, name) for name in names]
         for id_, several in values.items():
             if all(id_ in of for of in scores):

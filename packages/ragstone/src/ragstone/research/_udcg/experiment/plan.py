@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from ragstone._util.plural import count
 from ragstone.errors import DataError
 from ragstone.research._journal import Journal
-from ragstone.research._report import plain_fields, to_plain
+from ragstone.research._report import plain_fields
 from ragstone.research._udcg.experiment.questions import Question, Questions
 from ragstone.research._udcg.experiment.sampling import find_obstacle, position_contexts, sampled_contexts
 from ragstone.research._udcg.experiment.settings import CORRELATED, PARTS, ExperimentSettings
@@ -25,16 +25,6 @@ _GRADE_TOKENS: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedCalls:
-    """Calls of one kind, at most."""
-
-    what: str
-    calls: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentPlan:
     """The plan of an experiment."""
 
@@ -46,7 +36,8 @@ class ExperimentPlan:
     n_unlabeled: int
     """Number of candidates whose relevance the judge decides."""
     left_out: Mapping[str, int]
-    calls: tuple[PlannedCalls, ...]
+    calls: Mapping[str, Usage]
+    """Calls and tokens at most, by kind of call."""
     n_recorded: int
     """Number of replies in the journal. Calls that an earlier run has made are not repeated."""
     seed: int
@@ -54,13 +45,13 @@ class ExperimentPlan:
     @property
     def usage(self) -> Usage:
         """Maximum number of calls and tokens, without replies in the journal and draws."""
-        names = ("calls", "input_tokens", "output_tokens")
-        return Usage(**{name: sum(getattr(each, name) for each in self.calls) for name in names})
+        return sum(self.calls.values(), Usage())
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        totals = self.usage.model_dump(include={"calls", "input_tokens", "output_tokens"})
-        return plain_fields(self) | {"planned": to_plain(self.calls), **totals}
+        names = {"calls", "input_tokens", "output_tokens"}
+        planned = [{"what": what, **usage.model_dump(include=names)} for what, usage in self.calls.items()]
+        return plain_fields(self) | {"planned": planned, **self.usage.model_dump(include=names)}
 
     def __str__(self) -> str:
         lines = [
@@ -71,8 +62,8 @@ class ExperimentPlan:
             lines.append(f"{self.n_unlabeled} candidates do not have a label. The judge decides about their relevance")
         lines += [f"excluded rows, {reason}: {n}" for reason, n in self.left_out.items()]
         lines.append(f"at most {count(self.usage.calls, 'call')}:")
-        lines += [f"  {each.what}: {each.calls}" for each in self.calls if each.calls]
-        if any(each.what == "p(abstain)" for each in self.calls):
+        lines += [f"  {what}: {usage.calls}" for what, usage in self.calls.items() if usage.calls]
+        if "p(abstain)" in self.calls:
             lines.append(
                 "p(abstain) needs 1 or 2 requests, and up to 20 replies (reader.max_draws) without token probabilities"
             )
@@ -105,7 +96,7 @@ def plan_calls(
 
     `n_judges` judges label the first candidates again.
     """
-    tally = _Tally()
+    tally: dict[str, Usage] = {}
     for question in chosen.chosen:
         _count(question, settings, tally, n_judges=n_judges, calls_per_reading=calls_per_reading)
     return ExperimentPlan(
@@ -115,48 +106,40 @@ def plan_calls(
         n_candidates=sum(len(question.candidates) for question in chosen.chosen),
         n_unlabeled=sum(question.labels.count(None) for question in chosen.chosen),
         left_out=chosen.left_out,
-        calls=tuple(tally.values()),
+        calls=tally,
         n_recorded=len(journal.answers),
         seed=settings.seed,
     )
 
 
-class _Tally(dict[str, PlannedCalls]):
-    """Planned calls by kind, in the order in which the kinds were added."""
-
-    def add(self, what: str, calls: int, chars: float, output_tokens: int) -> None:
-        """Add calls with this mean number of characters and this number of output tokens."""
-        known = self.get(what) or PlannedCalls(what=what)
-        self[what] = replace(
-            known,
-            calls=known.calls + calls,
-            input_tokens=known.input_tokens + round(calls * chars / _CHARS_PER_TOKEN),
-            output_tokens=known.output_tokens + calls * output_tokens,
-        )
-
-
 def _count(
-    question: Question, settings: ExperimentSettings, tally: _Tally, *, n_judges: int, calls_per_reading: int
+    question: Question, settings: ExperimentSettings, tally: dict[str, Usage], *, n_judges: int, calls_per_reading: int
 ) -> None:
+    """Add the calls for a question to those of its kind."""
+
+    def add(what: str, calls: int, chars: float, output_tokens: int) -> None:
+        tokens = {"input_tokens": round(calls * chars / _CHARS_PER_TOKEN), "output_tokens": calls * output_tokens}
+        tally[what] = tally.get(what, Usage()) + Usage(calls=calls, **tokens)
+
     n = len(question.candidates)
     query = len(question.sample.query or "")
     reference = sum(map(len, question.sample.reference))
     passage = sum(len(candidate.text) for candidate in question.candidates) / max(n, 1)
     judged = _JUDGE_CHARS + query + reference + passage
-    tally.add("relevance labels", question.labels.count(None), judged, _LABEL_TOKENS)
+    add("relevance labels", question.labels.count(None), judged, _LABEL_TOKENS)
     rated, answers = _needed(question, settings)
-    tally.add("p(abstain)", len(rated) * calls_per_reading, _READER_CHARS + query + passage, _LABEL_TOKENS)
+    add("p(abstain)", len(rated) * calls_per_reading, _READER_CHARS + query + passage, _LABEL_TOKENS)
     for k, number in answers.items():
-        tally.add("answers", number, _READER_CHARS + query + k * passage, _ANSWER_TOKENS)
-        tally.add("grades", number, _JUDGE_CHARS + query + reference, _GRADE_TOKENS)
+        add("answers", number, _READER_CHARS + query + k * passage, _ANSWER_TOKENS)
+        add("grades", number, _JUDGE_CHARS + query + reference, _GRADE_TOKENS)
     if settings.erag:
-        tally.add("answers from one passage (eRAG)", len(rated), _READER_CHARS + query + passage, _ANSWER_TOKENS)
+        add("answers from one passage (eRAG)", len(rated), _READER_CHARS + query + passage, _ANSWER_TOKENS)
     if "answer-prob" in settings.parts and find_obstacle(question, "answer-prob", settings, k=settings.k) is None:
         n_references = sum(bool(text.strip()) for text in question.sample.reference)
         readings = len(_sampled(question, settings, settings.k)) * n_references
-        tally.add("probabilities of references", readings, _READER_CHARS + query + passage, 1)
+        add("probabilities of references", readings, _READER_CHARS + query + passage, 1)
     if "judges" in settings.parts and find_obstacle(question, "judges", settings, k=settings.k) is None:
-        tally.add("labels of each judge", settings.k * n_judges, judged, _LABEL_TOKENS)
+        add("labels of each judge", settings.k * n_judges, judged, _LABEL_TOKENS)
 
 
 def _needed(question: Question, settings: ExperimentSettings) -> tuple[set[int], dict[int, int]]:
