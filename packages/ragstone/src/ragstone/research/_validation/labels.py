@@ -21,6 +21,7 @@ from ragstone.reading import (
     by_answer,
     read_label_file,
 )
+from ragstone.research._validation.sources import named_sources
 from ragstone.schema import Outcome, Score
 from ragstone.store import open_store
 
@@ -156,8 +157,7 @@ def read_stored_labels(
     """
     labels: list[LabelRecord] = []
     draws: dict[str, Mapping[str, float]] = {}
-    flat = [one for source in sources for one in (source.values() if isinstance(source, Mapping) else [source])]
-    for source, system in zip(flat, systems, strict=True):
+    for (_, source), system in zip(named_sources(sources), systems, strict=True):
         if (store := store_of(source)) is None:
             continue
         # A source may be a period of its store.

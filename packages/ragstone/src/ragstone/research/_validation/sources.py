@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -55,31 +56,32 @@ class Options:
         )
 
 
+def named_sources(
+    sources: Sequence[OutcomeSource | Mapping[str, OutcomeSource]],
+) -> list[tuple[str | None, OutcomeSource]]:
+    """Return all sources, with the names of those that have one."""
+    named: list[tuple[str | None, OutcomeSource]] = []
+    for source in sources:
+        named += source.items() if isinstance(source, Mapping) else [(None, source)]
+    return named
+
+
 def read_systems(
     sources: Sequence[OutcomeSource | Mapping[str, OutcomeSource]], *, cluster: str | None = None
 ) -> tuple[SystemOutcomes, ...]:
     """Read systems, each with a unique name, and the labels of `cluster`."""
-    systems: list[SystemOutcomes] = []
-    taken: set[str] = set()
-    for source in sources:
-        named: Iterable[tuple[str | None, OutcomeSource]] = (
-            source.items() if isinstance(source, Mapping) else [(None, source)]
-        )
-        for name, one in named:
-            if name is not None and name in taken:
-                raise ConfigurationError(f"two systems have the name {name!r}. Use unique names.")
-            read = read_outcomes(one, name=name, cluster=cluster)
-            unique = read.name
-            number = 2
-            while unique in taken:
-                unique = f"{read.name} ({number})"
-                number += 1
-            taken.add(unique)
-            systems.append(dataclasses.replace(read, name=unique))
+    systems: dict[str, SystemOutcomes] = {}
+    for name, source in named_sources(sources):
+        if name is not None and name in systems:
+            raise ConfigurationError(f"two systems have the name {name!r}. Use unique names.")
+        read = read_outcomes(source, name=name, cluster=cluster)
+        names = itertools.chain([read.name], (f"{read.name} ({n})" for n in itertools.count(2)))
+        unique = next(each for each in names if each not in systems)
+        systems[unique] = dataclasses.replace(read, name=unique)
     if not systems:
         raise ConfigurationError("no system given. Give at least one experiment, file of outcomes or store.")
-    check_same_questions(systems)
-    return tuple(systems)
+    check_same_questions(systems.values())
+    return tuple(systems.values())
 
 
 def metrics_of(systems: Iterable[SystemOutcomes], selected: Sequence[str] | None) -> tuple[str, ...]:
