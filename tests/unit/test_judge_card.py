@@ -287,8 +287,9 @@ def test_order_needs_two_different_passages():
     assert {"first", "second", "last"} == orders
 
 
-def test_two_judges():
-    """Both are described, and the variance is split between them too."""
+def test_two_judges(monkeypatch):
+    """Both are described, in one table of agreement with people, and the variance is split between them too."""
+    monkeypatch.setenv("COLUMNS", "400")
     worlds = [Planted(name=name) for name in ("one", "other")]
     card = judge_card(
         worlds[0].yes_no, worlds[0].rows, judge=[world.judge for world in worlds], metrics="ccrs.cc", n_resamples=200
@@ -301,6 +302,9 @@ def test_two_judges():
     assert "one, ccrs.cc: agreement with people" in " ".join(card.findings())
     assert any("of the variance, and" in sentence for sentence in card.findings())
     assert "all judges" in str(card)
+    head, _, *rows = str(card)[str(card).index("agreement with people  ") :].split("\n")[:4]
+    assert "judge - people [95% CI]" == head.split("  ")[-1].strip()
+    assert ["one", "other"] == [row.split("  ")[1].strip() for row in rows]
 
 
 def test_rows_of_labels_are_the_samples_without_data():
