@@ -128,6 +128,30 @@ def test_another_judge_than_that_of_the_plan_is_refused(path, dry_run):
     assert not values(path, "ccrs.qr")
 
 
+@pytest.mark.parametrize("dry_run", [(), ("--dry-run",)])
+@pytest.mark.parametrize(
+    ("judge", "arguments", "message"),
+    [
+        ("http://127.0.0.1:9/v1", ("--set", "judge.model=n"), "judge.model: plan m, here n"),
+        (
+            "http://127.0.0.1:9/v1",
+            ("--set", "judge.score_mode=sampled"),
+            "judge.score_mode: plan not set, here sampled",
+        ),
+        ("object:Mine 0123456789ab", (), "which only the application can make. Name it with --judge"),
+        ("secret:http://127.0.0.1:9/v1 (url)", (), "which a store does not keep. Name it with --judge"),
+    ],
+)
+def test_what_the_plan_and_the_settings_make_together_is_refused(path, judge, arguments, message, dry_run):
+    """The plan completes the settings of a judge without a URL, in a dry run as in a run."""
+    with SqliteStore.open(path, mode="own") as store:
+        store.plan.use({"scoring.metrics": ["ccrs.qr"], "judge.url": judge, "judge.model": "m"}, {})
+    command = ("store", "backfill", path, "--metrics", "ccrs.qr", "--since", "-10d", *dry_run)
+    refused = run_command(*command, *arguments)
+    assert (2, True) == (refused.returncode, message in " ".join(refused.stderr.split())), refused.stderr
+    assert not values(path, "ccrs.qr")
+
+
 @pytest.mark.parametrize("arguments", [(), ("--judge", "http://127.0.0.1:9/v1", "--judge-model", "m")])
 def test_a_dry_run_with_the_judge_of_the_plan_or_none(path, arguments):
     """It estimates the calls."""

@@ -22,7 +22,6 @@ from ragstone.cli._models import Models, max_outage_of, models_for_store, parse_
 from ragstone.cli._options import parse_time
 from ragstone.cli._output import print_result, sanitize_for_terminal
 from ragstone.cli._progress import show_progress
-from ragstone.cli._settings import settings_of
 from ragstone.errors import ConfigurationError, StoreOwnedError
 from ragstone.schema import Sample, sample_from_trace
 from ragstone.scoring import RunEstimate, estimate_run
@@ -80,13 +79,8 @@ def backfill_command(
         return
     assert metrics is not None  # noqa: S101 - checked above
     names = parse_metrics(metrics, criterion)
-    models = Models(settings_of(context))
     plan = StorePlan.read(store)
-    if dry_run:
-        # It can do without a model, and what it estimates must not be refused later.
-        plan.check_models(names, models.plan_settings())
-    else:
-        _, models = models_for_store(context, plan, metrics=names, keeps_plan=True)
+    _, models = models_for_store(context, plan, metrics=names, keeps_plan=True, dry_run=dry_run)
     settings = models.settings
     setup = ScoringSetup(names, **models.specs(), limits=settings.limits, closes_models=True, may_lack_models=dry_run)
     request = BackfillRequest(

@@ -136,6 +136,7 @@ def models_for_store(
     metrics: Sequence[str] = (),
     *,
     keeps_plan: bool = False,
+    dry_run: bool = False,
 ) -> tuple[list[str], Models]:
     """Return the metrics and models of a command that writes scores. The plan completes what the settings lack.
 
@@ -145,10 +146,11 @@ def models_for_store(
         criteria: The values of `--criterion`.
         metrics: Metrics to use instead of those of the settings.
         keeps_plan: Refuse other models than those of the plan. A worker compares all settings instead.
+        dry_run: Whether the command can do without a model. What it estimates must not be refused later.
     """
     settings = settings_of(context)
     names = [*metrics] or ([*settings.scoring.metrics] if "scoring.metrics" in settings.sources else None)
-    completed = plan.complete(Models(settings).named, names, parse_criteria(criteria))
+    completed = plan.complete(Models(settings).named, names, parse_criteria(criteria), may_lack_models=dry_run)
     if names is None and not plan.names_metrics:
         announce(
             f"no metrics are named, so {', '.join(completed['scoring.metrics'])} is scored. Name others with --metrics"

@@ -69,7 +69,12 @@ class StorePlan:
         return self.plan is not None and self.plan.settings.get(METRICS) is not None
 
     def complete(
-        self, named: Collection[str], metrics: Sequence[str] | None, criteria: Sequence[str] = ()
+        self,
+        named: Collection[str],
+        metrics: Sequence[str] | None,
+        criteria: Sequence[str] = (),
+        *,
+        may_lack_models: bool = False,
     ) -> dict[str, Any]:
         """Return the settings of the plan for metrics and models without a name. `scoring.metrics` is always among them.
 
@@ -77,6 +82,7 @@ class StorePlan:
             named: Roles of the models that an option, the environment or a file names.
             metrics: Metrics that an option or a file names, or None.
             criteria: Names of metrics in addition to these, or to those of the plan.
+            may_lack_models: Accept that neither names a model, for a command that does not call one.
 
         Raises:
             ConfigurationError: If a metric or a model has to be named, or is not installed.
@@ -100,7 +106,8 @@ class StorePlan:
         settings: dict[str, Any] = {METRICS: names}
         for role, is_needed in find_needs(resolved, "reader.url" in planned or "reader" in named).items():
             settings |= self.complete_model(role) if is_needed and role not in named else {}
-        if missing := describe_unnamed(resolved, {*named, *(key.partition(".")[0] for key in settings)}):
+        missing = describe_unnamed(resolved, {*named, *(key.partition(".")[0] for key in settings)})
+        if missing and not may_lack_models:
             raise ConfigurationError(missing)
         return settings
 
