@@ -23,17 +23,17 @@ class HealthPage:
     def __init__(self, host: str = "", port: int = 0) -> None:
         self._host, self._port = host, port
         self._registry: CollectorRegistry | None = None
-        self._sink: PrometheusSink | None = None
+        self._sinks: list[PrometheusSink] = []
         with suppress(ImportError):
             from prometheus_client import CollectorRegistry
 
             self._registry = CollectorRegistry()
-            self._sink = PrometheusSink(self._registry)
+            self._sinks = [PrometheusSink(self._registry)]
 
     def count(self, trace: Trace, outcomes: Sequence[Outcome]) -> None:
         """Count outcomes for `/metrics`, when they are stored."""
-        if self._sink is not None:
-            self._sink.count(
+        for sink in self._sinks:
+            sink.count(
                 Delivery(
                     outcome=outcome,
                     trace_id=trace.trace_id,
@@ -48,8 +48,7 @@ class HealthPage:
     def follow(self, worker: Worker) -> None:
         """Show on `/metrics` what a worker stores."""
         worker.on_outcomes = lambda trace, outcomes, _last: self.count(trace, outcomes)
-        if self._sink is not None:
-            worker.on_ledger, worker.on_streams = self._sink.update_status, self._sink.update_streams
+        worker.status_sinks += self._sinks
 
     def routes(self, state: Callable[[], WorkerState]) -> HealthRoutes:
         """Return the routes, for another server."""

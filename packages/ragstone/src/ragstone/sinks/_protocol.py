@@ -45,15 +45,6 @@ class Sink(Protocol):
         ...
 
 
-@runtime_checkable
-class StatusSink(Sink, Protocol):
-    """A sink that also publishes the state of the whole pipeline."""
-
-    def update_status(self, ledger: Ledger) -> None:
-        """Publish the current ledger. The owner of the store calls this every few seconds."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamStatus:
     """State of one watched stream. Means are in the metric's unit, and shares for a stream of failures."""
@@ -75,8 +66,12 @@ class StreamStatus:
 
 
 @runtime_checkable
-class StreamSink(Sink, Protocol):
-    """A sink that also publishes the state of the watched streams."""
+class StatusSink(Sink, Protocol):
+    """A sink that also publishes the state of the whole pipeline and of the watched streams."""
+
+    def update_status(self, ledger: Ledger) -> None:
+        """Publish the current ledger. The owner of the store calls this every few seconds."""
+        ...
 
     def update_streams(self, streams: Sequence[StreamStatus]) -> None:
         """Publish the current streams. The owner of the store calls this after each fold."""

@@ -22,7 +22,7 @@ from ragstone._util.clock import steady_time
 from ragstone.errors import JudgeError, StoreError, StoreOwnedError
 from ragstone.schema import Failure, Ledger, Outcome, ScoringPlan, Trace
 from ragstone.settings import Retention, Watch
-from ragstone.sinks import StatusSink, StreamSink, StreamStatus
+from ragstone.sinks import StatusSink, StreamStatus
 from ragstone.store import Claims, Completion, PlannedMetric, Store, is_database_url, open_store, plan_differences
 from ragstone.worker import _times
 from ragstone.worker._backfill import BackfillQueue
@@ -112,10 +112,8 @@ class Worker:
         """Why a worker that runs until it is idle has returned with traces pending, or None."""
         self.on_outcomes: Callable[[Trace, Sequence[Outcome], bool], None] | None = None
         """Called with a trace, outcomes of it that were stored, and whether they are its last ones."""
-        self.on_ledger: Callable[[Ledger], None] | None = None
-        """Called with the current ledger every few seconds."""
-        self.on_streams: Callable[[Sequence[StreamStatus]], None] | None = None
-        """Called with the watched streams after each fold, and every minute."""
+        self.status_sinks = [sink for sink in setup.sinks if isinstance(sink, StatusSink)]
+        """They get the ledger every few seconds, and the watched streams after each fold and every minute."""
         self._clock = clock
         self._name = f"worker-{uuid.uuid4().hex[:12]}"
         self._stop = threading.Event()
@@ -676,17 +674,15 @@ class Worker:
     def _watch(self, store: Store, turn: _Turn, *, now_too: bool = False) -> None:
         """Fold closed sessions, and read the streams if any changed or a minute has passed, and they are published."""
         turn.folded = self._watcher.update(store, now_too=now_too)
-        is_published = self.on_streams is not None or any(isinstance(sink, StreamSink) for sink in self._setup.sinks)
         # Also without a fold: an alarm outlives a restart, and in a shared store another worker may have folded.
-        if is_published and (turn.folded or time.monotonic() >= self._streams_next):
+        if self.status_sinks and (turn.folded or time.monotonic() >= self._streams_next):
             self._streams_next = time.monotonic() + _times.STREAMS_S
             none: list[StreamStatus] = []
             turn.streams = self._errors.run_step("read the streams", lambda: self._watcher.statuses(store), none)
 
     def _read_ledger(self, store: Store, turn: _Turn) -> None:
         """Read the ledger every few seconds, if it is published."""
-        is_published = self.on_ledger is not None or any(isinstance(sink, StatusSink) for sink in self._setup.sinks)
-        if is_published and time.monotonic() >= self._watch_next:
+        if self.status_sinks and time.monotonic() >= self._watch_next:
             self._watch_next = time.monotonic() + _times.LEDGER_S
             turn.ledger = self._errors.run_step("read the ledger", store.ledger, None)
             brokers = {source.name: source.status for source in self._intakes if isinstance(source, BrokerSource)}
@@ -695,15 +691,11 @@ class Worker:
 
     def _publish(self, turn: _Turn) -> None:
         """Publish the ledger and the streams, if they were read."""
-        for sink in self._setup.sinks:
-            if turn.ledger is not None and isinstance(sink, StatusSink):
+        for sink in self.status_sinks:
+            if turn.ledger is not None:
                 sink.update_status(turn.ledger)
-            if turn.streams is not None and isinstance(sink, StreamSink):
+            if turn.streams is not None:
                 sink.update_streams(turn.streams)
-        if turn.ledger is not None and self.on_ledger is not None:
-            self.on_ledger(turn.ledger)
-        if turn.streams is not None and self.on_streams is not None:
-            self.on_streams(turn.streams)
 
 
 @dataclass(slots=True, kw_only=True)
