@@ -29,7 +29,8 @@ def test_a_derived_id_that_a_row_has_is_not_given_again() -> None:
     (first,), _ = read_samples([{"query": "Why?"}])
     taken = f"{first.id}-2"
 
-    samples, _ = read_samples([{"query": "Why?"}, {"id": taken, "query": "Who?"}, {"query": "Why?"}, {"query": "Why?"}])
+    rows = [{"query": "Why?"}, {"id": taken, "query": "Who?"}, {"query": "Why?"}, {"query": "Why?"}]
+    samples, _ = read_samples([row | {"response": f"a{n}"} for n, row in enumerate(rows)])
 
     assert [sample.id for sample in samples] == [first.id, taken, f"{first.id}-3", f"{first.id}-4"]
     assert first.id == derive_id(first)

@@ -31,7 +31,7 @@ from ragstone.experiments import (
     compare_last,
     store_of,
 )
-from ragstone.reading import ReadingReport, read_samples
+from ragstone.reading import ReadingReport, build_rows_error, read_samples
 from ragstone.schema import Sample
 from ragstone.store import describe_store, is_database_url
 from ragstone.views import ReportText, ReportView
@@ -206,11 +206,13 @@ def _describe(source: str) -> str:
 
 
 def read_texts(data: str | None, rows: str | None = None, field: Sequence[str] | None = None) -> list[Sample]:
-    """Read the samples of `--data`, with `--rows` and `--field`."""
+    """Read the samples of `--data`, with `--rows` and `--field`. Invalid rows are skipped, as `evaluate` may have done."""
     if data is None:
         return []
     report = ReadingReport()
-    samples, _ = read_samples(data, rows=rows, fields=parse_fields(field), report=report)
+    samples, rejected = read_samples(data, rows=rows, fields=parse_fields(field), report=report, on_bad_row="skip")
+    if not samples and rejected:
+        raise build_rows_error(rejected, 0, "Name the file that was evaluated")
     print_reading(report)
     return samples
 

@@ -90,10 +90,6 @@ _JOINED: Final = ("id", "contexts", "reference")
 """Fields that may have several columns, joined by "+"."""
 _IDEAL: Final = ("context", "documents", "passages")
 """Names of passages that may be the ideal ones, if the name of another column says that it was retrieved."""
-_SYSTEMS: Final = frozenset(
-    {"system", "model", "modelname", "modelid", "run", "pipeline", "variant", "config", "retriever"}
-)
-"""Names of a column that says which application answered."""
 _LIST_KEYS: Final = {
     key: name
     for name in _LISTS
@@ -129,8 +125,6 @@ class ColumnPlan:
     """Columns that have the name of a field that is read from another one."""
     problems: Sequence[tuple[str, str, str]] = ()
     """Columns with the name of a field whose values cannot be it: the column, the field, and what the values are."""
-    system: str | None = None
-    """Column that may say which application answered."""
     meanings: Mapping[str, tuple[str, str, str]] = field(default_factory=dict)
     """What `answer` and `context` are, whose meaning depends on the other columns.
 
@@ -211,7 +205,6 @@ def plan_columns(
             if (column in unused or column in found.get(name, ()))
             and (why := problem(column, name, is_guess=name_key(column) in _LABELED))
         ],
-        system=next((column for column in unused if name_key(column) in _SYSTEMS), None),
         meanings=decided,
     )
 

@@ -92,6 +92,10 @@ class ReadingReport:
         if text in self.notes or len(self.notes) < _MAX_KINDS:
             self.notes[text] += n
 
+    def warn(self, text: str) -> None:
+        """Add a warning before all notes."""
+        self.notes = Counter({text: 1, **self.notes})
+
     def reject(self, reason: str) -> None:
         """Count a row that could not be read. Reasons that differ in the row's number are one reason."""
         self.n_rejected += 1

@@ -44,9 +44,6 @@ _NESTED_PARTS: Final = 50
 _BRACKETS: Final = ("[", "(", "{")
 _JSON_STARTS: Final = ('"', "{", "[")
 _MAX_PLANS: Final = 256
-_MAX_SYSTEMS: Final = 10
-_MAX_COMPARED: Final = 10_000
-"""Rows that show whether a file has the answers of several systems."""
 _MISSING_CHARS: Final = 32
 """Longest text, with blanks, that can be a placeholder for a missing one."""
 
@@ -102,9 +99,6 @@ class RowReader:
         self._meanings: dict[str, tuple[str, str, str]] = {}
         self._absent = dict(self._fields)
         """Columns that the user named and no row has, by field."""
-        self._asked: set[tuple[str, int]] = set()
-        """Values of a column that may say which application answered, each with the hash of a question."""
-        self._system, self._n_asked = "", 0
         self._first_rows = FirstRows()
         self._unpacked: frozenset[str] = frozenset()
         """Columns of JSON texts that are read as the values they contain."""
@@ -175,9 +169,6 @@ class RowReader:
             first = error.errors()[0]
             raise DataError(f"row {position}: field {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
         self._count(sample, found, used, sources)
-        if plan.system is not None and isinstance(system := flat[plan.system], str) and self._n_asked < _MAX_COMPARED:
-            self._system, self._n_asked = plan.system, self._n_asked + 1
-            self._asked.add((system, hash(sample.query)))
         return sample if id_ else sample.model_copy(update={"id": derive_id(sample)})
 
     def finish(self) -> None:
@@ -192,12 +183,6 @@ class RowReader:
                     f"no row has the field {column!r}, which was named for {name!r}; the rows have "
                     f"{shorten_names(sorted(self._first))}"
                 )
-        systems, questions = ({each[n] for each in self._asked} for n in (0, 1))
-        if 1 < len(systems) <= _MAX_SYSTEMS and 2 * len(questions) <= len(self._asked) == self._n_asked:
-            self._report.note(
-                f"{self._system}: {len(systems)} values ({', '.join(map(str, sorted(systems)))}) with the same questions, scored together as "
-                "one system. To compare them, evaluate the rows of each value alone, then ragstone compare"
-            )
 
     def _plan(self, row: Mapping[str, Any], flat: Mapping[str, Any], position: int) -> ColumnPlan:
         columns = tuple(flat)
@@ -532,7 +517,7 @@ def _nested(flat: Mapping[str, Any], plan: ColumnPlan) -> Iterator[tuple[str, st
         if isinstance(inner := flat.get(outer), Mapping):
             field = columns.get(outer)
             read = None if field is None else _text_key(inner, FIELD_ALIASES[field])
-            for path, key in islice(_paths(inner, outer), _NESTED_PARTS):
+            for path, key in islice(paths_in(inner, outer), _NESTED_PARTS):
                 if path != f"{outer}.{read}":
                     outer_name, name = path.split(".")[-2:]
                     name = outer_name if key in _EXPECTED_KEYS[-1:] else name  # `reply.text` is a reply
@@ -542,11 +527,11 @@ def _nested(flat: Mapping[str, Any], plan: ColumnPlan) -> Iterator[tuple[str, st
                     yield path, guess, field is not None
 
 
-def _paths(value: Mapping[str, Any], outer: str, depth: int = 0) -> Iterator[tuple[str, str]]:
+def paths_in(value: Mapping[str, Any], outer: str, depth: int = 0) -> Iterator[tuple[str, str]]:
     """Yield the path of each value in nested objects, with its last key."""
     for key, inner in value.items():
         if isinstance(inner, Mapping) and depth < _NESTED_DEPTH:
-            yield from _paths(inner, f"{outer}.{key}", depth + 1)
+            yield from paths_in(inner, f"{outer}.{key}", depth + 1)
         elif inner not in (None, "", []):
             yield f"{outer}.{key}", str(key)
 

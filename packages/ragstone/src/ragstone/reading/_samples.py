@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -20,11 +19,12 @@ from ragstone.reading._columns import FIELD_ALIASES, guess_field, name_key
 from ragstone.reading._layouts import Layout, find_layout, rows_of
 from ragstone.reading._report import ReadingReport, group_reasons
 from ragstone.reading._row_lists import KNOWN_NAMES, RUN, Choice, object_rows
-from ragstone.reading._row_values import finite, is_missing, to_plain
-from ragstone.reading._rows import RowReader, flatten, sample_from_row
+from ragstone.reading._row_values import finite, is_missing
+from ragstone.reading._rows import RowReader
 from ragstone.schema import Sample, Trace, derive_id, fingerprint, sample_from_trace
 
 if TYPE_CHECKING:
+    from ragstone.reading._repeats import Repeats
     from ragstone.reading._source import InputFile
     from ragstone.reading._trec import QrelsSource
 
@@ -37,17 +37,10 @@ _TOTALS: Final = (
 _TOTAL: Final = re.compile(rf"(?:{'|'.join(_TOTALS)})(?=[\s(:]|\Z)")
 _TOTAL_CHARS: Final = 40
 """Longest first value of a row that is a header or a total."""
+_MAX_ASKED: Final = 10_000
+"""Rows whose questions are compared."""
 _MAX_REJECTED: Final = 100_000
 """Invalid rows after which a file is not read on."""
-
-_MAX_ADDED: Final = 3
-"""Most columns that a proposed id adds to the id."""
-_MAX_COLUMNS: Final = 20
-_MAX_CHARS: Final = 200
-"""Longest value of a column that can be a part of an id."""
-_MEASURES: Final = re.compile(r"(?:^|[_\W])(?:labels?|scores?|ratings?|grades?)$", re.IGNORECASE)
-"""Names of columns that say how good an answer is, not which answer it is."""
-_CONTENT: Final = {name for field, names in FIELD_ALIASES.items() if field != "id" for name in names}
 
 SampleSource = str | os.PathLike[str] | Iterable[Sample | Mapping[str, Any]]
 """Path or URL of a file, "-" for standard input, an iterable of samples or rows, or a table of pandas, Polars, Arrow or
@@ -152,6 +145,18 @@ def iter_samples(
         from ragstone.reading._trec import qrels_from, with_qrels, without_passages
 
         grades = qrels_from(qrels)
+
+    def read_again() -> Repeats:
+        from ragstone.reading._repeats import Repeats  # few files need it
+
+        again, is_file = ReadingReport(), isinstance(data, str | os.PathLike)
+        is_kept = isinstance(data, Sequence) or hasattr(data, "columns")
+        is_kept = not str(data).startswith(("-", "http://", "https://")) if is_file else is_kept
+        rows = laid_out(iter_rows(data, choice, again) if is_kept else (), fields or {}, again)
+        return Repeats(
+            rows, RowReader(fields, report=again, with_app=with_app, separator=separator), again, fields or {}
+        )
+
     ids, first = RowIds(), ""
     has_reference = is_judged = False
     for position, row in reader.look(laid_out(iter_rows(data, choice, report), fields or {}, report)):
@@ -167,11 +172,8 @@ def iter_samples(
             rejected.append(RejectedRow(position=position, reason=str(error)))
             report.reject(str(error))
             if len(rejected) >= _MAX_REJECTED:
-                remedy = (
-                    id_remedy(ids, data, lambda: iter_rows(data, choice), fields)
-                    if ids.repeated
-                    else "Is this a file of samples? It was not read on"
-                )
+                remedy = "Is this a file of samples? It was not read on"
+                remedy = read_again().id_remedy(ids.repeated) if ids.repeated else remedy
                 raise build_rows_error(rejected, len(ids.seen), remedy) from None
             continue
         first = first or sample.id
@@ -181,11 +183,13 @@ def iter_samples(
         yield sample
     if not rejected or on_bad_row == "skip":
         reader.finish()
+        if ids.have_questions_twice():
+            read_again().check(report)
     if rejected and on_bad_row == "raise":
         remedy = "Fix these rows, or skip them with on_bad_row='skip' (--on-bad-row skip)"
         if ids.repeated:
             # Skipping would drop answers.
-            remedy = id_remedy(ids, data, lambda: iter_rows(data, choice), fields)
+            remedy = read_again().id_remedy(ids.repeated)
         raise build_rows_error(rejected, len(ids.seen), remedy)
     if references and first and not has_reference:
         raise DataError(
@@ -352,7 +356,7 @@ def _input_file(name: str, choice: Choice, stack: ExitStack) -> InputFile | None
 
 
 class RowIds:
-    """The ids of the rows that were read."""
+    """The ids and questions of the rows that were read."""
 
     def __init__(self) -> None:
         self.seen = IdTable()
@@ -360,6 +364,12 @@ class RowIds:
         self.repeated: dict[str, None] = {}
         """Given ids that occur more than once."""
         self._derived: Counter[str] = Counter()
+        self._questions: set[int] = set()
+        self._n_asked = 0
+
+    def have_questions_twice(self) -> bool:
+        """Return whether two of the first rows have one question."""
+        return len(self._questions) < self._n_asked
 
     def add(self, sample: Sample, position: int, *, is_row: bool) -> Sample:
         """Return the sample with an id that no earlier row has. A derived id of a row that occurs again gets a number.
@@ -369,6 +379,7 @@ class RowIds:
         """
         id_, earlier = sample.id, self.seen.add(sample.id, position)
         if earlier is None:
+            self._count_question(sample, is_row=is_row)
             return sample
         if not is_row or id_ != derive_id(sample):
             self.repeated[id_] = None
@@ -376,63 +387,10 @@ class RowIds:
         while self.seen.add(sample.id, position) is not None:
             self._derived[id_] += 1
             sample = sample.model_copy(update={"id": f"{id_}-{self._derived[id_] + 1}"})
+        self._count_question(sample, is_row=is_row)
         return sample
 
-
-def id_remedy(ids: RowIds, data: object, rows: Callable[[], Iterable[Any]], fields: Mapping[str, str] | None) -> str:
-    """Return how the ids of a dataset become unique: the smallest set of columns to add to the id, as an option."""
-    several = "Several rows share an id, such as several answers to one question."
-    if isinstance(data, str | os.PathLike | Sequence) or hasattr(data, "columns"):
-        name, groups = "", []
-        for row in rows():
-            found = _id_of(row, fields)
-            if found is not None and found[0] in ids.repeated:
-                name = found[1]
-                groups.append((found[0], _columns(row)))
-        added = _smallest_set(groups) if name else None
-        if added:
-            together = "+".join((name, *added))
-            return f"{several} These columns are unique together: --field id={together} (fields={{'id': {together!r}}})"
-    return (
-        f"{several} Name the columns that are unique together: --field id=COLUMN+COLUMN "
-        "(fields={'id': 'COLUMN+COLUMN'}). If there are none, add a column that is"
-    )
-
-
-def _id_of(row: object, fields: Mapping[str, str] | None) -> tuple[str, str] | None:
-    """Return the id of a row and the name of its column."""
-    if not isinstance(row, Mapping):
-        return None
-    try:
-        id_ = sample_from_row(row, position=1, fields=fields).id
-    except DataError:
-        return None
-    named = (fields or {}).get("id")
-    flat = flatten(row)
-    name = named or next((each for each in FIELD_ALIASES["id"] if str(to_plain(flat.get(each))) == id_), None)
-    return None if name is None else (id_, name)
-
-
-def _columns(row: Mapping[str, Any]) -> dict[str, str]:
-    """Return the values that can be a part of an id, by column."""
-    plain = {
-        name: to_plain(value)
-        for name, value in flatten(row).items()
-        if name not in _CONTENT and not _MEASURES.search(name)
-    }
-    return {
-        name: str(value)
-        for name, value in plain.items()
-        if isinstance(value, str | int) and 0 < len(str(value)) <= _MAX_CHARS
-    }
-
-
-def _smallest_set(rows: Sequence[tuple[str, Mapping[str, str]]]) -> tuple[str, ...] | None:
-    """Return the smallest set of columns whose values, together with the id, differ for all rows."""
-    names = [name for name in rows[0][1] if all(name in columns for _, columns in rows)]
-    varied = [name for name in names if len({(id_, columns[name]) for id_, columns in rows}) > len({*dict(rows)})]
-    sizes = range(1, _MAX_ADDED + 1)
-    sets = itertools.chain.from_iterable(itertools.combinations(varied[:_MAX_COLUMNS], size) for size in sizes)
-    return next(
-        (names for names in sets if len({(id_, *map(columns.get, names)) for id_, columns in rows}) == len(rows)), None
-    )
+    def _count_question(self, sample: Sample, *, is_row: bool) -> None:
+        if is_row and sample.query and self._n_asked < _MAX_ASKED:
+            self._n_asked += 1
+            self._questions.add(hash(sample.query))

@@ -152,7 +152,9 @@ def plan_judge_card(
     chosen = stated or _choose_metrics(file, possible)
     names = [metric.card.name for metric in chosen]
     found = _of_one_system(labels_of(file, names, is_stated=metrics is not None, has_positions=data is None))
-    samples, _ = read_samples(file.samples if data is None else data, fields=fields)
+    # Rows of several people repeat an answer, and have ids of their own.
+    known = {"id": "id", **(fields or {})} if data is None else fields
+    samples, _ = read_samples(file.samples if data is None else data, fields=known)
     known = {sample.id for sample in samples}
     mine = [label for label in found if known.issuperset(label.sample_ids)]
     if not mine:
