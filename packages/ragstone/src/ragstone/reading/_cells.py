@@ -16,7 +16,8 @@ MISSING_TEXTS: Final = frozenset({
     "n.a.", "s/d", "k.A.", "<NA>", "<null>", "(null)", "(blank)", "\\N", "-", "--", "---", "\N{EN DASH}", "—",
     "#N/A", "#NA", "#NV", "#N/D", "#REF!", "#BEZUG!", "#¡REF!", "#VALUE!", "#WERT!", "#¡VALOR!", "#VALEUR!",
     "#NAME?", "#¿NOMBRE?", "#NOM?", "#NOMBRE!", "#DIV/0!", "#¡DIV/0!", "#NULL!", "#NUM!", "#¡NUM!", "#ZAHL!",
-    "#SPILL!", "#CALC!", "#ERROR!", "k. A.",
+    "#SPILL!", "#CALC!", "#ERROR!", "k. A.", "NONE", "TBD", "tbd", "t.b.d.", "TBA", "TODO", "?", "??", "???", "...",
+    "\N{HORIZONTAL ELLIPSIS}",
 })  # fmt: skip
 """Texts that tools and people write for a missing value, and spreadsheets for one that they could not compute."""
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final
 
 from ragstone.errors import DataError
-from ragstone.schema import ROW_GUESSES, ROW_NAMES, ROW_SYNONYMS, field_names
+from ragstone.schema import ROW_GUESSES, ROW_NAMES, ROW_SYNONYMS, SETTING_NAMES, field_names
 
 _ORDER: Final = (
     "id", "query", "history", "messages", "contexts", "response", "reference", "sub_questions", "qrels", "ratings",
@@ -29,6 +29,10 @@ matter."""
 
 _LISTS: Final = ("contexts", "reference")
 """Fields that numbered columns (`context_1`, `context_2`) make a list of."""
+ALL_REQUIRED: Final = re.compile(
+    r"(?:expected|required|key|gold|must|reference)\w*(?:facts|claims|points|nuggets|keywords|concepts|phrases)"
+)
+"""Names of parts of a correct answer. All are required, and several references are alternatives."""
 _WORDS: Final = (
     ("reference", frozenset({"gold", "golden", "truth", "expected", "correct", "ideal", "gt"})),
     ("contexts", frozenset({"context", "contexts", "passage", "passages", "chunk", "chunks", "documents", "evidence"})),
@@ -41,6 +45,8 @@ _OTHER_WORDS: Final = frozenset({
     "time", "url", "urls", "tokens", "length", "len", "rate", "latency", "cost", "embedding", "source",
 })  # fmt: skip
 """Words in the name of a column that describes another one (`answer_score`, `query_id`)."""
+_MAX_DEPTH: Final = 6
+"""Depth of objects in which a text is searched."""
 _NUMBERED: Final = re.compile(r"(.*?\D)(\d{1,4})$", re.DOTALL)
 _PARTS: Final = re.compile(r"[A-Z]?[a-z]++|[A-Z]++|\d++")
 _SEPARATORS: Final = re.compile(r"[\s_.\-]+")
@@ -243,6 +249,8 @@ def _is_fit(problem: Callable[..., str], name: str, column: str) -> bool:
 def _is_dropped(column: str, problem: str) -> bool:
     """Return whether a column is not read although no other one has the name of its field."""
     key = name_key(column)
+    if problem.startswith("places"):
+        return True
     if problem.startswith("URLs"):
         return key == "references" or _FIELD_OF[key][0] == "contexts"
     return key in _WEAK or (key in _LABELED and problem.startswith("labels"))
@@ -299,6 +307,39 @@ def _split_answers(
         decided["answer"] = (answer, "response", "")
 
 
+def path_of_text(value: object, path: str, field: str, item: str = ".0") -> str:
+    """Return the path of the text in nested objects that is most likely a field, or "" without a text.
+
+    Args:
+        value: Object or list.
+        path: Column of the value.
+        field: "response", "query", "reference" or "contexts".
+        item: How a path goes into a list: ".0" takes the first item, and "[]" takes all.
+    """
+    names = {*map(name_key, (*FIELD_ALIASES[field], *field_names("text", "row"), "message", "output_text"))}
+
+    def rank(found: tuple[str, str]) -> tuple[bool, bool, int]:
+        name = found[0].rpartition(".")[2]
+        words = {part.casefold() for part in _PARTS.findall(name)}
+        return (
+            name_key(name) in names,
+            not words & {*_OTHER_WORDS, *SETTING_NAMES, "status", "role", "object"},
+            len(found[1]),
+        )
+
+    return max(_texts_in(value, path, item), key=rank, default=("", ""))[0]
+
+
+def _texts_in(value: object, path: str, item: str, depth: int = 0) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, Mapping) and depth < _MAX_DEPTH:
+        for key, inner in value.items():
+            yield from _texts_in(inner, f"{path}.{key}", item, depth + 1)
+    elif isinstance(value, list | tuple) and value and depth < _MAX_DEPTH:
+        yield from _texts_in(value[0], f"{path}{item}", item, depth + 1)
+
+
 def _guesses(
     unused: Sequence[str], read: set[str], columns: Collection[str], problem: Callable[..., str]
 ) -> dict[str, list[str]]:
@@ -327,8 +368,11 @@ def guess_field(column: str, read: Collection[str] = (), *, is_nested: bool = Fa
     key = name_key(column)
     if is_nested and (known := _FIELD_OF.get(key)) is not None:
         return known[0] if known[0] in _GUESSED else None
-    if key.startswith("__"):
+    if key.startswith("__") or ALL_REQUIRED.fullmatch(key):
         return None
+    outer = {name_key(part) for part in column.split(".")[:-1]}
+    if outer and any(_FIELD_OF.get(part, ("",))[0] == "reference" for part in outer):
+        return "reference"
     if names := _GUESSES_OF.get(key):
         return next((name for name in names if name not in read), names[0])
     parts = {part.casefold() for part in _PARTS.findall(column)}

@@ -23,9 +23,22 @@ _WEAK_LABELS: Final = "labels (yes, no)"
 _NUMBERS: Final = "numbers"
 _SAME: Final = "the same text in all rows"
 _ADDRESSES: Final = "URLs or file names"
+PLACES: Final = "places in files"
+PROMPTS: Final = "prompts with passages in them"
+_PROMPT: Final = re.compile(
+    r"</?(?:context|document|passage|source)s?\b|^[\W_]{0,9}(?:\w{1,12} ){0,2}(?:context|document|passage|source|kontext|contexto)"
+    r"s?(?: \w{1,12}){0,3}\W{0,3}:",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""A tag, or a heading at the start of a line, before passages in a prompt."""
 JSON: Final = "JSON texts"
 MESSAGES: Final = "messages"
-_NEVER: Final = frozenset({_LABELS, _ADDRESSES, "times", "ids", _SAME})
+_NEVER: Final = frozenset({_LABELS, _ADDRESSES, PLACES, "times", "ids", _SAME})
+_SUFFIXES: Final = r"\.(?:pdf|md|txt|html?|docx?|pptx?|xlsx?|csv|jsonl?|rst)"
+_PLACE: Final = (
+    rf"(?:\S+ ){{0,2}}\S*{_SUFFIXES}(?:#\S+|[\s,;:(\[#]{{1,4}}(?:(?:pp?|pages?|seiten?|s|lines?|sec|section|slide)\b[.:=]?\s?)?+"
+    "[\\d.,\\s\N{EN DASH}-]{1,12}[)\\]]?)"
+)
 _KINDS: Final = (
     (_LABELS, r"true|false|pass(?:ed)?|fail(?:ed)?|(?:in)?correct|wrong|good|bad|(?:ir)?relevant|(?:un)?supported"),
     (_WEAK_LABELS, r"yes|no|[yna-f]"),
@@ -33,7 +46,8 @@ _KINDS: Final = (
     ("times", r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d[\d:.+Z-]*+"),
     ("ids", r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|(?=\S*\d)[0-9a-f]{32,64}"),
     (_ADDRESSES, r"(?:https?|s3|gs|file)://\S++"),
-    (_ADDRESSES, r"(?:\S+ ){0,2}\S*\.(?:pdf|md|txt|html?|docx?|pptx|xlsx|csv|jsonl?|rst)"),
+    (_ADDRESSES, rf"(?:\S+ ){{0,2}}\S*{_SUFFIXES}"),
+    (PLACES, _PLACE),
 )
 _PATTERNS: Final = tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in _KINDS)
 
@@ -66,6 +80,8 @@ class FirstRows:
             kind == _SAME and field in ("reference", "contexts")
         ):
             return ""
+        if kind == PROMPTS:
+            return kind if field == "query" else ""
         if (
             kind in _NEVER
             or (kind == _NUMBERS and (is_guess or field == "contexts"))
@@ -76,6 +92,13 @@ class FirstRows:
             return "few different words"
         is_object = kind == "objects" and field == "contexts"
         return "objects without a text" if is_object and not any(map(_has_passages, self.values(column))) else ""
+
+    def has_texts(self, column: str) -> bool:
+        """Return whether the values of a column are texts of several words."""
+        values = self.values(column)
+        return (
+            bool(values) and all(isinstance(value, str) for value in values) and any(" " in value for value in values)
+        )
 
     def _kind(self, values: list[Any]) -> str:
         kinds = {_kind(value) for value in values}
@@ -127,6 +150,8 @@ def _kind(value: Any) -> str:
     """Return what one value is, or "" for a text."""
     if isinstance(value, str):
         text = value.strip()
+        if "\n" in text and _PROMPT.search(text[:_MAX_TEXT]) is not None:
+            return PROMPTS
         if len(text) > _MAX_TEXT:
             return ""
         if text.startswith("[") and begins_like_list(text):

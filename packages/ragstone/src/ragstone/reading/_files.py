@@ -26,6 +26,11 @@ _PAIRS: Final = 4
 _HIGH: Final = re.compile(rb"[\x80-\xff]+")
 _HTML: Final = re.compile(rb"\s*+(?:<!--[^>]{0,200}-->\s*+)?<(?:!doctype html|html|head)\b", re.IGNORECASE)
 _MARKDOWN: Final = re.compile(rb"\s*+\|[^\n]*\n\s*+\|[ :|-]++\r?\n")
+_TRANSCRIPT: Final = re.compile(
+    rb"WEBVTT|1\r?\n\d\d:\d\d:\d\d,\d{3} -->|[\[(]?(?:\d{1,2}:)?\d{1,2}:\d\d[\])]? |"
+    rb"(?:user|human|customer|agent|assistant|interviewer|speaker \d{1,3}|q|question) ?: [^\n,;\t\x22]{1,300}\n",
+    re.IGNORECASE,
+)
 _OTHERS: Final[tuple[tuple[bytes, str, str], ...]] = (
     (b"version https://git-lfs", "a Git LFS pointer, not the file itself", "Fetch the file: git lfs pull"),
     (b"%PDF", "a PDF document", "Write its questions and answers as CSV or JSON lines"),
@@ -96,6 +101,11 @@ def refuse_other(head: bytes, name: str) -> None:
         found = (
             "a Python pickle, which may run any code when it is read, so it never is",
             "Write the objects as JSON, for example with langchain_core.load.dumps or LlamaIndex's model_dump_json",
+        )
+    elif _TRANSCRIPT.match(head[:1000]):
+        found = (
+            "a transcript",
+            'Write each conversation as a line: {"messages": [{"role": "user", "content": "..."}, ...]}, or a table of questions',
         )
     elif _MARKDOWN.match(head[:10_000]):
         found = ("a Markdown table", "Save it as CSV or JSON lines")

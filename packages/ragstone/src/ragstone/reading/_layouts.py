@@ -215,9 +215,26 @@ LAYOUTS: Final[tuple[Layout, ...]] = (
         "conversationTurns",
         "Only the first turn of a conversation is read",
         query=("conversationTurns.0.inputRecord.prompt.content.0.text", "conversationTurns.0.prompt.content.0.text"),
-        reference="conversationTurns.0.inputRecord.referenceResponses[].content[].text",
+        reference=(
+            "conversationTurns.0.inputRecord.referenceResponses[].content[].text",
+            "conversationTurns.0.referenceResponses[].content[].text",
+        ),
         response="conversationTurns.0.output.text",
         contexts={"$each": "conversationTurns.0.output.retrievedPassages.retrievalResults[]", "text": "content.text"},
+    ),
+    _layout(
+        "Amazon Bedrock evaluations of models",
+        "prompt modelResponses",
+        query="prompt",
+        reference="referenceResponse",
+        response="modelResponses.0.response",
+    ),
+    _layout(
+        "OpenAI batches",
+        "custom_id response",
+        "The questions are in the input file of the batch",
+        id="custom_id",
+        response=("response.body.choices.0.message.content", "response.body.output[].content[].text"),
     ),
     _layout("Chroma", "ids documents distances", contexts={"$zip": {"text": "documents.0", "id": "ids.0"}}),
     _layout(

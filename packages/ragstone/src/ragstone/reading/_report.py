@@ -18,7 +18,7 @@ ValueKind = Literal["empty", "placeholder", "placeholder_text", "bracket", "json
 _ALWAYS: Final = ("query", "contexts", "response", "reference")
 """Fields that the report names even if no column was read."""
 _MAX_LINES: Final = 12
-_OPTION: Final = re.compile(r"(?<=\s)(--[\w-]+) ")
+_OPTION: Final = re.compile(r"(?<=\s)--[\w-]+ (?:'[^'\n]{0,200}')?")
 _WRAPPER: Final = TextWrapper(80, subsequent_indent=" " * 6, break_long_words=False, break_on_hyphens=False)
 _MAX_GUESSES: Final = 5
 """Columns for one field that a report names."""
@@ -30,7 +30,7 @@ _SENTENCES: Final[Mapping[ValueKind, tuple[str, str]]] = {
     "placeholder": ("placeholder", " (nan, None, NA, #REF!) read as missing"),
     "placeholder_text": ("text", " with only a placeholder (None, nan), read as text"),
     "bracket": ("text", " with a bracket at the beginning, read as text"),
-    "json": ("JSON text", " read as it is. A path reads a key of it: --field response=response.KEY"),
+    "json": ("JSON text", " read as it is"),
     "id": ("passage", " with only an id, a number or a URL, read as text"),
     "assertion": ("assertion", " of a test (contains:, llm-rubric:), read as text"),
 }
@@ -175,7 +175,7 @@ class ReadingReport:
 
     def __str__(self) -> str:
         """Return the lines, broken between words after at most 80 characters. An option stays with its value."""
-        joined = (_OPTION.sub("\\1\0", line) for line in self.lines())
+        joined = (_OPTION.sub(lambda option: option[0].replace(" ", "\0"), line) for line in self.lines())
         return "\n".join(part for line in joined for part in _WRAPPER.wrap(line)).replace("\0", " ")
 
     def to_dict(self) -> dict[str, Any]:

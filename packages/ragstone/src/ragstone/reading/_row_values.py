@@ -36,6 +36,10 @@ def read_passage(item: Any, rank: int, position: int) -> dict[str, Any]:
     if isinstance(item, str):
         return {"text": item, "rank": rank}
     is_object = type(item) is dict or isinstance(item, Mapping)
+    if not is_object and isinstance(item, list | tuple) and len(item) > 2:  # a row of a database: id, text, distance
+        texts = [part for part in item if isinstance(part, str)]
+        if [text for text in texts if " " in text] == texts[-1:] and len(texts) < 3:
+            return {"text": texts[-1], "id": str(item[0]) if item[0] != texts[-1] else None, "rank": rank}
     if not is_object and isinstance(item, list | tuple) and len(item) == 2 and isinstance(item[0], str):
         text, other = item
         if (score := to_number(other)) is not None:  # as vector stores return them

@@ -14,11 +14,29 @@ from pydantic import ValidationError
 
 from ragstone.errors import DataError
 from ragstone.reading._cells import MISSING_TEXTS, begins_like_list, parse_cell
-from ragstone.reading._columns import FIELD_ALIASES, ColumnPlan, guess_field, name_key, plan_columns, shorten_names
-from ragstone.reading._evidence import JSON, MESSAGES, FirstRows, first_of
+from ragstone.reading._columns import (
+    ALL_REQUIRED,
+    FIELD_ALIASES,
+    ColumnPlan,
+    guess_field,
+    name_key,
+    path_of_text,
+    plan_columns,
+    shorten_names,
+)
+from ragstone.reading._evidence import JSON, MESSAGES, PROMPTS, FirstRows, first_of
 from ragstone.reading._messages import Conversation, are_messages, read_content, read_conversation
 from ragstone.reading._report import ReadingReport, field_option
-from ragstone.reading._row_values import is_missing, json_value, read_passages, shorten, to_number, to_plain, walk
+from ragstone.reading._row_values import (
+    finite,
+    is_missing,
+    json_value,
+    read_passages,
+    shorten,
+    to_number,
+    to_plain,
+    walk,
+)
 from ragstone.requests import message_body
 from ragstone.schema import Sample, derive_id, message_role
 
@@ -30,6 +48,8 @@ _SPLIT_FIELDS: Final = ("contexts", "reference", "sub_questions")
 _GIVEN_SEPARATORS: Final = re.compile(rf"(?:\A|,)({'|'.join(_SPLIT_FIELDS)})=")
 _JOINED_LISTS: Final = ("contexts", "reference")
 _ID_TEXT: Final = re.compile(r"(?=\S*\d)[A-Za-z0-9]++(?:[-_:#/][A-Za-z0-9]++)++")
+_RULE: Final = re.compile(r"\n([-=*#~_]{3,20})\n")
+"""A line of signs between passages."""
 _ENDED: Final = re.compile(r"[.!?]; ?\S")
 """A semicolon after a sentence, which does not belong to one."""
 _ASSERTION: Final = re.compile(
@@ -38,6 +58,26 @@ _ASSERTION: Final = re.compile(
 )
 _FIRST_PART: Final = re.compile(r"\s*+(?:<(\w{3,12})[ >]|(\[?(?:[^\W\d]{1,12})?[ _#:-]*+)1([\]).:]))")
 """Beginning of a text with several passages: a tag, or the number 1, with the text around it."""
+_SPEAKERS: Final = ("speaker", "role", "from", "sender", "author")
+_ONE_MESSAGE: Final = (
+    'If a row is a message, write each conversation as a row: {"messages": [{"role": "user", "content": "..."}, ...]}.'
+)
+_OTHER_ROWS: Final = (
+    (
+        {"queryid", "corpusid", "score"},
+        "They are relevance labels: give them with --qrels FILE, next to a run or samples.",
+    ),
+    (
+        {"id", "title", "text"},
+        "If it is the corpus of BEIR, it has no questions: evaluate the folder with queries.jsonl, qrels/ and a run.",
+    ),
+    *(
+        ({speaker, text}, _ONE_MESSAGE)
+        for speaker in _SPEAKERS
+        for text in ("text", "content", "message", "value", "utterance")
+    ),
+)
+"""Names in rows that are not samples, and what these rows are for."""
 _NESTED_DEPTH: Final = 3
 _NESTED_PARTS: Final = 50
 """Keys of an object of a row that a report names."""
@@ -127,21 +167,11 @@ class RowReader:
         found, used, sources = self._find_fields(flat, plan, position)
         is_known = "query" in plan.names or self._fields or plan.numbered or plan.names.keys() - {"id", "history"}
         if flat and not is_known:
-            texts = [
-                n for n in flat if isinstance(flat[n], str) and not self._first_rows.problem(n, "query", is_guess=True)
-            ]
-            guesses = self._report.guesses or {"query": dict.fromkeys(texts[:1] or ["COLUMN"])}
-            remedies = [
-                ", or ".join(field_option(name, column) for column in columns) for name, columns in guesses.items()
-            ]
-            raise DataError(
-                f"row {position} does not have a field with a known name; it has {shorten_names(flat)}. Name its "
-                f"fields, for example {' '.join(remedies)}"
-            )
+            raise DataError(self._unknown(flat, position))
         talk = _read_messages(found, used, position)
         contexts: Any = talk.contexts
         if found.get("contexts") is not None:
-            contexts = self._contexts(found["contexts"], position)
+            contexts = self._contexts(found["contexts"], position, sources.get("contexts", "contexts"))
             if contexts and not is_missing(ids := row.get("retrieved_context_ids")):
                 contexts = self._identified(contexts, ids)
         id_ = _id(found.get("id"))
@@ -170,6 +200,51 @@ class RowReader:
             raise DataError(f"row {position}: field {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
         self._count(sample, found, used, sources)
         return sample if id_ else sample.model_copy(update={"id": derive_id(sample)})
+
+    def _unknown(self, flat: Mapping[str, Any], position: int) -> str:
+        """Return what is wrong with a row without a known name, and the ways out."""
+        report, names = self._report, {name_key(name) for name in flat}
+        if report.has_text_cells and any(len(name.split()) > 3 or finite(name) is not None for name in flat):
+            sign = report.format.rpartition(" by ")[2]
+            sign = {"commas": ",", "tabs": "\\t"}.get(sign, sign.strip("'"))
+            asked = next((name for name in flat if "?" in name), None) or max(flat, key=lambda name: len(name.split()))
+            header = sign.join("query" if name == asked else f"column_{n}" for n, name in enumerate(flat, start=1))
+            file = shlex.quote(report.source or "FILE")
+            return (
+                f"row {position} does not have a known name, and the first line of the file is not a header: it has "
+                f"{shorten_names(flat)}. Write a header with the names query, response, contexts, reference above it: "
+                f"(printf '{header}\\n'; cat {file}) > NEW.csv"
+            )
+        texts = [
+            n for n in flat if isinstance(flat[n], str) and not self._first_rows.problem(n, "query", is_guess=True)
+        ]
+        guesses = report.guesses or {"query": dict.fromkeys(texts[:1] or ["COLUMN"])}
+        remedies = [", or ".join(field_option(name, column) for column in columns) for name, columns in guesses.items()]
+        open_fields = [name for name in ("query", "response", "contexts", "reference") if name not in guesses]
+        others = "".join(f" --field {name}=COLUMN" for name in open_fields)
+        kind = "".join(
+            f" {column!r} has passages in it. Write its question as query; to read all of it: {field_option('query', column)}."
+            for column in flat
+            if self._first_rows.kind(column) == PROMPTS
+        )
+        kind = kind or next((f" {text}" for keys, text in _OTHER_ROWS if keys <= names), "")
+        return (
+            f"row {position} does not have a field with a known name; it has {shorten_names(flat)}.{kind} Name its "
+            f"fields, for example {' '.join(remedies)}, and if it has them{others}"
+        )
+
+    def _name_missing(self, plan: ColumnPlan) -> None:
+        """Report columns of texts that may be missing fields under names of another language."""
+        report, first = self._report, self._first_rows
+        missing = [
+            name for name in ("query", "response", "contexts", "reference") if name not in {*plan.names, *plan.numbered}
+        ]
+        if "messages" in plan.names or any(name in report.guesses for name in missing) or len(missing) < 2:
+            return
+        texts = [c for c in plan.unused if first.has_texts(c) and not first.problem(c, "query", is_guess=True)]
+        if texts:
+            options = " ".join(f"--field {name}=COLUMN" for name in missing)
+            report.note(f"not read: {shorten_names(texts)}. If they are among the missing fields: {options}")
 
     def finish(self) -> None:
         """Check what only all rows show.
@@ -240,7 +315,8 @@ class RowReader:
         for path, field_, is_part in _nested(flat, plan):
             if is_part:
                 report.leave((path,))
-            if field_ is not None and field_ not in plan.names and not first.problem(path, field_, is_guess=True):
+            is_guess = name_key(path.rpartition(".")[2]) not in KNOWN_NAMES  # numbers may be answers
+            if field_ is not None and field_ not in plan.names and not first.problem(path, field_, is_guess=is_guess):
                 report.guess(field_, path)
         for column, field_, why in plan.problems:
             is_read = column in plan.names.get(field_, ())
@@ -253,6 +329,9 @@ class RowReader:
         for column in plan.unused:
             if column.startswith("__expected"):
                 report.note(f"{column}: assertions of promptfoo, not read as reference")
+            elif ALL_REQUIRED.fullmatch(name_key(column)):
+                self._note_parts(column)
+        self._name_missing(plan)
         for key, (column, field, _) in plan.meanings.items():
             if key == "context" and field == "":
                 report.decide("contexts", f"not {column}, the ideal passages; otherwise: --field contexts={column}")
@@ -352,6 +431,9 @@ class RowReader:
             return [part for each in text.split(separator) if (part := each.strip())]
         if not text.strip():
             return [text]
+        if (quoted := _quoted_parts(text)) is not None:
+            self._report.note(f"{field}: quoted texts without brackets, read as a list")
+            return quoted
         what = "passages" if field == "contexts" else "references"
         if field == "contexts" and _has_marked_parts(text):
             self._report.note(
@@ -363,7 +445,7 @@ class RowReader:
             self._report.note(f"{field}: {shown} in one text. If they separate {what}: --separator {option}")
         return [text]
 
-    def _contexts(self, value: Any, position: int) -> list[dict[str, Any]] | None:
+    def _contexts(self, value: Any, position: int, column: str) -> list[dict[str, Any]] | None:
         value = to_plain(value)
         if value is None:
             return None
@@ -381,21 +463,39 @@ class RowReader:
                 items = inner
         else:
             raise DataError(f"row {position}: contexts must be a list of passages, got {shorten(value)}")
-        return read_passages(items, position)
+        try:
+            return read_passages(items, position)
+        except DataError as error:
+            path = path_of_text(value, column, "contexts", "[]")
+            remedy = f". If the texts are in {path}: {field_option('contexts', path)}" if "." in path else ""
+            raise DataError(f"{error}{remedy}") from None
 
-    def _texts(self, value: Any, field: str, position: int, sources: Mapping[str, str]) -> tuple[str, ...]:
+    def _texts(self, value: Any, field: str, position: int, sources: dict[str, str]) -> tuple[str, ...]:
         value = to_plain(value)
         if value is None:
             return ()
         is_text = type(value) is str and not begins_like_list(value)
         if not is_text and isinstance(value, Mapping):  # SQuAD's answers are an object of lists
             value = next((value[key] for key in _EXPECTED_KEYS if isinstance(value.get(key), list)), value)
+            is_open = isinstance(value, Mapping) and _text_key(value, _EXPECTED_KEYS) is None
+            if is_open and (parts := [key for key in value if ALL_REQUIRED.fullmatch(name_key(key))]):
+                self._note_parts(f"{sources.pop(field, field)}.{parts[0]}")
+                return ()
         items = self._parts(value, field) if is_text else _row_items(value, field, position)
         texts = tuple(_text(item, field, position, _EXPECTED_KEYS, sources.get(field, field)) for item in items)
         kept = tuple(text for text in texts if text is not None and text.strip())
         for _ in range(max(len(texts) - len(kept), not texts)):
             self._report.count_value("empty", field)
         return kept
+
+    def _note_parts(self, path: str) -> None:
+        """Report facts that are all required, and the command that joins them."""
+        report, keys = self._report, "".join(f'["{key}"]' for key in path.split("."))
+        command = f"jq -c '.reference = (.{keys} | join(\"\\n\"))' {shlex.quote(report.source or 'FILE')} > NEW.jsonl"
+        report.note(
+            f"{path}: parts that are all required, not read as reference, whose texts are alternatives. To read them, join "
+            f"them to one text{f': {command}' if report.format == 'JSON lines' else ''}"
+        )
 
     def _identified(self, passages: list[dict[str, Any]], ids: Any) -> list[dict[str, Any]]:
         """Give passages the ids that ragas keeps in another field."""
@@ -429,6 +529,12 @@ class RowReader:
                     report.count_value("empty", field)
                 elif start in _JSON_STARTS and _is_json(text):
                     report.count_value("json", field)
+                    if path := path_of_text(json_value(text), column := sources.get(field, field), field).removeprefix(
+                        column
+                    ):
+                        report.note(
+                            f"{column}: JSON texts. To read the text in them: {field_option(field, column + path)}"
+                        )
                 elif start in _BRACKETS:
                     report.count_value("bracket", field)
         if sample.contexts is not None:
@@ -476,9 +582,11 @@ def _sign(text: str, field: str, *, is_cell: bool) -> str | None:
     A semicolon or a comma is one only between few words, because sentences have them.
     """
     text = text.strip()
-    if "\n" in text and (is_cell or "\n\n" in text):
+    if (rule := _RULE.search(text)) is not None:
+        return rf"\n{rule[1]}\n"
+    if "\n" in text and (is_cell or field == "contexts" or "\n\n" in text):
         return r"\n\n" if field == "contexts" and "\n\n" in text and not is_cell else r"\n"
-    signs = ("|", "###", "<br>", "[SEP]") if field == "contexts" else ("|",)
+    signs = ("|", " // ", "###", "<br>", "[SEP]", "<sep>") if field == "contexts" else ("|",)
     if sign := next((sign for sign in signs if sign in text), None):
         return sign
     if field == "contexts" and _ENDED.search(text):
@@ -492,6 +600,18 @@ def _sign(text: str, field: str, *, is_cell: bool) -> str | None:
     parts = [part.strip() for part in text.split(",")] if "," in text else []
     is_listed = bool(parts) and all(part[:1].isupper() and len(part.split()) <= 3 for part in parts)
     return "," if is_listed else None
+
+
+def _quoted_parts(text: str) -> list[str] | None:
+    """Return the texts of a list without its brackets (`"one", "two"`), or None."""
+    text = text.strip()
+    if text[:1] not in ('"', "'") or text[-1:] != text[:1] or f"{text[:1]}," not in text:
+        return None
+    try:
+        parts = parse_cell(f"[{text}]")
+    except DataError:
+        return None
+    return parts if len(parts) > 1 and all(isinstance(part, str) for part in parts) else None
 
 
 def _has_marked_parts(text: str) -> bool:
@@ -514,7 +634,9 @@ def _nested(flat: Mapping[str, Any], plan: ColumnPlan) -> Iterator[tuple[str, st
     """Yield the path of each key of an object in a row, the field that it may be, and whether the object is a field."""
     columns = {column: field for field in ("query", "response", "reference") for column in plan.names.get(field, ())}
     for outer in (*columns, "metadata", *plan.unused):
-        if isinstance(inner := flat.get(outer), Mapping):
+        inner = flat.get(outer)
+        inner = json_value(inner) if isinstance(inner, str) and inner[:1] == "{" else inner
+        if isinstance(inner, Mapping):
             field = columns.get(outer)
             read = None if field is None else _text_key(inner, FIELD_ALIASES[field])
             for path, key in islice(paths_in(inner, outer), _NESTED_PARTS):
@@ -522,7 +644,8 @@ def _nested(flat: Mapping[str, Any], plan: ColumnPlan) -> Iterator[tuple[str, st
                     outer_name, name = path.split(".")[-2:]
                     name = outer_name if key in _EXPECTED_KEYS[-1:] else name  # `reply.text` is a reply
                     guess = guess_field(name, is_nested=True)
-                    if name_key(name) == "answer" and guess_field(outer_name, is_nested=True) != "response":
+                    outer_fields = {guess_field(key, is_nested=True) for key in path.split(".")[:-1]}
+                    if name_key(name) == "answer" and "response" not in outer_fields:
                         guess = "reference"  # next to its question, as sets of questions have it
                     yield path, guess, field is not None
 
@@ -539,6 +662,8 @@ def paths_in(value: Mapping[str, Any], outer: str, depth: int = 0) -> Iterator[t
 def _text_key(value: Mapping[str, Any], keys: Sequence[str]) -> str | None:
     """Return the key of the text in an object: one of some names, or the only text."""
     texts = [str(key) for key in (*keys, *value) if isinstance(value.get(key), str)]
+    if texts and texts[0] not in keys and any(isinstance(inner, Mapping | list) and inner for inner in value.values()):
+        return None  # what describes an answer that is deeper
     return texts[0] if texts and (texts[0] in keys or len(texts) == 1) else None
 
 
@@ -629,7 +754,8 @@ def _plain_list(value: Any) -> Any:
 def _take_answer(found: dict[str, Any]) -> tuple[list[Any], tuple[Mapping[str, Any], ...]]:
     """Remove messages from the response and return them. Content blocks become their text and its citations."""
     value = to_plain(found.get("response"))
-    one_message = [value] if isinstance(value, Mapping) else value
+    one_message = _unpack(value) if isinstance(value, Mapping) and "choices" in value else value
+    one_message = [one_message] if isinstance(one_message, Mapping) else one_message
     if are_messages(one_message):
         del found["response"]
         return list(one_message), ()
@@ -693,8 +819,9 @@ def _text(value: Any, field: str, position: int, keys: Sequence[str], column: st
         if (key := _text_key(value, keys)) is not None:
             return str(value[key])
         if value:
-            named = [key for key in ("value", *value) if key in value]
-            path = f"{column or field}.{named[0]}"
+            column = column or field
+            path = f"{column}.value" if "value" in value else path_of_text(value, column, field)
+            path = path or f"{column}.{next(iter(value))}"
             gold = f", or {field_option('reference', path)} if it is the correct answer" if column == "answer" else ""
             raise DataError(
                 f"row {position}: {field} must be text, got an object with {shorten_names(value)}. Name a key of it: "

@@ -19,7 +19,7 @@ from ragstone.reading._columns import FIELD_ALIASES, guess_field, name_key
 from ragstone.reading._layouts import Layout, find_layout, rows_of
 from ragstone.reading._report import ReadingReport, group_reasons
 from ragstone.reading._row_lists import KNOWN_NAMES, RUN, Choice, object_rows
-from ragstone.reading._row_values import finite, is_missing
+from ragstone.reading._row_values import is_missing
 from ragstone.reading._rows import RowReader
 from ragstone.schema import Sample, Trace, derive_id, fingerprint, sample_from_trace
 
@@ -31,10 +31,17 @@ if TYPE_CHECKING:
 _TOTALS: Final = (
     "mean", "average", "avg", "total", "sum", "median", "std", "min", "max", "count", "mittelwert", "durchschnitt",
     "gesamt", "anzahl", "gemiddelde", "totaal", "summe", "moyenne", "somme", "promedio", "media", "suma", "overall", "ø",
-    "somma", "média", "soma", "średnia", "среднее", "итого", "平均", "平均値", "平均值", "合計", "合计", "総計", "总计", "小計", "小计",
+    "accuracy", "precision", "recall", "f1", "pass rate", "hit rate", "success rate", "error rate", "win rate",
+    "genauigkeit", "trefferquote", "exactitude", "precisi\u00f3n", "exactitud", "somma", "média", "soma", "średnia", "среднее", "итого", "平均", "平均値", "平均值", "合計", "合计", "総計", "总计", "小計", "小计",
 )  # fmt: skip
 """First texts of rows that summarize a table."""
 _TOTAL: Final = re.compile(rf"(?:{'|'.join(_TOTALS)})(?=[\s(:]|\Z)")
+_SHARE: Final = re.compile(r"[-+]?\d[\d.,]*+(?:e[-+]?\d++)?+ ?(?:%|[/\u00b1] ?[\d.]++)?")
+_TYPE: Final = re.compile(
+    r"(?:string|str|text|(?:var)?char(?:\(\d++\))?|int(?:eger)?\d*+|bigint|float\d*+|double|number|numeric|decimal|bool(?:ean)?"
+    r"|object|json|array|list(?:\[\w++\])?|date(?:time)?|timestamp|category)",
+    re.IGNORECASE,
+)
 _TOTAL_CHARS: Final = 40
 """Longest first value of a row that is a header or a total."""
 _MAX_ASKED: Final = 10_000
@@ -266,9 +273,9 @@ def _other_row(row: Mapping[str, Any], name: str, value: str, position: int) -> 
         DataError: If it is the header of other columns, so that the rows after it would be read wrongly.
     """
     word = value.strip().casefold()
-    if _TOTAL.match(word) is not None:
+    if _TOTAL.match(word) is not None and not word.endswith("?"):
         others = [str(other).strip() for column, other in row.items() if column != name and not _is_blank(other)]
-        if others and all(finite(other.rstrip("%").replace(",", ".")) is not None for other in others):
+        if others and all(map(_SHARE.fullmatch, others)):
             return DataError(f"row {position} is a total ({value.strip()[:40]!r} and numbers), not a sample")
     if not value[:1].isalnum() and not any(map(str.isalnum, "".join(map(str, row.values())))):
         return "rows without a letter or a digit, left out"
@@ -279,6 +286,8 @@ def _other_row(row: Mapping[str, Any], name: str, value: str, position: int) -> 
         if len(names) > 1 and all(cell in row or name_key(cell) in KNOWN_NAMES for cell in names):
             shown = "the columns in another order" if set(names) == set(row) else "other columns"
             raise DataError(f"row {position} is a header with {shown}. Split the file at this row, and read both parts")
+    if position == 1 and all(_TYPE.fullmatch(str(cell).strip()) for cell in row.values() if not _is_blank(cell)):
+        return "a row of types below the header, left out"
     if position == 1 and all(len(str(cell)) > 2 and len(str(cell).split()) == 1 for cell in row.values()):
         fields = [[guess_field(name, is_nested=True) for name in (column, str(cell))] for column, cell in row.items()]
         if (

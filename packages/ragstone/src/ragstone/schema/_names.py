@@ -60,7 +60,7 @@ _NAMES: Final[dict[NamedField, tuple[tuple[frozenset[str], tuple[str, ...]], ...
     ),
     "text": (
         (_EVERY, ("text", "page_content", "content")),
-        (_ROW | _HIT, ("chunk", "body", "passage", "document", "snippet", "page", "contents")),
+        (_ROW | _HIT, ("chunk", "body", "passage", "document", "snippet", "page", "contents", "chunk_text", "passage_text")),
     ),
     "id": (
         (_EVERY, ("id", "doc_id", "chunk_id", "node_id", "document_id", "passage_id")),
@@ -147,7 +147,7 @@ ROW_GUESSES: Final[Mapping[str, tuple[str, ...]]] = {
         "task", "problem", "text", "frage", "pregunta", "pergunta", "domanda", "vraag",
     ),
     "contexts": (
-        "evidence", "evidences", "evidence_list", "snippets", "sources", "chunks", "nodes", "docs",
+        "evidence", "evidences", "evidence_list", "matches", "points", "snippets", "sources", "chunks", "nodes", "docs",
         "references", "positive", "facts", "gold_contexts", "gold_context", "reference_contexts", "ground_truth_context",
         "ground_truth_contexts", "text", "passage", "document", "chunk", "content", "ctxs",
         "kontext", "contexto", "contexte", "contesto", "fundstellen",
