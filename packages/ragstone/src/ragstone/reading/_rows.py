@@ -27,6 +27,7 @@ from ragstone.reading._columns import (
 from ragstone.reading._evidence import JSON, MESSAGES, PROMPTS, FirstRows, first_of
 from ragstone.reading._messages import Conversation, are_messages, read_content, read_conversation
 from ragstone.reading._report import ReadingReport, field_option
+from ragstone.reading._row_lists import KNOWN_NAMES
 from ragstone.reading._row_values import (
     finite,
     is_missing,
