@@ -110,7 +110,7 @@ class Repeats:
             report.warn(self._systems(rows, n_questions, column))
 
     def id_remedy(self, repeated: Iterable[str]) -> str:
-        """Return how rows with the same id are told apart, or read once."""
+        """Return how rows with the same id become samples, or are read once."""
         ids = {*repeated}
         rows = [row for row in self._rows if row.id in ids]
         name = self._fields.get("id") or self._names.get("id")
@@ -185,11 +185,11 @@ class Repeats:
         return None
 
     def _systems(self, rows: Sequence[_Row], n_questions: int, column: str | None) -> str:
-        """Return which column tells the answers to one question apart, and how they are told apart."""
+        """Return which column separates the answers to one question, and how to separate them."""
         if column is None:
             return (
                 f"{count(len(rows), 'row')} have {count(n_questions, 'question')}, with several answers each, scored together "
-                "as one system. No column tells the answers apart. If they are of several systems, write a file for each"
+                "as one system. No column separates the answers. If they are of several systems, write a file for each"
             )
         values = sorted({row.columns[column] for row in rows})
         option = (
@@ -270,7 +270,7 @@ def _shared(rows: Sequence[_Row]) -> list[str]:
 def smallest_set(
     rows: Sequence[_Row], keys: Sequence[Hashable], contents: Sequence[Hashable]
 ) -> tuple[str, ...] | None:
-    """Return the smallest set of columns that, with the keys, tells different contents apart, and no equal ones."""
+    """Return the smallest set of columns that, with the keys, separates different contents, and no equal ones."""
     if not rows:
         return None
     n = len({*zip(keys, contents, strict=True)})

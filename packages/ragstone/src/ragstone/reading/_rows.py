@@ -70,7 +70,7 @@ _OTHER_ROWS: Final = (
     ),
     (
         {"id", "title", "text"},
-        "If it is the corpus of BEIR, it has no questions: evaluate the folder with queries.jsonl, qrels/ and a run.",
+        "If it is the corpus of BEIR, its questions are in queries.jsonl: evaluate the folder with it, qrels/ and a run.",
     ),
     *(
         ({speaker, text}, _ONE_MESSAGE)
@@ -491,8 +491,9 @@ class RowReader:
 
     def _note_parts(self, path: str) -> None:
         """Report facts that are all required, and the command that joins them."""
-        report, keys = self._report, "".join(f'["{key}"]' for key in path.split("."))
-        command = f"jq -c '.reference = (.{keys} | join(\"\\n\"))' {shlex.quote(report.source or 'FILE')} > NEW.jsonl"
+        report, keys = self._report, [f'["{key}"]' for key in path.split(".")]
+        joined = f"jq -c '.reference = (.{''.join(keys)} | join(\"\\n\")) | del(.{keys[0]})'"
+        command = f"{joined} {shlex.quote(report.source or 'FILE')} > NEW.jsonl"
         report.note(
             f"{path}: parts that are all required, not read as reference, whose texts are alternatives. To read them, join "
             f"them to one text{f': {command}' if report.format == 'JSON lines' else ''}"
