@@ -223,6 +223,7 @@ class RowReader:
         remedies = [", or ".join(field_option(name, column) for column in columns) for name, columns in guesses.items()]
         open_fields = [name for name in ("query", "response", "contexts", "reference") if name not in guesses]
         others = "".join(f" --field {name}=COLUMN" for name in open_fields)
+        rest = f"\n    The others, if it has them:{others}" if others else ""
         kind = "".join(
             f" {column!r} has passages in it. Write its question as query; to read all of it: {field_option('query', column)}."
             for column in flat
@@ -231,7 +232,7 @@ class RowReader:
         kind = kind or next((f" {text}" for keys, text in _OTHER_ROWS if keys <= names), "")
         return (
             f"row {position} does not have a field with a known name; it has {shorten_names(flat)}.{kind} Name its "
-            f"fields, for example {' '.join(remedies)}, and if it has them{others}"
+            f"fields, for example {' '.join(remedies)}{rest}"
         )
 
     def _name_missing(self, plan: ColumnPlan) -> None:
@@ -607,7 +608,7 @@ def _sign(text: str, field: str, *, is_cell: bool) -> str | None:
 def _quoted_parts(text: str) -> list[str] | None:
     """Return the texts of a list without its brackets (`"one", "two"`), or None."""
     text = text.strip()
-    if text[:1] not in ('"', "'") or text[-1:] != text[:1] or f"{text[:1]}," not in text:
+    if not text.startswith('"') or not text.endswith('"') or '",' not in text:
         return None
     try:
         parts = parse_cell(f"[{text}]")

@@ -153,8 +153,8 @@ def plan_judge_card(
     names = [metric.card.name for metric in chosen]
     found = _of_one_system(labels_of(file, names, is_stated=metrics is not None, has_positions=data is None))
     # Rows of several people repeat an answer, and have ids of their own.
-    known = {"id": "id", **(fields or {})} if data is None else fields
-    samples, _ = read_samples(file.samples if data is None else data, fields=known)
+    named = {"id": "id", **(fields or {})} if data is None else fields
+    samples, _ = read_samples(file.samples if data is None else data, fields=named)
     known = {sample.id for sample in samples}
     mine = [label for label in found if known.issuperset(label.sample_ids)]
     if not mine:
