@@ -429,9 +429,9 @@ def chinese_cut() -> Request:
     return _one("资料：" + (ZH + ZH2 + JA)[:90], ZH + ZH2 + JA + ZH, B)
 
 
-@case(Expected(None, doubts=("not_in_prompt",)))
+@case(Expected(((ZH + ZH2)[:60],)))
 def chinese_cut_to_little() -> Request:
-    """Fewer than 80 characters of a passage are not evidence, in any script."""
+    """32 characters of the beginning of a passage are evidence, in any script."""
     return _one("资料：" + (ZH + ZH2)[:60], ZH + ZH2 + JA, B)
 
 

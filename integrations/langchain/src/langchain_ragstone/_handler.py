@@ -358,19 +358,10 @@ class RagstoneCallbackHandler(ExplicitRecording, BaseCallbackHandler):
     def _begin(
         self, kind: StepKind, run_id: UUID, parent_run_id: UUID | None, about: Mapping[str, Any]
     ) -> Begun | None:
-        parent = self._enclosing_run() if parent_run_id is None else parent_run_id
-        begun = self._live.start(run_id, parent, kind, about.get("name"), counted=not self._on_every_call)
+        begun = self._live.start(run_id, parent_run_id, kind, about.get("name"), counted=not self._on_every_call)
         if begun is not None:
             begun[0].muted = capture_suppressed()
         return begun
-
-    def _enclosing_run(self) -> UUID | None:
-        """Return the run around one without a parent: an attempt of `with_fallbacks`, or a call with its own callbacks.
-
-        LangChain does not name it, but its configuration variable holds it.
-        """
-        config = var_child_runnable_config.get()
-        return getattr(config.get("callbacks"), "parent_run_id", None) if config else None
 
     def _end(self, run_id: UUID) -> Begun | None:
         return self._live.end(run_id, counted=not self._on_every_call)

@@ -20,6 +20,13 @@ _MIN_PIECE: Final = 40
 """Characters of an answer that a reply must contain in one piece, and a quarter of the answer."""
 
 
+_LABELS: Final = frozenset((
+    "title", "topic", "category", "intent", "tone", "language", "sentiment", "label", "grade", "check", "guard", "is_safe",
+    "safe", "route", "next", "rating", "score", "verdict",
+))  # fmt: skip
+"""Names of texts that say something about an answer."""
+
+
 @dataclass(slots=True)
 class Answer:
     """The response, the rule that found it, and the model calls that wrote it."""
@@ -46,7 +53,9 @@ def find_answer(facts: Facts, *, question: str | None) -> Answer:
     if output is None and status == "ok" and (answers := _answers_inside(facts, question)):
         return _outermost(facts, answers, question)
     if status == "ok":
-        for answer in (_reply_in_output(facts, question), _last_reply(facts, question)):
+        for answer in (
+            _direct_answer(facts, question), _reply_in_output(facts, question), _last_reply(facts, question)
+        ):  # fmt: skip
             if answer is not None:
                 return answer
     if output is not None and not facts.calls:
@@ -63,6 +72,19 @@ def _text_of(step: Step) -> str | None:
     if step.reply is not None and not is_shown_object(step.reply):
         return None if step.calls_tool else step.reply
     return None if step.kind in ("retrieval", "transform") else look_up(step.outputs, _NAMES, last_answer)
+
+
+def _direct_answer(facts: Facts, question: str | None) -> Answer | None:
+    """Return the message of a tool with which an agent ended, because the tool answers the user directly."""
+    for value in () if facts.root is None else facts.root.outputs:
+        roles = [message.role for message in value.messages or ()]
+        n_calls = max((n for n, message in enumerate(value.messages or (), 1) if message.calls_tool), default=0)
+        if value.messages and n_calls and {*roles[n_calls:]} == {"tool"}:
+            answer = _written(facts, Answer(value.messages[-1].text, "output"), question)
+            if len(roles) - n_calls > 1:
+                answer.doubts = ["several_answers"]
+            return answer
+    return None
 
 
 def _answers_inside(facts: Facts, question: str | None) -> list[Answer]:
@@ -96,7 +118,12 @@ def _written(facts: Facts, answer: Answer, question: str | None) -> Answer:
         calls, doubts = _chosen(facts, calls, question)
         answer.calls, answer.doubts = calls[-1:], doubts
         if last.is_visible and not last.in_tool and last not in calls and calls[-1].reply == last.reply:
-            answer.combining = last
+            if not _adds(facts, last, calls[-1], question) or _refines(facts, last, calls[-1], question):
+                answer.combining = last
+            elif question and facts.canonical(question) in last.prompt:
+                answer.doubts = [
+                    "several_answers"
+                ]  # asked again with passages of another search, or checked with rules
         return answer
     pieces = _pieces(facts, said, text)
     if pieces:
@@ -145,30 +172,46 @@ def _rewritten(facts: Facts, calls: Sequence[Call], text: str) -> list[Call]:
 
 
 def _reply_in_output(facts: Facts, question: str | None) -> Answer | None:
-    """Find the reply that is a text in the outputs of the request, under whatever name."""
+    """Find the reply that is a text in the outputs of the request, under whatever name.
+
+    A field goes before the items of a list, such as notes. The last reply of several is the answer if its name says so, or if
+    it was made from the items. Otherwise, the answer is in doubt.
+    """
     root = facts.root
     if root is None:
         return None
-    texts = [value.text for value in root.outputs if value.text]
+    values = [(value.path, value.text) for value in root.outputs if value.text and _LABELS.isdisjoint(value.path)]
     if root.reply and not root.calls_tool:
-        texts.append(root.reply)
-    known = [facts.canonical(text) for text in texts if not is_shown_object(text)]
-    shown = [facts.canonical(text) for text in texts if is_shown_object(text)]
-    calls = [
-        call
-        for call in facts.calls
-        if call.reply
-        and (
-            any(_is_same(call.reply, text) for text in known)
-            or any(facts.find(call.reply, text) >= 0 for text in shown)
-        )
-    ]
+        values.append(((), root.reply))
+    texts: dict[int, tuple[tuple[str, ...], str]] = {}
+    """By the place of a call, the first value that is its reply, a field before an item."""
+    values.sort(key=lambda value: any(name.isdigit() for name in value[0]))
+    last = next((call for call in reversed(facts.calls) if call.reply and not call.step.calls_tool), None)
+    for path, text in values:
+        known = facts.canonical(text)
+        for call in facts.calls:
+            is_last = call is last and not call.in_tool and len(call.reply) >= _MIN_PIECE
+            is_part = (is_last or is_shown_object(text)) and facts.find(call.reply, known) >= 0
+            if call.reply and (is_part or (_is_same(call.reply, known) and not is_shown_object(text))):
+                texts.setdefault(call.place, (path, text))
+    calls = [call for call in facts.calls if call.place in texts]
     if not calls:
         return None
-    calls, doubts = _chosen(facts, calls, question)
-    if len({call.reply for call in calls}) > 1:
+    items = [call for call in calls if any(name.isdigit() for name in texts[call.place][0])]
+    chosen, doubts = _chosen(facts, [call for call in calls if call not in items] or calls, question)
+    if len({call.reply for call in chosen}) > 1:
         doubts = ["several_answers"]
-    return Answer(calls[-1].step.reply, "reply_in_output", calls[-1:], doubts)
+    if last in calls and last not in (*items, *chosen):
+        is_made_of_items = any(
+            facts.find(call.reply, last.prompt.text) >= 0 for call in items if _contexts(facts, call, question)
+        )
+        if is_made_of_items or any("final" in name for name in texts[last.place][0]):
+            chosen, doubts = [last], []
+        else:
+            doubts = ["several_answers"]
+    path, text = texts[chosen[-1].place]
+    is_whole = is_shown_object(text) or _is_same(chosen[-1].reply, facts.canonical(text))
+    return Answer(chosen[-1].step.reply if is_whole else text, "reply_in_output", chosen[-1:], doubts)
 
 
 def _last_reply(facts: Facts, question: str | None) -> Answer | None:
@@ -196,18 +239,41 @@ def _chosen(facts: Facts, calls: list[Call], question: str | None) -> tuple[list
 def _quotes(facts: Facts, call: Call, others: Sequence[Call], question: str | None) -> bool:
     """Whether the prompt of a call quotes an earlier one, as the prompt of a guard quotes what it checks.
 
-    A call that gives the quoted reply back and shows further passages is not a guard: it refined the answer, and kept it.
+    A call that gives the quoted reply back and shows further passages of the same search is not a guard: it refined the
+    answer, and kept it. Passages of another search can be rules of the guard.
     """
     # A short answer stands in a prompt by coincidence.
     earlier = [other for other in others if other.place < call.place and len(other.reply) >= _SHORT]
     try:
         return call.is_visible and any(
             other.reply in call.prompt
-            and (other.reply != call.reply or _contexts(facts, call, question) <= _contexts(facts, other, question))
+            and (
+                other.reply != call.reply
+                or not _adds(facts, call, other, question)
+                or not _refines(facts, call, other, question)
+            )
             for other in earlier
         )
     except TooLargeError:
         return False
+
+
+def _adds(facts: Facts, call: Call, earlier: Call, question: str | None) -> bool:
+    """Whether the prompt of a call shows passages that an earlier one does not."""
+    return not _contexts(facts, call, question) <= _contexts(facts, earlier, question)
+
+
+def _refines(facts: Facts, call: Call, earlier: Call, question: str | None) -> bool:
+    """Whether a call shows passages of the same search as an earlier one, if both are known."""
+    searches = [
+        {
+            search.step.id
+            for search in facts.searches
+            if any(facts.canonical(one.text) in shown for one in search.passages)
+        }
+        for shown in (_contexts(facts, one, question) for one in (call, earlier))
+    ]
+    return not all(searches) or not searches[0].isdisjoint(searches[1])
 
 
 def _with_passages(facts: Facts, calls: list[Call], question: str | None) -> list[Call]:

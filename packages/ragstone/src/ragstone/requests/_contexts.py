@@ -9,7 +9,7 @@ from typing import Final
 
 from ragstone.requests._answer import Answer
 from ragstone.requests._draft import PassageDraft
-from ragstone.requests._facts import Call, Facts, output_texts
+from ragstone.requests._facts import Call, Facts, items_of, output_texts
 from ragstone.requests._harvest import last_question, look_up
 from ragstone.requests._match import Match, Text, TooLargeError, has_word_edges
 from ragstone.requests._step import Message, Step, Value
@@ -78,6 +78,7 @@ def _in_prompts(facts: Facts, answer: Answer, *, question: str | None) -> Contex
     doubts = [*_tool_doubts(facts, calls, matches), *_state_doubts(facts, matches)]
     if is_unclear and "several_answers" not in answer.doubts:
         doubts.append("several_answers")
+    doubts += _reply_doubts(facts, calls, matches, question)
     if matches:
         return _shown(matches, doubts)
     if left_nothing(facts):
@@ -105,6 +106,11 @@ def _without_answer(facts: Facts, answer: Answer, calls: Sequence[Call], questio
 
 def _shown(matches: Sequence[Match], doubts: list[str]) -> Contexts:
     """Return the passages that stand in prompts."""
+    if any(match.is_changed for match in matches):
+        doubts = [*doubts, "not_in_prompt"]
+        matches = [match for match in matches if not match.is_changed]
+        if not matches:
+            return Contexts(None, "unknown", doubts)
     if any(match.is_doubtful for match in matches):
         doubts = [*doubts, "short_passage"]
     is_cut = any(match.excerpt is not None for match in matches)
@@ -125,34 +131,35 @@ def _passages(matches: Iterable[Match]) -> list[PassageDraft]:
 
 def _with_predecessors(facts: Facts, answering: Sequence[Call], question: str | None) -> list[Call]:
     """Return calls, each after those whose replies stand in its prompt, and so on back, in the order of the prompt."""
-    queries = {facts.canonical(step.query) for step in facts.tree.steps if step.query and step.kind != "chain"}
-    queries.add(facts.canonical(question or ""))
     repeated = {call.reply for call in answering if len(call.reply) >= _MIN_REPEATED}
-    earlier = [call for call in facts.calls if call.is_visible and call.reply and call.reply not in queries]
-    # A call whose reply became a document compressed a passage, as a call inside of a retriever does.
-    made = {candidate.text for candidate in facts.candidates} if earlier else set()
-    earlier = [call for call in earlier if call.reply not in made]
+    end = max((call.place for call in answering), default=0)
+    earlier = _telling(facts, [call for call in facts.calls if call.place < end], question)
     possible = {call.place for call in earlier if _is_long(call.reply) or call.reply in repeated}
     results = _replies_of_runs(facts, earlier)
     quoted: dict[int, list[Call]] = {}
+    known: set[int] = set()
     waiting = list(answering)
     while waiting:
         after = waiting.pop()
         if after.place in quoted:
             continue
         said = _turn_replies(facts, after)
-        before = [call for call in earlier if call.place < after.place]
+        before = [call for call in earlier if call.place < after.place and call.place not in known]
         found = [
             call
             for call in before
-            if (call.place in possible and call.reply in after.prompt)
+            if (call.place in possible and facts.quotes(after, call))
             or call.reply in said
             or any(_is_result_in(facts, run, call, after) for run in results.get(call.place, ()))
         ]
         found = found or _joined(facts, before, after, question)
+        found += [
+            call for call in before if call not in found and _stands(facts, call, after, question) >= _MIN_REPEATED
+        ]
         # Calls of tools that run at the same time begin in any order, and their results have one.
         found.sort(key=lambda call: (facts.find(call.reply, after.prompt.text), call.place), reverse=True)
         quoted[after.place] = found
+        known.update(call.place for call in found)
         waiting += found
     ordered: dict[int, Call] = {}
     waiting = list(answering)[::-1]
@@ -165,9 +172,50 @@ def _with_predecessors(facts: Facts, answering: Sequence[Call], question: str | 
     return list(ordered.values())
 
 
+def _telling(facts: Facts, calls: Sequence[Call], question: str | None) -> list[Call]:
+    """Return the calls whose replies can be a part of a later prompt: neither queries nor documents made from passages."""
+    calls = [call for call in calls if call.is_visible and call.reply]
+    if not calls:
+        return []
+    queries = {facts.canonical(step.query) for step in facts.tree.steps if step.query and step.kind != "chain"}
+    queries.add(facts.canonical(question or ""))
+    # A call whose reply became a document, or a part of one, compressed a passage, as a call inside of a retriever does.
+    made = {candidate.text for candidate in facts.candidates}
+    retrieved = {facts.canonical(passage.text) for search in facts.searches for passage in search.passages}
+    written = facts.text(" ".join(made - retrieved))
+    known = queries | made
+    return [call for call in calls if call.reply not in known and not (_is_long(call.reply) and call.reply in written)]
+
+
+def _stands(facts: Facts, call: Call, after: Call, question: str | None) -> int:
+    """Return the characters of a reply, or of a value in it, that stand by themselves in a later prompt, outside of passages."""
+    if call.step.calls_tool or not call.said:
+        return 0
+    shown = [parts for parts in call.said if parts <= after.items]
+    if not shown:
+        return 0
+    passages = (match.candidate.passage.text for match in facts.matches(after, question=question))
+    known = items_of([question or "", *passages])
+    return max((_size(parts) for parts in shown if not parts <= known), default=0)
+
+
+def _reply_doubts(facts: Facts, calls: Sequence[Call], matches: Sequence[Match], question: str | None) -> Iterator[str]:
+    """Yield a doubt if a prompt holds a short reply of a call that saw other passages."""
+    known = {match.candidate.text for match in matches}
+    places = {call.place for call in calls}
+    left_out = [call for call in facts.calls if call.place not in places and call.place < max(places)]
+    for call in _telling(facts, left_out, question):
+        later = [after for after in calls if after.place > call.place]
+        if any(_stands(facts, call, after, question) for after in later):
+            seen = {match.candidate.text for match in facts.matches(call, question=question)}
+            if not seen <= known:
+                yield "short_reply"
+                return
+
+
 def _joined(facts: Facts, calls: Sequence[Call], after: Call, question: str | None) -> list[Call]:
     """Return the calls with passages if all their replies, even short ones, stand next to each other in a prompt."""
-    shown = [call for call in calls if facts.find(call.reply, after.prompt.text) >= 0]
+    shown = [call for call in calls if facts.quotes(after, call)]
     if len(shown) < 2 or _size(call.reply for call in shown) < _MIN_REPEATED:
         return []
     calls = [call for call in calls if not call.step.calls_tool and facts.matches(call, question=question)]
@@ -186,13 +234,20 @@ def _joined(facts: Facts, calls: Sequence[Call], after: Call, question: str | No
 def _replies_of_runs(facts: Facts, calls: Sequence[Call]) -> dict[int, list[Step]]:
     """Return, by the place of a call, the tools and engines around it whose result is its reply, even a short one."""
     results: dict[int, list[Step]] = {}
-    for run in facts.tree.steps:
+    for run in () if not calls else facts.tree.steps:
         if run is not facts.root and run.kind in ("tool", "chain", "agent") and facts.counts(run):
-            texts = {facts.canonical(text) for text in output_texts(run)}
+            texts = output_texts(run)
             for call in calls if texts else ():
-                if call.reply in texts and facts.tree.is_within(call.step, run):
+                if facts.tree.is_within(call.step, run) and _is_in_result(facts, call, texts, run):
                     results.setdefault(call.place, []).append(run)
     return results
+
+
+def _is_in_result(facts: Facts, call: Call, texts: Sequence[str], run: Step) -> bool:
+    """Whether the result of a run is the reply of a call, or for a tool, holds it."""
+    if call.reply in {facts.canonical(text) for text in texts}:
+        return True
+    return run.kind == "tool" and any(parts <= items_of(texts) for parts in call.said)
 
 
 def _turn_replies(facts: Facts, call: Call) -> set[str]:
@@ -214,7 +269,9 @@ def _is_result_in(facts: Facts, run: Step, call: Call, after: Call) -> bool:
     if not messages:
         return call.reply in after.prompt
     named = (message for message in messages if message.tool in (None, run.name))
-    return any(facts.find(call.reply, facts.canonical(message.text)) >= 0 for message in named)
+    texts = [message.text for message in named]
+    is_whole = any(facts.find(call.reply, facts.canonical(text)) >= 0 for text in texts)
+    return is_whole or any(parts <= items_of(texts) for parts in call.said)
 
 
 def _is_long(reply: str) -> bool:

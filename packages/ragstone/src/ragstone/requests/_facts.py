@@ -29,12 +29,16 @@ from ragstone.schema import field_names
 
 _INDEX_PAIRS: Final = 400
 """Pairs of passage and prompt from which on prompts are indexed."""
+_CHARS_AT_ONCE: Final = 16
+"""Characters that Python's own search compares in the time in which ours compares one."""
 _MAX_STAGES: Final = 8
 _ASKED: Final = {*field_names("query", "output"), "search_query"} - {"input"}
 """Names of an argument of a tool that is a question. Tracers name all arguments of a tool `input`."""
 _MAX_NAMED: Final = 1_000
 _NAME: Final = re.compile(r"""['"](\w+)['"]\s*:""")
 """A name in arguments that are one text, of JSON or Python."""
+_BETWEEN: Final = re.compile(r"""[\n,;:|"(){}\[\]<>]|[.!?]\s|\s[-*\u2022\u2013]\s|\\n""")
+_AROUND: Final = " .!?'`*#-\u2022\u2013\u3002"
 _MIN_SENTENCE: Final = 32
 _MAX_PARSED_CHARS: Final = 1_000_000
 _LINE_NUMBER: Final = re.compile(r"\A\s*\d+\s?[\t:|→]")
@@ -45,33 +49,40 @@ _MIN_KEPT_TEXT: Final = 80
 class Call:
     """A model call whose reply can be the answer or a part of it."""
 
-    __slots__ = ("_facts", "_prompt", "in_tool", "place", "reply", "step")
-
     def __init__(self, facts: Facts, step: Step, *, in_tool: bool) -> None:
         self._facts = facts
-        self._prompt: Text | None = None
         self.step = step
         self.place = facts.tree.place[step.id]
         self.reply = facts.canonical(step.reply or "")
         """In canonical form."""
         self.in_tool = in_tool
-
-    @property
-    def messages(self) -> Sequence[Message]:
+        self.messages: Sequence[Message] = step.prompt or ()
         """The messages of its prompt, none if the prompt is not known."""
-        return self.step.prompt or ()
-
-    @property
-    def is_visible(self) -> bool:
+        self.is_visible = step.prompt is not None
         """Whether its prompt is known."""
-        return self.step.prompt is not None
+        self.matches: list[Match] | None = None
+        """The passages in its prompt, once they are known."""
 
-    @property
+    @cached_property
     def prompt(self) -> Text:
         """The text of its prompt."""
-        if self._prompt is None:
-            self._prompt = self._facts.text(self._facts.prompt_of(self.step))
-        return self._prompt
+        return self._facts.text(self._facts.prompt_of(self.step))
+
+    @cached_property
+    def items(self) -> frozenset[str]:
+        """What stands by itself in its prompt, without earlier answers of the assistant."""
+        users = [place for place, message in enumerate(self.messages) if message.role == "user"]
+        last = users[-1] if users else 0
+        return items_of(one.text for place, one in enumerate(self.messages) if one.role != "assistant" or place > last)
+
+    @cached_property
+    def said(self) -> list[frozenset[str]]:
+        """Of each text that the application can take from the reply, its parts: a value in JSON, the last line, or all."""
+        reply = (self.step.reply or "").rpartition("</think>")[2].strip("` \n").removeprefix("json").strip()
+        texts = [text for value in _values_in(reply) for text in _texts_of(value)] if reply[:1] in ("{", "[") else []
+        line = reply.rpartition("\n")[2]
+        parts = (items_of([text]) for text in texts or {reply, line, line.partition(": ")[2]} - {""})
+        return [one for one in parts if one]
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -162,6 +173,12 @@ class Facts:
             return -1
         start = text.find(piece, begin)
         return start if start >= 0 and has_word_edges(text, start, start + len(piece)) else -1
+
+    def quotes(self, after: Call, call: Call) -> bool:
+        """Whether a prompt holds the reply of another call, in whole words."""
+        text = after.prompt
+        self.budget.spend(len(text.text) // _CHARS_AT_ONCE)
+        return call.reply in text.text and call.reply in text
 
     @cached_property
     def _is_indexed(self) -> bool:
@@ -412,7 +429,9 @@ class Facts:
 
     def matches(self, call: Call, *, question: str | None) -> list[Match]:
         """Return the passages in the prompt of a call, in its order, without those that the question quotes."""
-        return self.find_passages([self.finder(call, question=question)])
+        if call.matches is None:
+            call.matches = self.find_passages([self.finder(call, question=question)]) if call.is_visible else []
+        return call.matches
 
     def find_passages(self, finders: Sequence[Finder]) -> list[Match]:
         """Return the passages in prompts, in their order.
@@ -482,6 +501,12 @@ def _values_in(text: str) -> Sequence[Value]:
         except (ValueError, RecursionError):
             continue
     return ()
+
+
+def items_of(texts: Iterable[str]) -> frozenset[str]:
+    """Return what stands by itself in texts: the parts between line ends and punctuation, in canonical form."""
+    parts = (part for text in texts for part in _BETWEEN.split(text))
+    return frozenset(canonical(part).strip(_AROUND) for part in parts) - {""}
 
 
 def _is_item(path: tuple[str, ...]) -> bool:

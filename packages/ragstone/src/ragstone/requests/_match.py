@@ -351,6 +351,8 @@ class Match:
     """The piece, if not the whole passage is in the prompt."""
     is_doubtful: bool = False
     """Whether the passage is short and not near another one."""
+    is_changed: bool = False
+    """Whether it is the beginning of a passage, whose rest stands in the prompt in another form."""
 
 
 class _Spans:
@@ -421,6 +423,7 @@ class Finder:
         """Find the longest piece of each passage, if it has 80 characters and a quarter of the passage.
 
         Of a long passage, 500 characters and a twentieth are enough. A piece can have changed words, such as redacted ones.
+        Of its beginning, such as the first sentence, 32 characters are enough.
 
         Raises:
             TooLargeError: If the budget of compared characters is used up.
@@ -436,8 +439,19 @@ class Finder:
                 )
                 if piece is None or not any(piece[0] <= one.start and one.end <= piece[1] for one in self._matches):
                     break  # a changed passage is not one around others
+            piece, is_changed = (piece, False) if piece is not None else self._beginning(candidate.text)
             if piece is not None and self._is_free(*piece):
-                self._add(Match(candidate, *piece, excerpt=self._text.text[slice(*piece)]))
+                self._add(Match(candidate, *piece, excerpt=self._text.text[slice(*piece)], is_changed=is_changed))
+
+    def _beginning(self, passage: str) -> tuple[tuple[int, int] | None, bool]:
+        """Return the span of the beginning of a passage, if it has 32 characters, and whether the rest follows in another form."""
+        for start in self._text.anchor_starts(passage[:_SEED]) if len(passage) > _SEED else ():
+            begin, end = self._text.extended(start, passage, 0)
+            if end - begin >= _SEED:
+                rest = passage[end - begin :].strip()[:_RESUMED]
+                near = self._text.text[end : end + _MAX_MARK]
+                return (begin, end), len(rest) == _RESUMED and rest in near
+        return None, False
 
     def _add(self, match: Match) -> None:
         self._spans.add(match.start, match.end)

@@ -37,6 +37,10 @@ _DOUBTFUL: Final[dict[str, tuple[tuple[Part, ...], str]]] = {
         ("contexts",),
         "a passage of fewer than 32 characters and 4 words is in the prompt, possibly by coincidence",
     ),
+    "short_reply": (
+        ("contexts",),
+        "the prompt contains a few words that an earlier call replied, and that call saw other passages",
+    ),
     "passages_from_earlier_turn": (
         ("contexts",),
         "the prompt contains results of tools that ran in an earlier request of the session",
