@@ -281,6 +281,19 @@ def test_invalid_input_is_refused_before_a_model_is_called(tmp_path, options, ro
     assert [] == judge.prompts
 
 
+def test_questions_that_the_judge_cannot_label_are_counted(tmp_path):
+    """They are in no table, and a note says how many there are and why."""
+    judge = judge_of(
+        fail=lambda prompt: JudgeError("?", kind="unparseable") if "q0 " in str(prompt.fields.get("passage")) else None
+    )
+    result = run_udcg_experiment(
+        questions(4, labels=False), tmp_path, reader=reader_of(by_utility), judge=judge, parts="position", **QUICK
+    )
+    assert 3 == result.n_questions
+    assert "questions without labels: excluded, failed (unparseable): 1" in result.notes
+    assert 1 == str(result).count("excluded, ")
+
+
 def test_judged_labels_without_a_relevant_passage_end_the_run(tmp_path):
     """Only the labels were paid for."""
     reader, judge = reader_of(by_utility), judge_of()

@@ -46,39 +46,21 @@ class JudgeCard:
 
     def __str__(self) -> str:
         ci = f"[{self.confidence_level:.0%} CI]"
-        parts = ["\n".join(f"- {finding}" for finding in self.findings())]
-        with_labels = [
-            replace(metric.agreement, system=judge.judge)
-            for judge in self.judges
-            for metric in judge.metrics
-            if metric.agreement is not None
-        ]
-        if with_labels:
-            parts.append(label_tables(with_labels, ci))
+        metrics = [(judge.judge, metric) for judge in self.judges for metric in judge.metrics]
+        agreed = [replace(metric.agreement, system=name) for name, metric in metrics if metric.agreement is not None]
+        parts = ["\n".join(f"- {finding}" for finding in self.findings()), label_tables(agreed, ci)]
         for judge in self.judges:
-            parts.append(f"judge {judge.judge}")
-            if effects := _effects(judge, ci):
-                parts.append(effects)
             splits = {metric.metric: metric.variance for metric in judge.metrics if metric.variance is not None}
-            if splits:
-                parts.append(_variance(splits, ci))
-            parts.append(_costs(judge))
+            parts += [f"judge {judge.judge}", _effects(judge, ci), _variance(splits, ci), _costs(judge)]
         if self.joint:
-            parts.append("all judges")
-            parts.append(_variance(self.joint, ci))
-        parts.append(
-            "\n".join(
-                [
-                    "points: hundredths of the metric's range",
-                    (
-                        f"conditions: {self.n_crossed} labeled samples, {self.repeats} repeats. A score changes if it differs by more "
-                        f"than {100 * self.flip_threshold:g} points"
-                    ),
-                    *self.notes,
-                ]
-            )
-        )
-        return "\n\n".join(parts)
+            parts += ["all judges", _variance(self.joint, ci)]
+        notes = [
+            "points: hundredths of the metric's range",
+            f"conditions: {self.n_crossed} labeled samples, {self.repeats} repeats. A score changes if it differs by more "
+            f"than {100 * self.flip_threshold:g} points",
+            *self.notes,
+        ]
+        return "\n\n".join(filter(None, [*parts, "\n".join(notes)]))
 
 
 def _effects(judge: JudgeReport, ci: str) -> str:
@@ -107,7 +89,7 @@ def _variance(splits: Mapping[str, VarianceSplit], ci: str) -> str:
             is_both = split.is_confounded and component is split.components[-1]
             name = component.name + (" + repeat" if is_both else "")
             rows.append((metric, name, f"{component.share:.0%}", points(component.sd, sign=""), str(component.df)))
-    return text_table(rows, n_keys=2)
+    return text_table(rows, n_keys=2) if splits else ""
 
 
 _COSTS: Final[dict[str, Callable[[RunCost], str]]] = {

@@ -80,7 +80,7 @@ def read_draft(path: Path) -> Draft:
         problem = str(error)
         if isinstance(error, ValidationError):
             first = error.errors(include_url=False, include_input=False)[0]
-            problem = f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+            problem = ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))
         raise DataError(
             f"the draft {str(path)!r} cannot be read ({problem}). Create it again with `ragstone lab dataset build`, which does "
             "not repeat answered judge calls."

@@ -86,8 +86,7 @@ def distributions(systems: Sequence[SystemOutcomes], metrics: Sequence[str], opt
     """
     return [
         _distribution(system, metric, options)
-        for metric in metrics
-        for system in systems
+        for metric, system in itertools.product(metrics, systems)
         if system.outcomes.get(metric)
     ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -44,33 +45,32 @@ def pass_rates(
     if wrong := [k for k in ks if k < 1]:
         raise ConfigurationError(f"pass_at must be 1 or more, got {wrong[0]!r}")
     found = []
-    for metric in metrics:
-        for system in systems:
-            if metric not in system.outcomes:
-                continue
-            card = system.cards[metric]
-            limit = card.threshold if threshold is None else threshold
-            if limit is None:
-                raise ConfigurationError(
-                    f"{metric} does not have a bounded range. Set threshold (research.threshold) for pass@k"
+    for metric, system in itertools.product(metrics, systems):
+        if metric not in system.outcomes:
+            continue
+        card = system.cards[metric]
+        limit = card.threshold if threshold is None else threshold
+        if limit is None:
+            raise ConfigurationError(
+                f"{metric} does not have a bounded range. Set threshold (research.threshold) for pass@k"
+            )
+        values = {
+            id_: [value for score in several if isinstance(score, Score) for value in card.decisions(score)]
+            for id_, several in collected[system.name].get(metric, {}).items()
+        }
+        counts = {i: (len(all_), sum(bool(card.reaches(v, limit)) for v in all_)) for i, all_ in values.items() if all_}
+        for k in ks:
+            rates = {id_: pass_at_k(n, n_passed, k) for id_, (n, n_passed) in counts.items() if n >= k}
+            found.append(
+                PassRate(
+                    metric=metric,
+                    system=system.name,
+                    k=k,
+                    rate=options.mean(system, rates, 0.0, 1.0),
+                    threshold=limit,
+                    n_few=len(counts) - len(rates),
                 )
-            values = {
-                id_: [value for score in several if isinstance(score, Score) for value in card.decisions(score)]
-                for id_, several in collected[system.name].get(metric, {}).items()
-            }
-            counts = {id_: (len(of), sum(bool(card.reaches(v, limit)) for v in of)) for id_, of in values.items() if of}
-            for k in ks:
-                rates = {id_: pass_at_k(n, n_passed, k) for id_, (n, n_passed) in counts.items() if n >= k}
-                found.append(
-                    PassRate(
-                        metric=metric,
-                        system=system.name,
-                        k=k,
-                        rate=options.mean(system, rates, 0.0, 1.0),
-                        threshold=limit,
-                        n_few=len(counts) - len(rates),
-                    )
-                )
+            )
     if all(one.rate is None for one in found):
         raise DataError(
             f"pass@{min(ks)} needs at least {min(ks)} scored answers of one sample. Evaluate with --repeats, or pass more "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -83,33 +84,32 @@ def flips(
 ) -> list[MetricRepeatability]:
     """Measure how often repeats differ by more than `threshold` of the metric's range, over whole clusters if given."""
     results = []
-    for metric in metrics:
-        for system in systems:
-            low, high = system.range_of(metric)
-            width = high - low if math.isfinite(high - low) else 1.0
-            rows, n_unscored, n_other = [], 0, 0
-            ids = []
-            for id_, several in collected[system.name].get(metric, {}).items():
-                if len(several) < 2:
-                    continue
-                # Repeats must have the provenance of the first outcome.
-                first = several[0].metric_version, several[0].judge_hash
-                same = [o for o in several if (o.metric_version, o.judge_hash) == first]
-                n_other += len(several) - len(same)
-                values = [o.value for o in same if isinstance(o, Score)]
-                n_unscored += len(same) - len(values)
-                rows.append(values)
-                ids.append(id_)
-            rate = flip_rate(
-                rows,
-                threshold=threshold * width,
-                clusters=options.clusters_of(ids),
-                confidence_level=options.confidence_level,
-            )
-            if rate is not None:
-                results.append(
-                    MetricRepeatability(
-                        metric=metric, system=system.name, rate=rate, n_unscored=n_unscored, n_other_judge=n_other
-                    )
+    for metric, system in itertools.product(metrics, systems):
+        low, high = system.range_of(metric)
+        width = high - low if math.isfinite(high - low) else 1.0
+        rows, n_unscored, n_other = [], 0, 0
+        ids = []
+        for id_, several in collected[system.name].get(metric, {}).items():
+            if len(several) < 2:
+                continue
+            # Repeats must have the provenance of the first outcome.
+            first = several[0].metric_version, several[0].judge_hash
+            same = [o for o in several if (o.metric_version, o.judge_hash) == first]
+            n_other += len(several) - len(same)
+            values = [o.value for o in same if isinstance(o, Score)]
+            n_unscored += len(same) - len(values)
+            rows.append(values)
+            ids.append(id_)
+        rate = flip_rate(
+            rows,
+            threshold=threshold * width,
+            clusters=options.clusters_of(ids),
+            confidence_level=options.confidence_level,
+        )
+        if rate is not None:
+            results.append(
+                MetricRepeatability(
+                    metric=metric, system=system.name, rate=rate, n_unscored=n_unscored, n_other_judge=n_other
                 )
+            )
     return results

@@ -74,7 +74,7 @@ class MetricValidation:
             _rankings(self.rankings, ci) if self.rankings else "",
             _pass_rates(self.pass_rates, ci) if self.pass_rates else "",
             _flips(self.repeatability, ci) if self.repeatability else "",
-            label_tables(self.labels, ci) if self.labels else "",
+            label_tables(self.labels, ci),
             _weights(self.weights, ci) if self.weights is not None else "",
             "\n".join(self.notes),
         ]
@@ -252,7 +252,7 @@ _HUMAN_MEAN: Final[dict[str, Callable[[tuple[LabelAgreement, PredictionPoweredMe
 
 
 def label_tables(found: Sequence[LabelAgreement], ci: str) -> str:
-    """Return the tables of agreement with people and of estimated human means, with their notes."""
+    """Return the tables of agreement with people and of estimated human means, with notes. Empty without labels."""
     titles = titles_of(a.metric for a in found)
     text = [result_table(found, _AGREEMENT, ci=ci, n_keys=2, titles=titles)]
     if means := [(a, a.human_mean) for a in found if a.human_mean is not None]:

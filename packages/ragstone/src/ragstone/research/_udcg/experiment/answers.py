@@ -50,6 +50,10 @@ class Runner:
         """Count an excluded question or context."""
         self.left_out.setdefault(part, Counter())[reason] += 1
 
+    def excluded(self, part: str) -> list[str]:
+        """Return the counts of what a part excluded, and forget them, so that they are stated once."""
+        return [f"excluded, {reason}: {n}" for reason, n in sorted(self.left_out.pop(part, {}).items())]
+
     def eligible(self, part: str, questions: Sequence[Question], *, k: int | None = None) -> list[Question]:
         """Return the questions that can take part, and count the others."""
         chosen = []
@@ -105,15 +109,14 @@ class Runner:
         *notes: str,
         **facts: object,
     ) -> ResultTable:
-        """Return a table of a part, with the counts of what the part excluded as its last notes."""
-        excluded = (f"excluded, {reason}: {n}" for reason, n in sorted(self.left_out.get(part, {}).items()))
+        """Return a table of a part. The last notes of its first table count what the part excluded."""
         return ResultTable(
             part=part,
             title=title,
             source=source,
             columns=tuple(columns),
             rows=tuple(rows),
-            notes=(*notes, *excluded),
+            notes=(*notes, *self.excluded(part)),
             facts=facts,
         )
 
@@ -255,20 +258,15 @@ async def run_orders(runner: Runner, questions: Sequence[Question]) -> list[Resu
         Column("has_relevant", "has relevant, % [95% CI]", "percent"),
         *_GRADE_COLUMNS,
     )
+    compared = (
+        Column("orders", "orders", "text"),
+        Column("grade", "answers", "text"),
+        Column("n", "n", "count"),
+        Column("difference", "difference, points [95% CI]", "percent"),
+        Column("p_value", "p (Holm)", "p_value"),
+    )
     note = "n: questions. partial: correct without a relevant passage."
     return [
         runner.table("orders", title, "table 2", columns, rows, note),
-        ResultTable(
-            part="orders",
-            title="Differences of the orders",
-            source="table 2",
-            columns=(
-                Column("orders", "orders", "text"),
-                Column("grade", "answers", "text"),
-                Column("n", "n", "count"),
-                Column("difference", "difference, points [95% CI]", "percent"),
-                Column("p_value", "p (Holm)", "p_value"),
-            ),
-            rows=tuple(differences),
-        ),
+        runner.table("orders", "Differences of the orders", "table 2", compared, differences),
     ]

@@ -240,19 +240,9 @@ def _gamma_table(runner: Runner, collected: ContextSet, values: Mapping[str, NDA
     everything = np.column_stack([table.all, tuned])
     names = [*columns, "tuned"]
     rows = _rows(names, everything, everything - everything[:, [default]], {names[default]})
-    return ResultTable(
-        part="ablation",
-        title="The weight of distraction (gamma)",
-        source="equation 4",
-        columns=(
-            Column("gamma", "gamma", "text"),
-            _N,
-            _SPEARMAN,
-            Column("gain", "minus gamma = 1/3 [95% CI]"),
-        ),
-        rows=tuple(rows),
-        notes=("tuned: each question with the gamma that is best for the other questions.", *warn_small_sample(n)),
-    )
+    headings = (Column("gamma", "gamma", "text"), _N, _SPEARMAN, Column("gain", "minus gamma = 1/3 [95% CI]"))
+    notes = ("tuned: each question with the gamma that is best for the other questions.", *warn_small_sample(n))
+    return runner.table("ablation", "The weight of distraction (gamma)", "equation 4", headings, rows, *notes)
 
 
 async def read_answer_probs(runner: Runner, contexts: Sequence[tuple[Question, tuple[int, ...]]]) -> list[float | None]:

@@ -31,11 +31,17 @@ async def run_judges(
 
         name = judge.identity.name if judge.identity.name not in raters else f"{judge.identity.name} ({number})"
         raters[name] = {(q.id, place): label for (q, place), label in await runner.each("judges", items, work)}
-    rows = []
+    rows: list[tuple[Any, ...]] = []
     for first, second in combinations(raters, 2):
         keys = [key for key in raters[first] if key in raters[second]]
         pairs = [(raters[first][key], raters[second][key]) for key in keys]
-        rows.append(_row(f"{first} / {second}", pairs, [question for question, _ in keys]))
+        name, clusters = f"{first} / {second}", [question for question, _ in keys]
+        if not pairs:
+            rows.append((name, 0, 0, None, "-", None))
+            continue
+        kappa = cohen_kappa(*zip(*pairs, strict=True), clusters=clusters)
+        share = percent_agreement(pairs, clusters=clusters)
+        rows.append((name, len(pairs), len(set(clusters)), kappa.coefficient, kappa.words, share))
     columns = (
         Column("raters", "raters", "text"),
         Column("n", "passages", "count"),
@@ -47,12 +53,3 @@ async def run_judges(
     title = f"Agreement on the relevance of the first {k} passages"
     note = "Intervals are over questions, because passages of one question are not independent."
     return runner.table("judges", title, "appendix B", columns, rows, note)
-
-
-def _row(name: str, pairs: Sequence[tuple[bool, bool]], clusters: Sequence[str]) -> tuple[Any, ...]:
-    if not pairs:
-        return name, 0, 0, None, "-", None
-    first, second = zip(*pairs, strict=True)
-    kappa = cohen_kappa(first, second, clusters=clusters)
-    share = percent_agreement(pairs, clusters=clusters)
-    return name, len(pairs), len(set(clusters)), kappa.coefficient, kappa.words, share

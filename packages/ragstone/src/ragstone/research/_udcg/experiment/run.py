@@ -268,7 +268,7 @@ async def _run(
         n_questions=len(questions),
         reader=asker.reader.identity.name,
         judge=asker.judge.identity.name,
-        notes=asker.notes(),
+        notes=(*asker.notes(), *(f"questions without labels: {note}" for note in runner.excluded("labels"))),
         **run.values(),
     )
     write_output(folder / _RESULT, json.dumps(result.to_dict(), ensure_ascii=False, indent=1))
