@@ -54,12 +54,11 @@ class JudgeCard:
             parts += [f"judge {judge.judge}", _effects(judge, ci), _variance(splits, ci), _costs(judge)]
         if self.joint:
             parts += ["all judges", _variance(self.joint, ci)]
-        notes = [
-            "points: hundredths of the metric's range",
+        conditions = (
             f"conditions: {self.n_crossed} labeled samples, {self.repeats} repeats. A score changes if it differs by more "
-            f"than {100 * self.flip_threshold:g} points",
-            *self.notes,
-        ]
+            f"than {100 * self.flip_threshold:g} points"
+        )
+        notes = ["points: hundredths of the metric's range", conditions, *self.notes]
         return "\n\n".join(filter(None, [*parts, "\n".join(notes)]))
 
 
