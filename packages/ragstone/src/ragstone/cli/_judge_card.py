@@ -83,7 +83,6 @@ def judge_card_command(
             judge=judges,
             **chosen,
             **lab.arguments("limits", "analysis", "research", omit=chosen),
-            closes_judges=True,
             progress=progress.update,
             on_outcomes=progress.count,
         )

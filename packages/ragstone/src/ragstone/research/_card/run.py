@@ -43,7 +43,6 @@ def judge_card(
     deadline_s: float | None = None,
     max_outage_s: float = 300.0,
     stop_early: bool = True,
-    closes_judges: bool = False,
     progress: Callable[[int, int], None] | None = None,
     on_outcomes: Callable[[Sequence[Outcome]], None] | None = None,
 ) -> JudgeCard:
@@ -75,7 +74,6 @@ def judge_card(
         deadline_s: Seconds after which a sample's unfinished metrics fail. Default: 120 after the last call.
         max_outage_s: Seconds to wait for a judge that is unavailable.
         stop_early: Stop if a judge fails systematically.
-        closes_judges: Also close judges that were passed as objects.
         progress: Called with (finished samples, all samples). A sample counts once in each run of each judge.
         on_outcomes: Called with the outcomes of each sample.
 
@@ -122,7 +120,7 @@ def judge_card(
     for each in judges:
         for run in plan.runs:
             judge_of(each, run)
-    to_close = [each for each, spec in zip(judges, given, strict=True) if closes_judges or isinstance(spec, str)]
+    to_close = [each for each, spec in zip(judges, given, strict=True) if isinstance(spec, str)]
     score = partial(
         aevaluate,
         concurrency=concurrency,
