@@ -66,10 +66,9 @@ def shown(estimate: Estimate | None, *, sign: str = "", none: str = "undefined")
     return f"{estimate.value:{sign}.3f} [{estimate.low:{sign}.3f}, {estimate.high:{sign}.3f}]"
 
 
-def points(estimate: Estimate, *, width: float = 1.0, sign: str = "+") -> str:
-    """Format an estimate in points, which is multiplied by a width, with its interval."""
-    value, low, high = (number * width for number in (estimate.value, estimate.low, estimate.high))
-    return f"{value:{sign}.1f} [{low:{sign}.1f}, {high:{sign}.1f}]"
+def points(estimate: Estimate, *, sign: str = "+") -> str:
+    """Format an estimate in points with its interval."""
+    return f"{estimate.value:{sign}.1f} [{estimate.low:{sign}.1f}, {estimate.high:{sign}.1f}]"
 
 
 def share(estimate: Estimate | None, *, none: str = "no bound") -> str:

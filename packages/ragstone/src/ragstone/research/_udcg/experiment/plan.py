@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -142,9 +143,8 @@ def _count(
         add("labels of each judge", settings.k * n_judges, judged, _LABEL_TOKENS)
 
 
-def _needed(question: Question, settings: ExperimentSettings) -> tuple[set[int], dict[int, int]]:
+def _needed(question: Question, settings: ExperimentSettings) -> tuple[set[int], Counter[int]]:
     """Return the candidates to rate, and the number of answers by number of passages."""
-    answers: dict[int, int] = {}
     rated: set[int] = set()
     parts = [part for part in settings.parts if part != "k"]
     allowed = {part for part in parts if find_obstacle(question, part, settings, k=settings.k) is None}
@@ -157,12 +157,11 @@ def _needed(question: Question, settings: ExperimentSettings) -> tuple[set[int],
         if is_wanted and find_obstacle(question, "k", settings, k=k) is None:
             rated |= _sampled(question, settings, k)
             contexts.update(_contexts(question, settings, k))
-    for places in contexts:
-        answers[len(places)] = answers.get(len(places), 0) + 1
+    answers = Counter(map(len, contexts))
     if "distractors" in allowed:
-        answers[settings.distractors + 1] = answers.get(settings.distractors + 1, 0) + 2
+        answers[settings.distractors + 1] += 2
     if "orders" in allowed:
-        answers[settings.k] = answers.get(settings.k, 0) + 2 + settings.erag
+        answers[settings.k] += 2 + settings.erag
     if not allowed.isdisjoint({"orders", "distractors"}):
         rated = set(range(len(question.candidates)))
     return rated, answers
