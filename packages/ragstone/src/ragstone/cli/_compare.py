@@ -102,6 +102,7 @@ def compare_command(
             hypotheses=_read_hypotheses(hypothesis or ()),
             primary=primary,
             paired=paired,
+            margin=equivalent_within if margin is None else margin,
             data=samples,
             **arguments_of(context, settings, "analysis"),
         )

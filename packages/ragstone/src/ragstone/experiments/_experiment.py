@@ -23,6 +23,7 @@ from ragstone.experiments._clusters import (
     cluster_notes,
     read_fields,
 )
+from ragstone.experiments._spent import Spent, spent_of
 from ragstone.experiments._spill import OutcomesOnDisk, SamplesOnDisk
 from ragstone.experiments._summary import CONFIDENCE_LEVEL, MetricSummary, check_level, format_table, summarize_table
 from ragstone.experiments._table import ScoreTable, TableReader, describe_unjudged
@@ -316,8 +317,13 @@ class Experiment(Evaluated):
             cards={card.name: card for card in self.cards},
             dependence=Dependence(fields.inclusion_probabilities, fields.labels),
             times={trace.trace_id: trace.started_at for trace in self.traces},
+            spent=self._spent(),
             notes=[rejected] if self.rejected else [],
         )
+
+    def _spent(self) -> dict[str, Spent]:
+        n, calls = self.n_repeats, self.traces
+        return {s.id: spent_of(calls[at * n : (at + 1) * n]) for at, s in enumerate(self.samples)} if calls else {}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the summary as plain values for JSON."""
@@ -356,15 +362,19 @@ class Experiment(Evaluated):
         """Write the outcomes to a file, one JSON object per line.
 
         If the row has them, a line also has its `inclusion_probability` and the labels of its clusters (`session_id`,
-        `user_id`, `document_id` and the key of `cluster`). `compare` and `validate_metrics` use them.
+        `user_id`, `document_id` and the key of `cluster`), and what the `application` needed for its answer: `latency_s`,
+        `tokens` and `cost_usd`, as far as they are known. `compare` and `validate_metrics` use them.
         """
-        fields = read_fields(self.samples, cluster_keys(self.cluster))
+        fields, spent = read_fields(self.samples, cluster_keys(self.cluster)), self._spent()
 
         def about(id_: str) -> dict[str, Any]:
             own = {key: by[id_] for key, by in fields.labels.items() if id_ in by}
             weighted = fields.inclusion_probabilities
             probability = {"inclusion_probability": weighted.get(id_, 1.0)} if weighted else {}
-            return ({"clusters": own} if own else {}) | probability
+            known = {
+                name: value for name, value in (spent[id_]._asdict() if spent else {}).items() if value is not None
+            }
+            return ({"clusters": own} if own else {}) | probability | ({"application": known} if known else {})
 
         with open_output(path) as file:
             file.writelines(

@@ -16,6 +16,7 @@ from ragstone._util.plural import count
 from ragstone._util.row_limits import MAX_ROW_BYTES, bounded_lines, check_json_row
 from ragstone.errors import DataError, StoreVersionError
 from ragstone.experiments._clusters import SampleFields
+from ragstone.experiments._spent import Spent, read_spent
 from ragstone.schema import Outcome, Sample, check_record, fingerprint, outcome_adapter
 
 _logger = logging.getLogger("ragstone")
@@ -39,6 +40,8 @@ class OutcomeLines:
         self._about = about
         self._starts: dict[str, array[int]] = {}
         """By sample id: the number of its question (0 if it is unknown), then the first byte of each outcome."""
+        self.spent: dict[str, Spent] = {}
+        """What the application needed, by sample id."""
 
     def __iter__(self) -> Iterator[Outcome]:
         self._starts.clear()
@@ -62,7 +65,10 @@ class OutcomeLines:
                             )
                             break
                         raise self._refusal(f"line {number}", line, error) from None
-                    self._about.add(outcome.sample_id, outcome.model_extra or {}, f"line {number} of {place}")
+                    fields = outcome.model_extra or {}
+                    self._about.add(outcome.sample_id, fields, f"line {number} of {place}")
+                    if (stated := fields.get("application")) is not None:
+                        self.spent[outcome.sample_id] = read_spent(stated, f"line {number} of {place}")
                     starts = self._starts.get(outcome.sample_id)
                     if starts is None:
                         starts = self._starts[outcome.sample_id] = array("q", [0])

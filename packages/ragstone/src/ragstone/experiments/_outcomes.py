@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -28,6 +28,7 @@ from ragstone.experiments._outcome_file import (
     match_samples,
     read_first_id,
 )
+from ragstone.experiments._spent import Spent, spent_of
 from ragstone.experiments._summary import check_level
 from ragstone.experiments._views.labeled import HumanLabels
 from ragstone.experiments._views.source import (
@@ -219,6 +220,7 @@ class StoredRequests(Source):
     def __init__(self, period: TimeRange, name: str | None, analysis: Analysis, *, only_planned: bool = True) -> None:
         self._period = period
         self._n_without_text = 0
+        self._spent: dict[str, Spent] = {}
         whole = period.since is None and period.until is None
         super().__init__(name or (describe_store(os.fspath(period.store)) if whole else period.name), analysis, {})
         self._plan: dict[str, PlannedMetric] = {}
@@ -232,6 +234,7 @@ class StoredRequests(Source):
         with open_store(period.store, mode="read") as store:
             for outline in store.traces.read_outlines(since=period.since, after=self.after, upto=self.upto):
                 if period.until is None or outline.started_at < period.until:
+                    self._spent[outline.trace_id] = spent_of([outline])
                     yield SampleFields(outline.trace_id, outline, outline.started_at, _labels(outline))
             if self.after is None:
                 self._n_without_text = 0
@@ -276,6 +279,12 @@ class StoredRequests(Source):
             )
 
     @override
+    def spent(self) -> Mapping[str, Spent]:
+        if not self._spent:
+            deque(self.samples(), maxlen=0)
+        return self._spent
+
+    @override
     def human_labels(self) -> HumanLabels:
         with open_store(self._period.store, mode="read") as store:
             labels = store.labels.read()
@@ -313,7 +322,8 @@ class OutcomeFile(Rows):
         lines, self._lines = OutcomeLines(self._path, about), None
         yield from _check_sizes(lines, str(self._path))
         check_samples(self.name, self._samples, lines.question_of)
-        self._lines, self._dependence = lines, Dependence(about.inclusion_probabilities, about.labels)
+        self._lines, self._spent = lines, lines.spent
+        self._dependence = Dependence(about.inclusion_probabilities, about.labels)
 
     @override
     def _find(self, ids: Collection[str]) -> Iterable[Outcome]:

@@ -14,6 +14,7 @@ from ragstone._util.plural import count
 from ragstone.errors import DataError
 from ragstone.experiments._cards import card_of, unknown_card
 from ragstone.experiments._clusters import Clusters
+from ragstone.experiments._spent import Spent
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, Outcome, Score
 from ragstone.stats import Estimate, cluster_codes, estimate_mean
@@ -198,6 +199,18 @@ class ScoreTable:
     """Sampling probability of each row. None if all are 1."""
     clusters: NDArray[np.intp] | None = None
     """Number of the cluster of each row. None if rows are independent."""
+    by_system: tuple[Mapping[str, Spent], ...] = ()
+    """What the application of each system needed, by sample id."""
+
+    @property
+    def spent(self) -> NDArray[np.float64]:
+        """What the applications needed: rows by systems by the fields of `Spent`, NaN if unknown."""
+        import numpy as np
+
+        unknown = Spent()
+        return np.array(
+            [[known.get(id_, unknown) for known in self.by_system] for id_ in self.sample_ids], dtype=float
+        ).reshape(len(self.sample_ids), len(self.by_system), len(unknown))
 
     def depend(self, probabilities: Mapping[str, float], clusters: Clusters | None) -> ScoreTable:
         """Return the table with the sampling probabilities (below 1, by sample id) and the clusters of its rows."""

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 from typing_extensions import TypedDict
 
 from ragstone.schema._base import SCHEMA_VERSION, RecordVersion
-from ragstone.schema._trace import passages_in_prompt
+from ragstone.schema._trace import Usage, passages_in_prompt
 
 
 class PassageOutline(TypedDict, total=False):
@@ -48,7 +48,9 @@ class TraceOutline(BaseModel):
     qrels: dict[str, FiniteFloat] | None = None
     status: str = "ok"
     started_at: float
+    ended_at: float | None = None
     model: str | None = None
+    usage: Usage | None = None
     tags: tuple[str, ...] = ()
     metadata: dict[str, Any] = Field(default_factory=dict)
     evidence: _EvidenceOutline | None = None

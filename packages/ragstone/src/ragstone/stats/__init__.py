@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     )
     from ragstone.stats._flips import FlipRate, flip_rate
     from ragstone.stats._independent import simultaneous_independent_tukey
+    from ragstone.stats._judge_errors import JudgeErrors, judge_errors
     from ragstone.stats._labeled import drawn_kappa, drawn_prediction_powered_mean
     from ragstone.stats._mean import Estimate, failure_bounds, mean_interval, wilson_interval
+    from ragstone.stats._median import estimate_median
     from ragstone.stats._multiple import DiscriminativePower, discriminative_power, holm
     from ragstone.stats._paired import paired_effect, sign_flip_test
     from ragstone.stats._population import Description, describe, pass_at_k
@@ -82,8 +84,10 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_correlation": "CorrelationKind CorrelationMean correlate fisher_mean kendall pearson spearman",
             "_flips": "FlipRate flip_rate",
             "_independent": "simultaneous_independent_tukey",
+            "_judge_errors": "JudgeErrors judge_errors",
             "_labeled": "drawn_kappa drawn_prediction_powered_mean",
             "_mean": "Estimate mean_interval wilson_interval failure_bounds",
+            "_median": "estimate_median",
             "_multiple": "DiscriminativePower discriminative_power holm",
             "_alarms": "BETS QUARTER_S AlarmBudget CalendarDetector",
             "_paired": "sign_flip_test paired_effect",

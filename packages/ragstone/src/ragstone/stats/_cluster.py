@@ -201,11 +201,11 @@ def cluster_interval(
     skewness = float((moved**3).sum()) / squares**1.5
     # A sample that lacks rare clusters has a mean closer to the end of the range, and a variance that is too small.
     more = abs(skewness) * math.sqrt(k / n_effective) * (2 * t * t + 1) / (12 if side == "two-sided" else 6)
-    a, b = (_wilson_limit(p, error, q) for q in (-t - more * (skewness < 0), t + more * (skewness > 0)))
+    a, b = (wilson_limit(p, error, q) for q in (-t - more * (skewness < 0), t + more * (skewness > 0)))
     return mean, low + (high - low) * max(a, 0.0), low + (high - low) * min(b, 1.0)
 
 
-def _wilson_limit(p: float, error: float, quantile: float) -> float:
+def wilson_limit(p: float, error: float, quantile: float) -> float:
     """Compute one limit of Wilson's interval for p (1 - p) / `error` items, the lower one for a negative quantile."""
     of_range = p * (1 - p)
     shrink = quantile * quantile * error / of_range

@@ -21,7 +21,15 @@ from ragstone.views._model import (
     SystemScores,
 )
 from ragstone.views._svg import system_axis, system_chart
-from ragstone.views._words import format_interval, format_mean, format_score, format_share, letter
+from ragstone.views._words import (
+    SPENT_TITLES,
+    format_interval,
+    format_mean,
+    format_score,
+    format_share,
+    letter,
+    spent_cells,
+)
 
 _MAX_METRICS: Final = 60
 """Most metrics with means, charts and differences."""
@@ -228,13 +236,24 @@ def _share(row: CauseRow | None, name: str) -> Markup:
 
 
 def _usage(view: ComparisonView) -> Markup:
-    names = ("System", "Samples", "Judge calls", "Judge tokens", "Cost of the judge")
+    own = [title.capitalize() for title in SPENT_TITLES.values()] if any(view.spent.values()) else []
+    names = ("System", "Samples", *own, "Judge calls", "Judge tokens", "Cost of the judge")
     rows = []
     for system, (n_calls, n_tokens, cost_usd) in view.usage.items():
         cost = f"{cost_usd:.4f} USD" if cost_usd is not None else "unknown" if n_calls else "none"
-        numbers = (f"{view.n_samples[system]:,}", f"{n_calls:,}", f"{n_tokens:,}", cost)
+        spent = [
+            join(tag("strong", value), tag("small", known)) for value, known in map(spent_cells, view.spent[system])
+        ]
+        spent = spent or [Markup("unknown")] * len(own)
+        numbers = (f"{view.n_samples[system]:,}", *spent, f"{n_calls:,}", f"{n_tokens:,}", cost)
         cells = (
             tag("td", text, class_="number", data_system=name) for name, text in zip(names[1:], numbers, strict=True)
         )
         rows.append(tag("tr", tag("td", tag("b", system)), *cells))
-    return section("Cost", tag("div", table(names, rows, class_="matrix"), class_="wide"))
+    lead = "Latency, tokens and cost of the application are medians per answer, each with its own interval."
+    return section(
+        "Cost",
+        *(tag("p", f"{sentence[0].upper()}{sentence[1:]}.") for sentence in view.cheapest),
+        tag("div", table(names, rows, class_="matrix"), class_="wide"),
+        lead=lead if own else None,
+    )

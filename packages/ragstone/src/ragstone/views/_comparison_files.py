@@ -12,7 +12,16 @@ from typing import Final
 from ragstone.views._comparison import comparison_page
 from ragstone.views._markdown import answer_line, escape_markdown, fold_in_markdown, table_in_markdown
 from ragstone.views._model import ChangesView, ComparisonView, SystemScores
-from ragstone.views._words import FINDING_MARKS, format_cause, format_interval, format_mean, format_score, letter
+from ragstone.views._words import (
+    FINDING_MARKS,
+    SPENT_TITLES,
+    describe_spent,
+    format_cause,
+    format_interval,
+    format_mean,
+    format_score,
+    letter,
+)
 
 _MAX_METRICS: Final = 30
 _MAX_DIFFERENCES: Final = 60
@@ -48,6 +57,10 @@ def comparison_markdown(view: ComparisonView) -> str:
         found = [{row.cause: row for row in rows} for rows in view.causes.values()]
         causes = [(title, *(format_cause(by.get(cause)) for by in found)) for cause, title in titles.items()]
         lines += [*table_in_markdown(("where it fails", *view.causes), causes), ""]
+    if any(view.spent.values()):
+        spent = [(system, *map(describe_spent, rows)) for system, rows in view.spent.items() if rows]
+        lines += [*table_in_markdown(("system", *SPENT_TITLES.values()), spent), ""]
+        lines += [f"{escape_markdown(sentence)}\n" for sentence in view.cheapest]
     for changes in view.changes:
         lines += _changes(view, changes)
     lines += [f"> {escape_markdown(note)}\n>" for note in (view.method, *view.notes)]
@@ -78,7 +91,10 @@ def _changes(view: ComparisonView, changes: ChangesView) -> list[str]:
 
 def comparison_tex(view: ComparisonView) -> str:
     """Return the means and the differences as two tables for LaTeX, which need the package booktabs."""
-    lines = [f"% {_plain_line(text)}" for text in (*view.verdict, view.method, *view.notes) if text]
+    spent = (f"{system}: {describe_spent(row)}" for system, rows in view.spent.items() for row in rows)
+    lines = [
+        f"% {_plain_line(text)}" for text in (*view.verdict, *spent, *view.cheapest, view.method, *view.notes) if text
+    ]
     names = [_tex(system) for system in view.systems]
     lines += [rf"\begin{{tabular}}{{l{'c' * len(names)}}}", r"\toprule"]
     lines += [_row(["metric", *(f"{name} ({letter(n)})" for n, name in enumerate(names))]), r"\midrule"]

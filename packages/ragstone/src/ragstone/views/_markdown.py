@@ -11,6 +11,7 @@ from ragstone.views._model import AnswerView, ChangesView, Difference, ReportVie
 from ragstone.views._words import (
     FINDING_MARKS,
     describe_rules,
+    describe_spent,
     describe_table_without_wrong,
     divide_rows,
     format_day,
@@ -91,6 +92,11 @@ class MarkdownReport:
                 for value in table.rows[:_SLICE_ROWS]
             ]
             lines += ["", *table_in_markdown([table.key, "wrong", "share"], values)]
+        if view.spent:
+            lines += [
+                "",
+                f"The application, median per answer: {escape_markdown(', '.join(map(describe_spent, view.spent)))}",
+            ]
         # The lost questions are the answers to look at first.
         for answer in view.worst[: 0 if view.changes is not None and view.changes.lost else _ANSWERS]:
             lines += ["", *_answer(answer)]

@@ -344,6 +344,19 @@ class ComparedMetric:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SpentRow:
+    """What the application needed for an answer: the median, over the answers of which it is known."""
+
+    name: Literal["latency_s", "tokens", "cost_usd"]
+    estimate: Estimate | None
+    """Median and interval, in seconds, tokens or US dollars. None if nothing is known."""
+    total: float | None
+    """Sum of the known tokens or costs."""
+    n: int
+    """Number of samples, known or not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonView:
     """The results of several systems."""
 
@@ -366,6 +379,10 @@ class ComparisonView:
     """Causes of wrong answers by system."""
     usage: Mapping[str, tuple[int, int, float | None]]
     """Judge calls, their tokens, and their cost in US dollars (None if unknown), by system."""
+    spent: Mapping[str, tuple[SpentRow, ...]]
+    """What the application needed, by system. Empty if nothing is known."""
+    cheapest: tuple[str, ...]
+    """Sentences about the cheapest and the fastest system that is not worse."""
     method: str
     notes: tuple[str, ...]
     version: str
@@ -517,6 +534,8 @@ class ReportView:
     """Means over time, if times are known and there are at least two parts of 20 scores."""
     labels: LabelsView | None = None
     """What labels of people say, if there are any."""
+    spent: tuple[SpentRow, ...] = ()
+    """What the application needed. Empty if nothing is known."""
     questions: tuple[QuestionRow, ...] = ()
     """All samples, if they were asked for."""
 

@@ -14,6 +14,7 @@ from ragstone.views._model import CauseRow, LabelsView, MetricRow, ReportView, S
 from ragstone.views._svg import axis_chart, bar_chart, histogram_chart, share_axis, share_chart, trend_chart
 from ragstone.views._words import (
     ANSWERS_FIRST_BELOW,
+    SPENT_TITLES,
     describe_rules,
     describe_table_without_wrong,
     divide_rows,
@@ -22,6 +23,7 @@ from ragstone.views._words import (
     format_mean,
     format_share,
     list_judges,
+    spent_cells,
     split_sentence,
     trend_note,
     worst_lead,
@@ -325,6 +327,9 @@ def provenance_section(view: ReportView, *, has_texts: bool = True, command: str
         if has_texts
         else "This page contains ids and scores, and no texts of questions, answers or passages."
     )
+    facts += [
+        (f"application, {SPENT_TITLES[row.name]}", "median {}, {}".format(*spent_cells(row))) for row in view.spent
+    ]
     return section(
         "How these numbers were made",
         tag("dl", *(join(tag("dt", name), tag("dd", value)) for name, value in facts)),

@@ -15,6 +15,7 @@ from ragstone.views._words import (
     ANSWERS_FIRST_BELOW,
     bar,
     describe_rules,
+    describe_spent,
     describe_table_without_wrong,
     divide_rows,
     format_interval,
@@ -77,6 +78,11 @@ class ReportText:
             write_changes(canvas, view.changes)
         if view.trend is not None:
             self._trend(view.trend)
+        if view.spent:
+            canvas.add()
+            canvas.add(("The application", "bold"), (", median per answer", "dim"))
+            for row in view.spent:
+                canvas.wrap(describe_spent(row), indent=2)
         self._provenance()
         if next_steps:
             canvas.add()

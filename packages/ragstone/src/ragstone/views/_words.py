@@ -11,7 +11,16 @@ from typing import Final
 
 from ragstone._util.plural import count
 from ragstone.stats import Estimate
-from ragstone.views._model import AnswerView, CauseRow, Difference, MetricRow, ScoreView, SliceTable, TrendView
+from ragstone.views._model import (
+    AnswerView,
+    CauseRow,
+    Difference,
+    MetricRow,
+    ScoreView,
+    SliceTable,
+    SpentRow,
+    TrendView,
+)
 
 ANSWERS_FIRST_BELOW: Final = 5
 """With fewer samples, a report starts with the answers."""
@@ -191,6 +200,27 @@ def format_cause(row: CauseRow | None) -> str:
     if row is None:
         return "0"
     return f"{row.n:,}" if row.share is None else f"{row.n:,} ({format_share(row.share)})"
+
+
+SPENT_TITLES: Final = {"latency_s": "latency", "tokens": "tokens", "cost_usd": "cost"}
+_SPENT_UNITS: Final = {"latency_s": "{:.2f} s", "tokens": "{:,.0f}", "cost_usd": "{:.3g} USD"}
+
+
+def spent_cells(row: SpentRow) -> tuple[str, str]:
+    """Write what the application needed for an answer: the median with its interval, and of how many answers it is known."""
+    known = "unknown"
+    if (found := row.estimate) is not None:
+        value, *ends = (_SPENT_UNITS[row.name].format(number) for number in (found.value, found.low, found.high))
+        low, high = (end.partition(" ")[0].replace("inf", "∞") for end in ends)
+        known = f"{value} [{low}, {high}]"
+    total = "" if row.total is None else f", {_SPENT_UNITS[row.name].format(row.total)} in all"
+    return known, f"{0 if found is None else found.n:,} of {row.n:,} known{total}"
+
+
+def describe_spent(row: SpentRow) -> str:
+    """Write what the application needed for an answer in one line: "latency 1.20 s [1.10, 1.30] (98 of 100 known)"."""
+    value, known = spent_cells(row)
+    return f"{SPENT_TITLES[row.name]} {value} ({known})"
 
 
 def short_titles(titles: Mapping[str, str]) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from array import array
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from ragstone._util.plural import count
@@ -129,7 +129,8 @@ def align(
         for key, by_sample in dependence.labels.items():
             labels.setdefault(key, {}).update(by_sample)
     clusters = choose_clusters(analysis.cluster, labels, ids)
-    table = table.depend(probabilities, clusters)
+    spent = tuple({same.get(id_, id_): one for id_, one in source.spent().items()} for source in opened)
+    table = replace(table.depend(probabilities, clusters), by_system=spent)
     cluster_texts = cluster_notes(
         analysis.cluster,
         clusters,

@@ -12,6 +12,7 @@ from ragstone._util.files import check_output, write_output
 from ragstone.errors import ConfigurationError
 from ragstone.experiments._clusters import AUTO_CLUSTER, NO_CLUSTER
 from ragstone.experiments._compare.align import Sources, align, listed
+from ragstone.experiments._compare.cheapest import Margin, describe_cheapest
 from ragstone.experiments._compare.differences import (
     ChangedSample,
     find_changed,
@@ -23,6 +24,7 @@ from ragstone.experiments._compare.regression import RegressionCheck, check_regr
 from ragstone.experiments._compare.text import format_p_value, format_verdicts, means_table, overview, pairs_table
 from ragstone.experiments._compare.view import MAX_CHANGES, view_systems
 from ragstone.experiments._outcomes import OutcomeSource, open_source
+from ragstone.experiments._spent import estimate_spent
 from ragstone.experiments._summary import check_level
 from ragstone.experiments._table import SCORED, ScoreTable
 from ragstone.experiments._views.changes import Compared
@@ -31,7 +33,7 @@ from ragstone.judges import BASELINE_NOTE
 from ragstone.metrics import full_name
 from ragstone.schema import Sample
 from ragstone.settings import Analysis, read_table
-from ragstone.views import COMPARISON_WRITERS, ComparisonView, notebook_comparison
+from ragstone.views import COMPARISON_WRITERS, ComparisonView, SpentRow, describe_spent, notebook_comparison
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +58,12 @@ class Comparison:
     """The metric that is tested alone. The others are exploratory. None without one."""
     n_permutations: int
     seed: int
+    margin: Margin
+    """The largest loss that does not matter, in the metric's own units, or one for each metric. None if none is named."""
     notes: tuple[str, ...]
+    spent: Mapping[str, tuple[SpentRow, ...]]
+    """Latency, tokens and cost of the application by system: medians per answer, with the number of answers of which each is
+    known. No rows for a system without any known number."""
     scores: ScoreTable = field(repr=False, compare=False)
     """The compared scores, aligned by sample."""
     other_ids: Mapping[tuple[str, str], str] = field(repr=False, compare=False)
@@ -104,7 +111,7 @@ class Comparison:
     ) -> RegressionCheck:
         return check_regression(
             self.scores,
-            Analysis(confidence_level=self.confidence_level, n_permutations=self.n_permutations, seed=self.seed),
+            self._test,
             baseline=baseline or self.baseline or self.systems[0],
             metrics=metrics,
             margin=margin,
@@ -138,6 +145,20 @@ class Comparison:
         """
         _require_paired("a test of equivalence needs", paired=self.paired)
         return self._check(gate_metrics, baseline, margin, equivalence=True)
+
+    @property
+    def cheapest(self) -> tuple[str, ...]:
+        """The cheapest and the fastest of the systems that are shown to be not worse than the best, with the tests.
+
+        A system is not worse if the simultaneous intervals of this comparison exclude a loss of the margin or more against the
+        best system, on each metric that is not exploratory, for any scores of failed samples. Without a margin, the sentence
+        says so. No sentences without any known latency, tokens or cost of an application.
+        """
+        return tuple(describe_cheapest(self.metrics, self.scores, self.spent, self._test, self.margin))
+
+    @property
+    def _test(self) -> Analysis:
+        return Analysis(confidence_level=self.confidence_level, n_permutations=self.n_permutations, seed=self.seed)
 
     def changed(
         self,
@@ -261,6 +282,8 @@ class Comparison:
             "verdict": list(self.verdict),
             "metrics": [_finite(asdict(m)) for m in self.metrics],
             "hypotheses": [asdict(h) for h in self.hypotheses],
+            "application": {system: [_finite(asdict(row)) for row in rows] for system, rows in self.spent.items()},
+            "cheapest": list(self.cheapest),
             "judge_is_baseline": BASELINE_NOTE in self.notes,
             "notes": list(self.notes),
         }
@@ -288,7 +311,9 @@ class Comparison:
         return "\n".join(lines)
 
     def __str__(self) -> str:
-        return "\n".join([*self._overview(), "", self.method, *self.notes])
+        spent = [f"{system}: {', '.join(map(describe_spent, rows))}" for system, rows in self.spent.items() if rows]
+        lines = [*self._overview(), "", *([*spent, *self.cheapest, ""] if spent else [])]
+        return "\n".join([*lines, self.method, *self.notes])
 
 
 def compare(
@@ -301,6 +326,7 @@ def compare(
     primary: str | None = None,
     cluster: str | None = AUTO_CLUSTER,
     min_effect: float | None = None,
+    margin: Margin = None,
     confidence_level: float = 0.95,
     n_permutations: int = 10_000,
     seed: int = 0,
@@ -340,6 +366,8 @@ def compare(
             independent.
         min_effect: Smallest difference of interest, in the metric's own units. The verdict estimates how many more
             samples would detect it. Default: 1% of the metric's range.
+        margin: The largest loss that does not matter, in the metric's own units, or one for each metric: names the cheapest
+            system that is not worse (see `Comparison.cheapest`). Default: `min_effect`, if it is given.
         confidence_level: Confidence level, in (0, 1).
         n_permutations: Number of permutations.
         seed: Seed of the random numbers. The same seed gives the same result on any machine.
@@ -423,6 +451,11 @@ def compare(
         primary=primary,
         n_permutations=n_permutations,
         seed=seed,
+        margin=min_effect if margin is None else margin,
+        spent={
+            name: estimate_spent(table, at, scores.n_samples[name], confidence_level)
+            for at, name in enumerate(table.systems)
+        },
         notes=(
             *scores.notes,
             *([f"not compared, because no system has a score: {', '.join(absent)}"] if absent else []),

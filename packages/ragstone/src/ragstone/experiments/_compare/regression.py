@@ -296,6 +296,21 @@ def _chosen(table: ScoreTable, baseline: int, names: Sequence[str] | None) -> tu
     return [m for m in metrics if any(selects(name, m.name, m.card) for name in names)], []
 
 
+def check_margin(metric: MetricScores, margin: float | None) -> None:
+    """Check a margin. None is no margin.
+
+    Raises:
+        ConfigurationError: If it is not a finite number above 0 and below the width of the metric's range.
+    """
+    if margin is not None and not (math.isfinite(margin) and margin > 0):
+        raise ConfigurationError(f"margin must be a finite number above 0, in the metric's own units, got {margin!r}")
+    if margin is not None and margin >= metric.high - metric.low:
+        raise ConfigurationError(
+            f"margin must be below the range of {metric.name}, which is {metric.high - metric.low:g}, got {margin!r}: every "
+            "change would pass. Give it in the metric's own units: 0.02 is two points of a metric from 0 to 1"
+        )
+
+
 def _gate(
     metric: MetricScores,
     table: ScoreTable,
@@ -307,26 +322,18 @@ def _gate(
 ) -> MetricGate:
     import numpy as np
 
-    if margin is not None and not (math.isfinite(margin) and margin > 0):
-        raise ConfigurationError(f"margin must be a finite number above 0, in the metric's own units, got {margin!r}")
-    if margin is not None and margin >= metric.high - metric.low:
-        raise ConfigurationError(
-            f"margin must be below the range of {metric.name}, which is {metric.high - metric.low:g}, got {margin!r}: every "
-            "change would pass. Give it in the metric's own units: 0.02 is two points of a metric from 0 to 1"
-        )
+    check_margin(metric, margin)
     sign = 1 if metric.higher_is_better else -1
     better = sign * metric.values[:, list(pair)]
     (result,) = permute_pairs([better], table, [(0, 1)], analysis, "less")
     (test,) = result.pairs
     candidates, baselines = metric.states[:, list(pair)].T
-    # The scores of failed samples are unknown, so a loss must be excluded for their worst possible scores.
     n_failed, rows, lowest, highest = possible_differences(metric, *pair)
-    worst, best = (lowest, highest) if metric.higher_is_better else (-highest, -lowest)
-    width, level = metric.high - metric.low, analysis.confidence_level
-    low = _at_least(worst, table, rows, width=width, confidence_level=level)
+    worst = lowest if metric.higher_is_better else -highest
+    low = least_gain(metric, table, pair, analysis.confidence_level)
     high = None
     if equivalence:
-        most = _at_least(-best, table, rows, width=width, confidence_level=level)
+        most = least_gain(metric, table, (pair[1], pair[0]), analysis.confidence_level)
         high = None if most is None else -most
     state: Literal["ok", "not shown", "untestable"] = "ok"
     if not test.n:
@@ -350,15 +357,10 @@ def _gate(
     )
 
 
-def _at_least(
-    difference: NDArray[np.float64],
-    table: ScoreTable,
-    rows: NDArray[np.intp],
-    *,
-    width: float,
-    confidence_level: float,
-) -> float | None:
-    """Return a one-sided lower confidence bound of the mean difference, weighted and over clusters.
+def least_gain(metric: MetricScores, table: ScoreTable, pair: tuple[int, int], confidence_level: float) -> float | None:
+    """Return a one-sided lower confidence bound of the mean gain of the first system, weighted and over clusters.
+
+    The scores of failed samples are unknown, so the bound is for their worst possible scores.
 
     Most differences are often 0 and a few are large. Then neither permutations nor the normal approximation give a valid
     bound. The one-sided interval of a bounded mean does for any number of samples. If no sample differs, the bound follows
@@ -366,6 +368,8 @@ def _at_least(
     """
     import numpy as np
 
+    _, rows, lowest, highest = possible_differences(metric, *pair)
+    difference, width = lowest if metric.higher_is_better else -highest, metric.high - metric.low
     if not difference.size or math.isinf(difference.min()):
         return None
     if math.isfinite(width) and not difference.any():

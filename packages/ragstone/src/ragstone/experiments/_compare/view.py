@@ -64,6 +64,8 @@ def view_systems(
         answers=answers,
         causes={name: reading.report({}, 0).causes for name, reading in readings.items()},
         usage={name: reading.usage for name, reading in readings.items()},
+        spent=comparison.spent,
+        cheapest=comparison.cheapest,
         method=comparison.method,
         notes=comparison.notes,
         version=version("ragstone"),

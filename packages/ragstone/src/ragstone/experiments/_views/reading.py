@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from ragstone._util.plural import count
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments._clusters import choose_clusters, cluster_notes
+from ragstone.experiments._spent import estimate_spent
 from ragstone.experiments._summary import MetricSummary, summarize_table
 from ragstone.experiments._table import TableReader, describe_unjudged
 from ragstone.experiments._views.answers import build_answer
@@ -134,7 +135,8 @@ class Reading:
         check_keys(self._where, keys | scored.keys())
         dependence, cluster = self._source.dependence(), self._source.analysis.cluster
         clusters = choose_clusters(cluster, dependence.labels, self._signals)
-        self._table = table = self._reader.table(dependence.inclusion_probabilities, clusters)
+        table = self._reader.table(dependence.inclusion_probabilities, clusters)
+        self._table = table = replace(table, by_system=(self._source.spent(),))
         # Clusters are described by labels only.
         scores = {metric: table.by_sample(metric) for metric in scored} if any(dependence.labels.values()) else {}
         self._cluster_notes = cluster_notes(cluster, clusters, dependence.labels, self._signals, scores)
@@ -255,6 +257,7 @@ class Reading:
             changes=None if compared is None or before is None else self.changes(compared, before),
             trend=self._timeline.view(rows, self._table, self._source.analysis.confidence_level),
             labels=labels,
+            spent=estimate_spent(self._table, 0, len(self._signals), self._source.analysis.confidence_level),
             questions=self._questions(rows, causes, slices) if self._keeps_questions else (),
         )
 

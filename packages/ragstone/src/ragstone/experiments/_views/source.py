@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from typing_extensions import override
 
+from ragstone.experiments._spent import Spent
 from ragstone.metrics import MetricCard
 from ragstone.schema import Outcome, Sample, TraceOutline
 from ragstone.settings import Analysis
@@ -83,6 +84,10 @@ class Source(ABC):
     def dependence(self) -> Dependence:
         """Return sampling probabilities and labels of clusters. They are complete when the outcomes have been read."""
 
+    def spent(self) -> Mapping[str, Spent]:
+        """Return what the application needed by sample id, as far as it is known when the outcomes have been read."""
+        return {}
+
     def question_of(self, sample_id: str) -> str | None:
         """Return the question of a sample, if it is known."""
         record = self.records([sample_id]).get(sample_id)
@@ -111,6 +116,7 @@ class Rows(Source):
         dependence: Sampling probabilities and labels.
         find: Returns the sample with an id.
         times: Starts of requests by sample id, Unix seconds.
+        spent: What the application needed, by sample id.
         notes: What limits the numbers, in sentences.
     """
 
@@ -125,6 +131,7 @@ class Rows(Source):
         dependence: Dependence,
         find: Callable[[str], Sample | None] | None = None,
         times: Mapping[str, float] | None = None,
+        spent: Mapping[str, Spent] | None = None,
         notes: Iterable[str] = (),
     ) -> None:
         super().__init__(name, analysis, cards)
@@ -133,6 +140,7 @@ class Rows(Source):
         self._samples = samples
         self._find_sample = find or {sample.id: sample for sample in samples}.get
         self._times = times or {}
+        self._spent = spent or {}
         self._notes = list(notes)
 
     @override
@@ -161,6 +169,10 @@ class Rows(Source):
     @override
     def dependence(self) -> Dependence:
         return self._dependence
+
+    @override
+    def spent(self) -> Mapping[str, Spent]:
+        return self._spent
 
     @override
     def notes(self) -> list[str]:

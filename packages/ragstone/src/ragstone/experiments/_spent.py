@@ -1,0 +1,91 @@
+"""What an application needs for its answers: latency, tokens and cost, as far as they were captured."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+from ragstone.errors import DataError
+from ragstone.metrics import is_number
+from ragstone.schema import Trace, TraceOutline
+from ragstone.stats import estimate_median
+
+if TYPE_CHECKING:
+    from ragstone.experiments._table import ScoreTable
+    from ragstone.views import SpentRow
+
+
+SpentName = Literal["latency_s", "tokens", "cost_usd"]
+
+
+class Spent(NamedTuple):
+    """What an application needed for one answer. None if that is unknown."""
+
+    latency_s: float | None = None
+    """Seconds from the start to the end of a request that was answered."""
+    tokens: float | None = None
+    """Tokens of its models, input and output."""
+    cost_usd: float | None = None
+
+
+SPENT: Final[tuple[SpentName, ...]] = ("latency_s", "tokens", "cost_usd")
+"""The fields of `Spent`."""
+
+
+def spent_of(calls: Sequence[Trace | TraceOutline]) -> Spent:
+    """Return what the calls for one sample needed: of each number the mean of the calls that it is known of."""
+    columns = zip(*map(_spent_by, calls), strict=True)
+    known = ([value for value in column if value is not None] for column in columns)
+    return Spent(*(statistics.fmean(values) if values else None for values in known))
+
+
+def _spent_by(call: Trace | TraceOutline) -> Spent:
+    seconds = None if call.ended_at is None or call.status != "ok" else call.ended_at - call.started_at
+    usage = call.usage
+    # A model that reads or writes nothing reported one of both numbers only.
+    is_whole = usage is not None and usage.input_tokens and usage.output_tokens
+    return Spent(
+        latency_s=seconds if seconds is not None and seconds >= 0 else None,  # the clock may have been put back
+        tokens=usage.input_tokens + usage.output_tokens if usage is not None and is_whole else None,
+        cost_usd=None if usage is None else usage.cost_usd,
+    )
+
+
+def read_spent(stated: Any, place: str) -> Spent:
+    """Read what a line of a file of outcomes states about the application.
+
+    Raises:
+        DataError: If this is not a mapping, or a value is not a finite number of at least 0.
+    """
+    found: dict[str, Any] = {"": stated}
+    if isinstance(stated, Mapping):
+        found = {name: stated.get(name) for name in SPENT}
+    for name, value in found.items():
+        if not (value is None and name) and not (is_number(value) and value >= 0):
+            raise DataError(
+                f"{place}: {f'application.{name}'.rstrip('.')} is {value!r}. It must be a finite number of at least 0, in an object "
+                f"with {', '.join(SPENT)}"
+            )
+    return Spent(**found)
+
+
+def estimate_spent(table: ScoreTable, system: int, n_samples: int, confidence_level: float) -> tuple[SpentRow, ...]:
+    """Estimate the medians of what a system needed for its samples. Empty if nothing is known."""
+    import numpy as np
+
+    from ragstone.views import SpentRow
+
+    rows = []
+    for name, values in zip(SPENT, table.spent[:, system].T, strict=True):
+        known = np.flatnonzero(~np.isnan(values))
+        median = estimate_median(
+            values[known],
+            low=0.0,
+            probabilities=None if table.probabilities is None else table.probabilities[known],
+            clusters=table.clusters_of(known),
+            confidence_level=confidence_level,
+        )
+        total = float(values[known].sum()) if known.size and name != "latency_s" else None
+        rows.append(SpentRow(name=name, estimate=median, total=total, n=n_samples))
+    return tuple(rows) if any(row.estimate for row in rows) else ()
