@@ -1,0 +1,180 @@
+"""How a judge errs against people: confusion matrix, sensitivity, specificity, AUC, thresholds, calibration, length bias."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from ragstone._util.distributions import student_quantile
+from ragstone.stats._cluster import cluster_codes, wilson_limit
+from ragstone.stats._correlation import correlate
+from ragstone.stats._mean import Estimate, wilson_interval
+from ragstone.stats._weight import estimate_mean
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+_BINS: Final = 10
+_UNSEEN: Final = 0.1
+"""Answers in the middle of the others that are added to the error of an AUC on each side. Without them, intervals of an AUC near 1
+cover 91%, because a sample often lacks the few answers that overlap."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeErrors:
+    """Errors of a judge that says whether answers are correct, against people. Correct is positive."""
+
+    n_true_positive: int
+    """Answers that both call correct."""
+    n_false_positive: int
+    """Answers that only the judge calls correct."""
+    n_false_negative: int
+    """Answers that only people call correct."""
+    n_true_negative: int
+    """Answers that both call wrong."""
+    sensitivity: Estimate | None
+    """Share of the correct answers that the judge calls correct. None without a correct answer."""
+    specificity: Estimate | None
+    """Share of the wrong answers that the judge calls wrong. None without a wrong answer."""
+    auc: Estimate | None
+    """Probability that the judge scores a correct answer higher than a wrong one, with half of the ties. None without both."""
+    threshold: float
+    """Score from which the judge calls an answer correct."""
+    best_threshold: float | None
+    """The threshold with the largest sum of sensitivity and specificity on these answers. It was chosen on the same data, so new
+    answers are told apart less well. None without an AUC."""
+    length_bias: Estimate | None
+    """Spearman's correlation of judge - people with the length of the answer: positive if the judge prefers long answers more
+    than people do. None if lengths are unknown, or nothing varies."""
+    calibration_error: float | None
+    """Mean distance of the probability of being correct from the share of correct answers, over 10 bins. It is above 0 by chance
+    even if the probabilities are right. None if scores are not probabilities."""
+    reliability: tuple[tuple[float, Estimate], ...]
+    """Mean probability and share of correct answers, of each bin that is not empty."""
+
+
+def judge_errors(
+    judge: Sequence[float],
+    people: Sequence[float],
+    *,
+    threshold: float,
+    correct_from: float,
+    clusters: Sequence[Hashable] | None = None,
+    lengths: Sequence[float] | None = None,
+    are_probabilities: bool = False,
+    confidence_level: float = 0.95,
+) -> JudgeErrors:
+    """Compute how the scores of a judge err against the ratings of people, for the same answers.
+
+    Args:
+        judge: Scores of the judge, of which higher ones are better.
+        people: Ratings of people, on the same scale.
+        threshold: Score from which the judge calls an answer correct.
+        correct_from: Rating from which people call it correct.
+        clusters: Cluster of each answer. Each None is a cluster of its own. None: independent answers.
+        lengths: Lengths of the answers, in any unit. None if they are unknown.
+        are_probabilities: Whether the scores are probabilities of being correct, in [0, 1].
+        confidence_level: Nominal coverage, in (0, 1).
+
+    Raises:
+        ValueError: If the lengths differ, a number is not finite, or a probability is outside of [0, 1].
+
+    Source:
+        AUC: Hanley and McNeil 1982, variance of DeLong, DeLong and Clarke-Pearson 1988, over clusters as in Obuchowski 1997.
+        Threshold: Youden 1950. Calibration error: Naeini, Cooper and Hauskrecht 2015.
+
+    Examples:
+        >>> found = judge_errors([0.9, 0.8, 0.3, 0.6], [1, 1, 0, 0], threshold=0.5, correct_from=0.5)
+        >>> found.sensitivity.value, found.specificity.value, found.auc.value, found.best_threshold
+        (1.0, 0.5, 1.0, 0.8)
+    """
+    import numpy as np
+
+    x, y = np.asarray(judge, dtype=float), np.asarray(people, dtype=float)
+    codes = np.arange(x.size) if clusters is None else cluster_codes(clusters)
+    if not x.shape == y.shape == codes.shape or not (np.isfinite(x).all() and np.isfinite(y).all()):
+        raise ValueError(
+            f"judge, people and clusters need one finite number per answer, got {x.size}, {y.size} and {codes.size}"
+        )
+    if are_probabilities and x.size and not 0 <= x.min() <= x.max() <= 1:
+        raise ValueError(f"probabilities must be in [0, 1], got {x.min()} to {x.max()}")
+    is_correct, passes = y >= correct_from, x >= threshold
+
+    def share(values: NDArray[np.bool_], rows: NDArray[np.bool_]) -> Estimate | None:
+        own = None if clusters is None else codes[rows].tolist()
+        return estimate_mean(
+            values[rows].astype(float), low=0.0, high=1.0, clusters=own, confidence_level=confidence_level
+        )
+
+    bins = np.minimum((x * _BINS).astype(int), _BINS - 1) if are_probabilities else np.zeros(0, dtype=int)
+    parts = (bins == number for number in np.unique(bins).tolist())
+    reliability = [(float(x[rows].mean()), found) for rows in parts if (found := share(is_correct, rows)) is not None]
+    return JudgeErrors(
+        n_true_positive=int((passes & is_correct).sum()),
+        n_false_positive=int((passes & ~is_correct).sum()),
+        n_false_negative=int((~passes & is_correct).sum()),
+        n_true_negative=int((~passes & ~is_correct).sum()),
+        sensitivity=share(passes, is_correct),
+        specificity=share(~passes, ~is_correct),
+        auc=_auc(x, is_correct, codes, confidence_level),
+        threshold=threshold,
+        best_threshold=_best_threshold(x, is_correct),
+        length_bias=None
+        if lengths is None
+        else correlate(x - y, lengths, "spearman", clusters=clusters, confidence_level=confidence_level),
+        calibration_error=sum(abs(p - found.value) * found.n for p, found in reliability) / x.size
+        if reliability
+        else None,
+        reliability=tuple(reliability),
+    )
+
+
+def _auc(
+    x: NDArray[np.float64], is_correct: NDArray[np.bool_], codes: NDArray[np.intp], confidence_level: float
+) -> Estimate | None:
+    """Estimate the AUC. Its interval has the form of Wilson's, which stays in [0, 1] and is not 0 if nothing overlaps."""
+    import numpy as np
+
+    m, n = int(is_correct.sum()), int((~is_correct).sum())
+    if not (m and n):
+        return None
+    placements = np.empty(x.size)
+    for side, size in ((is_correct, n), (~is_correct, m)):
+        others = np.sort(x[~side])
+        below = np.searchsorted(others, x[side], "left") + np.searchsorted(others, x[side], "right")
+        placements[side] = below / 2 / size
+    placements[~is_correct] = 1 - placements[~is_correct]
+    value = float(placements[is_correct].mean())
+    moved = np.bincount(codes, weights=(placements - value) / np.where(is_correct, m, n))
+    k = int((np.bincount(codes) > 0).sum())
+    units = [np.unique(codes[side]).size for side in (is_correct, ~is_correct)]
+    least, unseen = min(units), _UNSEEN * (0.5 - value) ** 2 * sum(1 / size**2 for size in units)
+    variance = float((moved**2).sum()) * k / max(k - 1, 1) + unseen
+    if least < 2 or not 0 < value < 1 or variance <= 0:
+        # Nothing overlaps: as a proportion of the smaller side.
+        found = wilson_interval(round(value * least), least, confidence_level=confidence_level)
+        low, high = (found.low, found.high) if value in (0.0, 1.0) else (0.0, 1.0)
+    else:
+        t = student_quantile(least - 1, (1 + confidence_level) / 2)
+        low, high = (wilson_limit(value, variance, side * t) for side in (-1, 1))
+    return Estimate(
+        value=value,
+        low=min(low, value),
+        high=max(high, value),
+        confidence_level=confidence_level,
+        method="delong",
+        n=x.size,
+    )
+
+
+def _best_threshold(x: NDArray[np.float64], is_correct: NDArray[np.bool_]) -> float | None:
+    import numpy as np
+
+    if is_correct.all() or not is_correct.any():
+        return None
+    levels, at = np.unique(x, return_inverse=True)
+    gain = np.bincount(at, weights=np.where(is_correct, 1 / is_correct.sum(), -1 / (~is_correct).sum()))
+    # Sensitivity + specificity - 1 at each level: what is at the level or above it.
+    return float(levels[int(np.argmax(np.round(np.cumsum(gain[::-1])[::-1], 12)))])

@@ -1,0 +1,96 @@
+"""Errors of a judge against people, checked against scikit-learn, and what is unknown."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from sklearn import metrics
+from sklearn.calibration import calibration_curve
+
+from ragstone.stats import judge_errors
+
+RNG = np.random.default_rng(1)
+
+
+@pytest.mark.parametrize("levels", [3, 1000])
+@pytest.mark.parametrize("share", [0.5, 0.9])
+def test_the_estimates_are_those_of_scikit_learn(levels, share):
+    """Confusion matrix, sensitivity, specificity and AUC with ties, and the threshold with the largest Youden index."""
+    y = RNG.random(200) < share
+    x = np.clip(np.round((0.4 * y + 0.6 * RNG.random(200)) * levels) / levels, 0, 1)
+    found = judge_errors(x, y.astype(float), threshold=0.6, correct_from=0.5)
+    (tn, fp), (fn, tp) = metrics.confusion_matrix(y, x >= 0.6)
+    assert (tp, fp, fn, tn) == (
+        found.n_true_positive, found.n_false_positive, found.n_false_negative, found.n_true_negative
+    )  # fmt: skip
+    assert metrics.recall_score(y, x >= 0.6) == pytest.approx(found.sensitivity.value)
+    assert metrics.recall_score(~y, x < 0.6) == pytest.approx(found.specificity.value)
+    assert metrics.roc_auc_score(y, x) == pytest.approx(found.auc.value)
+    assert found.auc.low < found.auc.value < found.auc.high
+    false, true, thresholds = metrics.roc_curve(y, x, drop_intermediate=False)
+    at = [*thresholds].index(found.best_threshold)
+    assert (true - false).max() == pytest.approx(true[at] - false[at])
+    assert (None, (), None) == (found.calibration_error, found.reliability, found.length_bias)
+
+
+def test_reliability_is_that_of_scikit_learn():
+    """Of a judge that is too sure."""
+    p = RNG.random(500)
+    y = (RNG.random(500) < 0.25 + p / 2).astype(float)
+    found = judge_errors(p, y, threshold=0.5, correct_from=0.5, are_probabilities=True)
+
+    share, mean = calibration_curve(y, p, n_bins=10)
+    assert [*mean] == pytest.approx([each for each, _ in found.reliability])
+    assert [*share] == pytest.approx([each.value for _, each in found.reliability])
+    sizes = [each.n for _, each in found.reliability]
+    assert np.average(abs(share - mean), weights=sizes) == pytest.approx(found.calibration_error)
+    assert 0.08 < found.calibration_error < 0.2
+    with pytest.raises(ValueError, match=r"probabilities must be in \[0, 1\], got 0.5 to 3.0"):
+        judge_errors([0.5, 3.0], [0, 1], threshold=1, correct_from=1, are_probabilities=True)
+
+
+def test_a_judge_that_prefers_long_answers_is_found():
+    """Judge minus people rises with length. The judge and people alone say nothing about it."""
+    lengths, people = RNG.integers(5, 200, 300), RNG.random(300)
+    fair, biased = people + RNG.normal(0, 0.1, 300), people + 0.002 * lengths + RNG.normal(0, 0.1, 300)
+    one, other = (
+        judge_errors(x, people, threshold=0.5, correct_from=0.5, lengths=lengths).length_bias for x in (fair, biased)
+    )
+    assert one.low < 0 < one.high
+    assert other.low > 0.3
+    assert judge_errors(people, people, threshold=0.5, correct_from=0.5, lengths=lengths).length_bias is None
+
+
+def test_what_cannot_be_known_is_none():
+    """Without wrong answers, there is no specificity and no AUC. Without an overlap, the interval is not a point."""
+    found = judge_errors([0.9, 0.2], [1.0, 1.0], threshold=0.5, correct_from=0.5)
+    assert (0.5, None, None, None) == (
+        found.sensitivity.value, found.specificity, found.auc, found.best_threshold
+    )  # fmt: skip
+    perfect = judge_errors([0.9] * 20 + [0.1] * 20, [1.0] * 20 + [0.0] * 20, threshold=0.5, correct_from=0.5).auc
+    assert (1.0, 1.0) == (perfect.value, perfect.high)
+    assert 0.7 < perfect.low < 0.9
+    empty = judge_errors([], [], threshold=0.5, correct_from=0.5)
+    assert (0, None, None) == (empty.n_true_positive, empty.sensitivity, empty.auc)
+
+
+def test_whole_clusters_count_once():
+    """Copies of answers in one cluster change neither a number nor an interval much."""
+    y = RNG.random(80) < 0.5
+    x = y + RNG.normal(0, 0.8, 80)
+    one = judge_errors(x, y.astype(float), threshold=0.5, correct_from=0.5)
+    codes = np.repeat(np.arange(80), 5)
+    copied = judge_errors(x[codes], y[codes].astype(float), threshold=0.5, correct_from=0.5, clusters=codes.tolist())
+    for name in ("sensitivity", "specificity", "auc"):
+        first, second = getattr(one, name), getattr(copied, name)
+        assert first.value == pytest.approx(second.value)
+        assert (first.low, first.high) == pytest.approx((second.low, second.high), abs=0.04)
+
+
+@pytest.mark.parametrize(("judge", "people"), [([0.5], [0.5, 0.6]), ([math.nan], [0.5]), ([0.5], [math.inf])])
+def test_bad_input_is_refused(judge, people):
+    """With the number of values of each."""
+    with pytest.raises(ValueError, match="need one finite number per answer"):
+        judge_errors(judge, people, threshold=0.5, correct_from=0.5)
