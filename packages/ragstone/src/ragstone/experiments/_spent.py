@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from ragstone.errors import DataError
 from ragstone.metrics import is_number
 from ragstone.schema import Trace, TraceOutline
-from ragstone.stats import estimate_median
-
-if TYPE_CHECKING:
-    from ragstone.experiments._table import ScoreTable
-    from ragstone.views import SpentRow
-
 
 SpentName = Literal["latency_s", "tokens", "cost_usd"]
 
@@ -68,24 +62,3 @@ def read_spent(stated: Any, place: str) -> Spent:
                 f"with {', '.join(SPENT)}"
             )
     return Spent(**found)
-
-
-def estimate_spent(table: ScoreTable, system: int, n_samples: int, confidence_level: float) -> tuple[SpentRow, ...]:
-    """Estimate the medians of what a system needed for its samples. Empty if nothing is known."""
-    import numpy as np
-
-    from ragstone.views import SpentRow
-
-    rows = []
-    for name, values in zip(SPENT, table.spent[:, system].T, strict=True):
-        known = np.flatnonzero(~np.isnan(values))
-        median = estimate_median(
-            values[known],
-            low=0.0,
-            probabilities=None if table.probabilities is None else table.probabilities[known],
-            clusters=table.clusters_of(known),
-            confidence_level=confidence_level,
-        )
-        total = float(values[known].sum()) if known.size and name != "latency_s" else None
-        rows.append(SpentRow(name=name, estimate=median, total=total, n=n_samples))
-    return tuple(rows) if any(row.estimate for row in rows) else ()

@@ -24,11 +24,11 @@ from ragstone.experiments._compare.regression import RegressionCheck, check_regr
 from ragstone.experiments._compare.text import format_p_value, format_verdicts, means_table, overview, pairs_table
 from ragstone.experiments._compare.view import MAX_CHANGES, view_systems
 from ragstone.experiments._outcomes import OutcomeSource, open_source
-from ragstone.experiments._spent import estimate_spent
 from ragstone.experiments._summary import check_level
 from ragstone.experiments._table import SCORED, ScoreTable
 from ragstone.experiments._views.changes import Compared
 from ragstone.experiments._views.source import Evaluated, Source
+from ragstone.experiments._views.spent import estimate_spent
 from ragstone.judges import BASELINE_NOTE
 from ragstone.metrics import full_name
 from ragstone.schema import Sample

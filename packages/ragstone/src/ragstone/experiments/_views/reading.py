@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 from ragstone._util.plural import count
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments._clusters import choose_clusters, cluster_notes
-from ragstone.experiments._spent import estimate_spent
 from ragstone.experiments._summary import MetricSummary, summarize_table
 from ragstone.experiments._table import TableReader, describe_unjudged
 from ragstone.experiments._views.answers import build_answer
@@ -24,6 +23,7 @@ from ragstone.experiments._views.labeled import build_labels
 from ragstone.experiments._views.reasons import AskReasons
 from ragstone.experiments._views.slices import SliceLabels
 from ragstone.experiments._views.source import AnswerRecord, Source
+from ragstone.experiments._views.spent import estimate_spent
 from ragstone.experiments._views.trend import Timeline
 from ragstone.experiments._views.verdict import Population, WrongRule, describe_next, describe_notices, describe_verdict
 from ragstone.experiments._views.where import Condition, check_keys
