@@ -9,6 +9,8 @@ import pytest
 from sklearn import metrics
 from sklearn.calibration import calibration_curve
 
+import ragstone
+from ragstone.research import validate_metrics
 from ragstone.stats import judge_errors
 
 RNG = np.random.default_rng(1)
@@ -94,3 +96,31 @@ def test_bad_input_is_refused(judge, people):
     """With the number of values of each."""
     with pytest.raises(ValueError, match="need one finite number per answer"):
         judge_errors(judge, people, threshold=0.5, correct_from=0.5)
+
+
+def test_the_validation_shows_the_errors(tmp_path):
+    """Of an experiment with the length bias. A file of outcomes without texts says that it is unknown."""
+    rows = [
+        {
+            "id": f"q{i}",
+            "query": "Why?",
+            "contexts": ["Rain."],
+            "response": f"Rain. {'x ' * (i % 7)}" if i % 3 else "Sun.",
+        }
+        for i in range(60)
+    ]
+    experiment = ragstone.evaluate(rows, ["ccrs.cc"], judge="lexical")
+    labels = [{"sample_id": f"q{i}", "label": int(i % 3 > 0 and i % 10 > 0)} for i in range(60)]
+    found = validate_metrics(experiment, labels=labels)
+    (errors,) = (agreement.errors for agreement in found.labels)
+    assert (36, 4, 0, 20) == (
+        errors.n_true_positive, errors.n_false_positive, errors.n_false_negative, errors.n_true_negative
+    )  # fmt: skip
+    assert errors.length_bias.high < 0
+    assert errors.calibration_error is None
+    assert "from 0.50 on the judge calls an answer correct: 36 of 36 correct ones (sensitivity 1.00 [0." in str(found)
+    assert "(chosen on these labels, so it tells new answers apart less well)" in str(found)
+    experiment.to_jsonl(tmp_path / "o.jsonl")
+    assert "(correlation of judge - people with the length of the answer) unknown" in str(
+        validate_metrics(tmp_path / "o.jsonl", labels=labels)
+    )

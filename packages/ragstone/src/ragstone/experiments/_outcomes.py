@@ -96,6 +96,8 @@ class SystemOutcomes:
     """Sampling probabilities below 1, by sample id."""
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Labels of clusters, by key (such as "session_id") and sample id."""
+    lengths: Mapping[str, int] = field(default_factory=dict)
+    """Numbers of words of the answers whose texts are known, by sample id."""
 
     @property
     def sample_ids(self) -> frozenset[str]:
@@ -150,6 +152,11 @@ def read_outcomes(source: OutcomeSource, *, name: str | None = None, cluster: st
         },
         inclusion_probabilities=dependence.inclusion_probabilities,
         labels=dependence.labels,
+        lengths={
+            sample.id: len(sample.content.response.split())
+            for sample in opened.samples()
+            if sample.content is not None and sample.content.response is not None
+        },
     )
 
 

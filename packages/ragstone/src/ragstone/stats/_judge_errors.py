@@ -54,6 +54,34 @@ class JudgeErrors:
     reliability: tuple[tuple[float, Estimate], ...]
     """Mean probability and share of correct answers, of each bin that is not empty."""
 
+    def describe(self) -> tuple[str, ...]:
+        """Return the errors as sentences, which also say what is unknown."""
+
+        def shown(found: Estimate | None) -> str:
+            return "unknown" if found is None else f"{found.value:.2f} [{found.low:.2f}, {found.high:.2f}]"
+
+        best = "unknown" if self.best_threshold is None else f"{self.best_threshold:.2f}"
+        n_correct, n_wrong = (
+            self.n_true_positive + self.n_false_negative,
+            self.n_false_positive + self.n_true_negative,
+        )
+        called = (
+            f"from {self.threshold:.2f} on the judge calls an answer correct: {self.n_true_positive:,} of {n_correct:,} correct "
+            f"ones (sensitivity {shown(self.sensitivity)}), {self.n_false_positive:,} of {n_wrong:,} wrong ones (specificity "
+            f"{shown(self.specificity)})"
+        )
+        lines = [
+            called,
+            f"AUC {shown(self.auc)}, best threshold {best} (chosen on these labels, so it tells new answers apart less well)",
+            f"length bias (correlation of judge - people with the length of the answer) {shown(self.length_bias)}",
+        ]
+        if self.calibration_error is not None:
+            bins = "; ".join(f"{p:.2f}: {shown(found)}" for p, found in self.reliability)
+            lines.append(
+                f"calibration error {self.calibration_error:.2f}, share of correct answers by probability: {bins}"
+            )
+        return tuple(lines)
+
 
 def judge_errors(
     judge: Sequence[float],

@@ -17,6 +17,7 @@ from ragstone.stats import (
     Agreement,
     CorrelationKind,
     Estimate,
+    JudgeErrors,
     PredictionPoweredMean,
     cohen_kappa,
     compare_groups,
@@ -26,6 +27,7 @@ from ragstone.stats import (
     estimate_mean,
     fleiss_kappa,
     hajek_mean,
+    judge_errors,
     krippendorff_alpha,
     percent_agreement,
     prediction_powered_mean,
@@ -88,6 +90,9 @@ class LabelAgreement:
     """Fleiss' kappa among people, or None if samples have different numbers of labels or the scale is continuous."""
     human_mean: PredictionPoweredMean | None
     """Estimated human mean of all samples, as a score."""
+    errors: JudgeErrors | None = None
+    """Errors of the judge about correct and wrong answers. None for a metric without a range or of which lower is better, and for
+    labels of requests that were drawn with different probabilities."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -178,6 +183,24 @@ def _one(
         bias = estimate_difference(
             differences, bound=bound, clusters=clusters, confidence_level=options.confidence_level
         )
+    errors = None
+    low, high = system.range_of(metric)
+    if card is not None and card.direction == "higher" and math.isfinite(high - low) and ids and draws is None:
+        middle = (low + high) / 2
+        usual = middle if card.threshold is None else card.threshold
+        lengths = [system.lengths[id_] for id_ in ids if id_ in system.lengths]
+        errors = judge_errors(
+            judge,
+            people,
+            threshold=usual if options.threshold is None else options.threshold,
+            correct_from=middle,
+            clusters=clusters,
+            lengths=lengths if len(lengths) == len(ids) else None,
+            are_probabilities=(low, high) == (0, 1)
+            and all(getattr(system.outcomes[metric][id_], "method", "") == "expected" for id_ in ids),
+            confidence_level=options.confidence_level,
+        )
+        notes += errors.describe()
     by_kind = {kind: correlation(kind) for kind in get_args(CorrelationKind)}
     if unknown := [kind.capitalize() for kind, found in by_kind.items() if found and found.method == "range"]:
         notes.append(f"{', '.join(unknown)}: {UNRESTRICTED}")
@@ -195,6 +218,7 @@ def _one(
         krippendorff=alpha,
         **by_kind,
         bias=bias,
+        errors=errors,
         people=among_people,
         people_fleiss=fleiss,
         human_mean=human_mean,
