@@ -17,13 +17,13 @@ _LONGEST: Final = 400
 # The words of each language, as alternatives of regular expressions for text after case folding. A clause declines if it has
 # one of `phrases`, or if it has one of `negations` and with it `speaker` (the application: "I do not know"), one of `sources`
 # and what it `says` ("the documents do not mention it"), or a possibility to find out (`finds`: "it cannot be determined").
-# It does not if it has one of `exceptions` (conditions, clauses about somebody else), or names a source as `evidence`.
+# It does not if it has one of `exceptions` (conditions, clauses about other people), or names a source as `evidence`.
 # `replies` decline if they consist of nothing else. A reason after one of `ends` is not read. Of the clauses around one of
 # `results` either may decline, and after one of `contrasts` an answer may follow. Sentences of `apologies` say nothing.
 # By the words in `common` languages of one script are distinguished. A line that begins with two spaces continues the last.
 
 _ENGLISH: Final = r"""
-negations: no|not|none|nothing|nowhere|neither|never|without|cannot|\w+n't|dont|cant|doesnt|lacks?|lacking|missing|
+negations: no|not|none|nothing|nowhere|neither|never|without|cannot|\w+n't|dont|cant|doesnt|lack(?:s|ing)?|missing|
   silent|decline|insufficient|inadequate|unable|unclear|unknown|unanswered|unspecified|unsure|uncertain|unavailable|
   unaware|unfamiliar|absent|outside|beyond|only|need|unanswerable|0 results|dunno|beats|stumped|silent
 speaker: i(?:'m|'ve|'d|'ll)?+(?! (?:am )?(?:afraid|sorry|glad|regret|apolog\w+|do not think|don't think|(?:would|
@@ -40,7 +40,7 @@ speaker: i(?:'m|'ve|'d|'ll)?+(?! (?:am )?(?:afraid|sorry|glad|regret|apolog\w+|d
   report|lacks?|silent|missing|unclear|unspecified|unanswered|insufficient|enough|sufficient|part of|outside|
   go(?:es)? into|refers?|touch(?:es)? on|speaks?|talks?|documented|clarif\w+|anything|answer|recorded|appears?|
   returned|skips?|leaves out  finds: (?:(?:can ?not|can't|could not|couldn't|not|n't) be|possible to|impossible to|
-  way (?:to|of)) (?:determin\w+|answer(?:ed)?|establish(?:ed)?|infer(?:red)?|conclude[d]?|tell(?:ing)?|identify|
+  way (?:to|of)) (?:determin\w+|answer(?:ed)?|establish(?:ed)?|infer(?:red)?|conclude[d]?|te[l]l(?:ing)?|identify|
   identified|ascertain(?:ed)?|confirm(?:ed)?|verif(?:y|ied)|resolved?|know(?:n|ing)?|stated|derived|generated|found|
   located)|question (?:falls|is|lies)|^(?:this|that|it|the answer)(?: is|'s| isn't| remains)(?: not|
    n't)?(?: \w+ly)? (?:unclear|unknown|unspecified|clear|known|specified|mentioned|stated|covered|possible)|
@@ -51,7 +51,7 @@ speaker: i(?:'m|'ve|'d|'ll)?+(?! (?:am )?(?:afraid|sorry|glad|regret|apolog\w+|d
   content)(?:$| (?:is|was|were|are|can|could|about|on|for|in|to|available|found|regarding|provided|exists?))|
   \b(?:insufficient|not enough) (?:information|context)\b|^not (?:found|available|mentioned) in\b|\b(?:is|was|are|
   were|n't|not|never)(?: \w+ly)? (?:mentioned|specified|disclosed|documented)$|\bno idea\b|\bcame up empty\b|
-  \bno way of (?:know|tell)ing\b|^(?:cannot|can't|could not|unable to) (?:answer|determine|find|tell|say|locate)\b
+  \bno way of (?:know|te[l]l)ing\b|^(?:cannot|can't|could not|unable to) (?:answer|determine|find|te[l]l|say|locate)\b
 replies: no[- _](?:response|answer)|empty response|unknown|un-?answerable|not (?:answerable|found|available|sure|
   enough information)|n/?a|insufficient[ _](?:context|information)|unclear|unsure  evidence: based on|according to|
   as per|as (?:stated|described|mentioned|noted) in|from  exceptions: ^(?:if|when|whenever|unless|where|users? who|
@@ -300,7 +300,7 @@ _SCRIPTS: Final = (
     (re.compile("[\u0400-\u04ff]"), _RUSSIAN),
 )
 _UNBOUNDED: Final = (_CHINESE, _JAPANESE, _KOREAN, _HINDI)
-"""Languages without spaces between words, or with marks at the end of words that are no letters for `re`."""
+"""Languages without spaces between words, or with marks at the end of words that `re` does not take for letters."""
 _ANYWHERE: Final = frozenset({"phrases", "replies", "exceptions"})
 """Patterns that contain the boundaries of their words themselves."""
 _FIELD: Final = re.compile(r"(?:\A|\n| {2})([a-z]+): ")
