@@ -347,7 +347,7 @@ def test_second_chance_is_constrained():
     """A reply in words; then the same question with a regular expression, which vLLM obeys."""
     with FakeJudgeServer(malformed_rate=1.0) as server:
         reply, _ = ask(server.url)
-    assert ("constrained_reply", 2) == (reply.method, server.calls)
+    assert ("forced_reply", 2) == (reply.method, server.calls)
     assert "structured_outputs" in server.stats.requests[1]
     assert server.stats.requests[0]["messages"] == server.stats.requests[1]["messages"]
 
@@ -366,7 +366,7 @@ def test_second_chance_without_constraints_is_a_reminder(structured, n_calls):
     texts = {}
 
     def reply(body):
-        return "82" if len(body["messages"]) == 4 else "Rather good."
+        return "82" if body["messages"][-1]["content"].endswith("Digits only.") else "Rather good."
 
     with FakeJudgeServer(structured=structured, reply=reply) as server:
 
@@ -382,7 +382,9 @@ def test_second_chance_without_constraints_is_a_reminder(structured, n_calls):
     assert ["second_reply"] * 2 == [texts[name].method for name in ("first", "second")]
     assert (n_calls, 2) == (texts["first"].usage.calls, texts["second"].usage.calls)
     last = server.stats.requests[-1]["messages"]
-    assert [("assistant", "Rather good."), ("user",)] == [(last[2]["role"], last[2]["content"]), (last[3]["role"],)]
+    # Models tend to repeat a reply that they are shown.
+    assert ["system", "user"] == [message["role"] for message in last]
+    assert "Rather good." not in last[1]["content"]
 
 
 def test_unreadable_twice_is_an_error_with_the_reply():

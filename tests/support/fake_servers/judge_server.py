@@ -125,8 +125,10 @@ class FakeJudgeServer(LoopbackServer):
                 schema, end = asked
                 text = self._value(schema, question[:end])
             else:
+                # Up to the scale: a reminder follows it.
                 scale = _SCALE.search(question)
-                text = str(self._verdict(question, *((int(scale[1]), int(scale[2])) if scale else (0, 100))))
+                low, high, end = (int(scale[1]), int(scale[2]), scale.end()) if scale else (0, 100, None)
+                text = str(self._verdict(question[:end], low, high))
             if fault == "truncated":
                 kind, finish, text = "truncated", "length", text[: len(text) // 2]
             return kind, Reply(200, self._completed(body, text, finish))

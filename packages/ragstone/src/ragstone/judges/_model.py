@@ -38,8 +38,10 @@ SGLang (which refuses 0) and llama.cpp.
 """
 
 _THINK: Final = r"(?:think|thinking|thought|reasoning)"
-_OPEN: Final = re.compile(f"<{_THINK}>", re.IGNORECASE)
-_CLOSE: Final = re.compile(f"</{_THINK}>", re.IGNORECASE)
+_OPEN: Final = re.compile(f"<{_THINK}>|<\\|channel\\|>(?:analysis|commentary)", re.IGNORECASE)
+_CLOSE: Final = re.compile(f"</{_THINK}>|<\\|channel\\|>final<\\|message\\|>", re.IGNORECASE)
+_ENDS: Final = re.compile(r"<\|(?:return|end)\|>")
+"""Marks after the answer. gpt-oss writes its reasoning into other channels, which some servers leave in the reply."""
 
 T = TypeVar("T")
 
@@ -379,7 +381,7 @@ def after_reasoning(text: str) -> str | None:
     # Up to the last closing tag: if the chat template opens the block, the reply contains only the closing tag.
     end = max((match.end() for match in _CLOSE.finditer(text)), default=0)
     text = text[end:]
-    return None if _OPEN.search(text) else text.strip()
+    return None if _OPEN.search(text) else _ENDS.sub("", text).strip()
 
 
 class PerLoop(Generic[T]):

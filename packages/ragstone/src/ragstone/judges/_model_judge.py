@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal, TypeVar
@@ -25,7 +26,7 @@ from ragstone.judges._model import (
     check_declined,
     metered,
 )
-from ragstone.judges._parse import json_request, json_schema_of, parse_json, parse_number
+from ragstone.judges._parse import json_request, json_schema_of, may_be_fraction, parse_json, parse_number, parse_rating
 from ragstone.judges._protocol import JsonReply, JudgeIdentity, NumberReply, Prompt, TextReply
 from ragstone.judges._reasoned import (
     REASONED_MAX_TOKENS,
@@ -34,7 +35,7 @@ from ragstone.judges._reasoned import (
     parse_reasoned,
     reasoned_request,
 )
-from ragstone.judges._render import RENDER_VERSION, Message, build_retry_messages, number_request, render
+from ragstone.judges._render import RENDER_VERSION, Message, insist, number_request, render
 from ragstone.schema import Interval, Usage
 from ragstone.stats import mean_interval
 
@@ -48,13 +49,16 @@ _LEAST_MASS: Final = 0.5
 _INSISTENCE: Final = (
     "An earlier reply did not follow the schema. Start with the opening bracket, and stop at the closing one."
 )
+_MOST_FORCED: Final = 5
+"""Number of forced replies, without a free one that could be read, after which numbers are forced at once."""
 
 
 class ModelJudge:
     """Calls a chat model, and reads its replies strictly (see `parse_number`).
 
-    If a reply cannot be read, the judge asks once more: with constrained decoding if the model supports it, else with a
-    reminder. Then it raises an exception.
+    If a reply cannot be read, the judge asks once more: with constrained decoding if the model supports it (the `method` is
+    then "forced_reply"), else with a reminder. Then it raises an exception. A fraction on a scale up to 100 ("0.85") can mean
+    two numbers, so the judge names the ends of the scale in a second request, and a second fraction is an error.
 
     Args:
         model: The chat model.
@@ -95,6 +99,8 @@ class ModelJudge:
         self._draws = draws
         self._reads = NumberDistributionReader(model)
         self._spent = UsageMeter()
+        self._n_forced: float = 0
+        """Forced replies so far. Minus infinity after a free reply that could be read."""
         self._identity: tuple[Mapping[str, object], object, JudgeIdentity] | None = None
         """Settings of the model and what it refuses, with the identity that follows from them."""
 
@@ -248,9 +254,7 @@ class ModelJudge:
             # Without a constraint a reply that was cut is too long for its limit, and would be again.
             if error.kind == "refused" or (error.kind == "truncated" and held is None):
                 raise
-        # Omit the first reply, because a model tends to repeat a long invalid one.
-        insisting: Message = {"role": "user", "content": f"{messages[-1]['content']}\n\n{_INSISTENCE}"}
-        raw = await self._text([*messages[:-1], insisting], max_tokens=max_tokens)
+        raw = await self._text(insist(messages, _INSISTENCE), max_tokens=max_tokens)
         return parse_json(raw, schema), raw, "second_reply"
 
     async def _expected(self, messages: list[Message], low: float, high: float) -> NumberReply:
@@ -270,7 +274,7 @@ class ModelJudge:
         errors: list[JudgeReplyError] = []
         for reply in replies:
             try:
-                values.append(parse_number(self._usable(reply, max_tokens), low, high))
+                values.append(parse_rating(self._usable(reply, max_tokens), low, high))
             except JudgeReplyError as error:
                 errors.append(error)
         if len(values) < len(errors):
@@ -293,32 +297,46 @@ class ModelJudge:
 
     async def _single(self, messages: list[Message], low: float, high: float) -> NumberReply:
         max_tokens = self._number_max_tokens
+        is_fraction = False
+        if self._n_forced < _MOST_FORCED:
+            try:
+                raw = await self._text(messages, max_tokens=max_tokens)
+                value = parse_number(raw, low, high)
+                # A server that forces an integer would cut 0.85 to 0.
+                is_fraction = may_be_fraction(value, low, high)
+                if not is_fraction:
+                    self._n_forced = -math.inf
+                    return NumberReply(value=value, raw=raw, method="single_reply")
+            except JudgeReplyError as error:
+                # If the reply was cut before its first word, the model reasons invisibly, and would do so again.
+                if error.kind == "refused" or (error.kind == "truncated" and not error.raw):
+                    raise
+        if not is_fraction and (forced := await self._forced(messages, low, high)) is not None:
+            return forced
+        scale = (
+            f"An earlier reply could not be used. The lowest number is {low:g}, the highest is {high:g}. Digits only."
+        )
+        raw = await self._text(insist(messages, scale), max_tokens=max_tokens)
+        return NumberReply(value=parse_rating(raw, low, high), raw=raw, method="second_reply")
+
+    async def _forced(self, messages: list[Message], low: float, high: float) -> NumberReply | None:
+        """Return a number by constrained decoding, or None if it is not supported or the reply was cut."""
+        if self._constrained is None or not (float(low).is_integer() and float(high).is_integer()):
+            return None
+        held = await self._constrained.complete_number(
+            messages, int(low), int(high), max_tokens=self._number_max_tokens, sampling=self._sampling
+        )
+        if held is None:
+            return None
         try:
-            raw = await self._text(messages, max_tokens=max_tokens)
-            return NumberReply(value=parse_number(raw, low, high), raw=raw, method="single_reply")
+            raw = self._usable(held, self._number_max_tokens)
         except JudgeReplyError as error:
-            # If the reply was cut before its first word, the model reasons invisibly, and would do so again.
-            if error.kind == "refused" or (error.kind == "truncated" and not error.raw):
+            if error.kind == "refused":
                 raise
-            unread = error.raw or ""
-
-        if self._constrained is not None and float(low).is_integer() and float(high).is_integer():
-            held = await self._constrained.complete_number(
-                messages, int(low), int(high), max_tokens=max_tokens, sampling=self._sampling
-            )
-            if held is not None:
-                try:
-                    raw = self._usable(held, max_tokens)
-                except JudgeReplyError as error:
-                    if error.kind == "refused":
-                        raise
-                    # Cut: the model reasons first, or fills the reply with whitespace.
-                    unread = error.raw or unread
-                else:
-                    return NumberReply(value=parse_number(raw, low, high), raw=raw, method="constrained_reply")
-
-        raw = await self._text([*messages, *build_retry_messages(unread, low, high)], max_tokens=max_tokens)
-        return NumberReply(value=parse_number(raw, low, high), raw=raw, method="second_reply")
+            # Cut: the model reasons first, or fills the reply with whitespace.
+            return None
+        self._n_forced += 1
+        return NumberReply(value=parse_number(raw, low, high), raw=raw, method="forced_reply")
 
     async def _reasoned(self, messages: list[Message], low: float, high: float) -> NumberReply:
         max_tokens = max(self._number_max_tokens, REASONED_MAX_TOKENS)

@@ -20,6 +20,12 @@ _FENCE: Final = re.compile(r"```[a-z]*+\s*+", re.IGNORECASE)
 _DECORATION: Final = re.compile(r"[*`_$#]+|\\boxed|</?[A-Za-z]+>")
 
 _NUMBER: Final = r"-?(?:\d+(?:\.\d+)?|\.\d+)"
+_ANSWER: Final = re.compile(
+    rf"\b(?:(?:answer|number|result|verdict)(?: is)?[:=]?|i (?:would )?(?:give|rate) (?:it|this)(?: an?)?) ?{_NUMBER}"
+    r"[^\w\n]{0,8}$",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""A line that ends with the number and says that it is the reply."""
 _LABEL: Final = r"(?:score|rating|grade|评分|分数|得分|スコア|点数|점수)"
 _LABELED: Final = re.compile(
     # As in: Score: 85 | rating of 85 | the score for this response is 85
@@ -28,10 +34,10 @@ _LABELED: Final = re.compile(
 )
 _TOKEN: Final = re.compile(_NUMBER, re.ASCII)
 _WRAPPING: Final = " \t()[]{}\"'“”。.!"
-_PLAIN: Final = {0x2212: "-", 0xFF0D: "-", 0xFF0E: ".", 0xFF0F: "/", 0xFF05: "%"} | {
-    0xFF10 + digit: str(digit) for digit in range(10)
+_PLAIN: Final = {0x2212: "-", 0xFF0D: "-", 0xFF0E: ".", 0xFF0F: "/", 0xFF05: "%", 0x066A: "%", 0x066B: "."} | {
+    zero + digit: str(digit) for zero in (0xFF10, 0x0660, 0x06F0, 0x0966) for digit in range(10)
 }
-"""The minus sign, and full-width digits and marks, which Chinese and Japanese replies use."""
+"""The minus sign, full-width, Arabic, Persian and Devanagari digits, and the marks that belong to them."""
 _UNITS: Final = ("points", "分", "点", "점")
 # Marks next to a number that make it a part of something else (a name, a bound, a fraction, a range, 1,000).
 _NOT_BEFORE: Final = re.compile(r"(?:[A-Za-z0-9,.+/\u2013\u2014]|[<>≤≥~≈±]\s*)\Z")
@@ -42,6 +48,8 @@ _OTHER_SCALE: Final = re.compile(
     r"(?:[/\u2044]|\b(?:out\s+of|of|max(?:imum|\.)?|on\s+an?(?:\s+scale\s+of)?)\b)[\s:.]*\d",
     re.IGNORECASE,
 )
+_LEAST_SCALE: Final = 10
+"""Smallest end of a scale on which a fraction is not expected."""
 _MAX_AROUND: Final = 8
 """Characters examined on either side of a number."""
 _WINDOW: Final = 4096
@@ -57,8 +65,8 @@ def parse_number(text: str, low: float = 0, high: float = 100) -> float:
     """Parse the one number in [low, high] that a judge's reply states.
 
     The reply may contain reasoning, a JSON object with a score, a label ("Score: 85"), the scale ("85/100", "85%" on a
-    scale of 0-100) and Markdown. The number must be alone on its line, have a label or the scale ("/100"), or be the
-    score of the JSON object. A percentage inside a sentence does not count, because it may be a fact of the answer.
+    scale of 0-100) and Markdown. The number must be alone on its line, have a label or the scale ("/100"), end a line that
+    states it ("The answer is 85."), or be the score of the JSON object. A percentage inside a sentence does not count, because it may be a fact of the answer.
     The reply must not
     contain another number.
 
@@ -87,6 +95,27 @@ def parse_number(text: str, low: float = 0, high: float = 100) -> float:
             f"expected a number from {low:g} to {high:g}, got {value:g} in {_shortened(text)!r}", raw=text
         )
     return value
+
+
+def parse_rating(text: str, low: float, high: float) -> float:
+    """Parse a number as `parse_number` does, without fractions, which may be on a scale from 0 to 1.
+
+    Raises:
+        JudgeReplyError: With kind "unparseable", if it is not one number in [low, high], or between 0 and 1 on a longer scale.
+    """
+    value = parse_number(text, low, high)
+    if value != 1 and may_be_fraction(value, low, high):
+        raise JudgeReplyError(
+            f"expected a number from {low:g} to {high:g}, got the fraction {value:g}, which may be on a scale from 0 to 1. "
+            "Use a judge that keeps to the scale, or score_mode='expected' if its endpoint supports it",
+            raw=text,
+        )
+    return value
+
+
+def may_be_fraction(value: float, low: float, high: float) -> bool:
+    """Return whether a number may be on a scale from 0 to 1, although another one was asked for."""
+    return low == 0 and high >= _LEAST_SCALE and 0 < value <= 1
 
 
 class _AmbiguousReplyError(Exception):
@@ -164,7 +193,9 @@ def _read_prose(text: str, low: float, high: float) -> float:
     values = {_finite(token) for token in _tokens(text)}
     if len(values) != 1:
         raise _AmbiguousReplyError("no number" if not values else "several numbers")
-    if not (on_scale or _LABELED.search(text) or any(_is_bare(line) for line in text.splitlines())):
+    if not (
+        on_scale or _LABELED.search(text) or _ANSWER.search(text) or any(_is_bare(line) for line in text.splitlines())
+    ):
         raise _AmbiguousReplyError("the number is part of a sentence")
     return values.pop() + 0.0  # no negative zero
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from ragstone.errors import JudgeReplyError
 from ragstone.judges._model import after_reasoning
-from ragstone.judges._parse import parse_number
+from ragstone.judges._parse import parse_rating
 from ragstone.judges._render import Message
 
 REASONED_VERSION: Final = "1"
@@ -43,7 +43,7 @@ def parse_reasoned(raw: str, low: float, high: float) -> tuple[float, str]:
         raise JudgeReplyError("the reply does not contain a score after the model's reasoning", raw=raw)
     reasons, _, last = text.rpartition("\n")
     try:
-        return parse_number(last, low, high), reasons.strip()
+        return parse_rating(last, low, high), reasons.strip()
     except JudgeReplyError as error:
         raise JudgeReplyError(f"the last line of the reply is not a score: {error}", raw=raw) from None
 

@@ -95,9 +95,7 @@ def number_request(low: float, high: float) -> str:
     return f"Reply with one number from {low:g} to {high:g} and nothing else."
 
 
-def build_retry_messages(raw: str, low: float, high: float) -> list[Message]:
-    """Return two turns that follow an unusable reply: the reply, and the request again."""
-    return [
-        {"role": "assistant", "content": raw.strip()[:500] or "(no reply)"},
-        {"role": "user", "content": f"That holds no single number. {number_request(low, high)} Digits only."},
-    ]
+def insist(messages: Sequence[Message], text: str) -> list[Message]:
+    """Return the messages with a sentence at the end, and without an earlier reply, which models tend to repeat."""
+    *before, last = messages
+    return [*before, {**last, "content": f"{last['content']}\n\n{text}"}]

@@ -1,0 +1,89 @@
+"""Judges whose replies can mislead: fractions of the scale, forced numbers. Each score is right, failed or marked; calls are counted."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from fake_servers import FakeJudgeServer
+from ragstone.errors import JudgeReplyError
+from ragstone.judges import OpenAICompatibleJudge, Prompt
+
+PROMPT = Prompt(construct="relevance", task="The task.", fields={"query": "Why?", "response": "Because."})
+
+
+def ask(replies, n=1, **options):
+    """Ask for `n` numbers one after another. Return the replies of the judge, or its errors, and the server."""
+    rest = list(replies)
+    reply = lambda _: rest.pop(0) if len(rest) > 1 else rest[0]  # noqa: E731
+
+    async def session(url):
+        judge = OpenAICompatibleJudge(url, **options)
+        try:
+            return [(await asyncio.gather(judge.ask_number(PROMPT), return_exceptions=True))[0] for _ in range(n)]
+        finally:
+            await judge.aclose()
+
+    with FakeJudgeServer(reply=reply) as server:
+        return asyncio.run(session(server.url)), server.stats
+
+
+@pytest.mark.parametrize("first", ["0.85", "Score: .85", "1", "1.0"])
+def test_a_number_that_may_be_a_fraction_is_asked_for_again(first):
+    """The second request names the ends of the scale, does not repeat the reply, and is not forced, which would give 0."""
+    (reply,), stats = ask([first, "85"])
+    assert (85, "second_reply", 2) == (reply.value, reply.method, stats.calls)
+    (_, again) = stats.requests
+    assert ["system", "user"] == [message["role"] for message in again["messages"]]
+    assert again["messages"][-1]["content"].endswith("The lowest number is 0, the highest is 100. Digits only.")
+
+
+def test_a_second_fraction_is_not_a_score():
+    """It is an error that names the fraction and both scales."""
+    (error,), stats = ask(["0.85"])
+    assert isinstance(error, JudgeReplyError)
+    assert ("unparseable", "0.85", 2) == (error.kind, error.raw, stats.calls)
+    assert "got the fraction 0.85, which may be on a scale from 0 to 1" in str(error)
+
+
+def test_one_of_a_hundred_is_a_rating_if_the_judge_repeats_it():
+    """The judge was told the ends of the scale."""
+    (reply,), stats = ask(["1"])
+    assert (1, "second_reply", 2) == (reply.value, reply.method, stats.calls)
+
+
+@pytest.mark.parametrize("mode", ["sampled", "reasoned"])
+def test_fractions_in_other_score_modes(mode):
+    """They are not scores there either."""
+    (error,), _ = ask(["It is fine.\nScore: 0.85" if mode == "reasoned" else "0.85"], score_mode=mode)
+    assert isinstance(error, JudgeReplyError)
+    assert "fraction 0.85" in str(error)
+
+
+def test_fractions_on_a_scale_of_fractions():
+    """From 0 to 1 a fraction is a rating."""
+
+    async def session(url):
+        judge = OpenAICompatibleJudge(url)
+        try:
+            return await judge.ask_number(PROMPT, low=0, high=1)
+        finally:
+            await judge.aclose()
+
+    with FakeJudgeServer(reply=lambda _: "0.85") as server:
+        assert 0.85 == asyncio.run(session(server.url)).value
+
+
+def test_forced_replies_are_marked():
+    """A number that the server forced is not the judge's own. After five, no free reply is asked for."""
+    replies, stats = ask(["I like it."], n=7)
+    assert ["forced_reply"] * 7 == [reply.method for reply in replies]
+    assert 5 * 2 + 2 == stats.calls
+
+
+def test_a_free_reply_that_can_be_read_keeps_free_replies():
+    """Some replies without a number do not make all of them forced."""
+    replies, stats = ask(["I like it."] * 4 + ["80"] + ["I like it."] * 4 + ["70"], n=10)
+    assert [*["forced_reply"] * 4, "single_reply", *["forced_reply"] * 4, "single_reply"] == [r.method for r in replies]
+    assert 10 + 8 == stats.calls
