@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 
-from fake_servers import FakeJudgeServer
-from ragstone.errors import JudgeReplyError
+from fake_servers import FakeJudgeServer, Reply
+from fake_servers.loopback import error_reply
+from ragstone.errors import JudgeRejectedError, JudgeReplyError, JudgeUnavailableError
 from ragstone.judges import OpenAICompatibleJudge, Prompt
 
 PROMPT = Prompt(construct="relevance", task="The task.", fields={"query": "Why?", "response": "Because."})
@@ -87,3 +89,89 @@ def test_a_free_reply_that_can_be_read_keeps_free_replies():
     replies, stats = ask(["I like it."] * 4 + ["80"] + ["I like it."] * 4 + ["70"], n=10)
     assert [*["forced_reply"] * 4, "single_reply", *["forced_reply"] * 4, "single_reply"] == [r.method for r in replies]
     assert 10 + 8 == stats.calls
+
+
+class Scripted(FakeJudgeServer):
+    """A server whose reply to a request is made by a function of its body, or the usual one if that returns None."""
+
+    def __init__(self, answer, **options):
+        super().__init__(**options)
+        self._answer_to = answer
+
+    def _plan(self, question, body):
+        return self._answer_to(body) or super()._plan(question, body)
+
+
+def number_from(server, **options):
+    async def session():
+        judge = OpenAICompatibleJudge(server.url, **({"backoff_s": 0.01, "max_outage_s": 0.1} | options))
+        try:
+            return await judge.ask_number(PROMPT)
+        finally:
+            await judge.aclose()
+
+    with server:
+        return asyncio.run(session())
+
+
+def stream(*deltas, end="data: [DONE]\n\n"):
+    events = [{"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": None}]} for text in deltas]
+    events += [{"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}, {"choices": [], "usage": USAGE}]
+    return Reply(200, "".join(f"data: {json.dumps(event)}\n\n" for event in events) + end)
+
+
+USAGE = {"prompt_tokens": 20, "completion_tokens": 2}
+
+
+def test_an_event_stream_is_read():
+    """Some servers stream although that was not requested. The usage is that of the last event."""
+    server = Scripted(lambda _: stream("8", "5"))
+    reply = number_from(server)
+    assert (85, 1) == (reply.value, server.stats.calls)
+    assert (20, 2) == (reply.usage.input_tokens, reply.usage.output_tokens)
+
+
+def test_an_event_stream_without_its_end_is_not_a_reply():
+    """The 8 of an 85 whose stream broke is not a rating."""
+    server = Scripted(lambda _: stream("8", end=""))
+    with pytest.raises(JudgeUnavailableError, match="not JSON: 'data: "):
+        number_from(server, max_retries=1)
+
+
+def test_a_server_that_only_streams():
+    """Its refusal is learned once, and later requests ask for a stream."""
+
+    def answer(body):
+        if not body.get("stream"):
+            return error_reply(400, "Only streaming requests are supported, set stream=true.")
+        return stream("85")
+
+    server = Scripted(answer)
+    assert 85 == number_from(server).value
+    assert [None, True] == [body.get("stream") for body in server.stats.requests]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        {"code": 401, "message": "wrong key"},
+        {"code": "invalid_api_key", "message": "wrong key"},
+        {"type": "invalid_request_error", "message": "wrong key"},
+    ],
+)
+def test_a_permanent_error_in_a_reply_with_status_200(error):
+    """It ends at once, instead of after minutes of retries."""
+    server = Scripted(lambda _: Reply(200, {"error": error}))
+    with pytest.raises(JudgeRejectedError, match="HTTP 200 with an error: wrong key"):
+        number_from(server)
+    assert 1 == server.stats.calls
+
+
+@pytest.mark.parametrize(
+    "body", [{"detail": "Model is loading"}, {"error": {"code": 503, "message": "Model is loading"}}]
+)
+def test_a_temporary_error_in_a_reply_with_status_200(body):
+    """It is retried, and the failure names it."""
+    server = Scripted(lambda _: Reply(200, body))
+    with pytest.raises(JudgeUnavailableError, match="HTTP 200 with an error: Model is loading"):
+        number_from(server, max_retries=1)

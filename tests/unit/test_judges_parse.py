@@ -49,7 +49,10 @@ from ragstone.judges import parse_number
         ("**Answer:** 85", 85),
         ("My final verdict is: 85!", 85),
         ("I would give it an 85.", 85),
-        ("<|channel|>analysis<|message|>80? Or 90?<|end|><|start|>assistant<|channel|>final<|message|>85<|return|>", 85),
+        (
+            "<|channel|>analysis<|message|>80? Or 90?<|end|><|start|>assistant<|channel|>final<|message|>85<|return|>",
+            85,
+        ),
     ],
 )
 def test_reads(text, expected):

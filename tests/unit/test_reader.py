@@ -89,6 +89,8 @@ def test_an_answer_that_is_cut():
 @pytest.mark.parametrize(
     "reply",
     [
+        "NO RESPONSE",
+        "no_response.",
         "NO-RESPONSE",
         "no-response",
         "  \n**NO-RESPONSE**",
@@ -122,7 +124,7 @@ def test_abstentions(reply):
         "NO-RESPONSES were given",
         "NO-RESPONSE-Kappa",
         "NO-Kappa",
-        "NO RESPONSE",
+        "NO RESPONSES were given",
         "The answer is NO-RESPONSE",
         "<think>NO-RESPONSE</think>Oslo",
         "<think>NO-RESPONSE",

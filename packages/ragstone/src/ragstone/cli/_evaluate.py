@@ -197,6 +197,8 @@ def _exit(result: Experiment, max_failed_share: float) -> None:
         summaries = result.summary()
         if any(s.n_failed for s in summaries) and not any(s.n_scored for s in summaries):
             reason = "all outcomes failed."
+        elif unusable := result.unusable():
+            reason = f"{unusable} Use another judge."
     if reason is not None:
         leave(reason)
 

@@ -15,6 +15,7 @@ from ragstone._util.lazy import needs_extra
 from ragstone._util.plural import count
 from ragstone.errors import ConfigurationError
 from ragstone.experiments._app.repeats import repeat_deviations, summarize_app
+from ragstone.experiments._checks import find_unusable
 from ragstone.experiments._clusters import (
     AUTO_CLUSTER,
     NO_CLUSTER,
@@ -137,6 +138,13 @@ class Experiment(Evaluated):
         if refused := ", ".join(self.judge.refused_parameters):
             notes = [*notes, f"judge {self.judge.name} refuses {refused}: the settings of its server applied"]
         return tuple(notes)
+
+    def unusable(self) -> str | None:
+        """Return why no rating of the judge can be used, although its replies can be read, or None if nothing says that.
+
+        The judge gives one value for all ratings (at least 20), or rates from 0 to 1 although 100 is the highest rating.
+        """
+        return find_unusable(self._table(read_fields(self.samples, cluster_keys(self.cluster))))
 
     def __str__(self) -> str:
         summaries = self.summary()

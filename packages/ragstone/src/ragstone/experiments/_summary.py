@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ragstone._util.plural import count
 from ragstone._util.table import text_table
 from ragstone.errors import ConfigurationError
+from ragstone.experiments._checks import check_metric
 from ragstone.experiments._clusters import (
     AUTO_CLUSTER,
     NO_CLUSTER,
@@ -65,6 +66,8 @@ class MetricSummary:
     """Names of the judges. Empty for a metric without a judge."""
     reasons: dict[str, int]
     """Reasons why the metric was not applicable although no field was missing, with counts, most frequent first."""
+    checks: tuple[str, ...] = ()
+    """What makes the scores doubtful, in sentences: forced replies of the judge, or a reader that never abstains."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -82,6 +85,7 @@ class MetricSummary:
             "failure_kinds": self.failure_kinds,
             "missing": list(self.missing),
             "reasons": self.reasons,
+            "checks": list(self.checks),
         }
 
 
@@ -215,7 +219,17 @@ def _summarize(table: ScoreTable, metric: MetricScores, confidence_level: float)
         missing=tuple(sorted(missing)),
         judges=tuple(sorted(judges)),
         reasons=dict(reasons.most_common()),
+        checks=check_metric(metric),
     )
+
+
+def describe_checks(summaries: Iterable[MetricSummary]) -> list[str]:
+    """Return what makes scores doubtful, each once with its metrics."""
+    metrics: dict[str, list[str]] = {}
+    for summary in summaries:
+        for text in summary.checks:
+            metrics.setdefault(text, []).append(summary.metric)
+    return [f"{', '.join(names)}: {text}" for text, names in metrics.items()]
 
 
 def format_end(value: float) -> str:
@@ -270,6 +284,7 @@ def format_table(summaries: Sequence[MetricSummary], *, titles: Mapping[str, str
         f"not applicable without {' or '.join(_WAYS_OUT.get(name, name) for name in fields)}: {', '.join(names)}"
         for fields, names in missing_fields.items()
     ]
+    notes += describe_checks(summaries)
     methods = sorted({s.estimate.method for s in summaries if s.estimate})
     if methods:
         notes.append(f"intervals: {', '.join(methods)}")

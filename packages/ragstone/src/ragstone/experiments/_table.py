@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 from ragstone._util.plural import count
 from ragstone.errors import DataError
 from ragstone.experiments._cards import card_of, unknown_card
+from ragstone.experiments._checks import Reads, reads_of
 from ragstone.experiments._clusters import Clusters
 from ragstone.experiments._spent import Spent
 from ragstone.metrics import MetricCard
@@ -49,6 +50,10 @@ class Origin(NamedTuple):
     """Fields that the sample lacks."""
     ranks: tuple[int, int] | None = None
     """Of a score by qrels: passages in the top ranks, and those of them without a grade."""
+    method: str = ""
+    """How a score of a judge was computed."""
+    reads: Reads | None = None
+    """Of a score with a reader: how often it abstained."""
 
 
 class ScoreRows:
@@ -71,7 +76,10 @@ class ScoreRows:
         version, judge, judge_hash = outcome.metric_version, outcome.judge, outcome.judge_hash
         if isinstance(outcome, Score):
             ranks = _ranks_of(outcome) if self.card.group == "ranking" else None
-            value, origin = outcome.value, Origin(SCORED, version, judge, judge_hash, ranks=ranks)
+            reads = reads_of(outcome) if self.card.group == "udcg" else None
+            method = "" if judge is None else outcome.method
+            value = outcome.value
+            origin = Origin(SCORED, version, judge, judge_hash, ranks=ranks, method=method, reads=reads)
         elif isinstance(outcome, Failure):
             ends = bounds_of(outcome, self.card)
             origin = Origin(FAILED, version, judge, judge_hash, outcome.kind)

@@ -260,7 +260,8 @@ class ModelJudge:
     async def _expected(self, messages: list[Message], low: float, high: float) -> NumberReply:
         read = await self._reads.read(messages, low, high)
         if read is None:
-            return await self._single(messages, low, high)
+            reply = await self._single(messages, low, high)
+            return replace(reply, method=f"{reply.method}_no_probabilities")
         if read.mass < _LEAST_MASS:
             return replace(await self._single(messages, low, high), mass=read.mass)
         return NumberReply(value=read.value, raw=str(read), method="expected", interval=read.interval, mass=read.mass)

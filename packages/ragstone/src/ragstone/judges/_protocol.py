@@ -133,6 +133,10 @@ class AbstentionEstimate:
     """Number of sampled replies ("monte_carlo"), else 1."""
     n_missing: int = 0
     """Number of unusable draws (for example declined by a content filter). Not included in the other numbers."""
+    n_drawn: int = 0
+    """Number of replies that were read, to see how the reader declines. Exact methods draw one for 20 passages."""
+    n_declined: int = 0
+    """Number of these that decline, and that `value` does not contain: in other words, or in another form of a phrase."""
     usage: Usage = field(default_factory=Usage)
 
     def __post_init__(self) -> None:

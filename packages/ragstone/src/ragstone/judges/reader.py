@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal, TypedDict, get_args
 
-from ragstone.errors import ConfigurationError, JudgeReplyError
+from ragstone._util.abstains import answer_abstains
+from ragstone.errors import ConfigurationError, JudgeError, JudgeReplyError
 from ragstone.judges._abstention.bound import read_bound
 from ragstone.judges._abstention.draws import REFUSAL_TASK, MonteCarloSampler
 from ragstone.judges._abstention.exact import ExactSequence, read_logprob
 from ragstone.judges._abstention.prompt import PromptSource, ReaderPrompt
-from ragstone.judges._abstention.recognize import AbstentionMatcher, phrases_from
+from ragstone.judges._abstention.recognize import AbstentionMatcher, phrases_from, strip_final_punctuation
 from ragstone.judges._model import (
     TEMPERATURE_ONE,
     AdaptiveModel,
@@ -33,6 +35,7 @@ from ragstone.schema import Usage
 Estimator = Literal["auto", "exact_sequence", "first_token", "monte_carlo"]
 
 _VERSION: Final = "1"
+_PASSAGES_PER_DRAW: Final = 20
 _WIDE: Final = 0.1
 """Maximum width of a bound. Sampled replies are more informative than a wider one."""
 _REASONING_TOKENS: Final = 4096
@@ -61,7 +64,8 @@ class ChatReader:
 
     There are three estimators, and the `method` of each `AbstentionEstimate` states which one was used:
 
-    - "exact_sequence": the probability of the phrase's tokens, read one after the other. Exact, without sampling.
+    - "exact_sequence": the probability of the phrase's tokens, read one after the other. Exact, without sampling. For every
+      20th passage one greedy reply is requested in addition: `n_declined` is 1 if it declines in another form.
     - "first_token": bounds from one greedy reply and the most likely tokens at each position. They contain the exact
       value. The returned value is the observed probability.
     - "monte_carlo": the proportion of abstentions among replies sampled at temperature 1, with an interval.
@@ -149,6 +153,7 @@ class ChatReader:
             )
         self._matcher = AbstentionMatcher(self.phrases)
         self._exact: ExactSequence | None = None
+        self._n_exact = 0
         self._draws = MonteCarloSampler(
             self.model,
             self._matcher,
@@ -227,9 +232,16 @@ class ChatReader:
         if chosen == "exact_sequence" and (exact := find_exact_route(self.model, can)) is not None:
             model, route = exact
             self._exact = self._exact or ExactSequence(model, self.phrases)
-            read = await self._exact.read(messages, route=route)
+            read, declined = await asyncio.gather(
+                self._exact.read(messages, route=route), self._draw_check(messages, can)
+            )
             return AbstentionEstimate(
-                value=read.value, interval=read.interval, complete=read.complete, method="exact_sequence"
+                value=read.value,
+                interval=read.interval,
+                complete=read.complete,
+                method="exact_sequence",
+                n_drawn=0 if declined is None else 1,
+                n_declined=int(bool(declined)),
             )
         if chosen == "first_token":
             bound = await read_bound(self.model, messages, self.phrases, top_logprobs=can.top_logprobs)
@@ -239,8 +251,28 @@ class ChatReader:
             messages, query, max_tokens=self._draw_length(can), several_replies=can.several_replies
         )
         return AbstentionEstimate(
-            value=drawn.value, interval=drawn.interval, method="monte_carlo", n=drawn.n, n_missing=drawn.n_missing
+            value=drawn.value,
+            interval=drawn.interval,
+            method="monte_carlo",
+            n=drawn.n,
+            n_missing=drawn.n_missing,
+            n_drawn=drawn.n,
+            n_declined=drawn.n_declined,
         )
+
+    async def _draw_check(self, messages: Sequence[Message], can: Capabilities) -> bool | None:
+        """Draw a reply for every 20th passage, and return whether it declines in a form that the exact reading misses."""
+        self._n_exact += 1
+        if self._n_exact % _PASSAGES_PER_DRAW != 1:
+            return None
+        request = ChatRequest(messages=messages, max_tokens=self._draw_length(can), sampling={"temperature": 0.0})
+        try:
+            (completion,) = await self.model.complete(request)
+        except JudgeError:
+            return None
+        text = completion.text.strip()
+        is_read = any(text.startswith(strip_final_punctuation(phrase)) for phrase in self.phrases)
+        return not is_read and (self.is_abstention(text) or answer_abstains(text))
 
     def _draw_length(self, can: Capabilities) -> int:
         if self._draw_max_tokens is not None:

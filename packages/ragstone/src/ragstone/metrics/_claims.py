@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
+from ragstone._util.abstains import answer_abstains
 from ragstone._util.words import split_sentences
 from ragstone.errors import JudgeError, JudgeReplyError
 from ragstone.judges import Judge, Prompt, ask_number
@@ -47,6 +49,10 @@ Reply: {"items": ["Der Turm von Aulitz ist 48 Meter hoch."]}
 
 Text: Sorry, I could not find this. Please ask the harbor office.
 Reply: {"items": []}"""
+_AFTER_NONE: Final = (
+    "An earlier reply was an empty list. Read each sentence again, and return an empty list only if none states a fact."
+)
+"""What is added to a second request for the claims of a text that does not decline."""
 IN_PASSAGES: Final = (
     "Your assignment: for each numbered claim, decide whether the evidence supports it.\n"
     "1: everything in the claim is stated in the evidence, in any words or language, or follows from it, from one part or "
@@ -140,11 +146,12 @@ class ClaimCheck:
     async def _extract(self, before: str, piece: str) -> tuple[str, ...]:
         most = _EXTRA_CLAIMS + len(piece) // _CHARS_A_CLAIM
         fields = {**self._query, **({"before": before} if before else {}), "text": piece}
-        reply = await self.ask_texts_once(
-            Prompt(construct="claims", task=EXTRACTION, fields=fields, examples=EXTRACTION_EXAMPLES),
-            most=most,
-            max_tokens=_EXTRA_TOKENS + round(_TOKENS_A_CHAR * len(piece)),
-        )
+        prompt = Prompt(construct="claims", task=EXTRACTION, fields=fields, examples=EXTRACTION_EXAMPLES)
+        max_tokens = _EXTRA_TOKENS + round(_TOKENS_A_CHAR * len(piece))
+        reply = await self.ask_texts_once(prompt, most=most, max_tokens=max_tokens)
+        if not reply.texts and not answer_abstains(piece, whole=True):
+            prompt = replace(prompt, task=f"{EXTRACTION}\n{_AFTER_NONE}")
+            reply = await self.ask_texts_once(prompt, most=most, max_tokens=max_tokens)
         if len(reply.texts) >= most:
             # A server that enforces the maximum length ends the list there, even if claims are missing.
             raise JudgeReplyError(

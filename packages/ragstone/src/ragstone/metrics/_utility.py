@@ -64,8 +64,9 @@ class PassageUtility:
         }
         if read is not None and read.complete is not None:
             values["p_complete"] = read.complete
-        if read is not None and read.n_missing:
-            values["n_missing"] = read.n_missing
+        if read is not None:
+            counts = {"n_missing": read.n_missing, "n_drawn": read.n_drawn, "n_declined": read.n_declined}
+            values |= {name: n for name, n in counts.items() if n}
         if self.error is not None:
             # An error may quote any text, and files cannot store lone surrogates.
             reason = str(self.error).encode(errors="replace").decode()

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 from ragstone._util.plural import count
 from ragstone.errors import ConfigurationError, DataError
+from ragstone.experiments._checks import find_unusable
 from ragstone.experiments._clusters import choose_clusters, cluster_notes
-from ragstone.experiments._summary import MetricSummary, summarize_table
+from ragstone.experiments._summary import MetricSummary, describe_checks, summarize_table
 from ragstone.experiments._table import TableReader, describe_unjudged
 from ragstone.experiments._views.answers import build_answer
 from ragstone.experiments._views.changes import Compared, build_changes
@@ -51,6 +52,7 @@ from ragstone.views import (
     QuestionRow,
     ReportView,
     SliceTable,
+    Statement,
 )
 
 if TYPE_CHECKING:
@@ -234,17 +236,20 @@ class Reading:
         wrong = {id_: causes[id_] in _WRONG for id_ in _judged(scored)[0]}
         summaries = summarize_table(self._table, self._source.analysis.confidence_level)
         rows = self._rows(summaries, targets, compared)
-        notes = self._notes(compared, before)
+        notes = self._notes(compared, before, summaries)
         worst_ids = self._in_turn(population, n_worst if reasons is None else max(n_worst, reasons.n))
         records = self._source.records(worst_ids)
         if reasons is not None:
             notes += reasons.explain([records[id_] for id_ in worst_ids if id_ in records])
         labels = self._compare_labels(wrong, rows)
+        verdict = describe_verdict(population, rows, compared)
+        if unusable := find_unusable(self._table):
+            verdict = (Statement(text=f"No verdict: {unusable} Use another judge.", kind="warning"),)
         slices = () if self._slices is None else self._slices.tables(wrong, self._share)
         return ReportView(
             title=self._source.name,
-            verdict=(*describe_verdict(population, rows, compared), *(labels.statements if labels else ())),
-            next=describe_next(population),
+            verdict=(*verdict, *(labels.statements if labels else ())),
+            next=None if unusable else describe_next(population),
             notices=describe_notices(population, rows, notes, self._n_doubts(summaries)),
             n_samples=len(self._signals),
             n_unscored=len(self._signals) - len(scored),
@@ -285,10 +290,12 @@ class Reading:
         """Name the signals that causes are computed from, in words."""
         return describe_signals([signals for signals in self._signals.values() if signals.n_scores])
 
-    def _notes(self, compared: Compared | None, before: Reading | None) -> list[str]:
+    def _notes(
+        self, compared: Compared | None, before: Reading | None, summaries: Sequence[MetricSummary]
+    ) -> list[str]:
         """Return what limits the numbers of this source and of a comparison, each once."""
         shared = (describe_unjudged(self._table) or "",) if compared is None else compared.notes
-        notes = [*self._source.notes(), *shared, *self._cluster_notes]
+        notes = [*self._source.notes(), *shared, *describe_checks(summaries), *self._cluster_notes]
         if n_earlier := self.n_earlier + (0 if before is None else before.n_earlier):
             replaced = count(n_earlier, "outcome does", "outcomes do")
             notes.append(f"{replaced} not count: a later one is of the same sample and metric.")

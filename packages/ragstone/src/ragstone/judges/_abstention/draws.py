@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ragstone._util.abstains import answer_abstains
 from ragstone.errors import JudgeReplyError
 from ragstone.judges._abstention.recognize import AbstentionMatcher
-from ragstone.judges._model import TEMPERATURE_ONE, ChatModel, ChatRequest, Completion
+from ragstone.judges._model import TEMPERATURE_ONE, ChatModel, ChatRequest, Completion, after_reasoning
 from ragstone.judges._protocol import Judge, Prompt, ask_number
 from ragstone.judges._render import Message
 from ragstone.schema import Interval
@@ -42,6 +43,8 @@ class MonteCarloEstimate:
     """Number of usable draws."""
     n_missing: int
     """Number of unusable draws."""
+    n_declined: int
+    """Number of draws that decline without a phrase."""
 
 
 class MonteCarloSampler:
@@ -126,7 +129,9 @@ class MonteCarloSampler:
             confidence_level=self._level,
             method=found.method,
         )
-        return MonteCarloEstimate(value=found.value, interval=interval, n=n, n_missing=n_missing)
+        return MonteCarloEstimate(
+            value=found.value, interval=interval, n=n, n_missing=n_missing, n_declined=verdicts["declines"]
+        )
 
     async def _drawn(
         self, messages: Sequence[Message], wanted: int, n_drawn: int, max_tokens: int, *, several: bool
@@ -163,6 +168,8 @@ class MonteCarloSampler:
                 if reply.text not in judged:
                     judged[reply.text] = await self._is_refusal(self._refusal_judge, query, reply.text)
                 verdict = "abstains" if judged[reply.text] else "answers"
+            elif verdict == "answers" and answer_abstains(after_reasoning(reply.text) or ""):
+                verdict = "declines"
             verdicts.append(verdict)
         return verdicts
 
@@ -196,4 +203,4 @@ def _continues(successes: int, n: int, target_width: float, confidence_level: fl
 
 
 def _counts(verdicts: Counter[str]) -> tuple[int, int]:
-    return verdicts["abstains"], verdicts["abstains"] + verdicts["answers"]
+    return verdicts["abstains"], verdicts["abstains"] + verdicts["declines"] + verdicts["answers"]

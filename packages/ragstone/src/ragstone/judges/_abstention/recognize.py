@@ -20,6 +20,7 @@ _FORMATTING: Final = (
 _LEADING: Final = re.compile(f"^[{_FORMATTING}]+")
 _TRAILING: Final = re.compile(f"(?<![{_FORMATTING}.!?,;:\u3001\u3002])[{_FORMATTING}.!?,;:\u3001\u3002]++$")
 _HYPHENS: Final = re.compile("[\u2010-\u2013\u2212]")
+_SEPARATORS: Final = re.compile("[ _-]")
 _APOSTROPHES: Final = re.compile("[\u2018\u2019\u02bc]")
 # Scripts without spaces between words, and those whose words take suffixes: the end of a phrase cannot be detected
 # there.
@@ -30,12 +31,16 @@ _CONTINUES: Final = re.compile(r"[-']?\w")
 class AbstentionMatcher:
     """Matches phrases at the start of replies.
 
-    Case, whitespace, quotes, Markdown, brackets and reasoning before the reply are ignored. "NO-RESPONSE: they say
+    Case, whitespace, quotes, Markdown, brackets and reasoning before the reply are ignored, and words may be separated by
+    spaces, hyphens or underscores ("no response"). "NO-RESPONSE: they say
     nothing of it" is an abstention, "NO-RESPONSES were given" is not.
     """
 
     def __init__(self, phrases: Sequence[str]) -> None:
         self._phrases = tuple(_TRAILING.sub("", _plain(phrase)) for phrase in phrases)
+        self._patterns = tuple(
+            re.compile("[ _-]".join(map(re.escape, _SEPARATORS.split(phrase)))) for phrase in self._phrases
+        )
 
     def verdict(self, reply: str, *, cut: bool = False) -> Verdict:
         """Classify a reply.
@@ -49,7 +54,7 @@ class AbstentionMatcher:
         if answer is None:
             return "open"
         answer = _plain(answer)
-        if any(_starts(answer, phrase) for phrase in self._phrases):
+        if any(_starts(answer, pattern) for pattern in self._patterns):
             return "abstains"
         if cut and any(phrase.startswith(answer) for phrase in self._phrases):
             return "open"
@@ -92,7 +97,6 @@ def _plain(text: str) -> str:
     return _LEADING.sub("", re.sub(r"\s+", " ", text))
 
 
-def _starts(answer: str, phrase: str) -> bool:
-    if not answer.startswith(phrase):
-        return False
-    return not extends_last_word(phrase, answer[len(phrase) :])
+def _starts(answer: str, pattern: re.Pattern[str]) -> bool:
+    phrase = pattern.match(answer)
+    return phrase is not None and not extends_last_word(phrase[0], answer[phrase.end() :])

@@ -21,6 +21,9 @@ _SYSTEM: Final = "system message"
 _NO_ROOM: Final = re.compile(r"could not finish|higher (?:`|')?max_", re.IGNORECASE)
 _THINKING: Final = re.compile(r"enable[_ ]thinking(?![a-z])", re.IGNORECASE)
 """Alibaba Cloud's Qwen3 and its gateways refuse requests without streaming unless thinking is turned off."""
+_STREAMS: Final = re.compile(
+    r"\bstream(?:ing)?\b[^.]{0,40}\b(?:must|only|required|needs)\b|\bonly[^.]{0,40}\bstream", re.IGNORECASE
+)
 _WORDS: Final = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _NEUTRAL: Final[Mapping[str, tuple[float, ...]]] = {
     "top_p": (1,),
@@ -44,6 +47,8 @@ class Dialect:
     """Whether the system message must be a part of the first user message."""
     single_replies: bool = False
     """Whether the endpoint refuses `n` above 1."""
+    streams: bool = False
+    """Whether requests need `stream=true`. The reply is then read as an event stream."""
     disables_thinking: bool = False
     """Whether requests need `enable_thinking=false`."""
     reasoning_tokens: int = 0
@@ -68,6 +73,7 @@ class Dialect:
             "messages": self.written(messages),
             self.max_tokens_name: max_tokens + (self.reasoning_tokens if room else 0),
             **{name: value for name, value in sampling.items() if name not in omitted},
+            **({"stream": True} if self.streams else {}),
             **({"enable_thinking": False} if self.disables_thinking else {}),
             **{name: value for name, value in (fields or {}).items() if name != "n" or not self.single_replies},
         }
@@ -108,6 +114,8 @@ class Dialect:
             return replace(self, reasoning_tokens=self.reasoning_tokens // 2)
         if _THINKING.search(text) and not self.disables_thinking and "enable_thinking" not in fields:
             return replace(self, disables_thinking=True)
+        if _STREAMS.search(text) and not self.streams and "stream" not in fields:
+            return replace(self, streams=True)
         known = {self.max_tokens_name, *(["n"] if fields.get("n", 1) != 1 else []), *sampling}
         named = known & set(_WORDS.findall(refused.param or "")) or known & set(_WORDS.findall(text))
         if "max_tokens" in named:

@@ -27,10 +27,10 @@ from ragstone.judges._http.bodies import EMBEDDINGS, estimated_tokens, reply_len
 from ragstone.judges._http.errors import (
     ErrorBody,
     RequestRefusedError,
-    extract_error_message,
     find_secrets,
     retry_after_s,
 )
+from ragstone.judges._http.replies import read_stream
 from ragstone.judges._http.transport import (
     AiohttpTransport,
     ApiKey,
@@ -449,16 +449,22 @@ class Endpoint:
         if path.endswith("/metrics"):
             # The only endpoint whose reply is text.
             return {"text": reply.body.decode(errors="replace")}
+        read = read_stream(reply.body)
         try:
-            read = json.loads(reply.body)
+            read = json.loads(reply.body) if read is None else read
         except (ValueError, RecursionError):
-            return FailedAttempt("the reply is not JSON", kind="unparseable")
+            text = reply.body[:_QUOTED_CHARACTERS].decode(errors="replace")
+            return FailedAttempt(f"the reply is not JSON: {self._quote(text, connection)!r}", kind="unparseable")
         if not isinstance(read, dict):
             return FailedAttempt("the reply is not a JSON object", kind="unparseable")
-        if (failed := read.get("error")) and not (read.get("choices") or read.get("data")):
+        if (read.get("error") or read.get("detail")) and not (read.get("choices") or read.get("data")):
             # Gateways may send status 200 before the model behind them fails.
-            text = extract_error_message(failed)
-            return FailedAttempt(f"HTTP 200 with an error: {self._quote(text, connection)}", status=200, text=text)
+            error = ErrorBody.read(reply.body)
+            reason = f"HTTP 200 with an error: {self._quote(error.text, connection)}"
+            if (status := error.permanent_status) is not None:
+                message = f"{self.public_url}: {reason}"
+                raise RequestRefusedError(message, status=status, param=error.param, text=error.text)
+            return FailedAttempt(reason, status=200, text=error.text)
         if path == EMBEDDINGS and not read.get("data"):
             return FailedAttempt(f"the reply does not contain embeddings, only {_names(read)}", kind="unparseable")
         if counted and path != EMBEDDINGS and not read.get("choices"):

@@ -16,6 +16,15 @@ from ragstone.errors import JudgeRejectedError
 
 _MAX_RETRY_AFTER_S: Final = 86_400.0
 """Longest wait that is reported. Nothing waits that long."""
+_PERMANENT: Final[Mapping[str, int]] = {
+    "invalid_api_key": 401,
+    "authentication_error": 401,
+    "insufficient_quota": 403,
+    "permission_error": 403,
+    "model_not_found": 404,
+    "not_found_error": 404,
+    "invalid_request_error": 400,
+}
 _MAX_TEXT: Final = 65_536
 """Characters of an error that are read. Validation errors may repeat a whole request."""
 
@@ -44,6 +53,7 @@ class ErrorBody:
     text: str
     """Its message, or all of it if it is in no known form. It may contain secrets."""
     code: str | None = None
+    """Its code, or its type if it does not have one."""
     param: str | None = None
     """The parameter that the server names."""
 
@@ -57,15 +67,21 @@ class ErrorBody:
             return cls(text=extract_error_message(plain))
         first = read[0] if isinstance(read, list) and read else read
         error = first.get("error", first) if isinstance(first, Mapping) else None
-        code, param = (
-            value if isinstance(error, Mapping) and isinstance(value := error.get(name), str) else None
-            for name in ("code", "param")
+        code, param, kind = (
+            str(value) if isinstance(error, Mapping) and isinstance(value := error.get(name), str | int) else None
+            for name in ("code", "param", "type")
         )
         try:
             text = extract_error_message(read)[:_MAX_TEXT]
         except RecursionError:
             text = ""
-        return cls(text=text or extract_error_message(plain), code=code, param=param)
+        return cls(text=text or extract_error_message(plain), code=code or kind, param=param)
+
+    @property
+    def permanent_status(self) -> int | None:
+        """HTTP status that its code stands for, if another attempt would fail as well, otherwise None."""
+        status = _PERMANENT.get(self.code or "") or int(self.code if re.fullmatch("4[0-9]{2}", self.code or "") else 0)
+        return status if status and status not in (408, 409, 425, 429) else None
 
 
 def extract_error_message(body: object) -> str:

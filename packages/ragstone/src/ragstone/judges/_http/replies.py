@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from typing import Any, Final, Literal
@@ -34,6 +35,30 @@ def completions(reply: Mapping[str, Any]) -> tuple[Completion, ...]:
     if not replies:
         raise JudgeReplyError(f"the completion does not contain a message, only {sorted(reply)}")
     return replies
+
+
+def read_stream(body: bytes) -> dict[str, Any] | None:
+    """Return the chat completion of an event stream, or None if the body is not a complete one.
+
+    Some servers send a stream although none was requested. Its end ("[DONE]") must be there, and log-probabilities are not read.
+    """
+    events = [line[5:].strip() for line in body.splitlines() if line.startswith(b"data:")]
+    if not body.startswith((b"data:", b"event:", b":", b"id:")) or not events or events[-1] != b"[DONE]":
+        return None
+    texts: dict[int, str] = {}
+    completion: dict[str, Any] = {}
+    finishes: dict[int, str] = {}
+    try:
+        for part in map(json.loads, events[:-1]):
+            completion |= {name: value for name, value in part.items() if value}
+            for choice in part.get("choices") or ():
+                index = choice.get("index", 0)
+                texts[index] = texts.get(index, "") + (choice["delta"].get("content") or "")
+                finishes[index] = choice.get("finish_reason") or finishes.get(index, "")
+    except (ValueError, RecursionError, AttributeError, KeyError, TypeError):
+        return None
+    choices = [{"message": {"content": texts[i]}, "finish_reason": finishes[i]} for i in sorted(texts)]
+    return completion | {"choices": choices} if choices else completion
 
 
 def model_names(listing: Mapping[str, Any]) -> list[str]:

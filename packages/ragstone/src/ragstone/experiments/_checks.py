@@ -1,0 +1,112 @@
+"""Checks of judges and readers by their outcomes: forced replies, ratings on another scale, readers that never abstain."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from ragstone._util.plural import count
+from ragstone.judges import is_baseline
+from ragstone.schema import Score
+
+if TYPE_CHECKING:
+    from ragstone.experiments._table import MetricScores, ScoreTable
+
+_LEAST: Final = 20
+"""Smallest number of ratings, passages or draws for a check of their values."""
+_RARE: Final = 0.01
+"""Largest rating on a scale from 0 to 100 that may be on one from 0 to 1, and the largest probability that counts as never."""
+_FEW: Final = 0.1
+"""Largest share of repeated requests without a notice."""
+_RATED: Final = ("single_reply", "forced_reply", "expected", "sampled", "reasoned")
+"""Methods of ratings on a scale, at their start."""
+_NO_PROBABILITIES: Final = "no_probabilities"
+_NO_CLAIMS: Final = "does not contain claims"
+
+Reads = tuple[int, int, int, int]
+"""Of a score with a reader: passages, those with a probability of abstention, drawn replies, those that decline otherwise."""
+
+
+def reads_of(score: Score) -> Reads | None:
+    """Return how often the reader of a UDCG score abstained, and declined in other words."""
+    passages = [passage for passage in score.details.get("passages", ()) if passage.get("p_abstain") is not None]
+    n_abstaining = sum(passage["p_abstain"] > _RARE for passage in passages)
+    n_drawn, n_declined = (sum(passage.get(name, 0) for passage in passages) for name in ("n_drawn", "n_declined"))
+    return (len(passages), n_abstaining, n_drawn, n_declined) if passages else None
+
+
+def check_metric(metric: MetricScores, system: int = 0) -> tuple[str, ...]:
+    """Describe what makes scores of a metric doubtful, in sentences that name numbers and a way out."""
+    methods: Counter[str] = Counter()
+    for origin, n in metric.origins[system].items():
+        if origin.method and not is_baseline(origin.judge):
+            methods[origin.method] += n
+    n = methods.total()
+    n_forced, n_repeated = (sum(k for m, k in methods.items() if m.startswith(way)) for way in ("forced", "second"))
+    n_other = sum(k for method, k in methods.items() if method.endswith(_NO_PROBABILITIES))
+    texts = []
+    n_empty = sum(
+        k
+        for origin, k in metric.origins[system].items()
+        if origin.reason.endswith(_NO_CLAIMS) and not is_baseline(origin.judge)
+    )
+    if n_empty > _FEW * (n + n_empty):
+        texts.append(
+            f"not applicable to {count(n_empty, 'answer')}, because the judge listed no claims in them. If they "
+            "state facts, use another judge"
+        )
+    if n_forced:
+        texts.append(
+            f"{n_forced:,} of {count(n, 'score')} are numbers that the server forced, because replies of the judge were "
+            "not numbers. They can be arbitrary. `ragstone doctor` shows what the judge replies"
+        )
+    if n_repeated > _FEW * n:
+        texts.append(
+            f"{n_repeated:,} of {count(n, 'score')} needed a second request, because the first reply was not usable"
+        )
+    if n_other:
+        texts.append(
+            f"{n_other:,} of {count(n, 'score')} are single replies, because the judge's endpoint does not return the "
+            "probabilities that score_mode='expected' needs"
+        )
+    if (reads := _sum_reads(metric, system)) is not None:
+        n_passages, n_abstaining, n_drawn, n_declined = reads
+        if n_declined:
+            texts.append(
+                f"the reader declines in other words than its phrase in {n_declined:,} of {count(n_drawn, 'drawn reply', 'drawn replies')}, "
+                "which its probability of abstention does not contain. Name these words as phrases (reader.abstention)"
+            )
+        if not n_abstaining and n_passages >= _LEAST:
+            texts.append(
+                f"the reader abstains with none of {n_passages:,} passages, so the values depend on relevance labels only. Check its "
+                "prompt and its phrase (reader.abstention)"
+            )
+    return tuple(texts)
+
+
+def _sum_reads(metric: MetricScores, system: int) -> Reads | None:
+    counted = [(origin.reads, n) for origin, n in metric.origins[system].items() if origin.reads and n]
+    if not counted:
+        return None
+    first, second, third, fourth = (sum(reads[part] * n for reads, n in counted) for part in range(4))
+    return first, second, third, fourth
+
+
+def find_unusable(table: ScoreTable, system: int = 0) -> str | None:
+    """Return why no rating of a judge can be used, although they can be read, or None if nothing says that."""
+    values: list[float] = []
+    for metric in table.metrics.values():
+        origins = metric.origins[system]
+        is_rated = any(o.method.startswith(_RATED) and not is_baseline(o.judge) for o, n in origins.items() if n)
+        # Metrics that follow from others add nothing, and may have several values for one rating.
+        if is_rated and not metric.card.follows_from and (metric.low, metric.high) == (0, 1):
+            values += metric.values[metric.scored(system), system].tolist()
+    highest = max(values, default=math.nan)
+    if 0 < highest <= _RARE and any(value < highest for value in values):
+        return f"all {count(len(values), 'rating')} are at most {highest:g} of 1, as if the judge rates from 0 to 1, not to 100."
+    if len(values) >= _LEAST and min(values) == highest:
+        return (
+            f"the judge gives one value ({highest:g}) for all {count(len(values), 'rating')}, so it measures nothing."
+        )
+    return None
