@@ -67,7 +67,7 @@ def test_evaluate_exits_with_3_if_the_judge_gives_one_value(tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_text("".join(f"{json.dumps(row)}\n" for row in ROWS))
     with FakeJudgeServer(reply=lambda _: "100") as server:
-        result = CliRunner().invoke(app, ["evaluate", str(path), "--metric", "ccrs.qr", "--judge", server.url])
+        result = CliRunner().invoke(app, ["evaluate", str(path), "--metrics", "ccrs.qr", "--judge", server.url])
     assert 3 == result.exit_code
     assert "one value (1) for all 20 ratings" in result.output
 

@@ -1,4 +1,4 @@
-"""Checks of judges and readers by their outcomes: forced replies, ratings on another scale, readers that never abstain."""
+"""Checks of judges and readers by their outcomes: forced replies, ratings on another scale, other refusals."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _LEAST: Final = 20
 """Smallest number of ratings, passages or draws for a check of their values."""
 _RARE: Final = 0.01
-"""Largest rating on a scale from 0 to 100 that may be on one from 0 to 1, and the largest probability that counts as never."""
+"""Largest score that may come from a rating from 0 to 1 of 100, and largest probability that counts as never."""
 _FEW: Final = 0.1
 """Largest share of repeated requests without a notice."""
 _RATED: Final = ("single_reply", "forced_reply", "expected", "sampled", "reasoned")
@@ -25,7 +25,7 @@ _NO_PROBABILITIES: Final = "no_probabilities"
 _NO_CLAIMS: Final = "does not contain claims"
 
 Reads = tuple[int, int, int, int]
-"""Of a score with a reader: passages, those with a probability of abstention, drawn replies, those that decline otherwise."""
+"""Of a score with a reader: passages, those on which it may abstain, drawn replies, and those that decline otherwise."""
 
 
 def reads_of(score: Score) -> Reads | None:
@@ -58,8 +58,8 @@ def check_metric(metric: MetricScores, system: int = 0) -> tuple[str, ...]:
         )
     if n_forced:
         texts.append(
-            f"{n_forced:,} of {count(n, 'score')} are numbers that the server forced, because replies of the judge were "
-            "not numbers. They can be arbitrary. `ragstone doctor` shows what the judge replies"
+            f"{n_forced:,} of {count(n, 'score')} are numbers that the server forced, because the judge's replies were "
+            "not numbers. They can be arbitrary: compare some of them with your own ratings, or use another judge"
         )
     if n_repeated > _FEW * n:
         texts.append(
@@ -74,13 +74,13 @@ def check_metric(metric: MetricScores, system: int = 0) -> tuple[str, ...]:
         n_passages, n_abstaining, n_drawn, n_declined = reads
         if n_declined:
             texts.append(
-                f"the reader declines in other words than its phrase in {n_declined:,} of {count(n_drawn, 'drawn reply', 'drawn replies')}, "
-                "which its probability of abstention does not contain. Name these words as phrases (reader.abstention)"
+                f"the reader declines in other words than its phrase in {n_declined:,} of {n_drawn:,} drawn replies, which "
+                "its probability of abstention does not contain. Name these words as phrases (reader.abstention)"
             )
         if not n_abstaining and n_passages >= _LEAST:
             texts.append(
-                f"the reader abstains with none of {n_passages:,} passages, so the values depend on relevance labels only. Check its "
-                "prompt and its phrase (reader.abstention)"
+                f"the reader abstains with none of {n_passages:,} passages, so the values depend on relevance labels only. "
+                "Check its prompt and its phrase (reader.abstention)"
             )
     return tuple(texts)
 
@@ -104,7 +104,8 @@ def find_unusable(table: ScoreTable, system: int = 0) -> str | None:
             values += metric.values[metric.scored(system), system].tolist()
     highest = max(values, default=math.nan)
     if 0 < highest <= _RARE and any(value < highest for value in values):
-        return f"all {count(len(values), 'rating')} are at most {highest:g} of 1, as if the judge rates from 0 to 1, not to 100."
+        n = count(len(values), "rating")
+        return f"all {n} are at most {highest:g} of 1, as if the judge rates from 0 to 1, not to 100."
     if len(values) >= _LEAST and min(values) == highest:
         return (
             f"the judge gives one value ({highest:g}) for all {count(len(values), 'rating')}, so it measures nothing."

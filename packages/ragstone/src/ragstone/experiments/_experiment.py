@@ -140,9 +140,9 @@ class Experiment(Evaluated):
         return tuple(notes)
 
     def unusable(self) -> str | None:
-        """Return why no rating of the judge can be used, although its replies can be read, or None if nothing says that.
+        """Return why no rating of the judge can be used, or None if nothing indicates that.
 
-        The judge gives one value for all ratings (at least 20), or rates from 0 to 1 although 100 is the highest rating.
+        The judge gives one value for all ratings (at least 20), or rates from 0 to 1 instead of 0 to 100.
         """
         return find_unusable(self._table(read_fields(self.samples, cluster_keys(self.cluster))))
 

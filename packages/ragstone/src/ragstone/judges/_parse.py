@@ -65,10 +65,9 @@ def parse_number(text: str, low: float = 0, high: float = 100) -> float:
     """Parse the one number in [low, high] that a judge's reply states.
 
     The reply may contain reasoning, a JSON object with a score, a label ("Score: 85"), the scale ("85/100", "85%" on a
-    scale of 0-100) and Markdown. The number must be alone on its line, have a label or the scale ("/100"), end a line that
-    states it ("The answer is 85."), or be the score of the JSON object. A percentage inside a sentence does not count, because it may be a fact of the answer.
-    The reply must not
-    contain another number.
+    scale of 0-100) and Markdown. The number must be alone on its line, have a label or the scale ("/100"), end a line
+    that states it ("The answer is 85."), or be the score of the JSON object. A percentage inside a sentence does not
+    count, because it may be a fact of the answer. The reply must not contain another number.
 
     Args:
         text: The reply.
@@ -101,13 +100,13 @@ def parse_rating(text: str, low: float, high: float) -> float:
     """Parse a number as `parse_number` does, without fractions, which may be on a scale from 0 to 1.
 
     Raises:
-        JudgeReplyError: With kind "unparseable", if it is not one number in [low, high], or between 0 and 1 on a longer scale.
+        JudgeReplyError: With kind "unparseable", if it is not one number in [low, high], or is such a fraction.
     """
     value = parse_number(text, low, high)
     if value != 1 and may_be_fraction(value, low, high):
         raise JudgeReplyError(
-            f"expected a number from {low:g} to {high:g}, got the fraction {value:g}, which may be on a scale from 0 to 1. "
-            "Use a judge that keeps to the scale, or score_mode='expected' if its endpoint supports it",
+            f"expected a number from {low:g} to {high:g}, got the fraction {value:g}, which may be on a scale from 0 to "
+            "1. Use a judge that keeps to the scale",
             raw=text,
         )
     return value

@@ -136,7 +136,7 @@ class AbstentionEstimate:
     n_drawn: int = 0
     """Number of replies that were read, to see how the reader declines. Exact methods draw one for 20 passages."""
     n_declined: int = 0
-    """Number of these that decline, and that `value` does not contain: in other words, or in another form of a phrase."""
+    """Number of these that decline without being part of `value`: in other words, or in another form of a phrase."""
     usage: Usage = field(default_factory=Usage)
 
     def __post_init__(self) -> None:

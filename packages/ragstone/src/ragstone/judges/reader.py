@@ -64,8 +64,8 @@ class ChatReader:
 
     There are three estimators, and the `method` of each `AbstentionEstimate` states which one was used:
 
-    - "exact_sequence": the probability of the phrase's tokens, read one after the other. Exact, without sampling. For every
-      20th passage one greedy reply is requested in addition: `n_declined` is 1 if it declines in another form.
+    - "exact_sequence": the probability of the phrase's tokens, read one after the other. Exact, without sampling. For
+      every 20th passage a greedy reply is requested as well: `n_declined` is 1 if it declines in another form.
     - "first_token": bounds from one greedy reply and the most likely tokens at each position. They contain the exact
       value. The returned value is the observed probability.
     - "monte_carlo": the proportion of abstentions among replies sampled at temperature 1, with an interval.
@@ -261,7 +261,7 @@ class ChatReader:
         )
 
     async def _draw_check(self, messages: Sequence[Message], can: Capabilities) -> bool | None:
-        """Draw a reply for every 20th passage, and return whether it declines in a form that the exact reading misses."""
+        """For every 20th passage, return whether a greedy reply declines in a form that the exact reading misses."""
         self._n_exact += 1
         if self._n_exact % _PASSAGES_PER_DRAW != 1:
             return None

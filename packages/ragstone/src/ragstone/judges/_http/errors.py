@@ -80,8 +80,9 @@ class ErrorBody:
     @property
     def permanent_status(self) -> int | None:
         """HTTP status that its code stands for, if another attempt would fail as well, otherwise None."""
-        status = _PERMANENT.get(self.code or "") or int(self.code if re.fullmatch("4[0-9]{2}", self.code or "") else 0)
-        return status if status and status not in (408, 409, 425, 429) else None
+        code = self.code or ""
+        is_status = re.fullmatch("4[0-9]{2}", code) and code not in ("408", "409", "425", "429")
+        return int(code) if is_status else _PERMANENT.get(code)
 
 
 def extract_error_message(body: object) -> str:
