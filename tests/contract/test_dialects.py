@@ -27,17 +27,13 @@ NOTHING = {
     "boundary_clean": None,
     "structured": (),
     "several_replies": False,
-    "seeds": True,
-    "prefix_cache": None,
     "estimator": "monte_carlo",
 }
-CACHED = pytest.approx(1200 / 1216)
 OPENAI = NOTHING | {
     "top_logprobs": 20,
     "logprobs_raw": True,
     "structured": ("json_schema",),
     "several_replies": True,
-    "prefix_cache": CACHED,
     "estimator": "first_token",
 }
 REASONING = OPENAI | {
@@ -53,7 +49,7 @@ VLLM = OPENAI | {
     "exact_routes": ("chain", "prefill", "echo"),
     "asked_tokens": 128,
     "boundary_clean": True,
-    "structured": ("regex", "choice", "json_schema"),
+    "structured": ("regex", "json_schema"),
     "estimator": "exact_sequence",
 }
 VERDICTS = {
@@ -65,7 +61,6 @@ VERDICTS = {
         "refused_parameters": ("logprobs",),
         "top_logprobs": 0,
         "logprobs_raw": None,
-        "prefix_cache": None,
         "estimator": "monte_carlo",
     },
     "ollama": NOTHING | {"structured": ("json_schema",)},
@@ -75,11 +70,10 @@ VERDICTS = {
         "top_logprobs": 20,
         "logprobs_raw": True,
         "structured": ("json_schema",),
-        "prefix_cache": CACHED,
         "estimator": "first_token",
     },
     "sglang": VLLM | {"exact_routes": ("echo",), "asked_tokens": 0, "structured": ("regex", "json_schema")},
-    "litellm": NOTHING | {"seeds": False},
+    "litellm": NOTHING,
 }
 NO_LOGPROBS = {
     "top_logprobs": 0,
@@ -110,10 +104,8 @@ VARIANTS = [
     ("vllm", {"max_top_logprobs": 5}, VLLM | {"top_logprobs": 5}),
     ("vllm", {"logprobs": "dropped"}, VLLM | NO_LOGPROBS),
     ("vllm", {"several": "refused"}, VLLM | {"several_replies": False}),
-    ("vllm", {"cached_tokens": False}, VLLM | {"prefix_cache": CACHED}),
-    ("vllm", {"cached_tokens": False, "metrics": False}, VLLM | {"prefix_cache": None}),
     ("vllm", {"tells_context_length": False}, VLLM),
-    ("vllm", {"context_length": 1024}, VLLM | {"context_length": 1024, "prefix_cache": pytest.approx(304 / 316)}),
+    ("vllm", {"context_length": 1024}, VLLM | {"context_length": 1024}),
     ("vllm", {"processed_logprobs": True}, VLLM | {"logprobs_raw": False}),
     (
         "openai",
@@ -122,7 +114,7 @@ VARIANTS = [
     ),
     ("openai", {"reasoning": "separate"}, OPENAI | {"reasons": True, "estimator": "monte_carlo"}),
     # Newer ones of their kind.
-    ("azure", {"logprobs": "served"}, OPENAI | {"prefix_cache": None}),
+    ("azure", {"logprobs": "served"}, OPENAI),
     (
         "ollama",
         {"logprobs": "served"},
@@ -182,7 +174,7 @@ def test_number_of_a_wordy_model(dialect):
     with FakeModelServer(ScriptedModel({"Quite good": 0.9, "40": 0.1}), dialect, api_key=KEY) as server:
         if VERDICTS[dialect]["structured"]:
             method, value = asyncio.run(number(server))
-            assert "constrained_reply" == method
+            assert "forced_reply" == method
             assert 0 <= value <= 100
         else:
             with pytest.raises(JudgeReplyError):

@@ -28,6 +28,7 @@ from ragstone.judges import (
     LocalEmbedder,
     MissingModel,
     OptionNames,
+    embed_texts,
     embedder_from,
     metered,
 )
@@ -337,3 +338,22 @@ def test_mistakes_in_the_table(table, words):
 def test_no_table_is_no_embedder():
     """The default is chosen where a metric needs one."""
     assert options().build_embedder() is None
+
+
+@pytest.mark.parametrize(
+    ("texts", "is_error"), [(["a b", "c", "d"], True), (["a b", "b a", "A B"], False), (["a", "b"], False)]
+)
+def test_one_vector_for_different_texts(texts, is_error):
+    """Similarities of such vectors are all 1. Texts with the same words may have the same vector."""
+
+    class Same:
+        identity = LexicalEmbedder().identity
+
+        async def embed(self, texts):
+            return [[3.0, 4.0]] * len(texts)
+
+    if is_error:
+        with pytest.raises(JudgeReplyError, match="one vector for 3 different texts"):
+            asyncio.run(embed_texts(Same(), texts))
+    else:
+        assert (len(texts), 2) == asyncio.run(embed_texts(Same(), texts)).shape

@@ -148,13 +148,13 @@ def test_negative_scale():
 def test_without_the_route_the_reply_counts(model):
     """What cannot be read exactly is not guessed from first tokens: the parsed number, and the method says so."""
     reply = ask(model)
-    assert (70, "single_reply", None, None) == (reply.value, reply.method, reply.interval, reply.mass)
+    assert (70, "single_reply_no_probabilities", None, None) == (reply.value, reply.method, reply.interval, reply.mass)
 
 
 @pytest.mark.parametrize(("low", "high"), [(0, 0.5), (0, 5000)])
 def test_scales_without_a_list_of_numbers(low, high):
     """Fractions and very long scales fall back as well."""
-    assert "single_reply" == ask(ScriptedModel({"0": 1.0}), low=low, high=high).method
+    assert "single_reply_no_probabilities" == ask(ScriptedModel({"0": 1.0}), low=low, high=high).method
 
 
 def test_little_mass_falls_back_and_is_told():
@@ -174,7 +174,7 @@ class ReasoningModel(ScriptedModel):
 
 def test_reasoning_models_fall_back():
     """Their first tokens say nothing about the answer."""
-    assert "single_reply" == ask(ReasoningModel({"70": 1.0})).method
+    assert "single_reply_no_probabilities" == ask(ReasoningModel({"70": 1.0})).method
 
 
 class MarkedModel(ScriptedModel):

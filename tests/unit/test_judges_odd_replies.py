@@ -31,7 +31,7 @@ def ask(replies, n=1, **options):
         return asyncio.run(session(server.url)), server.stats
 
 
-@pytest.mark.parametrize("first", ["0.85", "Score: .85", "1", "1.0"])
+@pytest.mark.parametrize("first", ["0.85", "Score: .85", "0.85%"])
 def test_a_number_that_may_be_a_fraction_is_asked_for_again(first):
     """The second request names the ends of the scale, does not repeat the reply, and is not forced, which would give 0."""
     (reply,), stats = ask([first, "85"])
@@ -49,10 +49,10 @@ def test_a_second_fraction_is_not_a_score():
     assert "got the fraction 0.85, which may be on a scale from 0 to 1" in str(error)
 
 
-def test_one_of_a_hundred_is_a_rating_if_the_judge_repeats_it():
-    """The judge was told the ends of the scale."""
+def test_whole_numbers_are_not_fractions():
+    """One of a hundred is a rating."""
     (reply,), stats = ask(["1"])
-    assert (1, "second_reply", 2) == (reply.value, reply.method, stats.calls)
+    assert (1, "single_reply", 1) == (reply.value, reply.method, stats.calls)
 
 
 @pytest.mark.parametrize("mode", ["sampled", "reasoned"])

@@ -29,6 +29,7 @@ from ragstone.judges import (
     Preparable,
     Reader,
     describe_missing,
+    embed_texts,
     find_outage,
     metered,
     reader_from,
@@ -42,6 +43,7 @@ Verdict = Literal["yes", "no", "unknown"]
 
 _MAX_OUTAGE_S: Final = 3.0
 """Seconds for which a probe waits for an endpoint that does not reply, in addition to the usual retries."""
+_TEXTS: Final = ("How tall is it?", "What is its height?", "The kitchen opens at noon.")
 _WITHOUT_MODEL = (
     "does not use a model, so it cannot be probed. It compares words. Use it to test your setup and as a baseline. It "
     "is not a judge. Name an endpoint: --judge http://host:port/v1 or --judge openai:MODEL."
@@ -173,7 +175,7 @@ async def _probe_embedder(embedder: Embedder) -> _Finding:
         try:
             if isinstance(embedder, Preparable):
                 await embedder.prepare()
-            dimension = int((await embedder.embed(["How tall is it?", "What is its height?"])).shape[1])
+            dimension = int((await embed_texts(embedder, _TEXTS)).shape[1])
         except (JudgeError, ConfigurationError) as failure:
             error = str(failure)
         finally:
@@ -258,12 +260,9 @@ def _rows(can: Capabilities) -> Iterator[tuple[str, Verdict, str]]:
     if can.asked_tokens:
         yield row("tokens by id", "asked_tokens", holds=True, what=f"{can.asked_tokens} per request")
     yield row("clean token boundary", "boundary_clean", can.boundary_clean)
-    for name, label in (("regex", "regular expression"), ("choice", "choice"), ("json_schema", "JSON Schema")):
+    for name, label in (("regex", "regular expression"), ("json_schema", "JSON Schema")):
         yield row(f"constrained by: {label}", name, name in can.structured)
     yield row("several replies per request", "several_replies", can.several_replies)
-    yield row("seeds", "seeds", can.seeds)
-    cached = None if can.prefix_cache is None else can.prefix_cache > 0
-    yield row("prefix cache", "prefix_cache", cached)
     yield row("whole prompts", "whole_prompts", can.whole_prompts)
 
 
@@ -306,10 +305,6 @@ def _advice(can: Capabilities) -> Iterator[str]:
         yield "return log-probabilities from before sampling (vLLM: --logprobs-mode raw_logprobs)"
     if can.boundary_clean is False:
         yield "the chat template changes a reply that is part of the conversation. Routes that need it unchanged are off"
-    if can.prefix_cache is None and vllm:
-        yield "start vLLM with --enable-prompt-tokens-details to measure its prefix cache"
-    if can.prefix_cache == 0:
-        yield "turn the prefix cache on (vLLM: --enable-prefix-caching): all prompts about a sample have the same beginning"
     if any("whitespace" in note for note in can.notes) and vllm:
         yield (
             "start vLLM with --structured-outputs-config "

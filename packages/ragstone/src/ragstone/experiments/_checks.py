@@ -4,36 +4,20 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ragstone._util.plural import count
+from ragstone.experiments._table import RARE, MetricScores, Reads, ScoreTable
 from ragstone.judges import is_baseline
-from ragstone.schema import Score
-
-if TYPE_CHECKING:
-    from ragstone.experiments._table import MetricScores, ScoreTable
 
 _LEAST: Final = 20
 """Smallest number of ratings, passages or draws for a check of their values."""
-_RARE: Final = 0.01
-"""Largest score that may come from a rating from 0 to 1 of 100, and largest probability that counts as never."""
 _FEW: Final = 0.1
 """Largest share of repeated requests without a notice."""
 _RATED: Final = ("single_reply", "forced_reply", "expected", "sampled", "reasoned")
 """Methods of ratings on a scale, at their start."""
 _NO_PROBABILITIES: Final = "no_probabilities"
 _NO_CLAIMS: Final = "does not contain claims"
-
-Reads = tuple[int, int, int, int]
-"""Of a score with a reader: passages, those on which it may abstain, drawn replies, and those that decline otherwise."""
-
-
-def reads_of(score: Score) -> Reads | None:
-    """Return how often the reader of a UDCG score abstained, and declined in other words."""
-    passages = [passage for passage in score.details.get("passages", ()) if passage.get("p_abstain") is not None]
-    n_abstaining = sum(passage["p_abstain"] > _RARE for passage in passages)
-    n_drawn, n_declined = (sum(passage.get(name, 0) for passage in passages) for name in ("n_drawn", "n_declined"))
-    return (len(passages), n_abstaining, n_drawn, n_declined) if passages else None
 
 
 def check_metric(metric: MetricScores, system: int = 0) -> tuple[str, ...]:
@@ -67,8 +51,8 @@ def check_metric(metric: MetricScores, system: int = 0) -> tuple[str, ...]:
         )
     if n_other:
         texts.append(
-            f"{n_other:,} of {count(n, 'score')} are single replies, because the judge's endpoint does not return the "
-            "probabilities that score_mode='expected' needs"
+            f"{n_other:,} of {count(n, 'score')} are single replies, because the probabilities that "
+            "score_mode='expected' needs are not available"
         )
     if (reads := _sum_reads(metric, system)) is not None:
         n_passages, n_abstaining, n_drawn, n_declined = reads
@@ -103,7 +87,7 @@ def find_unusable(table: ScoreTable, system: int = 0) -> str | None:
         if is_rated and not metric.card.follows_from and (metric.low, metric.high) == (0, 1):
             values += metric.values[metric.scored(system), system].tolist()
     highest = max(values, default=math.nan)
-    if 0 < highest <= _RARE and any(value < highest for value in values):
+    if 0 < highest <= RARE and any(value < highest for value in values):
         n = count(len(values), "rating")
         return f"all {n} are at most {highest:g} of 1, as if the judge rates from 0 to 1, not to 100."
     if len(values) >= _LEAST and min(values) == highest:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 from ragstone._util.plural import count
 from ragstone.errors import DataError
 from ragstone.experiments._cards import card_of, unknown_card
-from ragstone.experiments._checks import Reads, reads_of
 from ragstone.experiments._clusters import Clusters
 from ragstone.experiments._spent import Spent
 from ragstone.metrics import MetricCard
@@ -30,6 +29,11 @@ ABSENT: Final = 0
 SCORED: Final = 1
 FAILED: Final = 2
 NOT_APPLICABLE: Final = 3
+
+RARE: Final = 0.01
+"""Largest score that may come from a rating from 0 to 1 of 100, and largest probability that counts as never."""
+Reads = tuple[int, int, int, int]
+"""Of a score with a reader: passages, those on which it may abstain, drawn replies, and those that decline otherwise."""
 
 _TOLERANCE: Final = 1e-9
 """Tolerance for values and bounds that exceed the metric's range by rounding."""
@@ -76,7 +80,7 @@ class ScoreRows:
         version, judge, judge_hash = outcome.metric_version, outcome.judge, outcome.judge_hash
         if isinstance(outcome, Score):
             ranks = _ranks_of(outcome) if self.card.group == "ranking" else None
-            reads = reads_of(outcome) if self.card.group == "udcg" else None
+            reads = _reads_of(outcome) if self.card.group == "udcg" else None
             method = "" if judge is None else outcome.method
             value = outcome.value
             origin = Origin(SCORED, version, judge, judge_hash, ranks=ranks, method=method, reads=reads)
@@ -440,6 +444,14 @@ def _ranks_of(score: Score) -> tuple[int, int] | None:
         case {"n_ranks": int(n_ranks), "n_unjudged": int(n_unjudged)}:
             return n_ranks, n_unjudged
     return None
+
+
+def _reads_of(score: Score) -> Reads | None:
+    """Return how often the reader of a UDCG score abstained, and declined in other words."""
+    passages = [passage for passage in score.details.get("passages", ()) if passage.get("p_abstain") is not None]
+    n_abstaining = sum(passage["p_abstain"] > RARE for passage in passages)
+    n_drawn, n_declined = (sum(passage.get(name, 0) for passage in passages) for name in ("n_drawn", "n_declined"))
+    return (len(passages), n_abstaining, n_drawn, n_declined) if passages else None
 
 
 def describe_unjudged(table: ScoreTable, system: int = 0) -> str | None:

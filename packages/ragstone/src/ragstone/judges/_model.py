@@ -119,24 +119,20 @@ class Capabilities(BaseModel):
     boundary_clean: bool | None = None
     """Whether the tokens of a conversation with a reply are those of the conversation, then those of the reply."""
     structured: tuple[str, ...] = ()
-    """Constraints that replies obey ("regex", "choice", "json_schema").
+    """Constraints that replies obey ("regex", "json_schema").
 
-    Like `seeds`, `prefix_cache` and `whole_prompts`, they are measured only in full (`ragstone doctor`). Otherwise `seen` states that
-    they were not measured.
+    Like `whole_prompts`, they are measured only in full (`ragstone doctor`). Otherwise `seen` states that they were not
+    measured.
     """
     several_replies: bool = False
     """Whether one request can return several replies."""
-    seeds: bool | None = None
-    """Whether a seed makes a sampled reply reproducible."""
-    prefix_cache: float | None = None
-    """Share of a repeated prompt that came from the server's cache, or None if the server does not report it."""
     whole_prompts: bool | None = None
     """Whether a long prompt is read from its beginning, or refused with an error. False if the server cuts it silently.
 
     None if that was not measured (see `structured`) or is unknown.
     """
     seen: dict[str, str] = Field(default_factory=dict)
-    """Observations for each capability, by its name ("chain", "seeds", "regex"). For display only."""
+    """Observations for each capability, by its name ("chain", "whole_prompts", "regex"). For display only."""
     unmeasured: tuple[str, ...] = ()
     """Capabilities that are unknown or missing because of a server error. Such a result is not cached."""
     notes: tuple[str, ...] = ()

@@ -26,7 +26,7 @@ from ragstone.judges._model import (
     check_declined,
     metered,
 )
-from ragstone.judges._parse import json_request, json_schema_of, may_be_fraction, parse_json, parse_number, parse_rating
+from ragstone.judges._parse import is_fraction, json_request, json_schema_of, parse_json, parse_number, parse_rating
 from ragstone.judges._protocol import JsonReply, JudgeIdentity, NumberReply, Prompt, TextReply
 from ragstone.judges._reasoned import (
     REASONED_MAX_TOKENS,
@@ -298,21 +298,21 @@ class ModelJudge:
 
     async def _single(self, messages: list[Message], low: float, high: float) -> NumberReply:
         max_tokens = self._number_max_tokens
-        is_fraction = False
+        is_part = False
         if self._n_forced < _MOST_FORCED:
             try:
                 raw = await self._text(messages, max_tokens=max_tokens)
                 value = parse_number(raw, low, high)
                 # A server that forces an integer would cut 0.85 to 0.
-                is_fraction = may_be_fraction(value, low, high)
-                if not is_fraction:
+                is_part = is_fraction(value, low, high)
+                if not is_part:
                     self._n_forced = -math.inf
                     return NumberReply(value=value, raw=raw, method="single_reply")
             except JudgeReplyError as error:
                 # If the reply was cut before its first word, the model reasons invisibly, and would do so again.
                 if error.kind == "refused" or (error.kind == "truncated" and not error.raw):
                     raise
-        if not is_fraction and (forced := await self._forced(messages, low, high)) is not None:
+        if not is_part and (forced := await self._forced(messages, low, high)) is not None:
             return forced
         scale = (
             f"An earlier reply could not be used. The lowest number is {low:g}, the highest is {high:g}. Digits only."

@@ -103,7 +103,7 @@ def parse_rating(text: str, low: float, high: float) -> float:
         JudgeReplyError: With kind "unparseable", if it is not one number in [low, high], or is such a fraction.
     """
     value = parse_number(text, low, high)
-    if value != 1 and may_be_fraction(value, low, high):
+    if is_fraction(value, low, high):
         raise JudgeReplyError(
             f"expected a number from {low:g} to {high:g}, got the fraction {value:g}, which may be on a scale from 0 to "
             "1. Use a judge that keeps to the scale",
@@ -112,9 +112,9 @@ def parse_rating(text: str, low: float, high: float) -> float:
     return value
 
 
-def may_be_fraction(value: float, low: float, high: float) -> bool:
-    """Return whether a number may be on a scale from 0 to 1, although another one was asked for."""
-    return low == 0 and high >= _LEAST_SCALE and 0 < value <= 1
+def is_fraction(value: float, low: float, high: float) -> bool:
+    """Return whether a number may be on a scale from 0 to 1, although a longer one was asked for."""
+    return low == 0 and high >= _LEAST_SCALE and 0 < value < 1
 
 
 class _AmbiguousReplyError(Exception):

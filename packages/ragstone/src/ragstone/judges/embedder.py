@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
     from sentence_transformers import SentenceTransformer
 
+_LEAST_DISTINCT: Final = 3
+"""Smallest number of different texts that cannot all have the same vector by chance."""
 _PROBE: Final = "text"
 """Text whose vector shows the dimension. Each model reads it completely."""
 
@@ -205,7 +207,8 @@ async def embed_texts(embedder: Embedder, texts: Sequence[str]) -> NDArray[np.fl
     """Return one vector of length 1 per text from any embedder, of which only the directions count.
 
     Raises:
-        JudgeError: If no usable reply is received, or a text does not have a vector with a direction.
+        JudgeError: If no usable reply is received, a text does not have a vector with a direction, or at least three texts
+            with different words have the same vector.
     """
     try:
         rows = _unit_rows(await embedder.embed(texts))
@@ -213,6 +216,12 @@ async def embed_texts(embedder: Embedder, texts: Sequence[str]) -> NDArray[np.fl
         raise JudgeReplyError(f"the embedder {embedder.identity.name}: {error}") from None
     if len(rows) != len(texts):
         raise JudgeReplyError(f"the embedder {embedder.identity.name}: {len(rows)} vectors for {len(texts)} texts")
+    n_distinct = len({frozenset(text.casefold().split()) for text in texts})
+    if n_distinct >= _LEAST_DISTINCT and not (rows != rows[0]).any():
+        raise JudgeReplyError(
+            f"the embedder {embedder.identity.name} has one vector for {n_distinct} different texts, so similarities "
+            "measure nothing. Use another model"
+        )
     return rows
 
 

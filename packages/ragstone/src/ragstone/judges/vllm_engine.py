@@ -308,7 +308,6 @@ class VllmModel:
         closed = await self._templated([*_PROBE, {"role": "assistant", "content": _PROBE_REPLY}])
         clean = closed[: len(prompt) + len(reply)] == [*prompt, *reply]
         raw = first is not None and abs(hot - first.logprob) < _AGREE
-        cached = again.num_cached_tokens
         return Capabilities(
             model=self._model,
             server=f"vllm {loaded.version}, in this process",
@@ -322,8 +321,6 @@ class VllmModel:
             boundary_clean=clean,
             structured=("regex",) if held.text == "7" else (),
             several_replies=True,
-            seeds=True,
-            prefix_cache=None if cached is None else cached / len(prompt),
             seen={
                 "chain": f"a token read by its id is {'as' if agree else 'not as'} likely as in a reply",
                 "logprobs": f"{loaded.max_logprobs} alternatives, by the engine's configuration",
@@ -333,8 +330,6 @@ class VllmModel:
                 else "a reply changes the tokens",
                 "regex": f"{'obeyed' if held.text == '7' else 'ignored'}: {held.text!r:.60}",
                 "several_replies": "supported by the engine",
-                "seeds": "supported by the engine",
-                "prefix_cache": "not reported by the engine" if cached is None else f"{cached} of {len(prompt)} tokens",
             },
         )
 

@@ -446,9 +446,6 @@ class Endpoint:
             return self._failure_from_status(reply, connection)
         if reply.problem is not None:
             return FailedAttempt(f"the reply cannot be used: {reply.problem}", kind="unparseable")
-        if path.endswith("/metrics"):
-            # The only endpoint whose reply is text.
-            return {"text": reply.body.decode(errors="replace")}
         read = read_stream(reply.body)
         try:
             read = json.loads(reply.body) if read is None else read

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Literal, TypeVar
 
@@ -18,7 +17,6 @@ from ragstone.judges._render import Message
 _T = TypeVar("_T")
 
 _YES: Final[list[Message]] = [{"role": "user", "content": "Reply with the word yes."}]
-_DIGITS: Final[list[Message]] = [{"role": "user", "content": "Write twelve random digits."}]
 _SHORT: Final = 16
 """Maximum number of tokens with which a short reply is complete."""
 _ATTEMPTS: Final = 3
@@ -52,9 +50,8 @@ Route = Literal["chain", "prefill", "echo"]
 async def probe(model: LogprobReader, *, full: bool) -> Capabilities:
     """Measure the capabilities of the endpoint behind `model`, with about 12 short requests (`full`: about 20).
 
-    Seeds, structured output and the prefix cache are for display only, and measured only with `full`: they need long
-    prompts, and a seed can crash a busy vLLM server on CPUs. Capabilities that cannot be measured stay unknown, and
-    `seen` contains the reason.
+    Structured output and whole prompts are for display only, and measured only with `full`: they need long prompts.
+    Capabilities that cannot be measured stay unknown, and `seen` contains the reason.
 
     Raises:
         JudgeError: If the endpoint is unavailable: no connection, wrong key, unknown model.
@@ -103,7 +100,7 @@ class _Probe:
         several = await self._try_step("several_replies", self._check_multiple_choices) or False
         if not self._full:
             why = "not measured (use `ragstone doctor`)"
-            unmeasured = ("seeds", "regex", "choice", "json_schema", "prefix_cache", "whole_prompts")
+            unmeasured = ("regex", "json_schema", "whole_prompts")
             self._seen |= dict.fromkeys(unmeasured, why)
         dialect = self._model.dialect
         refused = {name for _, name in dialect.omitted}
@@ -121,9 +118,7 @@ class _Probe:
             asked_tokens=asked_tokens,
             boundary_clean=boundary_clean,
             several_replies=several,
-            seeds=await self._try_step("seeds", self._seeds, several) if self._full else None,
             structured=await self._structured() if self._full else (),
-            prefix_cache=await self._try_step("prefix_cache", self._prefix_cache) if self._full else None,
             whole_prompts=await self._try_step("whole_prompts", self._whole_prompts) if self._full else None,
             max_tokens_name=dialect.max_tokens_name,
             refused_parameters=tuple(sorted(refused)),
@@ -253,26 +248,6 @@ class _Probe:
         self._seen["several_replies"] = f"{n} of 2 replies returned by one request"
         return n >= 2
 
-    async def _seeds(self, several: bool) -> bool | None:  # noqa: FBT001
-        async def drawn(seed: int) -> list[object]:
-            fields = {"n": 8} if several else {}
-            reply = await self._chat(_DIGITS, _SHORT, temperature=1.0, fields=fields, top_p=1.0, seed=seed)
-            return [choice["message"].get("content") for choice in reply["choices"]]
-
-        first, again = await drawn(11), await drawn(11)
-        if self._omits("seed", 1.0, top_p=1.0, seed=11):
-            self._seen["seeds"] = "refused, therefore omitted"
-            return False
-        if first != again:
-            self._seen["seeds"] = "the same seed returned different replies"
-            return False
-        for other in (12,) if several else (12, 13, 14, 15, 16, 17):
-            if await drawn(other) != first:
-                self._seen["seeds"] = "the same seed returned the same replies, another seed different ones"
-                return True
-        self._seen["seeds"] = "all seeds returned the same replies"
-        return None
-
     async def _structured(self) -> tuple[str, ...]:
         schema = {
             "type": "object",
@@ -288,7 +263,6 @@ class _Probe:
                 {"structured_outputs": {"regex": "[7]{3}"}, "regex": "[7]{3}"},
                 lambda text: text == "777",
             ),
-            ("choice", {"structured_outputs": {"choice": ["qx7", "zz9"]}}, lambda text: text in ("qx7", "zz9")),
             ("json_schema", {"response_format": form}, lambda text: bool(json.loads(text) == {"quux": "zz9"})),
         )
         obeyed: list[str] = []
@@ -311,49 +285,11 @@ class _Probe:
         self._seen[name] = f"{'obeyed' if obeyed else 'ignored'}: {' '.join(text.split())!r:.60}"
         return obeyed
 
-    async def _prefix_cache(self) -> float | None:
-        for n_words in (1200, 300):
-            text = f"Reply with the word yes; pass over the list.\n{' a' * n_words}"  # codespell:ignore
-            try:
-                await self._chat([{"role": "user", "content": text}], 1, temperature=1.0, room=False)
-            except RequestRefusedError:
-                # Usually too long for the context.
-                continue
-            before = await self._counters()
-            reply = await self._chat([{"role": "user", "content": text}], 1, temperature=1.0, room=False)
-            usage = reply["usage"]
-            cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens")
-            if isinstance(cached, int):
-                self._seen["prefix_cache"] = (
-                    f"{cached} of {usage['prompt_tokens']} repeated tokens, according to the reply's usage"
-                )
-                return min(1.0, cached / float(usage["prompt_tokens"]))
-            after = await self._counters()
-            hits, queries = (now - then for now, then in zip(after, before, strict=True))
-            if queries > 0:
-                self._seen["prefix_cache"] = f"{hits:.0f} of {queries:.0f} tokens, according to the server's counters"
-                return min(1.0, hits / queries)
-            break
-        self._seen["prefix_cache"] = "not reported by the server"
-        return None
-
     async def _whole_prompts(self) -> bool | None:
         whole, self._seen["whole_prompts"] = await check_whole_prompts(
             lambda messages: self._chat(messages, _SHORT + self._model.reasoning_tokens, temperature=0.0, room=False)
         )
         return whole
-
-    async def _counters(self) -> tuple[float, float]:
-        """Return the numbers of tokens found and looked up in the prefix cache (0 if the server reports none)."""
-        try:
-            text = str((await self._model.get("//metrics")).get("text", ""))
-        except (RequestRefusedError, JudgeUnavailableError):
-            text = ""
-        hits, queries = (
-            sum(map(float, re.findall(rf"^vllm:prefix_cache_{what}_total(?:\{{.*\}})? (\S+)$", text, re.MULTILINE)))
-            for what in ("hits", "queries")
-        )
-        return hits, queries
 
     # Exact routes ---------------------------------------------------------------------------------------------------
 
