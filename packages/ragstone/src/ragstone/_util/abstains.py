@@ -14,13 +14,15 @@ from ragstone._util.words import normalize_case, split_sentences
 _LONGEST: Final = 400
 """Longer answers contain more than a refusal."""
 
-# The words of each language, as alternatives of regular expressions for text after case folding. A clause declines if it has
-# one of `phrases`, or if it has one of `negations` and with it `speaker` (the application: "I do not know"), one of `sources`
-# and what it `says` ("the documents do not mention it"), or a possibility to find out (`finds`: "it cannot be determined").
+# The words of each language, as alternatives of regular expressions for text after case folding. A clause declines if it
+# has one of `phrases`, or if it has one of `negations` and with it `speaker` (the application: "I do not know"), one of
+# `sources` and what it `says` ("the documents do not mention it"), or a possibility to find out (`finds`: "it cannot be
+# determined").
 # It does not if it has one of `exceptions` (conditions, clauses about other people), or names a source as `evidence`.
-# `replies` decline if they consist of nothing else. A reason after one of `ends` is not read. Of the clauses around one of
-# `results` either may decline, and after one of `contrasts` an answer may follow. Sentences of `apologies` say nothing.
-# By the words in `common` languages of one script are distinguished. A line that begins with two spaces continues the last.
+# `replies` decline if they consist of nothing else. A reason after one of `ends` is not read. Of the clauses around one
+# of `results` either may decline, and after one of `contrasts` an answer may follow. Sentences of `apologies` say nothing.
+# By the words in `common` languages of one script are distinguished. A line that begins with two spaces continues the
+# last one.
 
 _ENGLISH: Final = r"""
 negations: no|not|none|nothing|nowhere|neither|never|without|cannot|\w+n't|dont|cant|doesnt|lack(?:s|ing)?|missing|
@@ -318,14 +320,14 @@ _MARKS: Final = " \"'.,!?;:\u3002\uff01\uff1f\u0964\n"
 def answer_abstains(answer: str, *, whole: bool = False) -> bool:
     """Return whether an answer declines to answer.
 
-    The rule looks at short answers only. It reads English, German, French, Spanish, Portuguese, Russian, Arabic, Chinese,
-    Japanese and Korean, and typical phrases in Italian, Dutch, Swedish, Polish, Czech, Turkish and Hindi. A refusal before a
-    contrast does not count, because an answer may follow ("I am not sure, but it is Oslo"), nor does a quoted one.
+    The rule looks at short answers only. It reads English, German, French, Spanish, Portuguese, Russian, Arabic,
+    Chinese, Japanese and Korean, and typical phrases in Italian, Dutch, Swedish, Polish, Czech, Turkish and Hindi. A
+    refusal before a contrast does not count, because an answer may follow ("I am not sure, but it is Oslo"), nor does a quoted one.
 
     Args:
         answer: The answer.
-        whole: Whether each sentence must decline, and not state something else before it does ("It is Oslo, but I am not
-            sure"). Otherwise the first sentence that says something decides, as in a diagnosis.
+        whole: Whether each sentence must decline, and not state something else before it does ("It is Oslo, but I am
+            not sure"). Otherwise the first sentence that says something decides, as in a diagnosis.
 
     Examples:
         >>> answer_abstains("I could not find this in the handbook."), answer_abstains("She carries 24 cars.")

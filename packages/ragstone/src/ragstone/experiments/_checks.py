@@ -58,13 +58,13 @@ def check_metric(metric: MetricScores, system: int = 0) -> tuple[str, ...]:
         n_passages, n_abstaining, n_drawn, n_declined = reads
         if n_declined:
             texts.append(
-                f"the reader declines in other words than its phrase in {n_declined:,} of {n_drawn:,} drawn replies, which "
-                "its probability of abstention does not contain. Name these words as phrases (reader.abstention)"
+                f"the reader declines in other words than its phrase in {n_declined:,} of {n_drawn:,} drawn replies, "
+                "which its probability of abstention does not contain. Name these words as phrases (reader.abstention)"
             )
         if not n_abstaining and n_passages >= _LEAST:
             texts.append(
-                f"the reader abstains with none of {n_passages:,} passages, so the values depend on relevance labels only. "
-                "Check its prompt and its phrase (reader.abstention)"
+                f"the reader abstains with none of {n_passages:,} passages, so the values depend on relevance labels "
+                "only. Check its prompt and its phrase (reader.abstention)"
             )
     return tuple(texts)
 

@@ -33,7 +33,7 @@ NOT_APPLICABLE: Final = 3
 RARE: Final = 0.01
 """Largest score that may come from a rating from 0 to 1 of 100, and largest probability that counts as never."""
 Reads = tuple[int, int, int, int]
-"""Of a score with a reader: passages, those on which it may abstain, drawn replies, and those that decline otherwise."""
+"""Of a score with a reader: passages, those on which it may abstain, drawn replies, those that decline otherwise."""
 
 _TOLERANCE: Final = 1e-9
 """Tolerance for values and bounds that exceed the metric's range by rounding."""

@@ -57,8 +57,8 @@ class ModelJudge:
     """Calls a chat model, and reads its replies strictly (see `parse_number`).
 
     If a reply cannot be read, the judge asks once more: with constrained decoding if the model supports it (`method` is
-    then "forced_reply"), else with a reminder. Then it raises an exception. A fraction on a scale up to 100 ("0.85") can
-    mean two numbers, so the judge names the ends of the scale in a second request. A second fraction is an error.
+    then "forced_reply"), else with a reminder. Then it raises an exception. A fraction on a scale up to 100 ("0.85")
+    can mean two numbers, so the judge names the ends of the scale in a second request. A second fraction is an error.
 
     Args:
         model: The chat model.

@@ -105,8 +105,8 @@ def parse_rating(text: str, low: float, high: float) -> float:
     value = parse_number(text, low, high)
     if is_fraction(value, low, high):
         raise JudgeReplyError(
-            f"expected a number from {low:g} to {high:g}, got the fraction {value:g}, which may be on a scale from 0 to "
-            "1. Use a judge that keeps to the scale",
+            f"expected a number from {low:g} to {high:g}, got the fraction {value:g}, which may be on a scale from 0 "
+            "to 1. Use a judge that keeps to the scale",
             raw=text,
         )
     return value

@@ -31,8 +31,8 @@ _CONTINUES: Final = re.compile(r"[-']?\w")
 class AbstentionMatcher:
     """Matches phrases at the start of replies.
 
-    Case, whitespace, quotes, Markdown, brackets and reasoning before the reply are ignored. Words may be separated by spaces,
-    hyphens or underscores ("no response"). "NO-RESPONSE: they say
+    Case, whitespace, quotes, Markdown, brackets and reasoning before the reply are ignored. Words may be separated by
+    spaces, hyphens or underscores ("no response"). "NO-RESPONSE: they say
     nothing of it" is an abstention, "NO-RESPONSES were given" is not.
     """
 

@@ -40,7 +40,8 @@ def completions(reply: Mapping[str, Any]) -> tuple[Completion, ...]:
 def read_stream(body: bytes) -> dict[str, Any] | None:
     """Return the chat completion of an event stream, or None if the body is not a complete one.
 
-    Some servers send a stream although none was requested. It must have its end ("[DONE]"). Log-probabilities are not read.
+    Some servers send a stream although none was requested. It must have its end ("[DONE]"). It is read without
+    log-probabilities.
     """
     events = [line[5:].strip() for line in body.splitlines() if line.startswith(b"data:")]
     if not body.startswith((b"data:", b"event:", b":", b"id:")) or not events or events[-1] != b"[DONE]":
