@@ -19,17 +19,20 @@ _PARTIAL: Final = ".ragstone-"
 _SPECIAL: Final = ("/dev/", "/proc/")
 
 
-def check_output(path: str | os.PathLike[str], suffixes: Collection[str]) -> Path:
+def check_output(path: str | os.PathLike[str], suffixes: Collection[str] = ()) -> Path:
     """Check that a file can be written, before anything is computed.
 
     Raises:
-        ConfigurationError: If the name does not end in one of the suffixes, or the directory does not exist.
+        ConfigurationError: If the name does not end in one of the suffixes, if any are given, the directory does not exist,
+            or the path is that of a directory.
     """
     file = Path(path)
-    if file.suffix.lower() not in suffixes:
+    if suffixes and file.suffix.lower() not in suffixes:
         raise ConfigurationError(f"the file must end in {' or '.join(suffixes)}, got {str(file)!r}")
     if not file.absolute().parent.is_dir() or file.is_dir():
-        raise ConfigurationError(f"cannot write {str(file)!r}: give the path of a file in an existing directory")
+        raise ConfigurationError(
+            f"cannot write {str(file)!r}: its directory does not exist, or it is one. Give a file in an existing directory"
+        )
     return file
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import typer
 
-from ragstone._util.files import check_not_read, open_output
+from ragstone._util.files import check_not_read, check_output, open_output
 from ragstone._util.plural import count
 from ragstone.cli._output import print_result
 from ragstone.cli._settings import arguments_of, settings_of
@@ -29,9 +29,7 @@ def draw_command(
         limit (>=1): Number of requests to draw.
         output (-o): Write the drawn requests without a label to this CSV file.
     """
-    if output is not None and not output.absolute().parent.is_dir():
-        raise ConfigurationError(f"cannot write {str(output)!r}: its directory does not exist")
-    check_not_read(output, store)
+    check_not_read(output and check_output(output), store)
     drawn = draw_to_label(store, limit, seed=settings_of(context).analysis.seed)
     if output is not None:
         rows = drawn_rows(store)

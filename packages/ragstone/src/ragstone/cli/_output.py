@@ -266,14 +266,10 @@ def failure_lines(outcomes: Iterable[object]) -> Iterator[str]:
 
 def cause_table(causes: Mapping[str, Sequence[CauseRow]]) -> str:
     """Format the causes of wrong answers by system as a table, or return an empty text without causes."""
-    from ragstone.views import format_cause
+    from ragstone.views import cause_rows
 
-    titles = {row.cause: row.title for rows in causes.values() for row in rows}
-    if not titles:
-        return ""
-    cells = {name: {row.cause: format_cause(row) for row in rows} for name, rows in causes.items()}
-    body = [(title, *(by.get(cause, "0") for by in cells.values())) for cause, title in titles.items()]
-    return text_table([("where it fails", *map(sanitize_for_terminal, causes)), *body])
+    rows = cause_rows(causes)
+    return text_table([("where it fails", *map(sanitize_for_terminal, causes)), *rows]) if rows else ""
 
 
 def trace_lines(report: TraceReport) -> list[str]:

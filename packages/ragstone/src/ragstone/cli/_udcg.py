@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from ragstone._util.files import check_not_read
+from ragstone._util.files import check_not_read, check_output
 from ragstone.cli._application import load_app
 from ragstone.cli._lab import Lab
 from ragstone.cli._output import terminal_options
@@ -27,7 +27,7 @@ def fit_command(
     """
     from ragstone.research import fit_udcg
 
-    _check_writable(output, file)
+    check_not_read(check_output(output), file)
     lab = Lab(context, json_output=json_output)
     fitted = lab.run("reading", fit_udcg, str(file), **lab.arguments("limits", "analysis", "research"))
     fitted.theta.save(output)
@@ -79,7 +79,7 @@ def rank_command(
     from ragstone.research import rank_udcg
 
     if output is not None:
-        _check_writable(output, file)
+        check_not_read(check_output(output), file)
     elif json_output:
         raise ConfigurationError(
             "--json prints the counts to stdout, where the samples would be printed. Add --output FILE."
@@ -155,13 +155,3 @@ def experiment_command(
         **chosen,
     )
     lab.finish(result, saved=[f"saved in {output_dir}: result.json, contexts.jsonl, journal.jsonl"])
-
-
-def _check_writable(output: Path, file: Path) -> None:
-    check_not_read(output, file)
-    if not output.absolute().parent.is_dir():
-        raise ConfigurationError(
-            f"the directory of --output {str(output)!r} does not exist. Create it, or give another path."
-        )
-    if output.is_dir():
-        raise ConfigurationError(f"--output {str(output)!r} is a directory. Give the path of a file.")

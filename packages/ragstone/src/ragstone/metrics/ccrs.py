@@ -36,7 +36,6 @@ _ROW: Final = {
 class CcrsMetric(MetricBase):
     """Base class of the five metrics: one judge call about the same fields."""
 
-    group = "ccrs"
     source = "CCRS, section 2.3.2"
     judge_calls = 1
     construct: ClassVar[str]

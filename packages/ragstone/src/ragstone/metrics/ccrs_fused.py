@@ -112,7 +112,6 @@ async def _rate(fields: dict[str, str | tuple[str, ...]], judge: Judge) -> JsonR
 class _Fused(CcrsMetric):
     """Base class of the five metrics: the rating comes from the reply that they share."""
 
-    group = "ccrs_fused"
     construct, task = _CONSTRUCT, _INTRODUCTION
     rating: ClassVar[str]
     """Name of the metric's rating in the reply."""

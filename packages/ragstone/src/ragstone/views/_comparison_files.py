@@ -15,8 +15,8 @@ from ragstone.views._model import ChangesView, ComparisonView, SystemScores
 from ragstone.views._words import (
     FINDING_MARKS,
     SPENT_TITLES,
+    cause_rows,
     describe_spent,
-    format_cause,
     format_interval,
     format_mean,
     format_score,
@@ -52,10 +52,7 @@ def comparison_markdown(view: ComparisonView) -> str:
     lines += [*table_in_markdown(("systems", "metric", "difference", "p", "n"), differences), ""]
     if len(view.differences) > len(differences):
         lines += [f"{len(view.differences) - len(differences)} more differences are not listed.", ""]
-    titles = {row.cause: row.title for rows in view.causes.values() for row in rows}
-    if titles:
-        found = [{row.cause: row for row in rows} for rows in view.causes.values()]
-        causes = [(title, *(format_cause(by.get(cause)) for by in found)) for cause, title in titles.items()]
+    if causes := cause_rows(view.causes):
         lines += [*table_in_markdown(("where it fails", *view.causes), causes), ""]
     if any(view.spent.values()):
         spent = [(system, *map(describe_spent, rows)) for system, rows in view.spent.items() if rows]

@@ -174,15 +174,20 @@ def _json(value: object) -> str:
 
 def html_document(title: str, body: Markup, *, style: str, script: str = "") -> str:
     """Return a page in one file, whose policy allows its style and its script only."""
+    policy = tag("meta", http_equiv="Content-Security-Policy", content=content_policy(style, script))
+    return html_page(title, tag("body", body), policy, tag("meta", name="referrer", content="no-referrer"), style=style)
+
+
+def html_page(title: str, body: Markup, *metas: Markup, style: str) -> str:
+    """Return a page from its body."""
     head = join(
         tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=content_policy(style, script)),
+        *metas,
         tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name="referrer", content="no-referrer"),
         tag("title", f"{title} - Ragstone"),
         tag("style", Markup(style)),
     )
-    return f"<!doctype html>\n{tag('html', tag('head', head), tag('body', body), lang='en')}\n"
+    return f"<!doctype html>\n{tag('html', tag('head', head), body, lang='en')}\n"
 
 
 def content_policy(style: str, script: str, *, connects: bool = False) -> str:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from ragstone._util.plural import count
 from ragstone.schema import Ledger
-from ragstone.views._html import content_policy
+from ragstone.views._html import content_policy, html_page
 from ragstone.views._html_answer import answer_markup, cut
 from ragstone.views._markup import Markup, join, section, table, tag
 from ragstone.views._model import AnswerView, MetricRow, QuestionRow, ReportView
@@ -48,15 +48,8 @@ class LiveDocument:
         """Make a document with the styles of the report."""
         style = _read("page.css") + _read("live.css")
         code = _read(script)
-        head = join(
-            tag("meta", charset="utf-8"),
-            tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-            tag("title", f"{title} - Ragstone"),
-            tag("style", Markup(style)),
-        )
         shown = tag("body", body, tag("script", Markup(code)), data_revision=revision)
-        text = f"<!doctype html>\n{tag('html', tag('head', head), shown, lang='en')}\n"
-        return cls(text, content_policy(style, code, connects=True))
+        return cls(html_page(title, shown, style=style), content_policy(style, code, connects=True))
 
     @classmethod
     def of_report(cls, title: str, parts: Mapping[str, str], *, revision: str) -> LiveDocument:

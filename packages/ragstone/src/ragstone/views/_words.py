@@ -202,6 +202,13 @@ def format_cause(row: CauseRow | None) -> str:
     return f"{row.n:,}" if row.share is None else f"{row.n:,} ({format_share(row.share)})"
 
 
+def cause_rows(causes: Mapping[str, Sequence[CauseRow]]) -> list[tuple[str, ...]]:
+    """Return the title of each cause, and its number of answers in each system."""
+    titles = {row.cause: row.title for rows in causes.values() for row in rows}
+    found = [{row.cause: row for row in rows} for rows in causes.values()]
+    return [(title, *(format_cause(by.get(cause)) for by in found)) for cause, title in titles.items()]
+
+
 SPENT_TITLES: Final = {"latency_s": "latency", "tokens": "tokens", "cost_usd": "cost"}
 _SPENT_UNITS: Final = {"latency_s": "{:.2f} s", "tokens": "{:,.0f}", "cost_usd": "{:.3g} USD"}
 

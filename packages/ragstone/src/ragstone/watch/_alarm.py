@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Literal, Self
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from pydantic import TypeAdapter
 
 from ragstone.settings import Watch
 from ragstone.store import StreamKey, StreamKind, Unit
@@ -29,25 +32,17 @@ _MOST_UNITS: Final = 50_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FollowUp:
-    """Size of a change, estimated from units after the alarm."""
+class Shift:
+    """A change in the direction of an alarm, with its 95% confidence interval.
+
+    Estimated from units after the alarm, or from the judge's scores for the same requests (positive if it has become stricter).
+    """
 
     drop: float
     low: float
     high: float
     n: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgeShift:
-    """Change of the judge's scores for the same requests, in the direction of an alarm, with its 95% confidence interval."""
-
-    drop: float
-    """Positive if the judge has become stricter."""
-    low: float
-    high: float
-    n: int
-    """Number of canaries."""
+    """Number of units or canaries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,8 +82,8 @@ class Alarm:
     state: Literal["open", "recovered", "accepted"] = "open"
     closed_at: float | None = None
     muted_until: float | None = None
-    follow_up: FollowUp | None = None
-    judge: JudgeShift | None = None
+    follow_up: Shift | None = None
+    judge: Shift | None = None
     """How far the judge has moved, or None if no canaries were scored since the change."""
 
     @property
@@ -119,24 +114,15 @@ class Alarm:
         """Return the fields as plain data for a store or JSON."""
         return asdict(self) | {"key": self.key._asdict()}
 
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+    @staticmethod
+    def from_dict(values: Mapping[str, Any]) -> Alarm:
         """Read what `to_dict` returned."""
-        known = dict(values)
-        follow, judge = known.pop("follow_up"), known.pop("judge", None)
-        return cls(
-            **known
-            | {
-                "key": StreamKey(**known["key"]),
-                "scale": tuple(known["scale"]),
-                "rates": tuple(known["rates"]),
-                "failed": tuple(known["failed"]),
-                "traces": tuple(known["traces"]),
-                "slices": tuple(SliceDrop(**s) for s in known["slices"]),
-                "judge": None if judge is None else JudgeShift(**judge),
-                "follow_up": None if follow is None else FollowUp(**follow),
-            }
-        )
+        return _adapter().validate_python(values)
+
+
+@cache
+def _adapter() -> TypeAdapter[Alarm]:
+    return TypeAdapter(Alarm)
 
 
 def describe_alarm(number: int, stream: Stream, *, raised_at: float, options: Watch, history: History) -> Alarm:
@@ -160,7 +146,9 @@ def describe_alarm(number: int, stream: Stream, *, raised_at: float, options: Wa
     named = _significant(slices)
     before, after = units[: change.start] or units, units[change.start :]
     began = after[0].closed_at
+    sizes = {name: getattr(change, name) for name in ("before", "before_se", "after", "drop", "low", "high")}
     return Alarm(
+        **sizes,
         number=number,
         key=stream.key,
         kind=stream.kind,
@@ -169,12 +157,6 @@ def describe_alarm(number: int, stream: Stream, *, raised_at: float, options: Wa
         since=units[change.start].closed_at - options.session_gap_s,
         since_first=units[change.first].closed_at - options.session_gap_s,
         since_last=units[change.last].closed_at - options.session_gap_s,
-        before=change.before,
-        before_se=change.before_se,
-        after=change.after,
-        drop=change.drop,
-        low=change.low,
-        high=change.high,
         n=len(after),
         slices=named,
         n_slices=len(slices),
@@ -229,7 +211,7 @@ def follow_up(alarm: Alarm, stream: Stream, units: Sequence[Unit], *, options: W
     named = _significant(slices)
     return replace(
         alarm,
-        follow_up=FollowUp(drop=drop, low=low, high=high, n=len(units) - later),
+        follow_up=Shift(drop=drop, low=low, high=high, n=len(units) - later),
         slices=named,
         n_slices=len(slices),
         traces=_worst(units[start:], named, sign=sign, kind=stream.kind),

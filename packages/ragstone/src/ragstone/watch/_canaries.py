@@ -11,7 +11,7 @@ from ragstone._util.distributions import student_quantile
 from ragstone.schema import Usage
 from ragstone.settings import Watch
 from ragstone.store import CanaryScore, StreamKey, WatchTables
-from ragstone.watch._alarm import Alarm, JudgeShift
+from ragstone.watch._alarm import Alarm, Shift
 from ragstone.watch._fold import open_alarms, save_alarm
 from ragstone.watch._options import Scale
 
@@ -103,7 +103,7 @@ def end_round(tables: WatchTables, done: CanaryRound, *, scales: Mapping[str, Sc
     return moved
 
 
-def judge_shift(scores: Sequence[CanaryScore], *, before: float, after: float, sign: int = 1) -> JudgeShift | None:
+def judge_shift(scores: Sequence[CanaryScore], *, before: float, after: float, sign: int = 1) -> Shift | None:
     """Compare the scores of canaries before and after a change.
 
     The unit is a canary: the difference of its means before and after. So the error contains the noise of a judge whose
@@ -130,4 +130,4 @@ def judge_shift(scores: Sequence[CanaryScore], *, before: float, after: float, s
     loss = sign * np.array([old - new for old, new in pairs])
     t = student_quantile(len(pairs) - 1, (1 + _CONFIDENCE_LEVEL) / 2)
     mean, half = float(loss.mean()), t * float(loss.std(ddof=1)) / math.sqrt(len(pairs))
-    return JudgeShift(drop=mean, low=mean - half, high=mean + half, n=len(pairs))
+    return Shift(drop=mean, low=mean - half, high=mean + half, n=len(pairs))

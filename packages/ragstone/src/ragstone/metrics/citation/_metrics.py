@@ -32,7 +32,6 @@ _IN_CITED: Final = (
 
 
 class _CitationMetric(ClaimMetric):
-    group = "citation"
     source = "ALCE (Gao et al., EMNLP 2023), citation quality"
     needs = ("contexts", "response")
     judge_calls_per_passage = 1

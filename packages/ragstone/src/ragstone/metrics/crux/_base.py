@@ -39,7 +39,6 @@ class CruxMetric(MetricBase):
             metric's name (`crux.coverage@4`). None: the threshold that the dataset states, or 3.
     """
 
-    group = "crux"
     tasks = (TASK_FROM_REFERENCE, RATING_TASK, RATING_EXAMPLES)
 
     def __init__(self, rating_threshold: RatingThreshold | None = None) -> None:

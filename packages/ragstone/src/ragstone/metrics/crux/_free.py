@@ -22,7 +22,6 @@ _SOURCE = "adapted from CRUX, section 3.1. Sub-questions from the query are our 
 
 
 class _Free(CruxMetric):
-    group = "crux_reference_free"
     source = _SOURCE
     tasks = (TASK_FROM_QUERY, RATING_TASK, RATING_EXAMPLES)
 

@@ -59,7 +59,6 @@ class Faithfulness(ClaimMetric):
     _meaning = "the answer claims things that the passages do not support"
     _next_step = "Read the unsupported claims in details."
     description = "How many of the response's claims are supported by all retrieved passages together?"
-    group = "ragas"
     source = "RAGAS, section 3 (faithfulness)"
     formula = "claims of the response that the passages support / claims of the response"
     needs = ("contexts", "response")
@@ -79,7 +78,6 @@ class AnswerRelevancy(ClaimMetric):
     _meaning = "the answer fits other questions than the one asked, or is evasive"
     _next_step = "Separate refusals; check the prompt."
     description = "Are questions that the judge writes from the response equivalent to the query?"
-    group = "ragas"
     source = "RAGAS, section 3 (answer relevance). Similarity by the judge"
     formula = "mean of equivalence(query, question) / 100 over 3 questions written from the response"
     needs = ("query", "response")
@@ -99,7 +97,6 @@ class ContextPrecision(ClaimMetric):
     _meaning = "useful passages rank below useless ones"
     _next_step = "Rerank; check judged_by before you compare."
     description = "Are useful passages ranked above other passages?"
-    group = "ragas"
     source = "RAGAS library, context precision (mean of precision@k over useful passages)"
     formula = "sum over useful passages of (useful in the top k / k) / useful passages, 0 without useful passages"
     needs = ("query", "contexts")
@@ -170,7 +167,6 @@ class ContextRecall(ClaimMetric):
     _meaning = "the passages do not support the reference's claims"
     _next_step = "Improve retrieval."
     description = "How many of the reference's claims are supported by all retrieved passages together?"
-    group = "ragas"
     source = "RAGAS library, context recall"
     formula = "claims of the reference that the passages support / claims of the reference"
     needs = ("contexts", "reference")

@@ -38,7 +38,6 @@ NO_REFERENCE_CLAIM: Final = "the reference does not contain claims"
 
 
 class _RagChecker(ClaimMetric):
-    group = "ragchecker"
     tasks: ClassVar[tuple[str, ...]] = (EXTRACTION, EXTRACTION_EXAMPLES, IN_PASSAGES, IN_ANSWER)
 
 

@@ -37,7 +37,6 @@ class JudgedRankingMetric(MetricBase):
         ConfigurationError: If the measure is unknown, or needs labels of the whole collection.
     """
 
-    group = "judged"
     needs = ("query", "contexts")
     judge_calls_per_passage = 1
     unstated = ("measure",)

@@ -30,7 +30,6 @@ _RELEVANT: Final = (
 
 
 class _Vera(ClaimMetric):
-    group = "vera"
     judge_calls = 1
 
 
