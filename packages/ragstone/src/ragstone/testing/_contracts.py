@@ -5,12 +5,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
+from typing import TypeVar
 
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
 from ragstone.errors import JudgeError
-from ragstone.judges import Judge, NumberReply, Prompt
+from ragstone.judges import Judge, JudgeIdentity, NumberReply, Prompt
+
+_T = TypeVar("_T")
 
 
 class _Items(TypedDict):
@@ -45,17 +49,21 @@ class JudgeContract:
         },
     )
 
-    def ask(self, prompt: Prompt, low: float = 0, high: float = 100) -> NumberReply:
-        """Call a new judge in its own event loop."""
+    def session(self, work: Callable[[Judge], Coroutine[None, None, _T]]) -> _T:
+        """Make a judge, run `work` and close the judge, in a new event loop."""
 
-        async def session() -> NumberReply:
+        async def run() -> _T:
             judge = self.make_judge()
             try:
-                return await judge.ask_number(prompt, low=low, high=high)
+                return await work(judge)
             finally:
                 await judge.aclose()
 
-        return asyncio.run(session())
+        return asyncio.run(run())
+
+    def ask(self, prompt: Prompt, low: float = 0, high: float = 100) -> NumberReply:
+        """Call a new judge in its own event loop."""
+        return self.session(lambda judge: judge.ask_number(prompt, low=low, high=high))
 
     def test_is_a_judge(self) -> None:
         """The judge has the attributes of the Protocol."""
@@ -64,21 +72,17 @@ class JudgeContract:
     def test_identity_is_stable(self) -> None:
         """Two judges with the same settings have the same name and hash, and keep them after replies."""
 
-        async def session() -> None:
-            one, other = self.make_judge(), self.make_judge()
-            try:
-                await one.ask_number(self.prompt)
-                await other.ask_number(self.prompt)
-                before = one.identity
-                await one.ask_number(self.prompt)
-                assert before == one.identity == other.identity
-                assert before.name
-                assert before.hash
-            finally:
-                await one.aclose()
-                await other.aclose()
+        async def work(judge: Judge) -> JudgeIdentity:
+            await judge.ask_number(self.prompt)
+            before = judge.identity
+            await judge.ask_number(self.prompt)
+            assert before == judge.identity
+            return before
 
-        asyncio.run(session())
+        one, other = self.session(work), self.session(work)
+        assert one == other
+        assert one.name
+        assert one.hash
 
     def test_number_is_in_range(self) -> None:
         """A number is in the requested range and has the raw reply and the method, or the judge raises `JudgeError`."""
@@ -99,19 +103,13 @@ class JudgeContract:
             construct="claims", task="Your assignment: list the claims of the text as items.", fields={"text": "A. B."}
         )
 
-        async def session() -> None:
-            judge = self.make_judge()
-            try:
-                reply = await judge.ask_json(prompt, shape)
-            except JudgeError:
-                return
-            finally:
-                await judge.aclose()
-            assert reply.value == shape.validate_python(reply.value)
-            assert reply.raw
-            assert reply.method
-
-        asyncio.run(session())
+        try:
+            reply = self.session(lambda judge: judge.ask_json(prompt, shape))
+        except JudgeError:
+            return
+        assert reply.value == shape.validate_python(reply.value)
+        assert reply.raw
+        assert reply.method
 
     def test_same_question_same_number(self) -> None:
         """At temperature 0 the same prompt gets the same number."""
@@ -120,14 +118,10 @@ class JudgeContract:
     def test_many_tasks_at_once(self) -> None:
         """Tasks of one event loop can share a judge."""
 
-        async def session() -> list[NumberReply]:
-            judge = self.make_judge()
-            try:
-                return await asyncio.gather(*(judge.ask_number(self.prompt) for _ in range(50)))
-            finally:
-                await judge.aclose()
+        async def work(judge: Judge) -> list[NumberReply]:
+            return await asyncio.gather(*(judge.ask_number(self.prompt) for _ in range(50)))
 
-        assert len({reply.value for reply in asyncio.run(session())}) == 1
+        assert len({reply.value for reply in self.session(work)}) == 1
 
     def test_one_loop_after_another(self) -> None:
         """A judge can be used in another event loop after the first one ended, whether or not it was closed."""
@@ -147,13 +141,7 @@ class JudgeContract:
 
     def test_close_twice(self) -> None:
         """Closing is idempotent, and possible before the first call."""
-
-        async def session() -> None:
-            judge = self.make_judge()
-            await judge.aclose()
-            await judge.aclose()
-
-        asyncio.run(session())
+        self.session(lambda judge: judge.aclose())
 
     def test_hostile_material(self) -> None:
         """Text that looks like markup, chat turns or control codes gets a reply or a `JudgeError`, no other error."""

@@ -86,6 +86,12 @@ class SinkContract:
         assert all(isinstance(error, SinkNoTargetError) for error in refused.values()), refused
         return [id_ for id_ in sent if id_ not in refused]
 
+    async def deliver(self, sink: Sink, where: Path, batch: Sequence[Delivery]) -> list[str]:
+        """Call `write`, and check that the destination holds exactly the ids that it returns."""
+        arrived = await self.write(sink, batch)
+        assert sorted(arrived) == sorted(self.delivered(sink, where))
+        return arrived
+
     def session(self, where: Path, work: Callable[[Sink], Awaitable[None]]) -> None:
         """Open the destination, run `work` and close it, in a new event loop."""
 
@@ -117,10 +123,9 @@ class SinkContract:
         """When `write` returns, each score is in the destination. Other outcomes are, or they do not apply to it."""
 
         async def work(sink: Sink) -> None:
-            arrived = await self.write(sink, self.batch("t1", "t2"))
+            arrived = await self.deliver(sink, tmp_path, self.batch("t1", "t2"))
             scores = {d.outcome.id for d in self.batch("t1", "t2") if isinstance(d.outcome, Score)}
             assert scores <= set(arrived)
-            assert sorted(arrived) == sorted(self.delivered(sink, tmp_path))
 
         self.session(tmp_path, work)
 
@@ -130,8 +135,7 @@ class SinkContract:
         async def work(sink: Sink) -> None:
             await self.write(sink, self.batch("t1"))
             await self.write(sink, self.batch("t1"))
-            arrived = await self.write(sink, self.batch("t1", "t2"))
-            assert sorted(arrived) == sorted(self.delivered(sink, tmp_path))
+            await self.deliver(sink, tmp_path, self.batch("t1", "t2"))
 
         self.session(tmp_path, work)
 
@@ -139,8 +143,7 @@ class SinkContract:
         """A batch that was not acknowledged and is written again by a new sink is stored once."""
 
         async def work(sink: Sink) -> None:
-            arrived = await self.write(sink, self.batch("t1"))
-            assert sorted(arrived) == sorted(self.delivered(sink, tmp_path))
+            await self.deliver(sink, tmp_path, self.batch("t1"))
 
         self.session(tmp_path, work)
         self.session(tmp_path, work)
@@ -149,8 +152,7 @@ class SinkContract:
         """An empty batch is accepted and stores nothing."""
 
         async def work(sink: Sink) -> None:
-            assert await self.write(sink, []) == []
-            assert list(self.delivered(sink, tmp_path)) == []
+            assert await self.deliver(sink, tmp_path, []) == []
 
         self.session(tmp_path, work)
 
@@ -158,8 +160,7 @@ class SinkContract:
         """A batch of any size is stored completely."""
 
         async def work(sink: Sink) -> None:
-            arrived = await self.write(sink, self.batch(*(f"t{i}" for i in range(100))))
-            assert sorted(arrived) == sorted(self.delivered(sink, tmp_path))
+            await self.deliver(sink, tmp_path, self.batch(*(f"t{i}" for i in range(100))))
 
         self.session(tmp_path, work)
 
@@ -182,8 +183,7 @@ class SinkContract:
 
         async def work(sink: Sink) -> None:
             bare = [Delivery(outcome=d.outcome, trace_id=d.trace_id) for d in self.batch("t1")]
-            arrived = await self.write(sink, bare)
-            assert sorted(arrived) == sorted(self.delivered(sink, tmp_path))
+            await self.deliver(sink, tmp_path, bare)
 
         self.session(tmp_path, work)
 
@@ -218,9 +218,8 @@ class SinkOutageContract(SinkContract):
             except SinkUnavailableError as error:
                 refused = {delivery.outcome.id: error for delivery in batch}
             self.bring_up(sink, tmp_path)
-            arrived = await self.write(sink, batch)
+            arrived = await self.deliver(sink, tmp_path, batch)
             unavailable = {id_ for id_, error in refused.items() if isinstance(error, SinkUnavailableError)}
             assert set(arrived) <= unavailable
-            assert sorted(arrived) == sorted(self.delivered(sink, tmp_path))
 
         self.session(tmp_path, work)

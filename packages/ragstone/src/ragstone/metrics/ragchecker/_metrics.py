@@ -38,10 +38,21 @@ NO_REFERENCE_CLAIM: Final = "the reference does not contain claims"
 
 
 class _RagChecker(ClaimMetric):
+    source = "RAGChecker (Ru et al. 2024), generator metrics"
+    needs: tuple[str, ...] = ("contexts", "response", "reference")
     tasks: ClassVar[tuple[str, ...]] = (EXTRACTION, EXTRACTION_EXAMPLES, IN_PASSAGES, IN_ANSWER)
 
 
-class Precision(_RagChecker):
+class _Overall(_RagChecker):
+    """Base class of metrics that compare response and reference, without the passages."""
+
+    source = "RAGChecker (Ru et al. 2024), overall metrics"
+    needs = ("response", "reference")
+    judge_calls = 2
+    tasks = (EXTRACTION, EXTRACTION_EXAMPLES, IN_ANSWER)
+
+
+class Precision(_Overall):
     """Share of the response's claims that a reference supports."""
 
     name = "ragchecker.precision"
@@ -49,18 +60,14 @@ class Precision(_RagChecker):
     _meaning = "claims of the answer are wrong"
     _next_step = "Hallucination and noise sensitivity say where they come from."
     description = "How many of the response's claims does the reference support?"
-    source = "RAGChecker (Ru et al. 2024), overall metrics"
     formula = "claims of the response that a reference supports / claims of the response"
-    needs = ("response", "reference")
-    judge_calls = 2
-    tasks = (EXTRACTION, EXTRACTION_EXAMPLES, IN_ANSWER)
     example = examples.PRECISION
 
     async def _compute(self, check: ClaimCheck) -> ClaimShare | str:
         return await rate_response(await check.of_response(), "right", check.supported_by_references, unit="claims")
 
 
-class Recall(_RagChecker):
+class Recall(_Overall):
     """Share of the reference's claims that the response supports."""
 
     name = "ragchecker.recall"
@@ -68,11 +75,7 @@ class Recall(_RagChecker):
     _meaning = "the answer omits claims of the reference"
     _next_step = "Compare with claim recall (retrieval)."
     description = "How many of the reference's claims does the response support?"
-    source = "RAGChecker (Ru et al. 2024), overall metrics"
     formula = "claims of the reference that the response supports / claims of the reference"
-    needs = ("response", "reference")
-    judge_calls = 2
-    tasks = (EXTRACTION, EXTRACTION_EXAMPLES, IN_ANSWER)
     example = examples.RECALL
 
     async def _compute(self, check: ClaimCheck) -> ClaimShare | str:
@@ -80,7 +83,7 @@ class Recall(_RagChecker):
         return await rate_references(references, "supported_by_response", check.supported_by_response, unit="claims")
 
 
-class F1(_RagChecker):
+class F1(_Overall):
     """Harmonic mean of claim precision and claim recall."""
 
     name = "ragchecker.f1"
@@ -88,12 +91,9 @@ class F1(_RagChecker):
     _meaning = "claims are wrong, missing or both"
     _next_step = "Look at claim precision and claim recall."
     description = "Do the claims of response and reference agree, in both directions?"
-    source = "RAGChecker (Ru et al. 2024), overall metrics"
     formula = "2 · precision · recall / (precision + recall), 0 if both are 0"
-    needs = ("response", "reference")
     follows_from = ("ragchecker.precision", "ragchecker.recall")
     judge_calls = 4
-    tasks = (EXTRACTION, EXTRACTION_EXAMPLES, IN_ANSWER)
     example = examples.F1
 
     async def _compute(self, check: ClaimCheck) -> ClaimShare | str:
@@ -191,9 +191,7 @@ class ContextUtilization(_OfReference):
     _meaning = "evidence was retrieved and not used"
     _next_step = "Fix the generator: prompt, order of contexts, model."
     description = "How many of the reference's claims that a passage supports does the response contain?"
-    source = "RAGChecker (Ru et al. 2024), generator metrics"
     formula = "claims of the reference that a passage and the response support / those that a passage supports"
-    needs = ("contexts", "response", "reference")
     judge_calls = 2
     tasks = (EXTRACTION, EXTRACTION_EXAMPLES, IN_PASSAGES, IN_ANSWER)
     example = examples.CONTEXT_UTILIZATION
@@ -217,8 +215,6 @@ class ContextUtilization(_OfReference):
 class _OfResponse(_RagChecker):
     """Base class of shares of the response's claims that depend on whether these are right and found."""
 
-    source = "RAGChecker (Ru et al. 2024), generator metrics"
-    needs = ("contexts", "response", "reference")
     direction = "lower"
     judge_calls = 2
     judge_calls_per_passage = 1
@@ -274,7 +270,6 @@ class Faithfulness(_RagChecker):
     _meaning = "claims have no single passage that supports them"
     _next_step = "If the all-passages value is high, answers combine passages."
     description = "How many of the response's claims does a single passage support?"
-    source = "RAGChecker (Ru et al. 2024), generator metrics"
     formula = "claims of the response that a passage supports / claims of the response"
     needs = ("contexts", "response")
     judge_calls = 1
@@ -297,8 +292,6 @@ class Faithfulness(_RagChecker):
 class _NoiseSensitivity(_RagChecker):
     """Base class of the shares of wrong claims that come from one class of passages."""
 
-    source = "RAGChecker (Ru et al. 2024), generator metrics"
-    needs = ("contexts", "response", "reference")
     direction = "lower"
     judge_calls = 3
     judge_calls_per_passage = 2

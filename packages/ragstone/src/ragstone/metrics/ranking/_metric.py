@@ -61,11 +61,10 @@ class RankingMetric(MetricBase):
     async def compute(self, sample: Sample, judge: Judge) -> Score | NotApplicable:  # noqa: ARG002  the judge is not called
         if _is_labeled(sample):
             return self._from_labels(sample, sample.contexts or ())
-        assert sample.contexts is not None and sample.qrels is not None  # noqa: S101, PT018  checked by `check_sample`
-        without_id = next((n for n, p in enumerate(sample.contexts, start=1) if p.id is None), None)
-        if without_id is not None:
-            return self.make_not_applicable(sample, f"passage {without_id} does not have an id, which qrels require")
-        ranking = [passage.id for passage in sample.contexts if passage.id is not None]
+        assert sample.qrels is not None  # noqa: S101  checked by `check_sample`
+        ranking, without_id = _ids_of(sample, "qrels")
+        if without_id:
+            return self.make_not_applicable(sample, without_id)
         value, reason = self._value(ranking, sample.qrels)
         if value is None:
             return self.make_not_applicable(
@@ -176,15 +175,15 @@ class AlphaNdcg(MetricBase):
             self.example = alpha_example_of(k)
 
     async def compute(self, sample: Sample, judge: Judge) -> Score | NotApplicable:  # noqa: ARG002  the judge is not called
-        assert sample.contexts is not None and sample.ratings is not None  # noqa: S101, PT018  checked by `check_sample`
-        without_id = next((n for n, p in enumerate(sample.contexts, start=1) if p.id is None), None)
-        if without_id is not None:
-            return self.make_not_applicable(sample, f"passage {without_id} does not have an id, which ratings require")
+        assert sample.ratings is not None  # noqa: S101  checked by `check_sample`
+        ranking, without_id = _ids_of(sample, "ratings")
+        if without_id:
+            return self.make_not_applicable(sample, without_id)
         covered = {
             question: [passage for passage, rating in rated.items() if rating >= self.rating_threshold]
             for question, rated in sample.ratings.items()
         }
-        value = alpha_ndcg([p.id for p in sample.contexts if p.id is not None], covered, k=self.k, alpha=self.alpha)
+        value = alpha_ndcg(ranking, covered, k=self.k, alpha=self.alpha)
         if value is None:
             return self.make_not_applicable(
                 sample, f"no passage has a rating of at least {self.rating_threshold:g} for any sub-question"
@@ -198,6 +197,13 @@ class AlphaNdcg(MetricBase):
             "eta": self.rating_threshold,
         }
         return self.make_score(sample, value, method="exact", details=details)
+
+
+def _ids_of(sample: Sample, labels: str) -> tuple[list[str], str | None]:
+    """Return the ids of the passages, and what is wrong if one does not have an id."""
+    found = [passage.id for passage in sample.contexts or ()]
+    wrong = f"passage {found.index(None) + 1} does not have an id, which {labels} require" if None in found else None
+    return [id_ for id_ in found if id_ is not None], wrong
 
 
 def key_of(passage: Passage) -> str:
