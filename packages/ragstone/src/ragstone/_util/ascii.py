@@ -27,6 +27,11 @@ def to_ascii(text: str) -> str:
     return text if text.isascii() else "".join(c if c.isascii() else _ASCII.get(c, "?") for c in text)
 
 
+def without_controls(text: str) -> str:
+    """Replace each character that cannot be printed, such as a line break, by a space."""
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
 def replace_unshown(stream: TextIO) -> None:
     """Let a stream replace the characters that its encoding does not have, instead of raising an error."""
     if isinstance(stream, io.TextIOWrapper):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
+from ragstone._util.ascii import without_controls
 from ragstone._util.plural import count
 from ragstone._util.table import text_table
 from ragstone.cli._exit_codes import ExitCode
@@ -66,7 +67,7 @@ def sanitize_for_terminal(text: str | None, *, width: int = 200) -> str:
     """Make captured text safe for a terminal: one line, no control characters, at most `width` characters."""
     if text is None:
         return "(none)"
-    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    line = " ".join(without_controls(text).split())
     return line if len(line) <= width else line[: width - 1] + "…"
 
 
@@ -81,7 +82,7 @@ def print_text(value: object, *, err: bool = False) -> None:
     Names and reasons come from files and judges, so control characters become spaces. Line breaks stay. On a terminal,
     long lines are wrapped between words. A pipe gets them unwrapped.
     """
-    lines = ["".join(c if c.isprintable() else " " for c in line) for line in str(value).split("\n")]
+    lines = [without_controls(line) for line in str(value).split("\n")]
     from rich.console import Console
 
     console = Console(stderr=err, highlight=False, markup=False, emoji=False)

@@ -11,6 +11,7 @@ from time import time
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 from urllib.parse import SplitResult, urlsplit
 
+from ragstone._util.ascii import without_controls
 from ragstone.errors import (
     ConfigurationError,
     SinkDeniedError,
@@ -205,8 +206,7 @@ def _excerpt(response: httpx.Response) -> str:
 
 def printable(text: str) -> str:
     """Return the beginning of a response's text as one line without control characters, for a message."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in text[: 4 * _EXCERPT_CHARS]).split())
-    return line[:_EXCERPT_CHARS]
+    return " ".join(without_controls(text[: 4 * _EXCERPT_CHARS]).split())[:_EXCERPT_CHARS]
 
 
 def _retry_after_s(response: httpx.Response) -> float | None:

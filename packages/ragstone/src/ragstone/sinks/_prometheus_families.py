@@ -12,6 +12,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
 
+from ragstone._util.ascii import without_controls
 from ragstone.errors import ConfigurationError
 from ragstone.metrics import resolve_metrics
 from ragstone.schema import Delivery, DeliveryCounts, Ledger, Score
@@ -278,7 +279,7 @@ class _Bounded:
 
 def _clean(text: str) -> str:
     """Replace unprintable characters. A name from a user's request that is not valid UTF-8 would break the whole page."""
-    return "".join(c if c.isprintable() else " " for c in shorten_name(text, _LABEL_MAX_CHARS))
+    return without_controls(shorten_name(text, _LABEL_MAX_CHARS))
 
 
 def _exemplar(delivery: Delivery) -> dict[str, str] | None:

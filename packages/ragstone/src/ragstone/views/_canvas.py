@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, Final
 
-from ragstone._util.ascii import to_ascii
+from ragstone._util.ascii import to_ascii, without_controls
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -32,6 +32,11 @@ class Canvas:
         line.rstrip()
         self.lines.append(line)
 
+    def heading(self, title: str, about: str = "") -> None:
+        """Add an empty line, and the title of a part."""
+        self.add()
+        self.add((title, "bold"), (about, "dim"))
+
     def wrap(
         self, text: str, style: str = "", *, indent: int = 0, hanging: int = 0, max_lines: int | None = None
     ) -> None:
@@ -55,7 +60,7 @@ class Canvas:
 
     def _clean(self, text: str) -> str:
         """Remove control characters, and in ASCII mode everything else that is not ASCII."""
-        shown = "".join(c if c.isprintable() else " " for c in text)
+        shown = without_controls(text)
         return to_ascii(shown) if self.ascii_only else shown
 
 

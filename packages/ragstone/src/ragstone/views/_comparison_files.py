@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from ragstone._util.ascii import without_controls
 from ragstone.views._comparison import comparison_page
 from ragstone.views._markdown import answer_line, escape_markdown, fold_in_markdown, table_in_markdown
 from ragstone.views._model import ChangesView, ComparisonView, SystemScores
@@ -90,7 +91,9 @@ def comparison_tex(view: ComparisonView) -> str:
     """Return the means and the differences as two tables for LaTeX, which need the package booktabs."""
     spent = (f"{system}: {describe_spent(row)}" for system, rows in view.spent.items() for row in rows)
     lines = [
-        f"% {_plain_line(text)}" for text in (*view.verdict, *spent, *view.cheapest, view.method, *view.notes) if text
+        f"% {without_controls(text)}"
+        for text in (*view.verdict, *spent, *view.cheapest, view.method, *view.notes)
+        if text
     ]
     names = [_tex(system) for system in view.systems]
     lines += [rf"\begin{{tabular}}{{l{'c' * len(names)}}}", r"\toprule"]
@@ -119,11 +122,7 @@ def _tex_mean(scores: SystemScores, n_systems: int) -> str:
 
 
 def _tex(text: str) -> str:
-    return "".join(_TEX.get(c, c) for c in _plain_line(text))
-
-
-def _plain_line(text: str) -> str:
-    return "".join(c if c.isprintable() else " " for c in text)
+    return "".join(_TEX.get(c, c) for c in without_controls(text))
 
 
 def comparison_csv(view: ComparisonView) -> str:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from ragstone.views._markup import Markup, join, tag
 from ragstone.views._model import AnswerView, PassageView, ScoreView, Span
+from ragstone.views._words import passages_title, score_text
 
 _TEXT_CHARS: Final = 6000
 """Texts are cut after this number of characters."""
@@ -32,12 +33,9 @@ def answer_markup(view: AnswerView, *, heading_id: str | None = None) -> Markup:
         *(join(tag("h4", "The reference"), tag("p", cut(text), class_="text")) for text in view.reference),
         *_scores(view.scores),
     )
-    if view.passages is None:
-        title = "The passages are not known"
-    else:
-        title = "The passages, in the order of the prompt" if view.passages else "No passages were retrieved"
     right = join(
-        tag("h4", title), tag("ol", *map(_passage, view.passages or ()), class_="passages") if view.passages else None
+        tag("h4", passages_title(view.passages)),
+        tag("ol", *map(_passage, view.passages), class_="passages") if view.passages else None,
     )
     return join(
         tag("h3", cut(view.query or "(no question)"), id=heading_id),
@@ -69,7 +67,7 @@ def _span(span: Span) -> Markup:
 def _scores(scores: Sequence[ScoreView]) -> tuple[Markup | None, ...]:
     """Return the scores that are low, missing or have a reason as rows, and the others on one line."""
     listed = [score for score in scores if _has_row(score)]
-    others = ", ".join(f"{score.title} {_score_text(score)}" for score in scores if not _has_row(score))
+    others = ", ".join(f"{score.title} {score_text(score)}" for score in scores if not _has_row(score))
     return (
         tag("h4", "The scores, and why") if scores else None,
         tag("table", tag("tbody", *map(_score_row, listed)), class_="scores") if listed else None,
@@ -81,17 +79,11 @@ def _has_row(score: ScoreView) -> bool:
     return score.is_low or score.value is None or bool(score.reason)
 
 
-def _score_text(score: ScoreView) -> str:
-    if score.value is None:
-        return "failed" if score.outcome == "failure" else "n.a."
-    return f"{score.value:.2f}"
-
-
 def _score_row(score: ScoreView) -> Markup:
     return tag(
         "tr",
         tag("td", score.title),
-        tag("td", _score_text(score), class_="number bad" if score.is_low else "number"),
+        tag("td", score_text(score), class_="number bad" if score.is_low else "number"),
         tag("td", cut(score.reason or ""), class_="reason soft"),
     )
 
@@ -136,7 +128,7 @@ def answer_data(view: AnswerView, passages: dict[str, int]) -> list[Any]:
         [cut(claim) for claim in view.unsupported],
         [cut(text) for text in view.reference],
         [
-            [score.title, _score_text(score), cut(score.reason or ""), score.is_low, _has_row(score)]
+            [score.title, score_text(score), cut(score.reason or ""), score.is_low, _has_row(score)]
             for score in view.scores
         ],
         listed,

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from ragstone._util.ascii import without_controls
 from ragstone.stats import Estimate
 from ragstone.views._model import AnswerView, ChangesView, Difference, ReportView, TrendPoint
 from ragstone.views._words import (
@@ -19,6 +20,7 @@ from ragstone.views._words import (
     format_mean,
     format_score,
     format_share,
+    plain_response,
 )
 
 _ANSWERS: Final = 3
@@ -165,12 +167,7 @@ def fold_in_markdown(summary: str, lines: Sequence[str]) -> list[str]:
 def answer_line(text: str | AnswerView | None) -> str:
     """Return a text, or the text of an answer with its unsupported parts marked, on one line of limited length."""
     if isinstance(text, AnswerView):
-        spans = text.response
-        text = (
-            None
-            if spans is None
-            else " ".join(f"{span.text.strip()}{' [unsupported]' if span.unsupported else ''}" for span in spans)
-        )
+        text = None if text.response is None else plain_response(text.response)
     return "(not known)" if text is None else _shorten(text)
 
 
@@ -189,7 +186,7 @@ def fence_in_markdown(text: str) -> list[str]:
 
 def code_in_markdown(text: str) -> str:
     """Format captured text as code on one line of a table."""
-    clean = "".join(c if c.isprintable() else " " for c in text).replace("|", "/")
+    clean = without_controls(text).replace("|", "/")
     longest = max((len(run) for run in re.findall("`+", clean)), default=0)
     fence = "`" * (longest + 1)
     space = " " if clean.startswith("`") or clean.endswith("`") else ""
@@ -198,10 +195,8 @@ def code_in_markdown(text: str) -> str:
 
 def escape_markdown(text: str) -> str:
     """Escape captured text, so that it is shown as it is."""
-    clean = "".join(c if c.isprintable() else " " for c in text)
-    return _SPECIAL.sub(r"\\\1", clean)
+    return _SPECIAL.sub(r"\\\1", without_controls(text))
 
 
 def _escape_html(text: str) -> str:
-    clean = "".join(c if c.isprintable() else " " for c in text)
-    return "".join(f"&#{ord(c)};" if c in "&<>\"'`*_[]|~@#$!\\" else c for c in clean)
+    return "".join(f"&#{ord(c)};" if c in "&<>\"'`*_[]|~@#$!\\" else c for c in without_controls(text))

@@ -163,8 +163,7 @@ class ReportText:
         rows, canvas = self._view.causes, self._canvas
         if not rows:
             return
-        canvas.add()
-        canvas.add(("Where it fails", "bold"))
+        canvas.heading("Where it fails")
         most = max(row.n for row in rows)
         digits = len(f"{most:,}")
         width = 12 if canvas.width < 70 else 16
@@ -188,11 +187,11 @@ class ReportText:
     def _slices(self) -> None:
         canvas = self._canvas
         for table in self._view.slices:
-            canvas.add()
             if sentence := describe_table_without_wrong(table):
+                canvas.add()
                 canvas.wrap(sentence, "dim")
                 continue
-            canvas.add((f"By {table.key}", "bold"), (", wrong answers (intervals hold together)", "dim"))
+            canvas.heading(f"By {table.key}", ", wrong answers (intervals hold together)")
             values = [wrap_cells(" ".join(row.value.split()) or "(empty)", _MAX_LABEL)[0] for row in table.rows]
             label = max(map(len, values), default=0)
             digits = max((len(f"{row.n:,}") for row in table.rows), default=1)
@@ -206,8 +205,7 @@ class ReportText:
         answers, canvas = self._view.worst, self._canvas
         if not answers:
             return
-        canvas.add()
-        canvas.add((worst_title(answers), "bold"))
+        canvas.heading(worst_title(answers))
         for answer in answers:
             canvas.wrap(f"▸ {answer.query or '(no question)'}", "bold", indent=2, hanging=2, max_lines=2)
             write_response(canvas, answer.response, indent=4, max_lines=2)
@@ -217,8 +215,7 @@ class ReportText:
 
     def _trend(self, trend: TrendView) -> None:
         canvas = self._canvas
-        canvas.add()
-        canvas.add(("Over time", "bold"))
+        canvas.heading("Over time")
         titles = short_titles({row.metric: row.title for row in trend.rows})
         label = min(max(map(len, titles.values())), _MAX_LABEL)
         width = max(len(row.points) for row in trend.rows)

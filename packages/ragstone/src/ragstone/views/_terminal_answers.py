@@ -12,7 +12,7 @@ from ragstone._util.plural import count
 from ragstone.views._canvas import Canvas, pad, wrap_cells
 from ragstone.views._model import AnswerView, PassageView, ScoreView, Span
 from ragstone.views._notebook import notebook_answers
-from ragstone.views._words import short_titles
+from ragstone.views._words import passages_title, plain_response, score_text, short_titles
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -41,12 +41,10 @@ class AnswerText:
         if view.why:
             canvas.wrap(view.why, "red" if view.cause else "green")
         if view.history:
-            canvas.add()
-            canvas.add(("Earlier in the conversation", "bold"))
+            canvas.heading("Earlier in the conversation")
             for line in view.history:
                 canvas.wrap(_short(line), "dim", indent=2, hanging=2)
-        canvas.add()
-        canvas.add(("The answer", "bold"))
+        canvas.heading("The answer")
         write_response(canvas, view.response, indent=2)
         for claim in view.unsupported:
             canvas.wrap(f"unsupported claim: {claim}", "red", indent=2, hanging=2)
@@ -56,16 +54,14 @@ class AnswerText:
         self._scores()
         self._passages()
         if view.metadata:
-            canvas.add()
-            canvas.add(("Metadata", "bold"))
+            canvas.heading("Metadata")
             for key, value in view.metadata.items():
                 canvas.wrap(f"{key}: {_short(value)}", "dim", indent=2, hanging=2)
         return canvas.lines
 
     def _scores(self) -> None:
         scores, canvas = self._view.scores, self._canvas
-        canvas.add()
-        canvas.add(("The scores, and why", "bold"))
+        canvas.heading("The scores, and why")
         if not scores:
             canvas.add("  no outcomes")
             return
@@ -95,17 +91,10 @@ class AnswerText:
 
     def _passages(self) -> None:
         passages, canvas = self._view.passages, self._canvas
-        canvas.add()
-        if passages is None:
-            canvas.add(("The passages are not known", "bold"))
-            return
-        if not passages:
-            canvas.add(("No passages were retrieved", "bold"))
-            return
-        canvas.add(("The passages, in the order of the prompt", "bold"))
-        for passage in passages:
+        canvas.heading(passages_title(passages))
+        for passage in passages or ():
             self._passage(passage)
-        if any(passage.p_answer is not None for passage in passages):
+        if any(passage.p_answer is not None for passage in passages or ()):
             canvas.wrap("p(answer): probability that the reader answers from this passage alone", "dim")
 
     def _passage(self, passage: PassageView) -> None:
@@ -218,15 +207,13 @@ def write_response(
     if response is None:
         canvas.add(" " * indent, ("(the answer is not known)", "dim"))
         return
-    text = " ".join(
-        f"{span.text.strip()} [unsupported]" if span.unsupported else span.text.strip() for span in response
-    )
+    text = plain_response(response)
     canvas.wrap(text or "(empty answer)", "" if text else "dim", indent=indent, max_lines=max_lines)
 
 
 def _value_text(score: ScoreView) -> str:
     """Return the value of a score with its interval, if that is wider than the printed digits."""
-    text = {"failure": "failed", "not_applicable": "n.a."}.get(score.outcome) or f"{score.value:.2f}"
+    text = score_text(score)
     if score.low is not None and score.high is not None and score.high - score.low > _EQUAL:
         text += f" [{score.low:.2f}, {score.high:.2f}]"
     return text

@@ -22,8 +22,7 @@ _FLOWS: Final = 6
 
 def write_changes(canvas: Canvas, changes: ChangesView) -> None:
     """Write what changed: differences with intervals, lost and gained questions, and causes before and now."""
-    canvas.add()
-    canvas.add((f"What changed against {changes.baseline}", "bold"), (", intervals hold together", "dim"))
+    canvas.heading(f"What changed against {changes.baseline}", ", intervals hold together")
     for system in changes.systems[:-1]:
         rows = [row for row in changes.differences if row.system == system]
         if len(changes.systems) > 2:

@@ -16,8 +16,10 @@ from ragstone.views._model import (
     CauseRow,
     Difference,
     MetricRow,
+    PassageView,
     ScoreView,
     SliceTable,
+    Span,
     SpentRow,
     TrendView,
 )
@@ -115,6 +117,23 @@ def levels(values: Sequence[float], axis: tuple[float, float], *, ascii_only: bo
 def format_score(value: float | None) -> str:
     """Write a single score, or "n.a." without one."""
     return "n.a." if value is None else f"{value:.{_SCORE_DECIMALS}f}"
+
+
+def score_text(score: ScoreView) -> str:
+    """Write the score of an answer, or why there is none."""
+    return "failed" if score.outcome == "failure" else format_score(score.value)
+
+
+def plain_response(response: Sequence[Span]) -> str:
+    """Return an answer as text, with its unsupported parts marked."""
+    return " ".join(f"{span.text.strip()}{' [unsupported]' if span.unsupported else ''}" for span in response)
+
+
+def passages_title(passages: Sequence[PassageView] | None) -> str:
+    """Return the heading of the passages of an answer."""
+    if passages is None:
+        return "The passages are not known"
+    return "The passages, in the order of the prompt" if passages else "No passages were retrieved"
 
 
 def letter(number: int) -> str:
