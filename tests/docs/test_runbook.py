@@ -42,11 +42,9 @@ def desk(tmp_path, monkeypatch):
 
 def test_each_rule_names_its_section():
     """In the annotation that an alert carries to the person who is called."""
-    rules = run_command(
-        "store", "prometheus-rules", "--target", "ccrs.qr=0.8", "--target", "crux.redundancy=0.5"
-    ).stdout
+    rules = run_command("store", "prometheus-rules").stdout
     alerts = re.findall(r"- alert: (\w+)\n.*?runbook: docs/how-to/runbook.md#([\w-]+)\n", rules, re.DOTALL)
-    assert rules.count("- alert:") == rules.count("runbook:") == len(alerts) >= 11
+    assert rules.count("- alert:") == rules.count("runbook:") == len(alerts) >= 9
     places = {anchor(heading): heading for heading in SECTIONS}
     for alert, place in alerts:
         assert alert in places[place]

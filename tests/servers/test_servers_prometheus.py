@@ -19,7 +19,6 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest, start_http_server
 
-from command_line import run_command
 from ragstone.schema import DeliveryCounts, Ledger, LedgerRow, Score
 from ragstone.sinks import Delivery, PrometheusSink
 from ragstone.store import open_store
@@ -33,19 +32,9 @@ TESTS = Path(__file__).with_name("alerts_test.yml")
 DEADLINE_S = 120
 
 
-def targets() -> str:
-    """What `prometheus-rules` prints with two targets, without the rules that are always printed."""
-    printed = run_command(
-        "store", "prometheus-rules", "--target", "ccrs.qr=0.8", "--target", "crux.redundancy=0.3"
-    ).stdout
-    assert printed.startswith(RULES.read_text())
-    return "groups:\n" + printed.removeprefix(RULES.read_text())
-
-
 def test_the_alert_rules_do_what_they_say(program, tmp_path):
     """Each fires when it should and is silent when it should be, by Prometheus' own evaluator."""
     promtool = program("RAGSTONE_PROMTOOL", "promtool")
-    (tmp_path / "targets.rules.yml").write_text(targets())
     (tmp_path / "ragstone.rules.yml").write_text(RULES.read_text())
     tests = re.sub(r"- \.\./\S+/ragstone\.rules\.yml", "- ragstone.rules.yml", TESTS.read_text())
     (tmp_path / "tests.yml").write_text(tests)
@@ -59,12 +48,12 @@ def test_the_alert_rules_do_what_they_say(program, tmp_path):
 
 def test_every_alert_is_tested_both_ways():
     """A rule without a test of its silence would pass if it always fired."""
-    defined = re.findall(r"- alert: (\w+)", RULES.read_text() + targets())
+    defined = re.findall(r"- alert: (\w+)", RULES.read_text())
     tested = re.findall(r"alertname: (\w+)\n +exp_alerts:( \[\])?", TESTS.read_text())
     # This one is held to three metrics at once, of which one may fire.
     silent = {name for name, nothing in tested if nothing} | {"RagstoneMetricFails"}
 
-    assert len(defined) >= 11
+    assert len(defined) >= 9
     assert set(defined) == {name for name, nothing in tested if not nothing} == silent
 
 
@@ -186,12 +175,22 @@ def get(url):
     return ""
 
 
-def test_a_target_calls_somebody(program, port, serving, tmp_path):
+def test_a_rule_of_the_user_calls_somebody(program, port, serving, tmp_path):
     """Scores → sink → scrape → rule → Alertmanager → webhook; and Prometheus has the exemplars that lead to traces."""
     registry = CollectorRegistry()
     sink = PrometheusSink(registry)
     page, thread = start_http_server(0, "127.0.0.1", registry)
-    rules = targets().replace("[24h]", "[1m]").replace("ccrs.qr", "exact_match")
+    rules = """
+groups:
+  - name: of-the-user
+    rules:
+      - alert: MeanIsLow
+        expr: |
+          sum by (metric) (increase(ragstone_score_sum[1m])) / sum by (metric) (increase(ragstone_score_count[1m])) < 0.8
+        for: 10m
+        annotations:
+          summary: The mean of {{ $labels.metric }} is {{ $value }}
+"""
     try:
         with called(program, port, serving, tmp_path, rules=rules, page=f"127.0.0.1:{page.server_port}") as (
             server,
@@ -212,7 +211,7 @@ def test_a_target_calls_somebody(program, port, serving, tmp_path):
         page.server_close()
         thread.join()
 
-    assert {"RagstoneMeanBelowTarget"} == {call["labels"]["alertname"] for call in calls}
+    assert {"MeanIsLow"} == {call["labels"]["alertname"] for call in calls}
     assert calls[0]["annotations"]["summary"].startswith("The mean of exact_match is 0.0")
     traces = {e["labels"]["trace_id"] for series in found["data"] for e in series["exemplars"]}
     assert traces

@@ -74,7 +74,7 @@ def test_each_help_has_one_example_on_one_line(path):
 @pytest.mark.parametrize("path", COMMANDS)
 def test_the_command_line_of_each_example_is_valid(path):
     """Each word of an example is an argument or an option of its command."""
-    words, _, _ = COMMANDS[path].example.partition(" >")
+    words, _, _ = COMMANDS[path].example.partition(">")
     with FOUND[path].make_context(path, shlex.split(words)) as context:
         assert path == context.info_name
 
