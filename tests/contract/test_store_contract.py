@@ -827,6 +827,47 @@ class TestReading:
         assert both("t2") == list(store.outcomes.read(since=1.0, until=2.0))
         assert [] == list(store.outcomes.read(metric="unknown"))
 
+    def test_requests_are_found_by_user_session_or_id(self, store: Store):
+        """One of the criteria is enough, the result has the order of arrival, and without criteria nothing is found."""
+        store.traces.ingest(
+            "a",
+            1,
+            [
+                captured("t3", user_id="u"),
+                captured("t1", session_id="s"),
+                captured("t2", otel_trace_id="o"),
+                captured("t4"),
+            ],
+        )
+
+        assert ["t3", "t1", "t2"] == store.traces.find(users=["u"], sessions=["s"], ids=["o", "unknown"])
+        assert ["t1", "t4"] == store.traces.find(users=["s"], sessions=["s"], ids=["t4"])
+        assert [] == store.traces.find()
+
+    def test_sampling_probabilities_are_those_of_captured_requests(self, store: Store):
+        """A request that was sampled out is not among them: its probability weights nothing."""
+        fields = (
+            {"inclusion_probability": 0.25, "started_at": 1.0},
+            {},
+            {"inclusion_probability": 0.5, "started_at": 2.0},
+        )
+        traces = [captured(f"t{i}", **each) for i, each in enumerate(fields)]
+        store.traces.ingest("a", 1, [*traces, sampled_out("t3")])
+
+        assert {"t0": 0.25, "t2": 0.5} == store.traces.inclusion_probabilities()
+        assert {"t2": 0.5} == store.traces.inclusion_probabilities(since=2.0)
+        assert {"t0": 0.25} == store.traces.inclusion_probabilities(until=2.0)
+
+    def test_an_export_has_the_outcomes_of_a_time(self, store: Store):
+        """Its end is not part of it, so that exports of following days have each outcome once."""
+        store.traces.ingest("a", 1, [captured(f"t{i}", started_at=float(i)) for i in range(3)])
+        for i in range(3):
+            complete(store, f"t{i}", both(f"t{i}"))
+
+        exported = [each.delivery.outcome.sample_id for each in store.outcomes.export(since=0.0, until=2.0)]
+        assert ["t0", "t0", "t1", "t1"] == exported
+        assert ["t2", "t2"] == [each.delivery.outcome.sample_id for each in store.outcomes.export(since=2.0)]
+
     def test_a_long_read_lets_the_writer_go_on(self, store: Store):
         """More than one page, with a write after each row: nothing is missed, nothing comes twice."""
         ids = [f"t{i:04}" for i in range(450)]

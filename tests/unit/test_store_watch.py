@@ -13,10 +13,10 @@ from completions import complete
 from ragstone.metrics import resolve_metrics
 from ragstone.schema import Captured, Failure, NotApplicable, Retrieval, Score, Trace
 from ragstone.settings import Watch
-from ragstone.store import PlannedMetric, SqliteStore, StreamKey, WatchedOutcome, open_store
+from ragstone.store import PlannedMetric, SqliteStore, StreamKey, Unit, WatchedOutcome, open_store
 from ragstone.worker import StepErrors
 from ragstone.worker._watching import StreamWatcher
-from watch_tables import MemoryTables
+from watch_tables import KEY, MemoryTables
 from watched_store import DAY_S, METRIC, fill, fold_at, fold_in_parts, make, requests, snapshot
 
 T0 = 1_790_000_000.0
@@ -62,6 +62,30 @@ def test_complete_queues_scores_and_failures(store):
     one = queued(store)[0]
     assert ("bot", "s", 5.0, 0.25) == (one.key.app, one.session, one.requested_at, one.probability)
     assert {"release": "7", "operation": "chat"} == dict(one.labels)
+
+
+def test_the_last_unit_of_a_session_is_the_latest(store):
+    """Of several units of a session, also if an earlier one was stored later, and of the units since a time only."""
+    numbers = {"weight": 1.0, "failed_weight": 0.0, "p_min": 1.0, "worst_trace": "t"}
+    units = [(KEY, Unit(session="s", closed_at=at, value=0.5, **numbers)) for at in (100.0, 300.0, 200.0)]
+    with store.watch.change() as tables:
+        tables.add_units(units)
+
+    with store.watch.read() as tables:
+        assert {(KEY, "s"): 300.0} == tables.last_units(["s", "other"], since=150.0)
+        assert {} == tables.last_units(["s"], since=301.0)
+
+
+def test_units_are_kept_for_100_days_before_the_latest_one(store):
+    """Also if old ones arrive together with it, as after a backfill of months."""
+    numbers = {"weight": 1.0, "failed_weight": 0.0, "p_min": 1.0, "worst_trace": "t"}
+    with store.watch.change() as tables:
+        tables.add_units(
+            [(KEY, Unit(session="s", closed_at=day * DAY_S, value=0.5, **numbers)) for day in (0.5, 1.5, 101.0)]
+        )
+
+    with store.watch.read() as tables:
+        assert [1.5, 101.0] == [each.closed_at / DAY_S for each in tables.units(KEY, since=0.0, until=T0)]
 
 
 def test_a_session_with_a_pending_trace_waits(store):
