@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import ragstone
-from fake_servers import FakeJudgeServer
+from fake_servers import FakeJudgeServer, Reply
 from ragstone.cli._app import app
 from ragstone.experiments import build_report
 from ragstone.judges import ChatReader
@@ -70,6 +70,19 @@ def test_evaluate_exits_with_3_if_the_judge_gives_one_value(tmp_path):
         result = CliRunner().invoke(app, ["evaluate", str(path), "--metrics", "ccrs.qr", "--judge", server.url])
     assert 3 == result.exit_code
     assert "one value (1) for all 20 ratings" in result.output
+
+
+def test_the_line_of_a_run_that_waits_has_the_last_error(tmp_path, monkeypatch):
+    """A server that replies with errors is waited for, and the user sees which errors."""
+    monkeypatch.setattr("ragstone.cli._progress._LOGGED_EVERY_S", 0.1)
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in ROWS))
+    command = ["evaluate", str(path), "--metrics", "ccrs.qr", "--set", "limits.max_outage_s=2", "--judge"]
+    with FakeJudgeServer() as server:
+        monkeypatch.setattr(server, "_plan", lambda *_: Reply(200, {"detail": "Model is loading"}))
+        result = CliRunner().invoke(app, [*command, server.url])
+    assert 3 == result.exit_code
+    assert "(last error: HTTP 200 with an error: Model is loading)" in result.output
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ def test_a_useless_reply_is_asked_again_under_constraint(judge_url, trainer, sam
     fields = {"query": samples[0].query, "response": samples[0].response}
     prompt = Prompt(construct="question_relevance", task=resolve_metrics(["ccrs.qr"])[0].task, fields=fields)
     reply = asyncio.run(ask(prompt))
-    assert reply.method == "constrained_reply"
+    assert reply.method == "forced_reply"
     assert reply.value in {200, 201, 202, 203}
 
 

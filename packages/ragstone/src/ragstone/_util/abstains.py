@@ -14,13 +14,14 @@ from ragstone._util.words import normalize_case, split_sentences
 _LONGEST: Final = 400
 """Longer answers contain more than a refusal."""
 
-# The words of each language, as alternatives of regular expressions for text after case folding. A clause declines if it
-# has one of `phrases`, or if it has one of `negations` and with it `speaker` (the application: "I do not know"), one of
+# The words of each language, as alternatives of regular expressions for text after case folding. A clause declines if
+# it has one of `phrases`, or if it has one of `negations` and with it `speaker` (the application: "I do not know"), one of
 # `sources` and what it `says` ("the documents do not mention it"), or a possibility to find out (`finds`: "it cannot be
 # determined").
 # It does not if it has one of `exceptions` (conditions, clauses about other people), or names a source as `evidence`.
 # `replies` decline if they consist of nothing else. A reason after one of `ends` is not read. Of the clauses around one
-# of `results` either may decline, and after one of `contrasts` an answer may follow. Sentences of `apologies` say nothing.
+# of `results` either may decline, and after one of `contrasts` an answer may follow. Sentences of `apologies` say
+# nothing.
 # By the words in `common` languages of one script are distinguished. A line that begins with two spaces continues the
 # last one.
 
@@ -322,7 +323,8 @@ def answer_abstains(answer: str, *, whole: bool = False) -> bool:
 
     The rule looks at short answers only. It reads English, German, French, Spanish, Portuguese, Russian, Arabic,
     Chinese, Japanese and Korean, and typical phrases in Italian, Dutch, Swedish, Polish, Czech, Turkish and Hindi. A
-    refusal before a contrast does not count, because an answer may follow ("I am not sure, but it is Oslo"), nor does a quoted one.
+    refusal before a contrast does not count, because an answer may follow ("I am not sure, but it is Oslo"), nor does a
+    quoted one.
 
     Args:
         answer: The answer.

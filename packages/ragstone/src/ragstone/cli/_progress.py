@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from ragstone._util.plural import count
+from ragstone.cli._output import sanitize_for_terminal
+from ragstone.judges import find_outage_reason
 from ragstone.schema import Failure, NotApplicable, Outcome, Usage
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 _LOGGED_EVERY_S: Final = 10.0
 _MIN_WIDTH_WITH_BAR: Final = 100
 _BAR_WIDTH: Final = 20
+_REASON_WIDTH: Final = 160
 FindOutage = Callable[[], tuple[float, float] | None]
 
 
@@ -62,7 +65,9 @@ class Progress:
         """Format the state as one line. Important values come first, because a narrow terminal cuts the end."""
         parts = [str(self.n_done) if self.total is None else f"{self.n_done} of {self.total}"]
         if (outage := self.find_outage()) is not None:
-            parts.append(f"judge does not answer, waiting, {outage[0]:.0f} s of {outage[1]:.0f} s")
+            reason = sanitize_for_terminal(find_outage_reason(), width=_REASON_WIDTH)
+            error = f" (last error: {reason})" if reason else ""
+            parts.append(f"judge does not answer, waiting, {outage[0]:.0f} s of {outage[1]:.0f} s{error}")
         elapsed_s = self._clock() - self._started
         rate = self.n_done / elapsed_s if elapsed_s > 0 else 0.0
         if rate:

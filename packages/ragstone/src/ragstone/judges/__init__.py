@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ragstone.judges._limits.gate import (
         OutageTimer,
         find_outage,
+        find_outage_reason,
         forget_outage,
         is_any_endpoint_down,
         report_outage,
@@ -138,7 +139,10 @@ if not TYPE_CHECKING:  # a type checker would accept any name
                 "with_cache reader_from"
             ),
             "_factory": "MissingModel OpenAICompatibleJudge describe_missing",
-            "_limits.gate": "OutageTimer find_outage forget_outage is_any_endpoint_down report_outage wait_for_outages",
+            "_limits.gate": (
+                "OutageTimer find_outage find_outage_reason forget_outage is_any_endpoint_down report_outage "
+                "wait_for_outages"
+            ),
             "_limits.spend": "Budget",
             "_model": (
                 "Capabilities ChatModel ChatRequest Completion ConstrainedModel ExactModel ReplyLogprobs TokenLogprobs "

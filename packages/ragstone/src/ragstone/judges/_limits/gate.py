@@ -565,6 +565,12 @@ def find_outage() -> tuple[float, float] | None:
     return max((outage for outage in (*here, *elsewhere) if outage is not None), default=None)
 
 
+def find_outage_reason() -> str:
+    """Return the last error of the endpoint with the longest outage in this process, or an empty text without one."""
+    outages = ((limiter.current_outage(), limiter.breaker.reason) for limiter in _registry.all())
+    return max(((outage[0], reason) for outage, reason in outages if outage is not None), default=(0.0, ""))[1]
+
+
 def is_any_endpoint_down() -> bool:
     """Return whether an endpoint that is in use did not answer the latest requests."""
     return any(limiter.breaker.open for limiter in _registry.all()) or any(
