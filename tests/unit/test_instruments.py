@@ -55,6 +55,23 @@ def test_ordinary_replies_are_not_mentioned():
     assert () == summary.checks
 
 
+@pytest.mark.parametrize(("response", "n_calls"), [("It is 31 meters tall.", 2), ("I could not find this.", 1)])
+def test_an_empty_list_of_claims_is_asked_for_again(response, n_calls):
+    """Once, with a request to read each sentence, unless the response declines. The summary names what stays empty."""
+    prompts = []
+
+    def reply(body):
+        prompts.append(body["messages"][-1]["content"])
+        return '{"items": []}'
+
+    rows = [{**row, "response": response} for row in ROWS[:3]]
+    (summary,) = score("ragas.faithfulness", rows, reply=reply, structured="ignored").summary()
+    assert 3 * n_calls == len(prompts)
+    assert 3 * (n_calls - 1) == sum("An earlier reply was an empty list." in prompt for prompt in prompts)
+    assert (3, 0) == (summary.n_not_applicable, summary.n_failed)
+    assert summary.checks[0].startswith("not applicable to 3 answers, because the judge listed no claims in them")
+
+
 def test_one_value_for_all_ratings():
     """Twenty equal ratings measure nothing, and nineteen may be chance."""
     assert "one value (1)" in score(reply=lambda _: "100").unusable()
