@@ -58,7 +58,7 @@ def read_spent(stated: Any, place: str) -> Spent:
     for name, value in found.items():
         if not (value is None and name) and not (is_number(value) and value >= 0):
             raise DataError(
-                f"{place}: {f'application.{name}'.rstrip('.')} is {value!r}. It must be a finite number of at least 0, in an object "
-                f"with {', '.join(SPENT)}"
+                f"{place}: {f'application.{name}'.rstrip('.')} is {value!r}. It must be a finite number of at least "
+                f"0, in an object with {', '.join(SPENT)}"
             )
     return Spent(**found)

@@ -1,4 +1,4 @@
-"""How a judge errs against people: confusion matrix, sensitivity, specificity, AUC, thresholds, calibration, length bias."""
+"""How a judge errs against people: confusion matrix, AUC, thresholds, calibration and length bias."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 _BINS: Final = 10
 _UNSEEN: Final = 0.1
-"""Answers in the middle of the others that are added to the error of an AUC on each side. Without them, intervals of an AUC near 1
-cover 91%, because a sample often lacks the few answers that overlap."""
+"""Answers in the middle of the others that are added to the error of an AUC on each side. Without them, intervals of
+an AUC near 1 cover 91%, because a sample often lacks the few answers that overlap."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,18 +39,19 @@ class JudgeErrors:
     specificity: Estimate | None
     """Share of the wrong answers that the judge calls wrong. None without a wrong answer."""
     auc: Estimate | None
-    """Probability that the judge scores a correct answer higher than a wrong one, with half of the ties. None without both."""
+    """Probability that the judge scores a correct answer higher than a wrong one, with half of the ties. None without
+    both."""
     threshold: float
     """Score from which the judge calls an answer correct."""
     best_threshold: float | None
-    """The threshold with the largest sum of sensitivity and specificity on these answers. It was chosen on the same data, so new
-    answers are told apart less well. None without an AUC."""
+    """The threshold with the largest sum of sensitivity and specificity on these answers. It was chosen on the same
+    data, so new answers are told apart less well. None without an AUC."""
     length_bias: Estimate | None
-    """Spearman's correlation of judge - people with the length of the answer: positive if the judge prefers long answers more
-    than people do. None if lengths are unknown, or nothing varies."""
+    """Spearman's correlation of judge - people with the length of the answer: positive if the judge prefers long
+    answers more than people do. None if lengths are unknown, or nothing varies."""
     calibration_error: float | None
-    """Mean distance of the probability of being correct from the share of correct answers, over 10 bins. It is above 0 by chance
-    even if the probabilities are right. None if scores are not probabilities."""
+    """Mean distance of the probability of being correct from the share of correct answers, over 10 bins. It is above
+    0 by chance even if the probabilities are right. None if scores are not probabilities."""
     reliability: tuple[tuple[float, Estimate], ...]
     """Mean probability and share of correct answers, of each bin that is not empty."""
 
@@ -66,13 +67,14 @@ class JudgeErrors:
             self.n_false_positive + self.n_true_negative,
         )
         called = (
-            f"from {self.threshold:.2f} on the judge calls an answer correct: {self.n_true_positive:,} of {n_correct:,} correct "
-            f"ones (sensitivity {shown(self.sensitivity)}), {self.n_false_positive:,} of {n_wrong:,} wrong ones (specificity "
-            f"{shown(self.specificity)})"
+            f"from {self.threshold:.2f} on the judge calls an answer correct: {self.n_true_positive:,} of "
+            f"{n_correct:,} correct ones (sensitivity {shown(self.sensitivity)}), {self.n_false_positive:,} of "
+            f"{n_wrong:,} wrong ones (specificity {shown(self.specificity)})"
         )
+        chosen = "chosen on these labels, so it tells new answers apart less well"
         lines = [
             called,
-            f"AUC {shown(self.auc)}, best threshold {best} (chosen on these labels, so it tells new answers apart less well)",
+            f"AUC {shown(self.auc)}, best threshold {best} ({chosen})",
             f"length bias (correlation of judge - people with the length of the answer) {shown(self.length_bias)}",
         ]
         if self.calibration_error is not None:
@@ -110,8 +112,8 @@ def judge_errors(
         ValueError: If the lengths differ, a number is not finite, or a probability is outside of [0, 1].
 
     Source:
-        AUC: Hanley and McNeil 1982, variance of DeLong, DeLong and Clarke-Pearson 1988, over clusters as in Obuchowski 1997.
-        Threshold: Youden 1950. Calibration error: Naeini, Cooper and Hauskrecht 2015.
+        AUC: Hanley and McNeil 1982, variance of DeLong, DeLong and Clarke-Pearson 1988, over clusters as in
+        Obuchowski 1997. Threshold: Youden 1950. Calibration error: Naeini, Cooper and Hauskrecht 2015.
 
     Examples:
         >>> found = judge_errors([0.9, 0.8, 0.3, 0.6], [1, 1, 0, 0], threshold=0.5, correct_from=0.5)
@@ -162,7 +164,7 @@ def judge_errors(
 def _auc(
     x: NDArray[np.float64], is_correct: NDArray[np.bool_], codes: NDArray[np.intp], confidence_level: float
 ) -> Estimate | None:
-    """Estimate the AUC. Its interval has the form of Wilson's, which stays in [0, 1] and is not 0 if nothing overlaps."""
+    """Estimate the AUC. Its interval has the form of Wilson's, which stays in [0, 1]."""
     import numpy as np
 
     m, n = int(is_correct.sum()), int((~is_correct).sum())

@@ -26,8 +26,8 @@ def estimate_median(
 ) -> Estimate | None:
     """Estimate a median with an interval between two of the values, which assumes no distribution.
 
-    The ranks of both values are those of the sign test. With sampling probabilities or clusters, they are those for the number
-    of independent values whose share below the median would have the same error.
+    The ranks of both values are those of the sign test. With sampling probabilities or clusters, they are those for
+    the number of independent values whose share below the median would have the same error.
 
     Args:
         values: Finite numbers in [low, high].

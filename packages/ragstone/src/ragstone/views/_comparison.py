@@ -196,7 +196,7 @@ def _question(view: ComparisonView, changes: ChangesView, row: ChangedAnswer) ->
     scores = f"{changes.metric_title} {format_score(row.before)} \N{RIGHTWARDS ARROW} {format_score(row.after)}"
     return tag(
         "article",
-        tag("h3", cut(query or "(no question)")),
+        tag("h3", cut(query or row.id)),
         tag("p", tag("span", scores, class_="number"), " ", tag("span", row.id, class_="id"), class_="soft"),
         tag("div", *(_side(name, answer) for name, answer in sides), class_="columns"),
         *(join(tag("h4", "The reference"), tag("p", cut(text), class_="text")) for text in reference[:3]),
@@ -242,7 +242,8 @@ def _usage(view: ComparisonView) -> Markup:
     for system, (n_calls, n_tokens, cost_usd) in view.usage.items():
         cost = f"{cost_usd:.4f} USD" if cost_usd is not None else "unknown" if n_calls else "none"
         spent = [
-            join(tag("strong", value), tag("small", known)) for value, known in map(spent_cells, view.spent[system])
+            join(tag("strong", value), tag("small", interval), tag("small", known))
+            for value, interval, known in map(spent_cells, view.spent[system])
         ]
         spent = spent or [Markup("unknown")] * len(own)
         numbers = (f"{view.n_samples[system]:,}", *spent, f"{n_calls:,}", f"{n_tokens:,}", cost)

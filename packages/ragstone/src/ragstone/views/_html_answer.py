@@ -38,7 +38,7 @@ def answer_markup(view: AnswerView, *, heading_id: str | None = None) -> Markup:
         tag("ol", *map(_passage, view.passages), class_="passages") if view.passages else None,
     )
     return join(
-        tag("h3", cut(view.query or "(no question)"), id=heading_id),
+        tag("h3", cut(view.name), id=heading_id),
         tag("p", view.why, class_=_why_class(view)) if view.why else None,
         tag("div", tag("div", left), tag("div", right), class_="columns"),
         tag("p", view.id, class_="id"),
@@ -121,7 +121,7 @@ def answer_data(view: AnswerView, passages: dict[str, int]) -> list[Any]:
             for p in view.passages
         ]
     return [
-        view.query,
+        view.name,
         view.why,
         _why_class(view),
         None if view.response is None else [[cut(span.text), span.unsupported] for span in view.response],

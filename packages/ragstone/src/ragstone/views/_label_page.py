@@ -77,7 +77,7 @@ def label_item(answer: AnswerView, label: float | None) -> Markup:
     text = "".join(span.text for span in answer.response or ())
     return tag(
         "article",
-        tag("h3", cut(answer.query or "(no question)"), id="question"),
+        tag("h3", cut(answer.name), id="question"),
         tag("h4", "The answer"),
         tag("p", cut(text) if answer.response is not None else "(the answer is not known)", class_="text"),
         *(join(tag("h4", "The reference"), tag("p", cut(each), class_="text")) for each in answer.reference),

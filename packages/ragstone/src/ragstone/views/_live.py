@@ -214,4 +214,4 @@ def answer_part(answer: AnswerView) -> Markup:
 
 
 def _link(sample_id: str, query: str | None) -> Markup:
-    return tag("a", cut(query or "(no question)"), href=f"#q={quote(sample_id, safe='', errors='replace')}")
+    return tag("a", cut(query or sample_id), href=f"#q={quote(sample_id, safe='', errors='replace')}")

@@ -150,7 +150,7 @@ def _changes(changes: ChangesView) -> list[str]:
 
 
 def _answer(answer: AnswerView) -> list[str]:
-    query = " ".join((answer.query or "(no question)").split())
+    query = " ".join(answer.name.split())
     summary = query if len(query) <= 120 else f"{query[:119]}…"
     parts = [f"answer:    {answer_line(answer)}"]
     parts += [f"reference: {_shorten(text)}" for text in answer.reference[:1]]

@@ -232,6 +232,11 @@ class AnswerView:
     history: tuple[str, ...] = ()
     """Earlier messages of the conversation, each with its speaker."""
 
+    @property
+    def name(self) -> str:
+        """The question, or the id if the question is not known."""
+        return self.query or self.id
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         return _plain_dict(self)

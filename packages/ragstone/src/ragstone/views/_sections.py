@@ -328,7 +328,7 @@ def provenance_section(view: ReportView, *, has_texts: bool = True, command: str
         else "This page contains ids and scores, and no texts of questions, answers or passages."
     )
     facts += [
-        (f"application, {SPENT_TITLES[row.name]}", "median {}, {}".format(*spent_cells(row))) for row in view.spent
+        (f"application, {SPENT_TITLES[row.name]}", "median {} {}, {}".format(*spent_cells(row))) for row in view.spent
     ]
     return section(
         "How these numbers were made",

@@ -207,7 +207,7 @@ class ReportText:
             return
         canvas.heading(worst_title(answers))
         for answer in answers:
-            canvas.wrap(f"▸ {answer.query or '(no question)'}", "bold", indent=2, hanging=2, max_lines=2)
+            canvas.wrap(f"▸ {answer.name}", "bold", indent=2, hanging=2, max_lines=2)
             write_response(canvas, answer.response, indent=4, max_lines=2)
             if answer.why:
                 canvas.wrap(answer.why, "red" if answer.cause else "dim", indent=4)

@@ -35,7 +35,7 @@ class AnswerText:
     def lines(self) -> list[Text]:
         """Return the lines."""
         view, canvas = self._view, self._canvas
-        canvas.wrap(view.query or "(no question)", "bold")
+        canvas.wrap(view.name, "bold")
         about = view.id if view.time is None else f"{view.id}, {_minute(view.time)}"
         canvas.add((about, "dim"))
         if view.why:
@@ -147,7 +147,7 @@ class AnswersText:
         for view in self._views:
             rating = self._rating(view)
             number = " n.a." if rating is None else f"{rating:5.2f}"
-            canvas.add((f"{number}  ", "bold"), canvas.cut(view.query or "(no question)", canvas.width - 7))
+            canvas.add((f"{number}  ", "bold"), canvas.cut(view.name, canvas.width - 7))
             if view.cause_title is not None:
                 canvas.wrap(view.cause_title, "red", indent=7)
             canvas.add(" " * 7, (view.id, "dim"))

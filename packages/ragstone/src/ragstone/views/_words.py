@@ -232,21 +232,20 @@ SPENT_TITLES: Final = {"latency_s": "latency", "tokens": "tokens", "cost_usd": "
 _SPENT_UNITS: Final = {"latency_s": "{:.2f} s", "tokens": "{:,.0f}", "cost_usd": "{:.3g} USD"}
 
 
-def spent_cells(row: SpentRow) -> tuple[str, str]:
-    """Write what the application needed for an answer: the median with its interval, and of how many answers it is known."""
-    known = "unknown"
+def spent_cells(row: SpentRow) -> tuple[str, str, str]:
+    """Write what the application needed for an answer: the median, its interval, and of how many answers it is known."""
+    value, interval, n = "unknown", "", 0
     if (found := row.estimate) is not None:
         value, *ends = (_SPENT_UNITS[row.name].format(number) for number in (found.value, found.low, found.high))
-        low, high = (end.partition(" ")[0].replace("inf", "∞") for end in ends)
-        known = f"{value} [{low}, {high}]"
+        interval, n = f"[{', '.join(end.partition(' ')[0].replace('inf', '∞') for end in ends)}]", found.n
     total = "" if row.total is None else f", {_SPENT_UNITS[row.name].format(row.total)} in all"
-    return known, f"{0 if found is None else found.n:,} of {row.n:,} known{total}"
+    return value, interval, f"{n:,} of {row.n:,} known{total}"
 
 
 def describe_spent(row: SpentRow) -> str:
     """Write what the application needed for an answer in one line: "latency 1.20 s [1.10, 1.30] (98 of 100 known)"."""
-    value, known = spent_cells(row)
-    return f"{SPENT_TITLES[row.name]} {value} ({known})"
+    value, interval, known = spent_cells(row)
+    return f"{SPENT_TITLES[row.name]} {value}{interval and ' '}{interval} ({known})"
 
 
 def short_titles(titles: Mapping[str, str]) -> dict[str, str]:

@@ -69,7 +69,7 @@
       const value = order.value === "" ? row.rating : row.values[Number(order.value)];
       line.append(make("td", fixed(value), "number"));
       const cell = make("td");
-      const link = make("a", row.query || "(no question)");
+      const link = make("a", row.query || row.id);
       link.href = "#q=" + encodeURIComponent(row.id);
       const about = make("small");
       if (titles.has(row.cause)) about.append(make("span", titles.get(row.cause) + " ", "cause"));
@@ -87,7 +87,7 @@
   const answer = (view) => {
     const [query, why, kind, response, claims, reference, scores, retrieved, metadata] = view;
     const box = make("div", null, "answer");
-    const heading = make("h3", query || "(no question)");
+    const heading = make("h3", query);
     heading.id = "heading";
     box.append(heading, make("p", why, kind));
     const columns = make("div", null, "columns");
@@ -143,7 +143,7 @@
     if (!row) return;
     if (view) content.replaceChildren(answer(view), make("p", id, "id"));
     else {
-      const heading = make("h3", row.query || "(no question)");
+      const heading = make("h3", row.query || row.id);
       heading.id = "heading";
       content.replaceChildren(heading, make("p", "The full answer is not in this file, which has a size limit.", "soft"), make("p", id, "id"));
     }

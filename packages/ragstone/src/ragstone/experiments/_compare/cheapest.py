@@ -27,7 +27,7 @@ def describe_cheapest(
     analysis: Analysis,
     margin: Margin,
 ) -> Iterator[str]:
-    """Yield a sentence about the cheapest and one about the fastest of the systems that are not worse. See `Comparison.cheapest`.
+    """Yield a sentence about the cheapest and one about the fastest system that is not worse. See `Comparison.cheapest`.
 
     Raises:
         ConfigurationError: If a margin is invalid.
@@ -59,9 +59,9 @@ def describe_cheapest(
         rows = sorted((row.estimate.value, s) for s in shown if (row := known[s].get(field)) and row.estimate)
         if without := [name for name, value in margins.items() if value is None]:
             yield (
-                f"{head}: not stated, because no margin is named for {', '.join(without)}. Name the largest loss that does not "
-                "matter, in the metric's own units: margin=0.02 (--margin, which is also a gate), or min_effect=0.02 "
-                "(--set analysis.min_effect=0.02)"
+                f"{head}: not stated, because no margin is named for {', '.join(without)}. Name the largest loss "
+                "that does not matter, in the metric's own units: margin=0.02 (--margin, which is also a gate), or "
+                "min_effect=0.02 (--set analysis.min_effect=0.02)"
             )
         elif not rows:
             unknown = f"unknown for {', '.join(shown)}" if shown else f"none is shown. For no system, {proof}"
@@ -77,7 +77,7 @@ def describe_cheapest(
 def _is_not_worse(
     table: ScoreTable, system: str, metric: MetricComparison, margin: float | None, confidence_level: float
 ) -> bool:
-    """Return whether a loss of the margin or more against the best system is excluded, for any scores of failed samples."""
+    """Return whether a loss of the margin or more against the best system is excluded."""
     sign = 1 if metric.higher_is_better else -1
     means = {s.system: sign * s.estimate.value for s in metric.systems if s.estimate is not None}
     best = max(means, key=means.__getitem__)
