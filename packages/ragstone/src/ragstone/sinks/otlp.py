@@ -144,10 +144,10 @@ class OtlpSink:
         if note is not None and cause is not None:
             yield request_attributes(delivery) | {
                 "gen_ai.evaluation.name": CAUSE,
-                "gen_ai.evaluation.score.label": note.label or "",
                 "gen_ai.evaluation.explanation": note.comment,
                 "ragstone.evaluation.id": note.id,
                 "ragstone.cause": cause.name,
+                **({} if note.label is None else {"gen_ai.evaluation.score.label": note.label}),
             }
 
     def _event(self, delivery: Delivery, attributes: _Attributes) -> Event:

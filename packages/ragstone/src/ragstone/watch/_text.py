@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from datetime import datetime, tzinfo
 from typing import Final
 
+from ragstone.errors import ConfigurationError
+from ragstone.metrics import resolve_metrics
 from ragstone.stats import BETS, QUARTER_S
 from ragstone.store import Unit
 from ragstone.watch._alarm import Alarm
@@ -57,6 +59,8 @@ def alarm_lines(
     lines = [("since", _since(alarm, zone)), ("where", _where(alarm)), ("judge", _judge(alarm))]
     if alarm.kind == "score":
         lines.append(("failures", _failures(alarm)))
+        if rule := _rule(alarm.key.metric):
+            lines.append(("value", f"the mean of the scores is watched, but one answer is {rule}"))
     if alarm.follow_up is not None:
         later = alarm.follow_up
         lines.append(
@@ -73,6 +77,15 @@ def alarm_lines(
         shown = f"({len(alarm.traces)} shown, one per session)"
         lines.append(("traces", f"ragstone traces {store} --alarm {alarm.number}   {shown}"))
     return first, lines
+
+
+def _rule(metric: str) -> str:
+    """Say which answers are good, if another number than the score decides it. Empty if not, or if it is not known."""
+    try:
+        (found,) = resolve_metrics([metric])
+    except (ConfigurationError, ValueError):
+        return ""
+    return found.card.rule if found.card.decided_by else ""
 
 
 def describe_delay(stream: Stream, units: Sequence[Unit], *, per_quarter: float, n_active: int) -> dict[float, float]:
