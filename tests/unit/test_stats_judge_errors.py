@@ -119,7 +119,7 @@ def test_the_validation_shows_the_errors(tmp_path):
     assert errors.length_bias.high < 0
     assert errors.calibration_error is None
     assert "from 0.50 on the judge calls an answer correct: 36 of 36 correct ones (sensitivity 1.00 [0." in str(found)
-    assert "(chosen on these labels, so it tells new answers apart less well)" in str(found)
+    assert "(chosen on these labels, so it separates new answers less well)" in str(found)
     experiment.to_jsonl(tmp_path / "o.jsonl")
     assert "(correlation of judge - people with the length of the answer) unknown" in str(
         validate_metrics(tmp_path / "o.jsonl", labels=labels)

@@ -45,7 +45,7 @@ class JudgeErrors:
     """Score from which the judge calls an answer correct."""
     best_threshold: float | None
     """The threshold with the largest sum of sensitivity and specificity on these answers. It was chosen on the same
-    data, so new answers are told apart less well. None without an AUC."""
+    data, so it separates new answers less well. None without an AUC."""
     length_bias: Estimate | None
     """Spearman's correlation of judge - people with the length of the answer: positive if the judge prefers long
     answers more than people do. None if lengths are unknown, or nothing varies."""
@@ -71,7 +71,7 @@ class JudgeErrors:
             f"{n_correct:,} correct ones (sensitivity {shown(self.sensitivity)}), {self.n_false_positive:,} of "
             f"{n_wrong:,} wrong ones (specificity {shown(self.specificity)})"
         )
-        chosen = "chosen on these labels, so it tells new answers apart less well"
+        chosen = "chosen on these labels, so it separates new answers less well"
         lines = [
             called,
             f"AUC {shown(self.auc)}, best threshold {best} ({chosen})",

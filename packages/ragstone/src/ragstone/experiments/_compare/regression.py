@@ -297,7 +297,7 @@ def _chosen(table: ScoreTable, baseline: int, names: Sequence[str] | None) -> tu
 
 
 def check_margin(metric: MetricScores, margin: float | None) -> None:
-    """Check a margin. None is no margin.
+    """Check a margin. None: without a margin.
 
     Raises:
         ConfigurationError: If it is not a finite number above 0 and below the width of the metric's range.
