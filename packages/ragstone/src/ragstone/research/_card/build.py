@@ -129,6 +129,8 @@ class _Table:
         flips = [float(abs(d) > _POINTS * self._flip_threshold + _SAME) for d in differences]
         has_people = run.condition in ("fused", "reasoned")
         labels = [label for label in self.plan.labels if {*label.sample_ids} <= {*both}] if has_people else []
+        # The labels of a metric are also those of its rating in one call with the others.
+        same = [replace(label, metric=name) if label.metric == card.name else label for label in labels]
         return ConditionEffect(
             condition=run.name,
             difference=estimate_difference(differences, bound=_POINTS, confidence_level=level),
@@ -138,7 +140,7 @@ class _Table:
             ),
             n=len(both),
             n_unscored=len(ids) - len(both),
-            people=self._agreement(run, name, _as_labels_of(labels, card.name, name), like=card.name),
+            people=self._agreement(run, name, same, like=card.name),
             people_usual=self._agreement(Run(), card.name, labels, like=card.name),
         )
 
@@ -177,11 +179,6 @@ class _Table:
             if outcome.sample_id in ids and outcome.metric in FUSED and outcome.usage is not None:
                 usage += outcome.usage
         return RunCost(condition="separate", n_samples=len(ids), usage=usage)
-
-
-def _as_labels_of(labels: Iterable[LabelRecord], metric: str, other: str) -> list[LabelRecord]:
-    """Return the labels of a metric as labels of another one."""
-    return [replace(label, metric=other) if label.metric == metric else label for label in labels]
 
 
 def _split(tables: Sequence[_Table], card: MetricCard, confidence_level: float) -> VarianceSplit | None:
