@@ -140,6 +140,21 @@ def test_the_means_of_systems_in_a_report(tmp_path: Path):
     assert ["x1", "x2"] == [value for value in ("x1", "x2") if f"{value}" in shown.stdout]
 
 
+def test_questions_in_messages_that_are_repeated():
+    """They have no column for an id, so that the note names none."""
+    rows = [
+        {"messages": [{"role": "user", "content": question}, {"role": "assistant", "content": f"{n}"}], "exp": exp}
+        for n, (question, exp) in enumerate((question, exp) for exp in "ab" for question in QUESTIONS)
+    ]
+    report = ReadingReport()
+    assert 8 == len(read_samples(rows, report=report)[0])
+    assert "exp: 2 values (a, b) with the same questions" in next(iter(report.notes))
+    assert "--field" not in next(iter(report.notes))
+    copies = [{"messages": [{"role": "user", "content": question}]} for question in QUESTIONS * 2]
+    with pytest.raises(DataError, match=r"8 rows have 4 different samples.*Keep one row of each"):
+        read_samples(copies)
+
+
 def test_answers_that_no_column_tells_apart():
     """They are told, with the number of questions."""
     report = ReadingReport()

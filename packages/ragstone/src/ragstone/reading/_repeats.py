@@ -93,7 +93,7 @@ class Repeats:
         if not self._rows:
             report.warn("several rows have the same question, and each is a sample")
             return
-        first = {row.id if row.has_id else n: row for n, row in reversed([*enumerate(self._rows)])}
+        first = {row.id if row.has_id else n: row for n, row in enumerate(self._rows)}
         rows = [row for row in first.values() if row.question is not None]
         n_questions, n_answers = len({row.question for row in rows}), len({(row.question, row.answer) for row in rows})
         samples = list({(row.question, row.answer, row.passages): row for row in rows}.values())
@@ -133,24 +133,20 @@ class Repeats:
         own = smallest_set(rows, keys, range(len(rows)))
         alone = f", or read each row as a sample: {field_option('id', name, *own)}" if name and own else ""
         if (column := self._passages_column(rows)) is not None:
-            kept = dict.fromkeys(
-                self._names[key] for key in ("id", "query", "response", "reference") if key in self._names
-            )
+            kept = [self._names[key] for key in ("id", "query", "response", "reference") if key in self._names]
             return (
                 f"{count(len(rows), 'row')} have {count(len({*keys}), 'question')}: each row has one passage ({column}) of a "
-                f"question. Join the passages of a question: {self._join(column, list(kept))}{alone}"
+                f"question. Join the passages of a question: {self._join(column, kept)}{alone}"
             )
         contents = [(row.answer, row.passages) for row in rows]
         n = len({*zip(keys, contents, strict=True)})
         varied = [c for c in _shared(rows) if len({(k, r.columns[c]) for k, r in zip(keys, rows, strict=True)}) > n]
         differ = f", and differ in {', '.join(varied[:3])}" if varied else ""
         added = smallest_set(rows, keys, contents)
-        named = (
-            ""
-            if name is None or added is None or (not added and name == self._names.get("id"))
-            else (f"{field_option('id', name, *added)} ")
-        )
-        once = f"Read each once: {named}--on-bad-row skip" if name and added is not None else "Keep one row of each"
+        once = "Keep one row of each"
+        if name and added is not None:
+            is_id = not added and name == self._names.get("id")
+            once = f"Read each once: {'' if is_id else field_option('id', name, *added) + ' '}--on-bad-row skip"
         return (
             f"{count(len(rows), 'row')} have {count(n, 'different sample')}: the others repeat question, answer and passages "
             f"of an earlier row{differ}. {once}{alone}"
@@ -159,14 +155,14 @@ class Repeats:
     def _join(self, column: str, kept: Sequence[str]) -> str:
         """Return the command that writes a row for each question, with its passages as a list."""
         file = shlex.quote(self._report.source or "FILE")
-        if self._report.format == "JSON lines":
+        if kept and self._report.format == "JSON lines":
             key = f".[{_quoted(kept[0])}]"
             return (
                 f"jq -s -c 'group_by({key})[] | .[0] + {{contexts: map(.[{_quoted(column)}])}}"
                 f"{'' if column == 'contexts' else f' | del(.[{_quoted(column)}])'}' {file} > NEW.jsonl"
             )
         separator = self._report.format.rpartition(" by ")[2]
-        if not self._report.has_text_cells or not separator or _SHELL.search(f"{column}{kept}"):
+        if not kept or not self._report.has_text_cells or not separator or _SHELL.search(f"{column}{kept}"):
             return "write one row for each, with a list"
         separator = {"commas": "','", "tabs": "'\\t'"}.get(separator, separator)
         return (
@@ -192,11 +188,9 @@ class Repeats:
                 "as one system. No column separates the answers. If they are of several systems, write a file for each"
             )
         values = sorted({row.columns[column] for row in rows})
-        option = (
-            ""
-            if "id" in self._names
-            else f" An id for each answer: {field_option('id', self._names['query'], column)}."
-        )
+        option, query = "", self._names.get("query")
+        if query and "id" not in self._names:
+            option = f" An id for each answer: {field_option('id', query, column)}."
         label, file = column.removeprefix("metadata."), shlex.quote(self._report.source or "FILE")
         by = "" if "." in label else f" The mean of each: ragstone report OUTCOMES --data {file} --by {label}."
         alone = "evaluate the rows of each value alone"

@@ -530,7 +530,7 @@ class RowReader:
                 start = text.lstrip()[:1]
                 if not start:
                     report.count_value("empty", field)
-                elif start in _JSON_STARTS and _is_json(text):
+                elif start in _JSON_STARTS and json_value(text) is not None:
                     report.count_value("json", field)
                     if path := path_of_text(json_value(text), column := sources.get(field, field), field).removeprefix(
                         column
@@ -623,14 +623,6 @@ def _has_marked_parts(text: str) -> bool:
     if first is None:
         return False
     return text.find(f"<{first[1]}" if first[1] else f"{first[2]}2{first[3]}", first.end()) > 0
-
-
-def _is_json(text: str) -> bool:
-    """Return whether a text is JSON: an object, a list, or a text with its quotes."""
-    try:
-        return text.rstrip()[-1] in '"}]' and json.loads(text) is not None
-    except (ValueError, RecursionError):
-        return False
 
 
 def _nested(flat: Mapping[str, Any], plan: ColumnPlan) -> Iterator[tuple[str, str | None, bool]]:
