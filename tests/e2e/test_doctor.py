@@ -52,7 +52,7 @@ def test_two_endpoints():
     assert "drawn at temperature 1, because the endpoint does not return log-probabilities" in first
     assert "allowed_openai_params" in first
     assert second.startswith("reader: reader at")
-    assert "--enable-prompt-tokens-details" in second
+    assert "p(abstain) is computed exactly" in second
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_fields_that_are_answered_with_500(fields):
         done = doctor("--judge", server.url)
     assert (0, "") == (done.returncode, done.stderr)
     assert re.search(r"^ +constrained by: JSON Schema +no +not supported \(HTTP 500\)", done.stdout, re.MULTILINE)
-    assert re.search(r"^ +constrained by: choice +yes", done.stdout, re.MULTILINE)
+    assert re.search(r"^ +constrained by: regular expression +yes", done.stdout, re.MULTILINE)
 
 
 def test_without_a_model():

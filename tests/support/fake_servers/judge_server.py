@@ -127,7 +127,7 @@ class FakeJudgeServer(LoopbackServer):
             else:
                 # Up to the scale: a reminder follows it.
                 scale = _SCALE.search(question)
-                low, high, end = (int(scale[1]), int(scale[2]), scale.end()) if scale else (0, 100, None)
+                low, high, end = (int(scale[1]), int(scale[2]), scale.end() + 1) if scale else (0, 100, None)
                 text = str(self._verdict(question[:end], low, high))
             if fault == "truncated":
                 kind, finish, text = "truncated", "length", text[: len(text) // 2]
