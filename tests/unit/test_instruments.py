@@ -164,3 +164,14 @@ def test_a_reader_that_declines_in_other_words_is_noticed():
     declined, never = summary.checks
     assert "the reader declines in other words than its phrase in 200 of 200 drawn replies" in declined
     assert "the reader abstains with none of 20 passages" in never
+
+
+def test_a_comparison_has_the_same_notices(tmp_path):
+    """They name the system."""
+    paths = []
+    for name, method in (("a", "forced_reply"), ("b", "single_reply")):
+        paths.append(tmp_path / f"{name}.jsonl")
+        lines = [outcome.model_dump_json() for outcome in outcomes([0.1, 0.5, 0.7], method)]
+        paths[-1].write_text("\n".join(lines))
+    notes = ragstone.compare(paths).notes
+    assert ["a"] == [note.partition(":")[0] for note in notes if "numbers that the server forced" in note]

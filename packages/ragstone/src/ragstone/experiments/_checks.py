@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ragstone._util.plural import count
@@ -67,6 +68,15 @@ def check_metric(metric: MetricScores, system: int = 0) -> tuple[str, ...]:
                 "only. Check its prompt and its phrase (reader.abstention)"
             )
     return tuple(texts)
+
+
+def join_checks(checks: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return what makes scores doubtful, each sentence once with its metrics, from the sentences by metric."""
+    metrics: dict[str, list[str]] = {}
+    for metric, texts in checks.items():
+        for text in texts:
+            metrics.setdefault(text, []).append(metric)
+    return [f"{', '.join(names)}: {text}" for text, names in metrics.items()]
 
 
 def _sum_reads(metric: MetricScores, system: int) -> Reads | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ragstone._util.plural import count
 from ragstone._util.table import text_table
 from ragstone.errors import ConfigurationError
-from ragstone.experiments._checks import check_metric
+from ragstone.experiments._checks import check_metric, join_checks
 from ragstone.experiments._clusters import (
     AUTO_CLUSTER,
     NO_CLUSTER,
@@ -223,15 +223,6 @@ def _summarize(table: ScoreTable, metric: MetricScores, confidence_level: float)
     )
 
 
-def describe_checks(summaries: Iterable[MetricSummary]) -> list[str]:
-    """Return what makes scores doubtful, each once with its metrics."""
-    metrics: dict[str, list[str]] = {}
-    for summary in summaries:
-        for text in summary.checks:
-            metrics.setdefault(text, []).append(summary.metric)
-    return [f"{', '.join(names)}: {text}" for text, names in metrics.items()]
-
-
 def format_end(value: float) -> str:
     """Format an end of an interval."""
     return f"{value:.3f}" if math.isfinite(value) else "no bound"
@@ -284,7 +275,7 @@ def format_table(summaries: Sequence[MetricSummary], *, titles: Mapping[str, str
         f"not applicable without {' or '.join(_WAYS_OUT.get(name, name) for name in fields)}: {', '.join(names)}"
         for fields, names in missing_fields.items()
     ]
-    notes += describe_checks(summaries)
+    notes += join_checks({s.metric: s.checks for s in summaries})
     methods = sorted({s.estimate.method for s in summaries if s.estimate})
     if methods:
         notes.append(f"intervals: {', '.join(methods)}")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from ragstone._util.plural import count
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments._cards import card_of
+from ragstone.experiments._checks import check_metric, find_unusable, join_checks
 from ragstone.experiments._clusters import choose_clusters, cluster_notes
 from ragstone.experiments._outcome_file import NAME_IDS, SHOWN, question_number, shorten_question
 from ragstone.experiments._outcomes import OutcomeSource, TimeRange, names_of, open_source
@@ -150,6 +151,10 @@ def align(
     ]
     unjudged = ((system, describe_unjudged(table, at)) for at, system in enumerate(table.systems))
     notes += [f"{system}: {text}" for system, text in unjudged if text]
+    for at, system in enumerate(table.systems):
+        checks = join_checks({metric.name: check_metric(metric, at) for metric in table.metrics.values()})
+        unusable = find_unusable(table, at)
+        notes += [f"{system}: {text}" for text in ([unusable] if unusable else []) + checks]
     if any(
         is_baseline(scale.judge)
         for columns in reader.columns.values()
@@ -228,7 +233,7 @@ def _check_metrics(reader: TableReader, systems: Sequence[_System], selected: Se
 
 def _scales(origins: Iterable[Origin]) -> set[Origin]:
     """Return where the scores come from."""
-    return {origin._replace(ranks=None) for origin in origins if origin.state == SCORED}
+    return {origin._replace(ranks=None, method="", reads=None) for origin in origins if origin.state == SCORED}
 
 
 def _check_overlap(systems: Sequence[str], has: NDArray[np.bool_], ids: Sequence[str]) -> None:

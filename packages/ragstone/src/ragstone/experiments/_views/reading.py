@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 from ragstone._util.plural import count
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.experiments._checks import find_unusable
+from ragstone.experiments._checks import find_unusable, join_checks
 from ragstone.experiments._clusters import choose_clusters, cluster_notes
-from ragstone.experiments._summary import MetricSummary, describe_checks, summarize_table
+from ragstone.experiments._summary import MetricSummary, summarize_table
 from ragstone.experiments._table import TableReader, describe_unjudged
 from ragstone.experiments._views.answers import build_answer
 from ragstone.experiments._views.changes import Compared, build_changes
@@ -294,8 +294,9 @@ class Reading:
         self, compared: Compared | None, before: Reading | None, summaries: Sequence[MetricSummary]
     ) -> list[str]:
         """Return what limits the numbers of this source and of a comparison, each once."""
+        checks = join_checks({summary.metric: summary.checks for summary in summaries})
         shared = (describe_unjudged(self._table) or "",) if compared is None else compared.notes
-        notes = [*self._source.notes(), *shared, *describe_checks(summaries), *self._cluster_notes]
+        notes = [*self._source.notes(), *shared, *checks, *self._cluster_notes]
         if n_earlier := self.n_earlier + (0 if before is None else before.n_earlier):
             replaced = count(n_earlier, "outcome does", "outcomes do")
             notes.append(f"{replaced} not count: a later one is of the same sample and metric.")
