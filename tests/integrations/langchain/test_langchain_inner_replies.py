@@ -391,6 +391,105 @@ def extracts_as_texts() -> Any:
     return compressed(str, str)
 
 
+FINDING = (
+    "The shop accepts returns of unused devices within thirty days if the original packaging is included, and never takes back "
+    "opened filters or seals for reasons of hygiene."
+)
+
+
+def after_a_finding(reply: str, form: str, take: Any = str) -> Any:
+    """A call about the first page, and a last call with what the application took from its reply and the second page."""
+
+    def ask(question: str) -> str:
+        one, two = find(RETURNS, POSTAGE)
+        found = take(says(reply).invoke(f"{one.page_content}\n\n{question}").text)
+        return says(ANSWER).invoke(f"{form.format(found)}\n\n{two.page_content}\n\n{question}").text
+
+    return RunnableLambda(ask), Q
+
+
+@program([RETURNS, POSTAGE])
+def finding_without_its_citations() -> Any:
+    """The application removes the numbers of the passages."""
+    reply = "Devices can be returned [1] within thirty days [1] with their packaging."
+    return after_a_finding(reply, "Note: {}", lambda text: text.replace(" [1]", ""))
+
+
+@program([RETURNS, POSTAGE])
+def numbered_findings() -> Any:
+    """The application makes a list of the lines."""
+    lines = "1. thirty days\n2. original packaging"
+    return after_a_finding(lines, "Findings: {}", lambda text: ", ".join(one[3:] for one in text.splitlines()))
+
+
+@program([POSTAGE], doubts=("short_reply",))
+def finding_that_is_cut() -> Any:
+    """The application shows the beginning of the reply."""
+    return after_a_finding(FINDING, "Note: {}...", lambda text: text[:100])
+
+
+@program([POSTAGE], doubts=("short_reply",))
+def name_inside_of_a_sentence() -> Any:
+    """The reply is a text of its passage."""
+    return after_a_finding("30 days", "We know that the period of {} is long.")
+
+
+@program([RETURNS])
+def graders_with_marks_and_a_numbered_prompt() -> Any:
+    """The number of an item is not the mark of a grader."""
+
+    def ask(question: str) -> str:
+        pairs = zip(find(RETURNS, POSTAGE), ["8", "2"], strict=True)
+        kept = [one for one, mark in pairs if says(mark).invoke(f"Give a mark.\n{one.page_content}").text == "8"]
+        return says(ANSWER).invoke(f"1. Read: {shown(kept)}\n\n2. Answer: {question}").text
+
+    return RunnableLambda(ask), Q
+
+
+HEADING = "ACME manual for pumps, edition 2026, chapter four: "
+
+
+@program([HEADING + RETURNS])
+def heading_that_passages_share() -> Any:
+    """The heading alone is not a piece of the passages that were dropped."""
+
+    def ask(question: str) -> str:
+        kept = find(*(HEADING + page for page in (RETURNS, POSTAGE, WARRANTY)))[:1]
+        return says(ANSWER).invoke(f"{HEADING}\n\n{shown(kept)}\n\n{question}").text
+
+    return RunnableLambda(ask), Q
+
+
+def analyzed(key: str, first: str = "draft", text: str = ANSWER) -> Any:
+    """A call with passages, and a call that reads its reply, which both write fields of the state."""
+
+    def analyze(state: Any) -> Any:
+        return {first: says(LONG).invoke(f"{shown(find(POSTAGE))}\n\n{state['question']}").text}
+
+    def write(state: Any) -> Any:
+        return {key: says(text).invoke(f"{state['question']}\n\n{state[first]}").text}
+
+    return line(analyze, write), {"question": Q}
+
+
+@program([POSTAGE])
+def analysis_and_a_report() -> Any:
+    """The name of the field says which one is the answer."""
+    return analyzed("final_report")
+
+
+@program([POSTAGE], LONG, ("several_answers",))
+def draft_and_another_text() -> Any:
+    """Nothing says which of two fields is the answer."""
+    return analyzed("research_brief")
+
+
+@program([POSTAGE], LONG)
+def answer_and_a_verdict() -> Any:
+    """A verdict is not an answer."""
+    return analyzed("verdict", text="grounded")
+
+
 @pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream", "astream"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_what_inner_calls_saw_is_a_context_or_in_doubt(name: str, way: str) -> None:

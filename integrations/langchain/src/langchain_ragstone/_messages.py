@@ -18,22 +18,7 @@ def text_of(content: object) -> str | None:
 
     Only text blocks count: reasoning, tool calls and images are not part of an answer.
     """
-    if isinstance(content, str):
-        return content
-    if isinstance(content, BaseMessage):
-        return text_of(content.content)
-    if isinstance(content, list):
-        texts = [text for block in content if (text := _block_text(block)) is not None]
-        return "".join(texts) if texts else None
-    return None
-
-
-def _block_text(block: object) -> str | None:
-    if isinstance(block, str):
-        return block
-    if isinstance(block, Mapping) and block.get("type") == "text" and isinstance(block.get("text"), str):
-        return str(block["text"])
-    return None
+    return Message.reply_in(content.content if isinstance(content, BaseMessage) else content)
 
 
 def message_from(message: BaseMessage, passages: Passages, *, tool: str | None = None) -> Message:

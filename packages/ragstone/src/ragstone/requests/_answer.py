@@ -25,6 +25,7 @@ _LABELS: Final = frozenset((
     "safe", "route", "next", "rating", "score", "verdict",
 ))  # fmt: skip
 """Names of texts that say something about an answer."""
+_ENDS: Final = ("report", "answer", "response", "reply")
 
 
 @dataclass(slots=True)
@@ -199,14 +200,13 @@ def _reply_in_output(facts: Facts, question: str | None) -> Answer | None:
         return None
     items = [call for call in calls if any(name.isdigit() for name in texts[call.place][0])]
     chosen, doubts = _chosen(facts, [call for call in calls if call not in items] or calls, question)
-    if len({call.reply for call in chosen}) > 1:
-        doubts = ["several_answers"]
-    if last in calls and last not in (*items, *chosen):
-        is_made_of_items = any(
-            facts.find(call.reply, last.prompt.text) >= 0 for call in items if _contexts(facts, call, question)
-        )
-        if is_made_of_items or any("final" in name for name in texts[last.place][0]):
-            chosen, doubts = [last], []
+    last_field = next((call for call in reversed(calls) if call not in items), chosen[-1])
+    if len({call.reply for call in (*chosen, last_field)}) > 1:
+        notes = [call.reply for call in items if _contexts(facts, call, question)]
+        is_made_of_items = any(facts.find(note, last_field.prompt.text) >= 0 for note in notes)
+        is_named = any(name.startswith("final") or name.endswith(_ENDS) for name in texts[last_field.place][0])
+        if not last_field.in_tool and (is_made_of_items or is_named):
+            chosen, doubts = [last_field], []
         else:
             doubts = ["several_answers"]
     path, text = texts[chosen[-1].place]

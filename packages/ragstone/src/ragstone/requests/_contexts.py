@@ -24,6 +24,9 @@ _MIN_TOOL_TEXT: Final = 80
 """Characters of a tool's result from which on it can be a passage."""
 _NEXT: Final = 40
 """Characters between a question and its answer that stand next to each other."""
+_MAX_PHRASE: Final = 60
+"""Characters of the beginning of a reply that are looked for in a later prompt, which may hold a cut reply."""
+_MIN_NAME: Final = 4
 _MAX_PLACES: Final = 64
 """Places of a short reply in a prompt that are compared."""
 _MANY: Final = 20
@@ -204,13 +207,34 @@ def _reply_doubts(facts: Facts, calls: Sequence[Call], matches: Sequence[Match],
     known = {match.candidate.text for match in matches}
     places = {call.place for call in calls}
     left_out = [call for call in facts.calls if call.place not in places and call.place < max(places)]
-    for call in _telling(facts, left_out, question):
+    for call in _telling(facts, [call for call in left_out if not call.step.calls_tool], question):
+        phrase = (
+            call.reply[:_MAX_PHRASE].rpartition(" ")[0] if len(call.reply) > _MAX_PHRASE else call.reply.rstrip(".!?")
+        )
         later = [after for after in calls if after.place > call.place]
-        if any(_stands(facts, call, after, question) for after in later):
-            seen = {match.candidate.text for match in facts.matches(call, question=question)}
-            if not seen <= known:
-                yield "short_reply"
-                return
+        standing = any(_stands(facts, call, after, question) for after in later)
+        if not standing and not any(phrase in after.prompt.text for after in later):
+            continue
+        seen = facts.matches(call, question=question)
+        lost = [match.candidate.text for match in seen if match.candidate.text not in known]
+        if not lost:
+            continue
+        # A name or a number that the call took from a passage may stand inside of a sentence.
+        is_telling = len(phrase) >= _MIN_REPLY_BYTES or (
+            len(phrase) >= _MIN_NAME and any(facts.find(phrase, text) >= 0 for text in lost)
+        )
+        if standing or (is_telling and any(facts.find(phrase, _rest(facts, after, question)) >= 0 for after in later)):
+            yield "short_reply"
+            return
+
+
+def _rest(facts: Facts, call: Call, question: str | None) -> str:
+    """Return a prompt without its passages and the question."""
+    text, end, parts = call.prompt.text, 0, []
+    for match in facts.matches(call, question=question):
+        parts.append(text[end : match.start])
+        end = match.end
+    return " ".join([*parts, text[end:]]).replace(facts.canonical(question or "") or "\n", " ")
 
 
 def _joined(facts: Facts, calls: Sequence[Call], after: Call, question: str | None) -> list[Call]:

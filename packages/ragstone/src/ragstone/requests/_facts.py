@@ -38,6 +38,9 @@ _MAX_NAMED: Final = 1_000
 _NAME: Final = re.compile(r"""['"](\w+)['"]\s*:""")
 """A name in arguments that are one text, of JSON or Python."""
 _BETWEEN: Final = re.compile(r"""[\n,;:|"(){}\[\]<>]|[.!?]\s|\s[-*\u2022\u2013]\s|\\n""")
+_NUMBER: Final = re.compile(r"^[ \t]{0,8}\d{1,3}[.)]\s", re.MULTILINE)
+_CITATION: Final = re.compile(r"[ ]?\[[\d, ]{1,12}\]")
+_MAX_LINES: Final = 32
 _AROUND: Final = " .!?'`*#-\u2022\u2013\u3002"
 _MIN_SENTENCE: Final = 32
 _MAX_PARSED_CHARS: Final = 1_000_000
@@ -77,11 +80,13 @@ class Call:
 
     @cached_property
     def said(self) -> list[frozenset[str]]:
-        """Of each text that the application can take from the reply, its parts: a value in JSON, the last line, or all."""
+        """Of each text that the application can take from the reply, its parts: a value in JSON, a line, or all."""
         reply = (self.step.reply or "").rpartition("</think>")[2].strip("` \n").removeprefix("json").strip()
         texts = [text for value in _values_in(reply) for text in _texts_of(value)] if reply[:1] in ("{", "[") else []
-        line = reply.rpartition("\n")[2]
-        parts = (items_of([text]) for text in texts or {reply, line, line.partition(": ")[2]} - {""})
+        if not texts:
+            lines = reply.splitlines()[-_MAX_LINES:]
+            texts = [reply, _CITATION.sub("", reply), *lines, *(line.partition(": ")[2] for line in lines)]
+        parts = (items_of([text]) for text in dict.fromkeys(texts) if text)
         return [one for one in parts if one]
 
 
@@ -505,7 +510,7 @@ def _values_in(text: str) -> Sequence[Value]:
 
 def items_of(texts: Iterable[str]) -> frozenset[str]:
     """Return what stands by itself in texts: the parts between line ends and punctuation, in canonical form."""
-    parts = (part for text in texts for part in _BETWEEN.split(text))
+    parts = (part for text in texts for part in _BETWEEN.split(_NUMBER.sub("", text)))
     return frozenset(canonical(part).strip(_AROUND) for part in parts) - {""}
 
 

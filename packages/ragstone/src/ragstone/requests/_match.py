@@ -6,7 +6,7 @@ import html
 import re
 import sys
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate, islice
@@ -419,7 +419,7 @@ class Finder:
                 self._spans.add(start, start + size)
         return rest
 
-    def find_pieces(self, candidates: Iterable[Candidate]) -> None:
+    def find_pieces(self, candidates: Sequence[Candidate]) -> None:
         """Find the longest piece of each passage, if it has 80 characters and a quarter of the passage.
 
         Of a long passage, 500 characters and a twentieth are enough. A piece can have changed words, such as redacted ones.
@@ -439,15 +439,22 @@ class Finder:
                 )
                 if piece is None or not any(piece[0] <= one.start and one.end <= piece[1] for one in self._matches):
                     break  # a changed passage is not one around others
-            piece, is_changed = (piece, False) if piece is not None else self._beginning(candidate.text)
+            piece, is_changed = (piece, False) if piece is not None else self._beginning(candidate, candidates)
             if piece is not None and self._is_free(*piece):
                 self._add(Match(candidate, *piece, excerpt=self._text.text[slice(*piece)], is_changed=is_changed))
 
-    def _beginning(self, passage: str) -> tuple[tuple[int, int] | None, bool]:
-        """Return the span of the beginning of a passage, if it has 32 characters, and whether the rest follows in another form."""
+    def _beginning(self, candidate: Candidate, others: Iterable[Candidate]) -> tuple[tuple[int, int] | None, bool]:
+        """Return the span of the beginning of a passage, and whether the rest follows in another form.
+
+        It has 32 characters, and is not a heading, with which another passage begins as well.
+        """
+        passage = candidate.text
         for start in self._text.anchor_starts(passage[:_SEED]) if len(passage) > _SEED else ():
             begin, end = self._text.extended(start, passage, 0)
-            if end - begin >= _SEED:
+            known = (
+                other for other in (*others, *(match.candidate for match in self._matches)) if other is not candidate
+            )
+            if end - begin >= _SEED and not any(other.text.startswith(passage[: end - begin]) for other in known):
                 rest = passage[end - begin :].strip()[:_RESUMED]
                 near = self._text.text[end : end + _MAX_MARK]
                 return (begin, end), len(rest) == _RESUMED and rest in near

@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from ragstone.errors import ConfigurationError
 from ragstone.requests._draft import PassageDraft, TraceDraft
 from ragstone.requests._hits import documents_in, found_by_provider
-from ragstone.requests._shape import read_tokens, shown_text
+from ragstone.requests._shape import content_text, read_tokens, shown_text
 from ragstone.schema import Turn, message_role
 
 RetrieverTools: TypeAlias = Mapping[str, str | bool | None]
@@ -90,6 +90,11 @@ class Message(NamedTuple):
     def text_in(content: object) -> str:
         """Return every text that a model reads in a message's content: texts, documents and results of searches."""
         return shown_text(content)
+
+    @staticmethod
+    def reply_in(content: object) -> str | None:
+        """Return the text of a message's content, without reasoning, calls of tools and images. None if it does not have any."""
+        return content_text(content)
 
     @staticmethod
     def documents_in(content: object) -> tuple[PassageDraft, ...] | None:
