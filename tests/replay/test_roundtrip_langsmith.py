@@ -135,3 +135,80 @@ def test_tools_and_state_that_look_like_passages_are_read_as_in_live_capture(rea
     live = draft.contexts or [passage for search in draft.retrievals for passage in search.passages]
     assert ([TOWER, LAMP], ()) == ([passage.text for passage in live], draft.evidence.doubts)
     assert ([TOWER, LAMP], ()) == ([p.text for p in trace.prompt_contexts or ()], trace.evidence.doubts)
+
+
+def short_and_direct():
+    """Agents whose tools reply shortly or answer directly, with what is expected of each, by name."""
+    from langchain.agents import create_agent
+    from langchain_core.documents import Document
+    from langchain_core.language_models import FakeMessagesListChatModel
+    from langchain_core.messages import AIMessage
+    from langchain_core.prompts import ChatPromptTemplate
+    from langchain_core.retrievers import BaseRetriever
+    from langchain_core.tools import tool
+
+    class Model(FakeMessagesListChatModel):
+        def bind_tools(self, tools, **kwargs):
+            return self
+
+    class Pages(BaseRetriever):
+        page: str
+
+        def _get_relevant_documents(self, query, *, run_manager):
+            return [Document(self.page, id=self.page[:3])]
+
+    def about(page, reply, question):
+        prompt = ChatPromptTemplate.from_messages([("user", "{page} {question}")])
+        found = Pages(page=page).invoke(question)[0].page_content
+        return (prompt | Model(responses=[AIMessage(reply)])).invoke({"page": found, "question": question}).content
+
+    @tool
+    def height(question: str) -> str:
+        """Answer a question about the tower."""
+        return f"The expert says: {about(TOWER, '31 metres.', question)}"
+
+    @tool
+    def lamp(question: str) -> str:
+        """Look into a page, with a note about another one."""
+        return f"A note of {about(TOWER, '31 metres', question)} is old. {Pages(page=LAMP).invoke(question)[0].page_content}"
+
+    @tool(return_direct=True)
+    def answer(question: str) -> str:
+        """Answer directly."""
+        return about(TOWER, "31 metres.", question)
+
+    def agent(one):
+        call = AIMessage("", tool_calls=[{"name": one.name, "args": {"question": "how tall?"}, "id": "1"}])
+        return create_agent(Model(responses=[call, AIMessage("It is 31 metres tall.")]), [one])
+
+    return {
+        "label": (agent(height), ([TOWER], "It is 31 metres tall.", ())),
+        "sentence": (agent(lamp), ([LAMP], "It is 31 metres tall.", ("short_reply",))),
+        "direct": (agent(answer), ([TOWER], "31 metres.", ())),
+    }
+
+
+@pytest.mark.parametrize("name", ["label", "sentence", "direct"])
+def test_short_replies_and_direct_answers_are_read_as_in_live_capture(read, monkeypatch, name):
+    """Contexts, answer and doubts are the same."""
+    monkeypatch.setenv("LANGSMITH_TRACING", "false")
+    pytest.importorskip("langchain.agents")
+    from replay_apps.langsmith_capture import captured as langsmith
+
+    from langchain_ragstone import RagstoneCallbackHandler
+    from ragstone.testing import MemoryRecorder
+
+    recorder = MemoryRecorder()
+    runnable, expected = short_and_direct()[name]
+    with langsmith("lighthouse") as (tracer, runs):
+        config = {"callbacks": [tracer, RagstoneCallbackHandler(recorder)]}
+        runnable.invoke({"messages": [("user", "How tall is the lighthouse of Sollund?")]}, config)
+    replayed, rejected = read(
+        all_formats()["langsmith"], "".join(json.dumps(run) + "\n" for run in runs.values()).encode()
+    )
+
+    assert [] == rejected
+    (draft,), (trace,) = recorder.drafts, replayed
+    live = draft.contexts or [passage for search in draft.retrievals for passage in search.passages]
+    assert expected == ([passage.text for passage in live], draft.response, draft.evidence.doubts)
+    assert expected == ([p.text for p in trace.prompt_contexts or ()], trace.response, trace.evidence.doubts)

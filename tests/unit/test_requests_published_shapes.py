@@ -485,6 +485,87 @@ def passages_translated_in_a_function() -> Request:
     return _one(prompt("Die Garantie der Pumpe gilt zwei Jahre für Teile und Arbeit."), A, B)
 
 
+def _noted(first: str, shown: str, second: str = B, question: str = QUESTION) -> Request:
+    """A reply about one passage, and a prompt that shows something of it with another passage of the search."""
+    steps, root = _start(question=question)
+    steps.retrieval(root, A, second)
+    steps.model(root, f"What matters here?\n{A}", first)
+    steps.model(root, f"{shown}\n{second}\n{question}", ANSWER)
+    return steps.request()
+
+
+@case(Expected((B,), doubts=("short_reply",)))
+def short_reply_in_a_line() -> Request:
+    """A few words stand by themselves in the last prompt."""
+    return _noted("two years", "Notes: two years")
+
+
+@case(Expected((A, B)))
+def reply_of_some_words_in_a_line() -> Request:
+    """20 characters that stand by themselves are not a coincidence."""
+    return _noted("two years for parts and labor", "Notes: two years for parts and labor")
+
+
+@case(Expected((B,), doubts=("short_reply",)))
+def short_reply_in_a_sentence_that_its_passage_contains() -> Request:
+    """A name that a call took from its passage may be used inside of a sentence."""
+    return _noted("two years", "Keep in mind that two years have passed.")
+
+
+@case(Expected((B,)))
+def word_of_a_grader_in_a_sentence() -> Request:
+    """A word that neither stands by itself nor is from the passage is a coincidence."""
+    return _noted("no", "If there is no answer, say so.")
+
+
+@case(Expected((B,), query="Is there a warranty: yes, no?"))
+def word_of_a_grader_in_the_question() -> Request:
+    """The question is not what a call replied."""
+    return _noted("no", "Read.", question="Is there a warranty: yes, no?")
+
+
+_DENIED = "The table of the manual says for batteries, seals and all other parts that wear: no, never, not once."
+
+
+@case(Expected((_DENIED,)))
+def word_of_a_grader_in_a_passage() -> Request:
+    """A passage of the prompt is not what a call replied either."""
+    return _noted("no", "Read.", second=_DENIED)
+
+
+@case(Expected((A,), response=ANSWER))
+def guard_with_rules_of_another_search() -> Request:
+    """The guard gives the answer back, and its rules are not contexts."""
+    steps, root = _start()
+    steps.retrieval(root, A)
+    steps.model(root, prompt(A), ANSWER)
+    steps.retrieval(root, B, query="rules")
+    steps.model(root, f"Rules: {B}\nText: {ANSWER}", ANSWER)
+    return steps.request()
+
+
+@case(Expected((A, B)))
+def second_page_of_the_same_search_keeps_the_draft() -> Request:
+    """A call that gives the draft back has read another passage of the search."""
+    steps, root = _start()
+    steps.retrieval(root, A, B)
+    steps.model(root, prompt(A), ANSWER)
+    steps.model(root, f"Refine with {B}\nText: {ANSWER}", ANSWER)
+    return steps.request()
+
+
+@case(Expected((B, A[:40])))
+def beginning_of_a_passage() -> Request:
+    """32 characters of the beginning are a piece."""
+    return _one(prompt(B, A[:40] + "..."), A, B)
+
+
+@case(Expected((B,)))
+def less_than_the_beginning_of_a_passage() -> Request:
+    """A shorter beginning is a coincidence."""
+    return _one(prompt(B, A[:28] + "..."), A, B)
+
+
 @case(Expected(None, doubts=("not_in_prompt",)))
 def characters_in_front_of_each_line() -> Request:
     """A passage of two short lines is quoted with "> " in front of each line: no rule covers that."""
