@@ -18,7 +18,14 @@ from ragstone.errors import JudgeUnavailableError
 from ragstone.requests import TraceDraft
 from ragstone.spool import SpoolWriter
 from ragstone.testing import FakeJudge
-from ragstone.worker import HealthRoutes, ScoringSetup, Worker, WorkerState, read_ledger, spool_directory
+from ragstone.worker import (
+    ScoringSetup,
+    Worker,
+    WorkerState,
+    add_health_routes,
+    read_ledger,
+    spool_directory,
+)
 
 
 def state(**changes) -> WorkerState:
@@ -43,7 +50,7 @@ def test_statuses_of_the_checks(current, alive, ready):
         from aiohttp import web
 
         app = web.Application()
-        HealthRoutes(lambda: current, None).add_to(app)
+        add_health_routes(app, lambda: current, None)
         async with TestClient(TestServer(app)) as client:
             answers = [await client.get("/healthz"), await client.get("/readyz"), await client.get("/metrics")]
             assert 501 == answers[2].status

@@ -13,7 +13,7 @@ from completions import complete
 from ragstone.metrics import resolve_metrics
 from ragstone.schema import Captured, Failure, NotApplicable, Retrieval, Score, Trace
 from ragstone.settings import Watch
-from ragstone.store import PlannedMetric, SqliteStore, StreamKey, Unit, WatchedOutcome, open_store
+from ragstone.store import CanaryScore, PlannedMetric, SqliteStore, StreamKey, Unit, WatchedOutcome, open_store
 from ragstone.worker import StepErrors
 from ragstone.worker._watching import StreamWatcher
 from watch_tables import KEY, MemoryTables
@@ -86,6 +86,16 @@ def test_units_are_kept_for_100_days_before_the_latest_one(store):
 
     with store.watch.read() as tables:
         assert [1.5, 101.0] == [each.closed_at / DAY_S for each in tables.units(KEY, since=0.0, until=T0)]
+
+
+def test_scores_of_canaries_are_kept_from_a_time_on(store):
+    """Those of that time are kept, and earlier ones are removed."""
+    scores = [CanaryScore(key=KEY, trace_id="t", scored_at=at, value=0.5) for at in (1.0, 2.0, 3.0)]
+    with store.watch.change() as tables:
+        tables.canaries.add_scores(scores, keep_since=2.0)
+
+    with store.watch.read() as tables:
+        assert [2.0, 3.0] == [each.scored_at for each in tables.canaries.scores(KEY)]
 
 
 def test_a_session_with_a_pending_trace_waits(store):

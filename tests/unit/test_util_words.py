@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ragstone._util.words import first_sentence, split_sentences, split_tokens, split_words
+from ragstone._util.words import split_sentences, split_tokens, split_words
 
 
 @pytest.mark.parametrize(
@@ -49,11 +49,3 @@ def test_sentences():
     """Marks with a blank behind them, full-width marks and line ends; parts without a word are none."""
     expected = ["It is 3.5 m.", "Tall!", "塔は高い。", "そう", "end"]
     assert expected == split_sentences("It is 3.5 m. Tall! ... \n塔は高い。そう\n\nend")
-
-
-@pytest.mark.parametrize(
-    "text", ["", " . ", "One", "... z. B. eins. Zwei.", "\n\nA b.\nC", "\u5854\u306f\u9ad8\u3044\u3002\u305d\u3046"]
-)
-def test_the_first_sentence_is_the_first_of_all(text: str) -> None:
-    """Also if nothing in the text is a word."""
-    assert next(iter(split_sentences(text)), None) == first_sentence(text)

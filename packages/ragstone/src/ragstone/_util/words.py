@@ -77,11 +77,6 @@ def split_sentences(text: str) -> list[str]:
     return [text[start:end] for start, end in _sentences(text)]
 
 
-def first_sentence(text: str) -> str | None:
-    """Return the first of `split_sentences`, without looking for the others. None if `text` does not contain a word."""
-    return next((text[start:end] for start, end in _sentences(text)), None)
-
-
 def find_sentences(text: str) -> list[tuple[int, int]]:
     """Return where each sentence of `split_sentences` starts and ends in `text`."""
     return list(_sentences(text))

@@ -7,13 +7,15 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
+from ragstone._util.http_server import HttpServer
 from ragstone._util.systemd import notify, watchdog_interval_s
 from ragstone.cli._logs import announce
 from ragstone.schema import Delivery, Outcome, Trace
 from ragstone.sinks import PrometheusSink
-from ragstone.worker import HealthRoutes, ScoringSetup, Worker, WorkerState
+from ragstone.worker import ScoringSetup, Worker, WorkerState, add_health_routes
 
 if TYPE_CHECKING:
+    from aiohttp import web
     from prometheus_client import CollectorRegistry
 
 
@@ -50,14 +52,18 @@ class HealthPage:
         worker.on_outcomes = lambda trace, outcomes, _last: self.count(trace, outcomes)
         worker.status_sinks += self._sinks
 
-    def routes(self, state: Callable[[], WorkerState]) -> HealthRoutes:
-        """Return the routes, for another server."""
-        return HealthRoutes(state, self._registry)
+    def add_to(self, app: web.Application, state: Callable[[], WorkerState]) -> None:
+        """Add the routes to another server."""
+        add_health_routes(app, state, self._registry)
 
     @asynccontextmanager
     async def serve(self, state: Callable[[], WorkerState]) -> AsyncIterator[str]:
         """Serve the routes, and yield the base URL."""
-        server = self.routes(state).server(self._host, self._port)
+        from aiohttp import web
+
+        app = web.Application(client_max_size=1024)
+        self.add_to(app, state)
+        server = HttpServer(app, host=self._host, port=self._port, title="ragstone worker")
         await server.start()
         try:
             yield server.url

@@ -112,7 +112,7 @@ def ingest_command(
     feedback = Capture(partial(SpoolWriter, spool), durability="sync", redact=redact)
 
     def add_routes(app: web.Application) -> None:
-        health.routes(state).add_to(app)
+        health.add_to(app, state)
         FeedbackRoute(feedback).add_to(app)
 
     shared: dict[str, Any] = {"redact": redact, "access": access, "max_bytes": receiver.max_message_mib * 2**20}

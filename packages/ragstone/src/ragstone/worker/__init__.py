@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from ragstone.worker._backfill import BackfillRequest, request_backfill, run_backfill
     from ragstone.worker._daily_budget import describe_reached
     from ragstone.worker._erase import Erasure, erase_requests
-    from ragstone.worker._health import HealthRoutes, WorkerState
+    from ragstone.worker._health import WorkerState, add_health_routes
     from ragstone.worker._hints import advise, worker_command
     from ragstone.worker._id_key import id_hasher
     from ragstone.worker._intake import (
@@ -35,7 +35,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_backfill": "BackfillRequest request_backfill run_backfill",
             "_daily_budget": "describe_reached",
             "_erase": "Erasure erase_requests",
-            "_health": "HealthRoutes WorkerState",
+            "_health": "WorkerState add_health_routes",
             "_hints": "advise worker_command",
             "_id_key": "id_hasher",
             "_intake": "StepErrors broker_spool_directory claim_spool get_skip_reason spool_directory",

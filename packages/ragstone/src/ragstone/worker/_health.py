@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ragstone._util.http_server import HttpServer
 from ragstone.worker import _times
 
 if TYPE_CHECKING:
@@ -45,55 +44,39 @@ class WorkerState:
         return self.is_alive and self.owns_store and not self.store_errors
 
 
-class HealthRoutes:
-    """Adds the routes to a server.
+def add_health_routes(
+    app: web.Application, state: Callable[[], WorkerState], registry: CollectorRegistry | None
+) -> None:
+    """Add the routes to an application.
 
     `/healthz` is 200 while the worker runs, else 503: restart it. `/readyz` is 200 while captured requests are stored, else
     503. Both return the state as JSON, without captured text. `/metrics` is the page for Prometheus.
 
     Args:
+        app: The application.
         state: Returns the state of the current worker.
         registry: What `/metrics` shows. None if the extra `prometheus` is not installed.
     """
+    from aiohttp import web
 
-    def __init__(self, state: Callable[[], WorkerState], registry: CollectorRegistry | None) -> None:
-        self._state = state
-        self._registry = registry
+    def answer(name: str, current: WorkerState, *, is_good: bool) -> web.Response:
+        return web.json_response({name: is_good} | asdict(current), status=200 if is_good else 503)
 
-    def add_to(self, app: web.Application) -> None:
-        """Add the routes to an application."""
-        app.router.add_get("/healthz", self._healthz)
-        app.router.add_get("/readyz", self._readyz)
-        app.router.add_get("/metrics", self._metrics)
+    async def healthz(_request: web.Request) -> web.Response:
+        current = state()
+        return answer("alive", current, is_good=current.is_alive)
 
-    def server(self, host: str, port: int) -> HttpServer:
-        """Return a server of only these routes, for a worker without another server. Port 0 selects a free port."""
-        from aiohttp import web
+    async def readyz(_request: web.Request) -> web.Response:
+        current = state()
+        return answer("ready", current, is_good=current.is_ready)
 
-        app = web.Application(client_max_size=1024)
-        self.add_to(app)
-        return HttpServer(app, host=host, port=port, title="ragstone worker")
-
-    async def _healthz(self, _request: web.Request) -> web.Response:
-        state = self._state()
-        return _response({"alive": state.is_alive} | asdict(state), is_good=state.is_alive)
-
-    async def _readyz(self, _request: web.Request) -> web.Response:
-        state = self._state()
-        return _response({"ready": state.is_ready} | asdict(state), is_good=state.is_ready)
-
-    async def _metrics(self, request: web.Request) -> web.Response:
-        from aiohttp import web
-
-        if self._registry is None:
+    async def metrics(request: web.Request) -> web.Response:
+        if registry is None:
             return web.Response(status=501, text="install the metrics with: pip install ragstone[prometheus]\n")
         from prometheus_client.exposition import choose_encoder
 
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
-        return web.Response(body=encode(self._registry), headers={"Content-Type": content_type})
+        return web.Response(body=encode(registry), headers={"Content-Type": content_type})
 
-
-def _response(body: dict[str, Any], *, is_good: bool) -> web.Response:
-    from aiohttp import web
-
-    return web.json_response(body, status=200 if is_good else 503)
+    for path, handler in (("/healthz", healthz), ("/readyz", readyz), ("/metrics", metrics)):
+        app.router.add_get(path, handler)
