@@ -17,7 +17,6 @@ from ragstone.stats import (
     mean_interval,
     paired_effect,
     randomized_tukey,
-    sign_flip_test,
 )
 
 cells = st.one_of(st.integers(0, 4).map(float), st.just(math.nan))
@@ -186,16 +185,8 @@ def test_intervals_move_with_the_data(x, scale, shift):
 
 @given(pairs_of_scores)
 def test_swapping_two_systems_turns_everything_round(x):
-    """The two-sided p-value stays, the one-sided ones change places, differences and effects change sign."""
+    """Differences and effects change sign."""
     a, b = x
-    one, other = sign_flip_test(a, b, n_resamples=300), sign_flip_test(b, a, n_resamples=300)
-    assert one.difference == -other.difference
-    up = sign_flip_test(a, b, alternative="greater", n_resamples=300)
-    down = sign_flip_test(b, a, alternative="less", n_resamples=300)
-    if one.exact:
-        assert (one.p_value, up.p_value) == (other.p_value, down.p_value)
-    if one.low is not None:
-        assert one.low <= one.difference <= one.high
     effect, reverse = paired_effect(a, b), paired_effect(b, a)
     assert 1 == pytest.approx(effect.superiority + reverse.superiority)
     assert (effect.n_better, effect.n_worse) == (reverse.n_worse, reverse.n_better)

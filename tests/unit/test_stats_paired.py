@@ -1,43 +1,12 @@
-"""Two systems on the same samples: test, bootstrap and effect size, by hand and with data no one should send."""
+"""Effect sizes of two systems on the same samples, by hand and with data no one should send."""
 
 from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 
-from ragstone.stats import paired_effect, sign_flip_test
-
-A = [0.9, 0.8, 0.7, 0.9, 0.8]
-B = [0.4, 0.3, 0.3, 0.6, 0.5]
-
-
-def test_sign_flips_worked_out_by_hand():
-    """Five differences of one sign: 2 of 32 flips reach them two-sided, 1 in the direction claimed, all against it."""
-    two, up, down = (sign_flip_test(A, B, alternative=side) for side in ("two-sided", "greater", "less"))
-    assert (2 / 32, 1 / 32, 1.0) == (two.p_value, up.p_value, down.p_value)
-    assert (pytest.approx(0.4), 5, 0, 32, True, 0.0) == (
-        two.difference, two.n, two.n_missing, two.n_resamples, two.exact, two.mc_error
-    )  # fmt: skip
-    # A sixteenth is more than a twentieth: nothing can be rejected, so nothing is bounded.
-    assert (None, None) == (two.low, two.high)
-    assert up.low > 0
-    assert up.high is None
-
-
-def test_missing_scores_are_left_out_and_counted():
-    """As if their rows were not there."""
-    nan = math.nan
-    full, holes = sign_flip_test(A, B), sign_flip_test([*A, nan, 0.1, nan], [*B, 0.3, nan, nan])
-    assert (0, 3) == (full.n_missing, holes.n_missing)
-    assert (full.difference, full.p_value, full.low, full.n) == (holes.difference, holes.p_value, holes.low, holes.n)
-
-
-def test_p_is_never_0():
-    """Not where no resample reached the data; the claim is 1 in B + 1 at most."""
-    a = np.random.default_rng(0).random(100)
-    assert 1 / 1001 == sign_flip_test(a + 1, a * 0.9, n_resamples=1000).p_value
+from ragstone.stats import paired_effect
 
 
 def test_effect_size_worked_out_by_hand():
@@ -62,7 +31,6 @@ def test_effect_size_without_spread_is_undefined():
     assert two.g_z is None
 
 
-@pytest.mark.parametrize("call", [sign_flip_test, paired_effect])
 @pytest.mark.parametrize(
     ("a", "b", "match"),
     [
@@ -73,14 +41,7 @@ def test_effect_size_without_spread_is_undefined():
         ([[0.5]], [[0.5]], "shape"),
     ],
 )
-def test_bad_scores_are_named(call, a, b, match):
+def test_bad_scores_are_named(a, b, match):
     """The message has what is wrong."""
     with pytest.raises(ValueError, match=match):
-        call(a, b)
-
-
-@pytest.mark.parametrize("option", [{"alternative": "larger"}, {"n_resamples": 0}, {"confidence_level": 1.0}])
-def test_bad_options_are_named(option):
-    """Name and value."""
-    with pytest.raises(ValueError, match=next(iter(option))):
-        sign_flip_test(A, B, **option)
+        paired_effect(a, b)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ragstone.stats._mean import Estimate, failure_bounds, mean_interval, wilson_interval
     from ragstone.stats._median import estimate_median
     from ragstone.stats._multiple import DiscriminativePower, discriminative_power, holm
-    from ragstone.stats._paired import paired_effect, sign_flip_test
+    from ragstone.stats._paired import paired_effect
     from ragstone.stats._population import Description, describe, pass_at_k
     from ragstone.stats._ppi import PredictionPoweredMean, prediction_powered_mean
     from ragstone.stats._sequential import beta_mixture_interval
@@ -66,7 +66,6 @@ __all__ = [
     "percent_agreement",
     "prediction_powered_mean",
     "randomized_tukey",
-    "sign_flip_test",
     "spearman",
     "split_variance",
     "wilson_interval",
@@ -90,7 +89,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_median": "estimate_median",
             "_multiple": "DiscriminativePower discriminative_power holm",
             "_alarms": "BETS QUARTER_S AlarmBudget CalendarDetector",
-            "_paired": "sign_flip_test paired_effect",
+            "_paired": "paired_effect",
             "_population": "Description describe pass_at_k",
             "_ppi": "PredictionPoweredMean prediction_powered_mean",
             "_sequential": "beta_mixture_interval",

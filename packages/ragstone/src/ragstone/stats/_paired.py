@@ -1,4 +1,4 @@
-"""Paired comparison of two systems on the same samples: tests, intervals and effect sizes."""
+"""Effect sizes of two systems on the same samples."""
 
 from __future__ import annotations
 
@@ -7,93 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ragstone.stats._tukey import Alternative, randomized_tukey
-
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairedTest:
-    """Result of a test of two systems on the same samples."""
-
-    difference: float
-    """Mean of first - second."""
-    p_value: float | None
-    """p-value, never 0."""
-    mc_error: float | None
-    """Monte Carlo standard error of the p-value. It is 0 if all resamples were enumerated."""
-    low: float | None
-    """Lower limit of the confidence interval of the difference. None if it is unbounded: for the alternative "less", and
-    if too few resamples exist to reject any hypothesis at this confidence level."""
-    high: float | None
-    """Upper limit. None in the same cases, with "greater" instead of "less"."""
-    confidence_level: float
-    n: int
-    """Pairs with both scores."""
-    n_missing: int
-    """Pairs with a missing score, which are omitted."""
-    n_resamples: int
-    exact: bool
-    """True if all existing resamples were enumerated."""
-
-
-def sign_flip_test(
-    first: Sequence[float] | NDArray[np.float64],
-    second: Sequence[float] | NDArray[np.float64],
-    *,
-    alternative: Alternative = "two-sided",
-    n_resamples: int = 10_000,
-    confidence_level: float = 0.95,
-    seed: int = 0,
-) -> PairedTest:
-    """Test by paired randomization whether two systems, scored on the same samples, differ.
-
-    If the systems do not differ, the two scores of each sample are exchangeable, and an exchange flips the sign of their
-    difference. The p-value is the share of random sign flips whose mean difference is at least that of the data, with the
-    data counted as one flip. This is `randomized_tukey` for two systems.
-
-    Args:
-        first: Scores. NaN is a missing score.
-        second: Scores of the same samples in the same order.
-        alternative: "greater" for the hypothesis that the first system is better.
-        n_resamples: Number of sign flips drawn. If at most this number of distinct flips exists, all are enumerated.
-        confidence_level: Confidence level of the interval, which excludes 0 exactly if p <= 1 - `confidence_level`.
-        seed: Seed of the random numbers.
-
-    Raises:
-        ValueError: If the lengths differ, no sample has both scores, a score is infinite, or an option is out of range.
-
-    Source:
-        Fisher 1935, section 21. Smucker, Allan and Carterette 2007.
-
-    Examples:
-        >>> sign_flip_test([0.9, 0.8, 0.7, 0.9, 0.8], [0.4, 0.3, 0.3, 0.6, 0.5]).p_value
-        0.0625
-    """
-    x, n_missing = _pairs(first, second)
-    result = randomized_tukey(
-        x,
-        pairs=[(0, 1)],
-        alternative=alternative,
-        n_resamples=n_resamples,
-        confidence_level=confidence_level,
-        seed=seed,
-    )
-    (pair,) = result.pairs
-    return PairedTest(
-        difference=float((x[:, 0] - x[:, 1]).mean()),
-        p_value=pair.p_value,
-        mc_error=pair.mc_error,
-        low=pair.low,
-        high=pair.high,
-        confidence_level=confidence_level,
-        n=len(x),
-        n_missing=n_missing,
-        n_resamples=result.n_resamples,
-        exact=result.exact,
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

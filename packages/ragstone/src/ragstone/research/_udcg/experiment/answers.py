@@ -16,7 +16,7 @@ from ragstone.research._udcg.experiment.settings import ExperimentSettings
 from ragstone.research._udcg.experiment.tables import Cell, Column, ResultTable, share_of
 from ragstone.research._udcg.rank import best_passages
 from ragstone.research._udcg.rows import Grade, PassageRating
-from ragstone.stats import Estimate, holm, mean_interval, sign_flip_test
+from ragstone.stats import Estimate, holm, mean_interval, simultaneous_differences
 
 T = TypeVar("T")
 
@@ -135,7 +135,7 @@ def _compared(
     if not first:
         return None, None
     marks, others = ([float(answer.grade == grade) for answer in answers] for answers in (first, second))
-    test = sign_flip_test(marks, others, seed=seed)
+    ((test,),) = (one.pairs for one in simultaneous_differences([list(zip(marks, others, strict=True))], seed=seed))
     differences = [a - b for a, b in zip(marks, others, strict=True)]
     return mean_interval(differences, low=-1.0, high=1.0), 1.0 if test.p_value is None else test.p_value
 
