@@ -88,7 +88,8 @@ class Repeats:
         """Report what the rows repeat.
 
         Raises:
-            DataError: If most rows repeat a sample, or have one passage of it each, and the user did not name an id.
+            DataError: If most rows repeat a sample, or have one passage of it each, an option or a command makes samples of
+                them, and the user did not name an id.
         """
         if not self._rows:
             report.warn("several rows have the same question, and each is a sample")
@@ -101,8 +102,8 @@ class Repeats:
         column = self._system_column(rows, n_questions)
         is_repeated = len(samples) < len(rows) or (is_layout and self._passages_column(rows) is not None)
         if is_repeated and not (column and (n_answers > n_questions or _is_system(column))):
-            problem = self._copies(rows, [row.question for row in rows], self._names.get("query"))
-            if is_layout and "id" not in self._fields:
+            problem, has_remedy = self._copies(rows, [row.question for row in rows], self._names.get("query"))
+            if is_layout and has_remedy and "id" not in self._fields:
                 raise DataError(problem)
             report.warn(problem)
             rows, column = samples, self._system_column(samples, n_questions)
@@ -118,7 +119,7 @@ class Repeats:
         added = smallest_set(rows, [row.id for row in rows], range(len(rows)))
         is_copied = len(contents) == len({row.id for row in rows}) and not any(map(_is_system, added or ()))
         if rows and (is_copied or self._passages_column(rows)):
-            return self._copies(rows, [row.id for row in rows], name)
+            return self._copies(rows, [row.id for row in rows], name)[0]
         several = "Several rows share an id, such as several answers to one question."
         if name and added:
             together = "+".join((name, *added))
@@ -128,16 +129,17 @@ class Repeats:
             "(fields={'id': 'COLUMN+COLUMN'}). If there are none, add a column that is"
         )
 
-    def _copies(self, rows: Sequence[_Row], keys: Sequence[Hashable], name: str | None) -> str:
-        """Return what rows with the same answer differ in, and how to read each sample once."""
+    def _copies(self, rows: Sequence[_Row], keys: Sequence[Hashable], name: str | None) -> tuple[str, bool]:
+        """Return what rows with the same answer differ in, how to read each sample once, and whether an option does it."""
         own = smallest_set(rows, keys, range(len(rows)))
         alone = f", or read each row as a sample: {field_option('id', name, *own)}" if name and own else ""
         if (column := self._passages_column(rows)) is not None:
             kept = [self._names[key] for key in ("id", "query", "response", "reference") if key in self._names]
-            return (
+            problem = (
                 f"{count(len(rows), 'row')} have {count(len({*keys}), 'question')}: each row has one passage ({column}) of a "
                 f"question. Join the passages of a question: {self._join(column, kept)}{alone}"
             )
+            return problem, True
         contents = [(row.answer, row.passages) for row in rows]
         n = len({*zip(keys, contents, strict=True)})
         varied = [c for c in _shared(rows) if len({(k, r.columns[c]) for k, r in zip(keys, rows, strict=True)}) > n]
@@ -147,10 +149,11 @@ class Repeats:
         if name and added is not None:
             is_id = not added and name == self._names.get("id")
             once = f"Read each once: {'' if is_id else field_option('id', name, *added) + ' '}--on-bad-row skip"
-        return (
+        problem = (
             f"{count(len(rows), 'row')} have {count(n, 'different sample')}: the others repeat question, answer and passages "
             f"of an earlier row{differ}. {once}{alone}"
         )
+        return problem, bool(name) and added is not None
 
     def _join(self, column: str, kept: Sequence[str]) -> str:
         """Return the command that writes a row for each question, with its passages as a list."""
