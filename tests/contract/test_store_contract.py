@@ -530,6 +530,17 @@ class TestCompletion:
 class TestPlan:
     """The plan looks forward; the ledger stay true when it changes."""
 
+    def test_a_metric_that_joins_does_not_wait_for_finished_requests(self, store: Store):
+        """Whatever became of them: its row of the ledger has the pending one only."""
+        ingest(store, "scored", "failed", "not_applicable", "pending")
+        complete(store, "scored", both("scored"))
+        complete(store, "failed", [failure("failed"), not_applicable("failed")])
+        complete(store, "not_applicable", [not_applicable("not_applicable", each) for each in (GROUNDED, RECALL)])
+        store.plan.set([GROUNDED, RECALL, PlannedMetric(name="joined", version="1")], [])
+
+        row = store.ledger().metrics["joined"]
+        assert (1, 1, 0) == (row.captured, row.pending, row.failed)
+
     def test_a_metric_that_joins_is_not_blamed_for_the_past(self, store: Store):
         """Its row counts what was not finished when it came, and what comes in later."""
         ingest(store, "old", "waiting")

@@ -98,6 +98,31 @@ def test_scores_of_canaries_are_kept_from_a_time_on(store):
         assert [2.0, 3.0] == [each.scored_at for each in tables.canaries.scores(KEY)]
 
 
+def test_canaries_are_requests_that_were_scored_completely(store):
+    """With a score of a judge. One whose other metric failed may fail each day, and would say nothing about the judge."""
+    judged, plain = PlannedMetric(name="a", version="1", judge_hash="j"), PlannedMetric(name="b", version="1")
+    store.plan.set([judged, plain], [])
+    store.traces.ingest(
+        "x", 1, [Captured(trace=Trace(trace_id=id_, started_at=5.0)) for id_ in ("good", "failed", "plain")]
+    )
+    for id_ in ("good", "failed", "plain"):
+        of_judge = {"sample_id": id_, "metric": "a", "metric_version": "1", "judge_hash": "j"}
+        of_plain = {"sample_id": id_, "metric": "b", "metric_version": "1"}
+        outcomes = [
+            NotApplicable(reason="no answer", **of_judge)
+            if id_ == "plain"
+            else Score(value=0.5, method="x", **of_judge),
+            Failure(kind="bug", reason="?", **of_plain)
+            if id_ == "failed"
+            else Score(value=0.5, method="x", **of_plain),
+        ]
+        complete(store, id_, outcomes)
+
+    with store.watch.read() as tables:
+        assert ["good"] == tables.canaries.suitable(9, since=5.0)
+        assert [] == tables.canaries.suitable(9, since=5.1)
+
+
 def test_a_session_with_a_pending_trace_waits(store):
     """A session is closed only if none of its traces is pending, and another one does not wait for it."""
     store.plan.set([PlannedMetric(name="a", version="1")], [])
