@@ -72,8 +72,8 @@ def test_the_last_unit_of_a_session_is_the_latest(store):
         tables.add_units(units)
 
     with store.watch.read() as tables:
-        assert {(KEY, "s"): 300.0} == tables.last_units(["s", "other"], since=150.0)
-        assert {} == tables.last_units(["s"], since=301.0)
+        last, later = (tables.last_units(["s", "other"], since=since) for since in (150.0, 301.0))
+    assert ({(KEY, "s"): 300.0}, {}) == (last, later)
 
 
 def test_units_are_kept_for_100_days_before_the_latest_one(store):
@@ -85,7 +85,8 @@ def test_units_are_kept_for_100_days_before_the_latest_one(store):
         )
 
     with store.watch.read() as tables:
-        assert [1.5, 101.0] == [each.closed_at / DAY_S for each in tables.units(KEY, since=0.0, until=T0)]
+        days = [each.closed_at / DAY_S for each in tables.units(KEY, since=0.0, until=T0)]
+    assert [1.5, 101.0] == days
 
 
 def test_scores_of_canaries_are_kept_from_a_time_on(store):
@@ -95,7 +96,8 @@ def test_scores_of_canaries_are_kept_from_a_time_on(store):
         tables.canaries.add_scores(scores, keep_since=2.0)
 
     with store.watch.read() as tables:
-        assert [2.0, 3.0] == [each.scored_at for each in tables.canaries.scores(KEY)]
+        times = [each.scored_at for each in tables.canaries.scores(KEY)]
+    assert [2.0, 3.0] == times
 
 
 def test_canaries_are_requests_that_were_scored_completely(store):
@@ -119,8 +121,8 @@ def test_canaries_are_requests_that_were_scored_completely(store):
         complete(store, id_, outcomes)
 
     with store.watch.read() as tables:
-        assert ["good"] == tables.canaries.suitable(9, since=5.0)
-        assert [] == tables.canaries.suitable(9, since=5.1)
+        suitable, later = (tables.canaries.suitable(9, since=since) for since in (5.0, 5.1))
+    assert (["good"], []) == (suitable, later)
 
 
 def test_a_session_with_a_pending_trace_waits(store):
