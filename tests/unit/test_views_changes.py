@@ -36,7 +36,7 @@ def outcome(sample_id: str, metric: str, value: float | None, judge: str = "a ju
     about = {"sample_id": sample_id, "metric": metric, "metric_version": "1", "judge": judge, "judge_hash": "h"}
     if value is None:
         return Failure(**about, kind="timeout", reason="too slow")
-    return Score(**about, value=value, method="single_reply", details={"em": 0.0, "judge": value})
+    return Score(**about, value=value, method="json_reply", details={"em": 0.0, "judge": value})
 
 
 def experiment(values: Sequence[Pair], *, judge: str = "a judge", sessions: int = 0) -> Experiment:

@@ -60,7 +60,7 @@ def outcome(sample_id: str, metric: str, value: float | None, *, has_references:
         return NotApplicable(**about, reason="without reference")
     if value is None:
         return Failure(**about, kind="timeout", reason="too slow")
-    return Score(**about, value=value, method="single_reply", details={"em": 0.0, "judge": value})
+    return Score(**about, value=value, method="json_reply", details={"em": 0.0, "judge": value})
 
 
 def wrong_flags(table: list[Row]) -> dict[str, dict[str, bool]]:
