@@ -69,7 +69,8 @@ def test_an_empty_list_of_claims_is_asked_for_again(response, n_calls):
     assert 3 * n_calls == len(prompts)
     assert 3 * (n_calls - 1) == sum("An earlier reply was an empty list." in prompt for prompt in prompts)
     assert (3, 0) == (summary.n_not_applicable, summary.n_failed)
-    assert summary.checks[0].startswith("not applicable to 3 answers, because the judge listed no claims in them")
+    named = [text for text in summary.checks if "to 3 answers, because the judge listed no claims in them" in text]
+    assert (n_calls == 2) == bool(named)
 
 
 def test_one_value_for_all_ratings():

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ragstone._util.plural import count
-from ragstone.experiments._table import RARE, MetricScores, Reads, ScoreTable
+from ragstone.experiments._table import RARE, SCORED, MetricScores, Reads, ScoreTable
 from ragstone.judges import is_baseline
 
 _LEAST: Final = 20
@@ -25,7 +25,7 @@ def check_metric(metric: MetricScores, system: int = 0) -> tuple[str, ...]:
     """Describe what makes scores of a metric doubtful, in sentences that name numbers and a way out."""
     methods: Counter[str] = Counter()
     for origin, n in metric.origins[system].items():
-        if origin.method and not is_baseline(origin.judge):
+        if origin.state == SCORED and origin.method and not is_baseline(origin.judge):
             methods[origin.method] += n
     n = methods.total()
     n_forced, n_repeated = (sum(k for m, k in methods.items() if m.startswith(way)) for way in ("forced", "second"))
@@ -34,7 +34,7 @@ def check_metric(metric: MetricScores, system: int = 0) -> tuple[str, ...]:
     n_empty = sum(
         k
         for origin, k in metric.origins[system].items()
-        if origin.reason.endswith(_NO_CLAIMS) and not is_baseline(origin.judge)
+        if origin.reason.endswith(_NO_CLAIMS) and origin.method != "abstains" and not is_baseline(origin.judge)
     )
     if n_empty > _FEW * (n + n_empty):
         texts.append(

@@ -55,7 +55,7 @@ class Origin(NamedTuple):
     ranks: tuple[int, int] | None = None
     """Of a score by qrels: passages in the top ranks, and those of them without a grade."""
     method: str = ""
-    """How a score of a judge was computed."""
+    """How a score of a judge was computed. Without a score: "abstains" if the response declines to answer."""
     reads: Reads | None = None
     """Of a score with a reader: how often it abstained."""
 
@@ -89,7 +89,8 @@ class ScoreRows:
             origin = Origin(FAILED, version, judge, judge_hash, outcome.kind)
         else:
             reason = "" if outcome.missing else outcome.reason
-            origin = Origin(NOT_APPLICABLE, version, judge, judge_hash, reason, tuple(outcome.missing))
+            method = "abstains" if "abstains" in (outcome.answer or ()) else ""
+            origin = Origin(NOT_APPLICABLE, version, judge, judge_hash, reason, tuple(outcome.missing), method=method)
         if row >= len(self.codes):
             self._extend(row)
         is_new = not self.codes[row]
