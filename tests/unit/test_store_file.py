@@ -131,6 +131,12 @@ class TestMaking:
         assert [] == list(path.parent.iterdir())
 
 
+def test_a_row_without_its_request_is_refused(path: Path):
+    """The database itself refuses it, as PostgreSQL does, so that no step can leave texts of a removed request."""
+    with own(path) as store, pytest.raises(StoreError, match="FOREIGN KEY"), store._database.write() as db:
+        db.execute("INSERT INTO trace_bodies VALUES (7, 'x')")
+
+
 class TestOwning:
     """One writing process a file."""
 
