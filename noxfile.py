@@ -240,7 +240,6 @@ def ray(session: nox.Session) -> None:
 def vllm(session: nox.Session) -> None:
     """Real vLLM on tiny models trained here, and metrics with models of their own (3 GB of packages).
 
-    `-- -m "vllm and long"` runs batches of files too.
     """
     required = bool(os.environ.get("RAGSTONE_REQUIRE_VLLM"))
     try:

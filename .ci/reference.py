@@ -27,7 +27,6 @@ COMMON = 4
 
 GUIDES = {
     "--app": "../how-to/evaluate-an-application.md",
-    "--batch": "../how-to/batch.md",
     "--budget-usd": "../how-to/capacity.md#set-a-budget",
     "--by": "../how-to/see-results.md",
     "--cache": "../how-to/cache.md",

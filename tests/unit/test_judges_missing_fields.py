@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from contextlib import suppress
 
 import pytest
 from pydantic import TypeAdapter
@@ -17,11 +16,7 @@ from ragstone.judges import (
     ChatRequest,
     OpenAICompatibleJudge,
     Prompt,
-    RequestBatch,
-    requests_in_batches,
-    requests_of_sample,
 )
-from ragstone.judges._batch import PostponedError
 
 PROMPTS = [Prompt(construct="claims", task="List the claims.", fields={"text": f"Claim {n}."}) for n in range(40)]
 
@@ -150,28 +145,6 @@ def test_log_probabilities_that_are_refused(form):
         can, _ = run(server.url, lambda judge: judge.model.capabilities(fresh=True))
     assert can.seen["logprobs"].startswith("not supported (")
     assert ("logprobs", "json_schema") == (*can.refused_parameters, can.structured[-1])
-
-
-@pytest.mark.parametrize("form", ["500", "404"])
-def test_a_batch(form, tmp_path):
-    """The requests of a batch are without a field that the server refuses, because the first one is sent at once."""
-
-    async def ask(judge):
-        for prompt in PROMPTS:
-            with requests_of_sample(), suppress(PostponedError):
-                await judge.ask_json(prompt, SHAPE)
-
-    changes = {"refused": frozenset({"response_format"}), "refusal": ODD_REFUSALS[form]}
-    with (
-        FakeDialectServer("sglang", changes=changes) as server,
-        RequestBatch(tmp_path) as batch,
-        requests_in_batches(batch),
-    ):
-        run(server.url, ask)
-    lines = [line for file in batch.report.files for line in file.path.read_text().splitlines()]
-    assert len(PROMPTS) - 1 <= len(lines) <= len(PROMPTS)
-    assert not any("response_format" in line for line in lines)
-    assert n_with(server, "response_format") <= 3
 
 
 def test_a_server_that_starts_late():

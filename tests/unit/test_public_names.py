@@ -44,7 +44,7 @@ PUBLIC = {
         Comparison Experiment TimeRange aevaluate assert_no_regression assert_score compare evaluate
     """,
     "ragstone.judges": """
-        AbstentionEstimate BatchPendingError Budget Capabilities ChatModel ChatReader ChatRequest ClientSettings Completion
+        AbstentionEstimate Budget Capabilities ChatModel ChatReader ChatRequest ClientSettings Completion
         ConstrainedModel Embedder EndpointEmbedder ExactModel FunctionModel JsonReply Judge JudgeIdentity LexicalJudge LocalEmbedder Message ModelJudge
         NumberReply OpenAICompatibleJudge OpenAICompatibleModel Prompt Reader ReplyCache ReplyLogprobs TextReply
         TokenLogprobs VllmModel is_baseline parse_number record_usage

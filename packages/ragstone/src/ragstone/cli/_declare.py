@@ -49,10 +49,6 @@ Output:
     fail_under (METRIC=MEAN): Exit with 1 unless the mean is shown to be at least this (at most, if lower is better).
     json_output (--json): Print JSON.
     junit: Write the gate as JUnit XML, for CI.
-
-Limits and settings:
-    batch (FOLDER hidden): Write judge calls to files for a batch API instead of sending them, and read the results from
-        this folder.
 """
 """The options that several commands have."""
 

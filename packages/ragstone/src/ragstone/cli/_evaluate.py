@@ -21,7 +21,6 @@ from ragstone.cli._gate import exit_if_failed, parse_thresholds
 from ragstone.cli._models import Models, metrics_of, with_cache
 from ragstone.cli._options import parse_fields, parse_retriever_tools, reading_options
 from ragstone.cli._output import (
-    batch_lines,
     describe_excess,
     failure_lines,
     leave,
@@ -34,7 +33,7 @@ from ragstone.cli._progress import Progress, show_progress
 from ragstone.cli._settings import OF_COMMAND, arguments_of, settings_of
 from ragstone.errors import ConfigurationError, DataError, JudgeError
 from ragstone.experiments import Experiment, count_kept, evaluate
-from ragstone.judges import BatchPendingError, find_outage
+from ragstone.judges import find_outage
 from ragstone.metrics import resolve_metrics
 from ragstone.reading import Choice, ReadingReport, RejectedRow, iter_samples, read_samples
 from ragstone.schema import Failure, Sample
@@ -64,7 +63,6 @@ def evaluate_command(
     on_bad_row: OnBadRow = "raise",
     output: Path | None = None,
     dry_run: bool = False,
-    batch: str | None = None,
     fail_under: list[str] | None = None,
     junit: Path | None = None,
     json_output: bool = False,
@@ -125,7 +123,6 @@ def evaluate_command(
     with (
         show_progress("scoring", find_outage=find_outage) as progress,
         _resumable(traces if app else None, output, progress),
-        _batch_described(json_output=json_output),
     ):
 
         def show(n_done: int, total: int) -> None:
@@ -145,7 +142,6 @@ def evaluate_command(
             retriever_tools=parse_retriever_tools(retriever_tool, no_retriever_tool),
             traces=traces,
             **specs,
-            batch=batch,
             sinks=settings.scoring.sinks,
             **read,
             **choice,
@@ -156,8 +152,6 @@ def evaluate_command(
             progress=show,
             on_outcomes=progress.count,
         )
-    for line in batch_lines(result.batch):
-        print_text(line, err=True)
     check = result.check(thresholds, undecided=analysis.undecided) if thresholds else None
     if check is not None and junit is not None:
         check.write_junit(junit)
@@ -201,19 +195,6 @@ def _exit(result: Experiment, max_failed_share: float) -> None:
             reason = f"{unusable} Use another judge."
     if reason is not None:
         leave(reason)
-
-
-@contextmanager
-def _batch_described(*, json_output: bool) -> Iterator[None]:
-    """If samples wait for results of a batch API, print the files of requests, and what to do with them."""
-    try:
-        yield
-    except BatchPendingError as waiting:
-        for line in batch_lines(waiting.report):
-            print_text(line, err=True)
-        if json_output:
-            print_json({"batch": waiting.report.to_dict()})
-        leave(str(waiting))
 
 
 @contextmanager

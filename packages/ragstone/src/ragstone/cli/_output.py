@@ -17,7 +17,7 @@ from ragstone._util.ascii import without_controls
 from ragstone._util.plural import count
 from ragstone._util.table import text_table
 from ragstone.cli._exit_codes import ExitCode
-from ragstone.judges import BASELINE_NOTE, BatchReport, is_baseline
+from ragstone.judges import BASELINE_NOTE, is_baseline
 from ragstone.schema import (
     BrokerStatus,
     DeliveryCounts,
@@ -301,22 +301,6 @@ def trace_dict(report: TraceReport) -> dict[str, Any]:
         "judge_is_baseline": is_baseline(*(o.judge for o in report.outcomes)),
         "outcomes": [o.model_dump(mode="json") for o in report.outcomes],
     }
-
-
-def batch_lines(batch: BatchReport | None) -> Iterator[str]:
-    """Yield a line for each file that was written, and lines about results that were not used."""
-    if batch is None:
-        return
-    for file in batch.files:
-        about = f"{file.model} at {file.url}"
-        yield f"{sanitize_for_terminal(str(file.path))}: {count(file.n_requests, 'request')} for {sanitize_for_terminal(about)}"
-    if batch.n_failed:
-        yield (
-            f"batch: {count(batch.n_failed, 'result')} failed for a temporary reason "
-            f"({sanitize_for_terminal(str(batch.failure))}). Their requests are written again when they are needed"
-        )
-    if batch.n_ignored:
-        yield f"batch: {count(batch.n_ignored, 'line')} of the files of results ignored, because they are not results"
 
 
 def reason_lines(outcomes: Sequence[Outcome]) -> Iterator[str]:

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import typer
 
-from ragstone._util.plural import count
 from ragstone._util.signals import STOP_SIGNALS, handle_signals
 from ragstone.capture import redact_secrets
 from ragstone.cli._estimate import print_estimate
@@ -18,7 +17,6 @@ from ragstone.cli._gate import exit_if_failed, parse_thresholds
 from ragstone.cli._models import Models, metrics_of, models_for_store, with_cache
 from ragstone.cli._options import parse_retriever_tools
 from ragstone.cli._output import (
-    batch_lines,
     describe_excess,
     leave,
     ledger_lines,
@@ -51,7 +49,6 @@ def replay_command(
     shard: str | None = None,
     criterion: list[Path] | None = None,
     dry_run: bool = False,
-    batch: str | None = None,
     retriever_tool: list[str] | None = None,
     no_retriever_tool: list[str] | None = None,
     fail_under: list[str] | None = None,
@@ -99,7 +96,6 @@ def replay_command(
                     names,
                     store=store,
                     **models.specs(),
-                    batch=batch,
                     sinks=settings.scoring.sinks,
                     format=format_name,
                     retriever_tools=tools,
@@ -137,7 +133,6 @@ def replay_command(
                 "judge_is_baseline": is_baseline(*(named for s in summaries for named in s.judges)),
                 "budget_exhausted": report.budget_exhausted,
                 "stopped_early": report.stopped_early,
-                "batch": report.batch and report.batch.to_dict(),
                 "metrics": [asdict(summary) for summary in summaries],
                 "notes": notes,
                 "ledger": ledger.model_dump(mode="json"),
@@ -145,7 +140,7 @@ def replay_command(
             }
         )
     else:
-        lines = [*_file_lines(report.files), *_skipped_lines(report.skipped), *batch_lines(report.batch)]
+        lines = [*_file_lines(report.files), *_skipped_lines(report.skipped)]
         print_text("\n".join(lines), err=True)
         print_text(format_table(summaries, titles=titles_of(summary.metric for summary in summaries)))
         for note in notes:
@@ -184,9 +179,7 @@ def _exit(
             "these files do not contain a request that can be scored. If the detected format is wrong, set --format."
         )
     reason = None
-    if report.batch is not None and report.batch.n_open:
-        reason = report.batch.describe_open(count(ledger.total.pending, "trace waits", "traces wait"))
-    elif report.stopped_early is not None:
+    if report.stopped_early is not None:
         reason = (
             f"{report.stopped_early}. The other traces stay pending. Fix the cause, and run the same command to resume."
         )

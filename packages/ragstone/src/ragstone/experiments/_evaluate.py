@@ -7,7 +7,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing, closing, contextmanager, nullcontext
+from contextlib import aclosing, closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -16,20 +16,17 @@ from ragstone._util.plural import count
 from ragstone._util.run_async import synchronous
 from ragstone.errors import ConfigurationError, DataError, SinkError, SinkNoTargetError, SinkRejectedError
 from ragstone.experiments._app.saved import SavedRuns
-from ragstone.experiments._app.score import Progress, SamplesWaitError, ScoredApp, score_app
+from ragstone.experiments._app.score import Progress, ScoredApp, score_app
 from ragstone.experiments._clusters import AUTO_CLUSTER, cluster_keys, read_fields
 from ragstone.experiments._experiment import Experiment
 from ragstone.experiments._kept import KeptOutcomes, RunIdentity, digest_samples
 from ragstone.experiments._spill import OutcomeRows, SampleRows, SamplesOnDisk, count_failures, replace_outcomes
 from ragstone.experiments._summary import CONFIDENCE_LEVEL, check_level
 from ragstone.judges import (
-    BatchPendingError,
     EmbedderSpec,
     JudgeSpec,
     ReaderSpec,
-    RequestBatch,
     is_any_endpoint_down,
-    requests_in_batches,
     wait_for_outages,
 )
 from ragstone.metrics import Metric
@@ -81,7 +78,6 @@ async def aevaluate(
     stop_early: bool = True,
     reasons: int = 0,
     processes: int = 1,
-    batch: str | os.PathLike[str] | None = None,
     cluster: str | None = AUTO_CLUSTER,
     confidence_level: float = CONFIDENCE_LEVEL,
     output: str | os.PathLike[str] | None = None,
@@ -132,8 +128,6 @@ async def aevaluate(
             change. The reasons are `Score.explanation`.
         processes: Number of processes that score. With more than 1, judge, reader and embedder are names or tables, and metrics
             can be pickled. The processes share the limits and the budget.
-        batch: Folder for a batch API. Calls of chat models are answered from results in the folder. Others are written to
-            files in the format of OpenAI's batch API, and `BatchPendingError` says so: the same call later reads the results.
         cluster: Column of the rows whose equal values make a cluster, such as "session_id": samples of one cluster resemble
             each other, so intervals treat whole clusters as independent. "auto" uses `session_id` if at least 5% of the rows
             share one. None or "none" treats rows as independent.
@@ -146,7 +140,6 @@ async def aevaluate(
 
     Raises:
         ConfigurationError: If a metric, judge, sink or file does not exist, or a metric needs a model that is not named.
-        BatchPendingError: If samples wait for results in `batch`.
         DataError: If rows are invalid or missing.
         ApplicationError: If the application fails on each of the first 10 samples.
         StoreError: If outcomes cannot be kept in a file.
@@ -196,10 +189,6 @@ async def aevaluate(
             f"a reason explains one answer, and with repeats={repeats} a score is the mean of several. Set repeats=1 or "
             "reasons=0"
         )
-    if batch is not None and processes > 1:
-        raise ConfigurationError(
-            f"batch={os.fspath(batch)!r} scores in one process, got processes={processes}. Omit one of them"
-        )
     setup = open_setup(
         metrics,
         judge=judge,
@@ -237,7 +226,7 @@ async def aevaluate(
                 app_name = "" if runner is None else runner.app_name
                 kept.open(_identity(setup.scorer, samples, app_name, repeats))
             report.show()
-            with wait_for_outages(max_outage_s), _batched(batch) as requests:
+            with wait_for_outages(max_outage_s):
                 if runner is None:
                     scored = await _score_rows(setup.scorer, samples, kept, report)
                 else:
@@ -269,7 +258,6 @@ async def aevaluate(
                 judge_unavailable=judge_unavailable,
                 n_resumed=report.n_resumed,
                 n_cut=kept.n_cut,
-                batch=None if requests is None else requests.report,
             )
             if output is not None:
                 experiment.to_jsonl(output)
@@ -278,26 +266,6 @@ async def aevaluate(
                 if not failures["budget"]:
                     kept.finish()
         return experiment
-
-
-@contextmanager
-def _batched(folder: str | os.PathLike[str] | None) -> Iterator[RequestBatch | None]:
-    """Answer requests from a batch, or write them to it. None changes nothing.
-
-    Raises:
-        BatchPendingError: If samples wait for results.
-    """
-    with nullcontext() if folder is None else RequestBatch(folder) as batch:
-        n_samples = 0
-        try:
-            with requests_in_batches(batch):
-                yield batch
-        except SamplesWaitError as error:
-            n_samples = error.n
-    if n_samples and batch is not None:
-        # The files have their names now.
-        waiting = count(n_samples, "sample waits", "samples wait")
-        raise BatchPendingError(batch.report.describe_open(waiting), report=batch.report)
 
 
 def _identity(scorer: Scorer, samples: Iterable[Sample], app: str, repeats: int) -> RunIdentity:
@@ -330,8 +298,6 @@ async def _score_rows(scorer: Scorer, samples: Sequence[Sample], kept: KeptOutco
             kept.add(sample, outcomes)
             results.put(scored_now.pop(sample.id), outcomes)
             report.add(outcomes)
-    if scored_now:
-        raise SamplesWaitError(len(scored_now))
     return ScoredApp(samples, results.finish(), ())
 
 

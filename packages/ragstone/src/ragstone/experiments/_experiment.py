@@ -29,7 +29,7 @@ from ragstone.experiments._spill import OutcomesOnDisk, SamplesOnDisk
 from ragstone.experiments._summary import CONFIDENCE_LEVEL, MetricSummary, check_level, format_table, summarize_table
 from ragstone.experiments._table import ScoreTable, TableReader, describe_unjudged
 from ragstone.experiments._views.source import Dependence, Evaluated, Rows, Source
-from ragstone.judges import BatchReport, JudgeIdentity, is_baseline
+from ragstone.judges import JudgeIdentity, is_baseline
 from ragstone.metrics import MetricCard
 from ragstone.reading import ReadingReport, RejectedRow
 from ragstone.schema import Failure, Outcome, Sample, Score, Trace, Usage
@@ -88,8 +88,6 @@ class Experiment(Evaluated):
     contain their cost."""
     n_cut: int = 0
     """Number of lines of the interrupted run that were cut or damaged. Their samples were scored again."""
-    batch: BatchReport | None = None
-    """Requests and results of the batch folder, or None without one."""
     cluster: str | None = AUTO_CLUSTER
     """Key of the clusters of samples, "auto", or None for independent samples. See `evaluate`."""
     confidence_level: float = CONFIDENCE_LEVEL
@@ -351,7 +349,6 @@ class Experiment(Evaluated):
             "n_cut": self.n_cut,
             "sink_errors": list(self.sink_errors),
             "sink_skipped": dict(self.sink_skipped),
-            "batch": self.batch and self.batch.to_dict(),
             "usage": self.usage.model_dump(),
             "wall_s": self.wall_s,
             "metrics": [s.to_dict() for s in summaries],

@@ -5,15 +5,6 @@ from typing import TYPE_CHECKING
 from ragstone._util.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from ragstone.judges._batch import (
-        BatchedRequests,
-        BatchPendingError,
-        BatchReport,
-        PostponedError,
-        RequestBatch,
-        requests_in_batches,
-        requests_of_sample,
-    )
     from ragstone.judges._cache.file import ReplyCache
     from ragstone.judges._cache.replies import cache_bypassed, repeat_replies
     from ragstone.judges._call_context import CallContext
@@ -126,10 +117,6 @@ if not TYPE_CHECKING:  # a type checker would accept any name
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "_batch": (
-                "BatchedRequests BatchPendingError BatchReport PostponedError RequestBatch requests_in_batches "
-                "requests_of_sample"
-            ),
             "_cache.file": "ReplyCache",
             "_cache.replies": "cache_bypassed repeat_replies",
             "_call_context": "CallContext",

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Final
 
 from ragstone._util.run_async import run_async, synchronous
 from ragstone.capture import IdHasher, Ids, RedactionError, Redactor, hash_trace_ids, redact_secrets, redact_trace
-from ragstone.errors import ConfigurationError, DataError
-from ragstone.judges import BatchReport, EmbedderSpec, JudgeSpec, ReaderSpec, RequestBatch, requests_in_batches
+from ragstone.errors import DataError
+from ragstone.judges import EmbedderSpec, JudgeSpec, ReaderSpec
 from ragstone.metrics import Metric, resolve_metrics
 from ragstone.reading import DetectedFormat, InputFile, RejectedRecord, Sources, find_formats, open_inputs
 from ragstone.replay._intake import FileReport, ReplayTraceSource, Shard, parse_shard, select_shard
@@ -33,8 +32,6 @@ class ReplayReport:
     files: tuple[FileReport, ...]
     skipped: tuple[RejectedRecord, ...] = ()
     """Files of a folder that could not be read, and why."""
-    batch: BatchReport | None = None
-    """Requests and results of the batch folder, or None without one."""
     budget_exhausted: bool = False
     """Whether the budget was exhausted. The next run continues with the rest."""
     stopped_early: str | None = None
@@ -143,7 +140,6 @@ async def areplay_traces(
     stop_early: bool = True,
     reasons: int = 0,
     processes: int = 1,
-    batch: str | os.PathLike[str] | None = None,
     redact: Redactor | bool | None = redact_secrets,
     ids: Ids = "keep",
     started: Callable[[ReplayTraceSource, Worker], None] | None = None,
@@ -177,8 +173,6 @@ async def areplay_traces(
             is scored, if it is among the worst so far, so that at the end at least the worst answers of the run are.
         processes: Number of processes that score. With more than 1, judge, reader and embedder are names or tables, and metrics
             can be pickled. The processes share the limits and the budget.
-        batch: Folder for a batch API. Calls of chat models are answered from results in the folder. Others are written to
-            files in the format of OpenAI's batch API, and their traces stay pending for a later run.
         redact: Function from text to text, applied to every text before it is stored. None stores texts unchanged.
         ids: What is stored of the ids of users and sessions: "keep" or "hash", as in `Monitor`.
         started: Function that is called before work begins, with the source (for progress) and the worker (to stop it).
@@ -191,10 +185,6 @@ async def areplay_traces(
         StoreError: The store cannot be used, or another process owns it.
     """
     part = parse_shard(shard)
-    if batch is not None and processes > 1:
-        raise ConfigurationError(
-            f"batch={os.fspath(batch)!r} scores in one process, got processes={processes}. Omit one of them"
-        )
     setup = open_setup(
         metrics,
         judge=judge,
@@ -217,14 +207,11 @@ async def areplay_traces(
         )
         if started is not None:
             started(intake, worker)
-        with nullcontext() if batch is None else RequestBatch(batch) as requests:
-            async with setup:
-                with requests_in_batches(requests):
-                    await worker.run(until_idle=True)
+        async with setup:
+            await worker.run(until_idle=True)
     return ReplayReport(
         files=tuple(intake.counts),
         skipped=tuple(skipped),
-        batch=None if requests is None else requests.report,
         budget_exhausted=worker.budget_exhausted,
         stopped_early=worker.stopped_early,
     )

@@ -32,7 +32,6 @@ from ragstone.judges import (
     UsageMeter,
     metered,
     note_progress,
-    requests_of_sample,
 )
 from ragstone.metrics import Criterion, EmbedderMetric, Metric, MetricBase, ReaderMetric, check_sample, share_work
 from ragstone.schema import Failure, FailureKind, MetricScale, NotApplicable, Sample, Score, Trace, Usage, fingerprint
@@ -195,10 +194,10 @@ class Scorer:
         """Score up to `concurrency` samples concurrently, and yield them in the order in which they finish.
 
         A sample is read from the source only when it can be scored. An exception of the source ends the iteration.
-        Closing the iterator cancels unfinished work. A sample that waits for results of a batch API is not yielded.
+        Closing the iterator cancels unfinished work.
         """
         source = aiter(samples if isinstance(samples, AsyncIterable) else _asynchronous(samples))
-        scoring: dict[asyncio.Task[tuple[AnyOutcome, ...] | None], Sample] = {}
+        scoring: dict[asyncio.Task[tuple[AnyOutcome, ...]], Sample] = {}
         reading: asyncio.Task[Sample | None] | None = None
         exhausted = False
         try:
@@ -217,23 +216,14 @@ class Scorer:
                     if sample is None:
                         exhausted = True
                     else:
-                        scoring[asyncio.create_task(self._score_unless_postponed(sample))] = sample
+                        scoring[asyncio.create_task(self.score(sample))] = sample
                 for task in done & scoring.keys():
-                    scored, outcomes = scoring.pop(task), task.result()
-                    if outcomes is not None:
-                        yield scored, outcomes
+                    yield scoring.pop(task), task.result()
         finally:
             rest: list[asyncio.Task[Any]] = [*scoring, *([reading] if reading is not None else ())]
             for unfinished in rest:
                 unfinished.cancel()
             await asyncio.gather(*rest, return_exceptions=True)
-
-    async def _score_unless_postponed(self, sample: Sample) -> tuple[AnyOutcome, ...] | None:
-        """Score a sample, or return None if a request of it waits for a batch API."""
-        with requests_of_sample() as requests:
-            outcomes = await self.score(sample)
-        # A metric may have made a failure of it, or a score of fewer replies.
-        return None if requests is not None and requests.n_postponed else outcomes
 
     @asynccontextmanager
     async def limited(self) -> AsyncIterator[UsageMeter]:

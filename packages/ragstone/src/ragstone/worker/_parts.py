@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from ragstone.judges import BatchedRequests, PostponedError, is_any_endpoint_down, requests_of_sample
+from ragstone.judges import is_any_endpoint_down
 from ragstone.metrics import Metric, ReaderMetric
 from ragstone.schema import Failure, NotApplicable, Outcome, Score, Trace, sample_from_trace
 from ragstone.scoring import Scorer
@@ -135,20 +135,15 @@ class MetricGroups:
         sample = sample_from_trace(trace)
         parts = [(part, scorer) for part in self._parts if (scorer := self._scorer_of_unknown(part, known)) is not None]
         n_unfinished = len(parts)
-        complete: list[Sequence[Outcome]] = []
         if not parts:
             await store_outcomes((), not parts)
 
-        async def one(part: _Part, scorer: Scorer, requests: BatchedRequests | None) -> None:
+        async def one(part: _Part, scorer: Scorer) -> None:
             nonlocal n_unfinished
 
             async def score() -> Sequence[Outcome]:
                 async with part.slots:
-                    outcomes = await scorer.score(sample)
-                if requests is not None and requests.n_postponed:
-                    # A metric may have made a failure of it, which is neither an outage nor a result.
-                    raise PostponedError("requests of this sample wait for a batch")
-                return outcomes
+                    return await scorer.score(sample)
 
             attempt = partial(part.outage.score_with_retry, score, extend_lease=extend_lease)
             self._n_unfinished += 1
@@ -156,28 +151,18 @@ class MetricGroups:
                 outcomes = await (
                     attempt() if part.hold is None else part.hold.score(attempt, extend_lease=extend_lease)
                 )
-            except PostponedError:
-                return
             finally:
                 self._n_unfinished -= 1
             outcomes = await self._setup.explain(scorer, sample, outcomes)
             n_unfinished -= 1
-            if requests is None:
-                await store_outcomes(outcomes, n_unfinished == 0)
-            else:
-                complete.append(outcomes)
+            await store_outcomes(outcomes, n_unfinished == 0)
 
-        with requests_of_sample() as requests:
-            if len(parts) == 1:
-                await one(*parts[0], requests)
-            else:
-                async with asyncio.TaskGroup() as group:
-                    for part, scorer in parts:
-                        group.create_task(one(part, scorer, requests))
-            # Usage counts once, so nothing of a sample is stored as long as a request of it waits.
-            if requests is not None and not requests.n_postponed:
-                for n, outcomes in enumerate(complete, start=1):
-                    await store_outcomes(outcomes, n == len(parts))
+        if len(parts) == 1:
+            await one(*parts[0])
+        else:
+            async with asyncio.TaskGroup() as group:
+                for part, scorer in parts:
+                    group.create_task(one(part, scorer))
 
     def _scorer_of_unknown(self, part: _Part, known: Collection[tuple[str, str, str]]) -> Scorer | None:
         """Return a scorer of the metrics of a group without known outcomes, or None if there are none."""

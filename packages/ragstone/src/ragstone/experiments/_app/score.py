@@ -17,18 +17,6 @@ if TYPE_CHECKING:
     from ragstone.experiments._app.run import AppRun, AppRunner
 
 
-class SamplesWaitError(Exception):
-    """Samples could not be scored, because their requests wait for a batch API.
-
-    Attributes:
-        n: Number of these samples. With repeats, each answer counts.
-    """
-
-    def __init__(self, n: int) -> None:
-        super().__init__(n)
-        self.n = n
-
-
 class ScoredApp(NamedTuple):
     """The outcomes of an application on a dataset."""
 
@@ -103,11 +91,7 @@ class Progress:
 async def score_app(
     runner: AppRunner, scorer: Scorer, samples: Sequence[Sample], kept: KeptOutcomes, report: Progress
 ) -> ScoredApp:
-    """Run an application over samples, and score each answer as soon as it is there.
-
-    Raises:
-        SamplesWaitError: If answers wait for a batch API.
-    """
+    """Run an application over samples, and score each answer as soon as it is there."""
     runs: dict[str, AppRun] = {}
     outcomes: dict[str, Sequence[Outcome]] = {}
 
@@ -129,8 +113,6 @@ async def score_app(
             kept.add(sample, scored)
             outcomes[sample.id] = scored
             report.add(scored)
-    if n_waiting := len(runs.keys() - outcomes.keys()):
-        raise SamplesWaitError(n_waiting)
     groups = [[runs[name] for name in runner.run_ids(row)] for row in samples]
     return ScoredApp(
         samples=tuple(_shown(row, group) for row, group in zip(samples, groups, strict=True)),

@@ -115,12 +115,7 @@ class CachedReplies:
         return f"CachedReplies({self._file!r})"
 
     async def reply(
-        self,
-        path: str,
-        body: Mapping[str, Any],
-        ask: Callable[[], Awaitable[dict[str, Any]]],
-        *,
-        batched: bool = False,
+        self, path: str, body: Mapping[str, Any], ask: Callable[[], Awaitable[dict[str, Any]]]
     ) -> dict[str, Any]:
         """Return the cached reply to a request, else the result of `ask`. Equal concurrent requests wait for it.
 
@@ -131,16 +126,14 @@ class CachedReplies:
             path: Path of the request.
             body: Complete body of the request.
             ask: Sends the request.
-            batched: Whether `ask` uses a batch, which keeps the replies itself. It must be called before any other task runs,
-                so that all requests of a sample are written before the first one ends the sample.
         """
         if not self._reads or bypassed.get() or not is_repeatable(body):
             return await ask()
         repeat = repeat_number.get()
         key = self._key(f"repeat {repeat}" if repeat else "reply", path, body)
-        cached = self._read_now(key) if batched else await self._read(key)
+        cached = await self._read(key)
         if cached is None:
-            if batched or not self._writes:
+            if not self._writes:
                 return await ask()
             turns = self._state.get().turns
             turn = turns.get(key)

@@ -11,7 +11,6 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from ragstone.errors import ConfigurationError, JudgeError
-from ragstone.judges._batch import batched_requests, sent_at_once
 from ragstone.judges._cache.replies import CachedReplies, cache_bypassed
 from ragstone.judges._http.bodies import reply_length
 from ragstone.judges._http.dialect import Dialect, controls_of, kind_of
@@ -256,19 +255,14 @@ class ChatClient:
                 controls = None if is_settled else controls_of(body, optional, sampled)
                 send = partial(self._endpoint.request, "POST", "/chat/completions", body, controls=controls)
                 try:
-                    # What the endpoint refuses is learned before a batch has thousands of such requests.
-                    with sent_at_once(is_sent=not is_settled):
-                        completion = await self._cached.reply(
-                            "/chat/completions", body, send, batched=batched_requests() is not None
-                        )
+                    completion = await self._cached.reply("/chat/completions", body, send)
                 except RequestRefusedError as refused:
                     # Another request may have learned it in the meantime.
                     if body == self._body(messages, max_tokens, wanted, extra, room=room):
                         if refused.status in _UNUSUAL_REFUSALS and optional and not is_settled:
                             *_, (refused.param, control) = controls_of(body, optional, None).items()
                             # Fails as well if the reason is another one.
-                            with sent_at_once(is_sent=True):
-                                await self._endpoint.request("POST", "/chat/completions", control)
+                            await self._endpoint.request("POST", "/chat/completions", control)
                             refused.isolated = True
                         adapted = self._dialect.adapted(refused, wanted, extra, room=room)
                         if adapted is None:

@@ -19,10 +19,8 @@ from ragstone._util.moving_timeout import MovingTimeout
 from ragstone.errors import (
     ConfigurationError,
     JudgeError,
-    JudgeRejectedError,
     JudgeUnavailableError,
 )
-from ragstone.judges._batch import BatchedRequests, PostponedError, batched_requests, is_sent_at_once
 from ragstone.judges._http.bodies import EMBEDDINGS, estimated_tokens, reply_length, reply_limit
 from ragstone.judges._http.errors import (
     ErrorBody,
@@ -213,45 +211,17 @@ class Endpoint:
             JudgeUnavailableError: If no usable reply is received after all retries. The kind is "timeout", "unavailable",
                 or "unparseable" if the reply is not a JSON object (for example a proxy's error page).
         """
-        requests = batched_requests()
         with model_call():
-            if requests is not None and path == _CHAT and body is not None:
-                reply = await self._postponed(requests, body, controls)
-            else:
-                url = f"{self._root}{path[1:]}" if path.startswith("//") else path
-                counted = counted and method == "POST"
-                sending = _RequestState(method=method, path=url, body=body, counted=counted, once=once)
-                reply = await self._send(sending, controls)
+            url = f"{self._root}{path[1:]}" if path.startswith("//") else path
+            counted = counted and method == "POST"
+            sending = _RequestState(method=method, path=url, body=body, counted=counted, once=once)
+            reply = await self._send(sending, controls)
             if path == _CHAT and body is not None:
                 await self._prompts.check(body, reply)
         return reply
 
-    async def _postponed(
-        self, requests: BatchedRequests, body: Mapping[str, Any], controls: Controls | None
-    ) -> dict[str, Any]:
-        """Return the result of a request from a batch. Without one, write the request, or send it (see `sent_at_once`)."""
-        batch, id_ = requests.batch, requests.id_of(_CHAT, body)
-        reply = batch.result(id_)
-        if reply is None:
-            if not batch.is_written(id_):
-                if is_sent_at_once():
-                    sent = await self._post_chat(body, controls)
-                    batch.keep(id_, sent)
-                    return sent
-                if self._budget is not None:
-                    await self._budget.acquire()
-                batch.write(id_, self.public_url, _CHAT, body)
-            requests.n_postponed += 1
-            raise PostponedError(f"{self.public_url}: the request waits for its result in {str(batch.folder)!r}")
-        outcome = self._read(reply, _CHAT, await self._connection(), counted=True)
-        if isinstance(outcome, FailedAttempt):
-            raise JudgeRejectedError(f"{self.public_url}: a result of the batch cannot be used: {outcome.reason}")
-        record_usage(Usage(calls=1))
-        self._record(usage_of(outcome, self._prices))
-        return outcome
-
-    async def _post_chat(self, body: Mapping[str, Any], controls: Controls | None = None) -> dict[str, Any]:
-        return await self._send(_RequestState(method="POST", path=_CHAT, body=body, counted=True), controls)
+    async def _post_chat(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        return await self._send(_RequestState(method="POST", path=_CHAT, body=body, counted=True), None)
 
     async def _send(self, sending: _RequestState, controls: Controls | None) -> dict[str, Any]:
         capacity, body, once = self.capacity, sending.body, sending.once
