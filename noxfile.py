@@ -238,9 +238,7 @@ def ray(session: nox.Session) -> None:
 
 @nox.session(venv_backend="venv", reuse_venv=True)
 def vllm(session: nox.Session) -> None:
-    """Real vLLM on tiny models trained here, and metrics with models of their own (3 GB of packages).
-
-    """
+    """Real vLLM on tiny models trained here, and metrics with models of their own (3 GB of packages)."""
     required = bool(os.environ.get("RAGSTONE_REQUIRE_VLLM"))
     try:
         install_vllm(session)

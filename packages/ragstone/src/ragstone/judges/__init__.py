@@ -78,7 +78,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AbstentionEstimate",
-    "BatchPendingError",
     "Budget",
     "Capabilities",
     "ChatModel",
