@@ -295,3 +295,84 @@ def test_texts_of_langsmith_in_a_table(tmp_path: Path):
     samples, report = read(path)
     assert ["a"] == [sample.response for sample in samples]
     assert TEXTS == texts(read(path, **named(report))[0][0])
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        {"sources": [{"text": "A passage that is longer than the answer."}], "text": ANSWER, "mode": "chat"},
+        {"output": [{"results": [{"text": "A passage that is longer."}]}, {"content": [{"text": ANSWER}]}]},
+        json.dumps({"sources": [{"text": "A passage that is longer than the answer."}], "text": ANSWER}),
+    ],
+)
+def test_a_passage_next_to_an_answer_is_not_named(response: Any):
+    """The option reads the answer, and not a longer passage before it."""
+    rows = [{"question": QUESTION, "response": response}]
+    (sample,), _ = read(rows, **named(read(rows)[1]))
+    assert ANSWER == sample.response
+
+
+def test_paragraphs_without_questions_in_them():
+    """Only articles of SQuAD have their questions in the paragraphs. Other rows keep their samples."""
+    rows = [{"question": QUESTION, "answer": ANSWER, "paragraphs": [{"text": text} for text in TEXTS]}]
+    (sample,), report = read(rows)
+    assert (QUESTION, ANSWER) == (sample.query, sample.response)
+    assert TEXTS == texts(read(rows, fields={"contexts": "paragraphs"})[0][0])
+    assert "--field contexts=paragraphs" in report
+
+
+def test_a_status_in_all_rows_is_no_answer(tmp_path: Path):
+    """One number in all rows is not the response if another column can be it. The option reads it."""
+    path = write(tmp_path / "t.csv", "question,response,answer\n" + "".join(f"q{n},200,a{n}\n" for n in range(3)))
+    samples, report = read(path)
+    assert [("a0", ()), ("a1", ()), ("a2", ())] == [(sample.response, sample.reference) for sample in samples]
+    assert "response: one number in all rows, not read as response" in report
+    assert "200" == read(path, fields={"response": "response"})[0][0].response
+
+
+@pytest.mark.parametrize("values", [["doc_000", "doc_009"], ["Handbook, p. 3", "Handbook (page 12)"]])
+def test_ids_and_citations_are_no_references(values: list[str]):
+    """They name where the answer is."""
+    rows = [{"question": f"{n}?", "response": "a", "ground_truth": value} for n, value in enumerate(values)]
+    samples, report = read(rows)
+    assert [(), ()] == [sample.reference for sample in samples]
+    assert values == [sample.reference[0] for sample in read(rows, **named(report.partition("not read as")[2]))[0]]
+
+
+def test_flat_results_of_chroma():
+    """The lists of one query may be within a list."""
+    (sample,), _ = read([{"ids": ["d1", "d2"], "documents": TEXTS, "distances": [0.1, 0.2]}])
+    assert [("d1", TEXTS[0]), ("d2", TEXTS[1])] == [(passage.id, passage.text) for passage in sample.contexts or ()]
+
+
+def test_rows_without_a_value_in_a_field(tmp_path: Path):
+    """A note below the table is not a sample."""
+    samples, report = read(write(tmp_path / "t.csv", "question,answer,rater\nq,a,x\n,,kappa 0.61\n"))
+    assert (["q"], True) == ([sample.query for sample in samples], "without a value in any field" in report)
+
+
+def test_headers_that_are_questions(tmp_path: Path):
+    """The columns of a form are questions, and the rows are answers, so that there is a header."""
+    message = read(write(tmp_path / "t.csv", "What did you ask?,What did it say?\nferry times,at nine\n"))[1]
+    assert "does not have a field with a known name" in message
+    assert "printf" not in message
+
+
+def test_a_list_of_answers_may_be_the_correct_ones():
+    """The option for the reference is named, because a response is one text."""
+    rows = [{"question": QUESTION, "answer": ["Pier 4", "pier four"]}]
+    (sample,), _ = read(rows, **named(read(rows)[1]))
+    assert (None, ("Pier 4", "pier four")) == (sample.response, sample.reference)
+
+
+def test_lists_in_an_object_of_contexts():
+    """The path of the texts is named, also in JSON texts."""
+    for contexts in ({"kept": TEXTS, "n": 2}, json.dumps({"kept": TEXTS, "n": 2})):
+        rows = [{"question": QUESTION, "contexts": contexts}]
+        assert TEXTS == texts(read(rows, **named(read(rows)[1]))[0][0])
+
+
+def test_databases_of_other_applications(tmp_path: Path):
+    """The message says how to write a table of it."""
+    (tmp_path / "t.db").write_bytes(b"SQLite format 3\x00" + bytes(200))
+    assert "sqlite3 -csv -header" in read(tmp_path / "t.db")[1]

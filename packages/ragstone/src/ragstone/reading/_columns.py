@@ -45,6 +45,22 @@ _OTHER_WORDS: Final = frozenset({
     "time", "url", "urls", "tokens", "length", "len", "rate", "latency", "cost", "embedding", "source",
 })  # fmt: skip
 """Words in the name of a column that describes another one (`answer_score`, `query_id`)."""
+_PASSAGES: Final = frozenset(
+    {
+        "sources",
+        "chunks",
+        "documents",
+        "docs",
+        "passages",
+        "contexts",
+        "results",
+        "citations",
+        "references",
+        "annotations",
+    }
+)
+"""Names of lists of passages next to an answer."""
+_MAX_ITEMS: Final = 5
 _MAX_DEPTH: Final = 6
 """Depth of objects in which a text is searched."""
 _NUMBERED: Final = re.compile(r"(.*?\D)(\d{1,4})$", re.DOTALL)
@@ -318,10 +334,12 @@ def path_of_text(value: object, path: str, field: str, item: str = ".0") -> str:
     """
     names = {*map(name_key, (*FIELD_ALIASES[field], *field_names("text", "row"), "message", "output_text"))}
 
-    def rank(found: tuple[str, str]) -> tuple[bool, bool, int]:
-        name = found[0].rpartition(".")[2]
+    def rank(found: tuple[str, str]) -> tuple[bool, bool, bool, int]:
+        *outer, name = found[0].removeprefix(path).split(".")
+        is_other = field != "contexts" and not _PASSAGES.isdisjoint(map(name_key, outer))
         words = {part.casefold() for part in _PARTS.findall(name)}
         return (
+            not is_other,
             name_key(name) in names,
             not words & {*_OTHER_WORDS, *SETTING_NAMES, "status", "role", "object"},
             len(found[1]),
@@ -337,7 +355,8 @@ def _texts_in(value: object, path: str, item: str, depth: int = 0) -> Iterator[t
         for key, inner in value.items():
             yield from _texts_in(inner, f"{path}.{key}", item, depth + 1)
     elif isinstance(value, list | tuple) and value and depth < _MAX_DEPTH:
-        yield from _texts_in(value[0], f"{path}{item}", item, depth + 1)
+        for n, inner in enumerate(value[: 1 if item == "[]" else _MAX_ITEMS]):
+            yield from _texts_in(inner, f"{path}{item if item == '[]' else f'.{n}'}", item, depth + 1)
 
 
 def _guesses(

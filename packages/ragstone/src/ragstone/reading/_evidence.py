@@ -24,6 +24,8 @@ _NUMBERS: Final = "numbers"
 _SAME: Final = "the same text in all rows"
 _ADDRESSES: Final = "URLs or file names"
 PLACES: Final = "places in files"
+_PASSAGE_IDS: Final = "places of passages (ids)"
+_ONE_NUMBER: Final = "one number in all rows"
 PROMPTS: Final = "prompts with passages in them"
 _PROMPT: Final = re.compile(
     r"</?(?:context|document|passage|source)s?\b|^[\W_]{0,9}(?:\w{1,12} ){0,2}(?:context|document|passage|source|kontext|contexto)"
@@ -33,7 +35,7 @@ _PROMPT: Final = re.compile(
 """A tag, or a heading at the start of a line, before passages in a prompt."""
 JSON: Final = "JSON texts"
 MESSAGES: Final = "messages"
-_NEVER: Final = frozenset({_LABELS, _ADDRESSES, PLACES, "times", "ids", _SAME})
+_NEVER: Final = frozenset({_LABELS, _ADDRESSES, PLACES, _PASSAGE_IDS, _ONE_NUMBER, "times", "ids", _SAME})
 _SUFFIXES: Final = r"\.(?:pdf|md|txt|html?|docx?|pptx?|xlsx?|csv|jsonl?|rst)"
 _PLACE: Final = (
     rf"(?:\S+ ){{0,2}}\S*{_SUFFIXES}(?:#\S+|[\s,;:(\[#]{{1,4}}(?:(?:pp?|pages?|seiten?|s|lines?|sec|section|slide)\b[.:=]?\s?)?+"
@@ -48,6 +50,8 @@ _KINDS: Final = (
     (_ADDRESSES, r"(?:https?|s3|gs|file)://\S++"),
     (_ADDRESSES, rf"(?:\S+ ){{0,2}}\S*{_SUFFIXES}"),
     (PLACES, _PLACE),
+    (PLACES, r"[^.?!\n]{1,60}[,(] ?(?:pp?|pages?|seiten?)\.? ?\d{1,4}(?:-\d{1,4})?\)?"),
+    (_PASSAGE_IDS, r"(?:docs?|document|chunk|passage|node|page)[-_:#/]\d{1,8}"),
 )
 _PATTERNS: Final = tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in _KINDS)
 
@@ -80,6 +84,8 @@ class FirstRows:
             kind == _SAME and field in ("reference", "contexts")
         ):
             return ""
+        if kind == _PASSAGE_IDS and field != "reference":
+            return ""
         if kind == PROMPTS:
             return kind if field == "query" else ""
         if (
@@ -109,6 +115,8 @@ class FirstRows:
         (kind,) = kinds
         if kind == _NUMBERS and len(values) > 1 and {finite(str(value)) for value in values} <= {0.0, 1.0}:
             return _LABELS
+        if kind == _NUMBERS and len(values) >= _FEW and len({str(value).strip() for value in values}) == 1:
+            return _ONE_NUMBER
         if kind == "" and isinstance(values[0], str):
             if len({str(value).strip() for value in values}) == 1 and len(values) >= _FEW:
                 return _SAME

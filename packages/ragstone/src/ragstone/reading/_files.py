@@ -35,6 +35,11 @@ _OTHERS: Final[tuple[tuple[bytes, str, str], ...]] = (
     (b"version https://git-lfs", "a Git LFS pointer, not the file itself", "Fetch the file: git lfs pull"),
     (b"%PDF", "a PDF document", "Write its questions and answers as CSV or JSON lines"),
     (b"\xd0\xcf\x11\xe0", "an Excel file of the old format (.xls)", "Save it as .xlsx or as CSV"),
+    (
+        b"SQLite format 3\x00",
+        "a SQLite database of another application",
+        "Write its table as CSV: sqlite3 -csv -header FILE 'SELECT * FROM TABLE' > NEW.csv",
+    ),
     (b"BZh", "compressed with bzip2", "Decompress it: bunzip2 FILE"),
     (b"\xfd7zXZ\x00", "compressed with xz", "Decompress it: unxz FILE"),
     (b"7z\xbc\xaf\x27\x1c", "a 7z archive", "Extract it, and name a file in it"),

@@ -236,7 +236,11 @@ LAYOUTS: Final[tuple[Layout, ...]] = (
         id="custom_id",
         response=("response.body.choices.0.message.content", "response.body.output[].content[].text"),
     ),
-    _layout("Chroma", "ids documents distances", contexts={"$zip": {"text": "documents.0", "id": "ids.0"}}),
+    _layout(
+        "Chroma",
+        "ids documents distances",
+        contexts=({"$zip": {"text": "documents.0", "id": "ids.0"}}, {"$zip": {"text": "documents", "id": "ids"}}),
+    ),
     _layout(
         "TriviaQA",
         "question answer entity_pages search_results",

@@ -34,6 +34,7 @@ _SYSTEMS: Final = re.compile(
     r"(?:system|model|run|pipeline|variant|config|retriever|experiment|version|provider|release|branch)(?:name|id)?"
 )
 """Names of columns that say which application answered, even if all answers are the same."""
+_FEW_WORDS: Final = 3
 _SHELL: Final = re.compile(r'["$`\\!]')
 """Characters of names that a shell would read in double quotes."""
 _MANY: Final = 1.5
@@ -246,7 +247,12 @@ def _row_of(sample: Sample, flat: Mapping[str, Any], named: set[str], guessed: S
         answer=hash((sample.response, sample.reference)),
         passages=None if sample.contexts is None else tuple(passage.text for passage in sample.contexts),
         columns=columns,
-        texts={name: text for name in guessed if isinstance(text := flat.get(name), str)},
+        texts={
+            name: text
+            for name, text in flat.items()
+            if isinstance(text, str)
+            and (name in guessed or (sample.response is None and len(text.split()) > _FEW_WORDS))
+        },
     )
 
 

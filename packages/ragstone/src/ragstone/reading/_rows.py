@@ -205,7 +205,7 @@ class RowReader:
     def _unknown(self, flat: Mapping[str, Any], position: int) -> str:
         """Return what is wrong with a row without a known name, and the ways out."""
         report, names = self._report, {name_key(name) for name in flat}
-        if report.has_text_cells and any(len(name.split()) > 3 or finite(name) is not None for name in flat):
+        if report.has_text_cells and len(flat) > 1 and any(_is_like(name, flat[name]) for name in flat):
             sign = report.format.rpartition(" by ")[2]
             sign = {"commas": ",", "tabs": "\\t"}.get(sign, sign.strip("'"))
             asked = next((name for name in flat if "?" in name), None) or max(flat, key=lambda name: len(name.split()))
@@ -468,7 +468,8 @@ class RowReader:
         try:
             return read_passages(items, position)
         except DataError as error:
-            path = path_of_text(value, column, "contexts", "[]")
+            inner = json_value(value) if isinstance(value, str) else value
+            path = path_of_text(inner, column, "contexts", "[]")
             remedy = f". If the texts are in {path}: {field_option('contexts', path)}" if "." in path else ""
             raise DataError(f"{error}{remedy}") from None
 
@@ -568,6 +569,13 @@ class RowReader:
                 self._report.count_value("empty", field)
         elif start in _BRACKETS and (n == 1 or begins_like_list(text)):
             self._report.count_value("bracket", field)
+
+
+def _is_like(name: str, value: Any) -> bool:
+    """Return whether a name looks like the value below it: both are questions or numbers."""
+    return isinstance(value, str) and (
+        ("?" in name and "?" in value) or (finite(name) is not None and finite(value) is not None)
+    )
 
 
 def _separators(given: str | None) -> dict[str, str]:
@@ -822,7 +830,13 @@ def _text(value: Any, field: str, position: int, keys: Sequence[str], column: st
                 f"row {position}: {field} must be text, got an object with {shorten_names(value)}. Name a key of it: "
                 f"{field_option(field, path)}{gold}"
             )
-    nested = ". Write alternatives as one list of texts, and join parts of one answer" * isinstance(value, list | tuple)
+    nested = ""
+    if isinstance(value, list | tuple):
+        nested = ". Write alternatives as one list of texts, and join parts of one answer"
+        if field == "response" and all(isinstance(part, str) for part in value):
+            nested = (
+                f". Join parts of one answer, or read correct answers: {field_option('reference', column or field)}"
+            )
     raise DataError(f"row {position}: {field} must be text, got {shorten(value)}{nested}")
 
 

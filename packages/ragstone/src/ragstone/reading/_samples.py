@@ -172,6 +172,9 @@ def iter_samples(
                 raise row
             is_row = type(row) is dict or not isinstance(row, Sample)  # a test of a model is slow
             sample = reader.read(row, position) if is_row else row
+            if not sample.query and not sample.response and _is_empty(sample):
+                report.note("rows without a value in any field, left out")
+                continue
             sample = ids.add(sample, position, is_row=is_row)
             if references and (given := references.get(sample.id)) is not None:
                 has_reference, sample = True, _with_reference(sample, given, position)
@@ -213,6 +216,10 @@ def iter_samples(
             yield from without_passages(grades, ids.seen)
 
 
+def _is_empty(sample: Sample) -> bool:
+    return sample.contexts is None and not (sample.reference or sample.history or sample.qrels or sample.ratings)
+
+
 def _with_reference(sample: Sample, given: Sequence[str] | Sample, position: int) -> Sample:
     """Return the sample with references, if it does not have any."""
     if isinstance(given, Sample):
@@ -248,7 +255,9 @@ def laid_out(rows: Iterable[Any], fields: Mapping[str, str], report: ReadingRepo
                 yield position, problem
             continue
         if is_first and (layout := find_layout(row)) is not None:
-            report.note(layout.describe())
+            layout = layout if not layout.parts or rows_of(row, layout, fields) else None
+            if layout is not None:
+                report.note(layout.describe())
         is_first = False
         if layout is None or not layout.keys <= row.keys():
             yield position, row

@@ -147,7 +147,7 @@ ROW_GUESSES: Final[Mapping[str, tuple[str, ...]]] = {
         "task", "problem", "text", "frage", "pregunta", "pergunta", "domanda", "vraag",
     ),
     "contexts": (
-        "evidence", "evidences", "evidence_list", "matches", "points", "snippets", "sources", "chunks", "nodes", "docs",
+        "evidence", "evidences", "evidence_list", "matches", "points", "paragraphs", "snippets", "sources", "chunks", "nodes", "docs",
         "references", "positive", "facts", "gold_contexts", "gold_context", "reference_contexts", "ground_truth_context",
         "ground_truth_contexts", "text", "passage", "document", "chunk", "content", "ctxs",
         "kontext", "contexto", "contexte", "contesto", "fundstellen",
