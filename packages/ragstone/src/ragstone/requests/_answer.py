@@ -78,12 +78,11 @@ def _text_of(step: Step) -> str | None:
 def _direct_answer(facts: Facts, question: str | None) -> Answer | None:
     """Return the message of a tool with which an agent ended, because the tool answers the user directly."""
     for value in () if facts.root is None else facts.root.outputs:
-        roles = [message.role for message in value.messages or ()]
-        n_calls = max((n for n, message in enumerate(value.messages or (), 1) if message.calls_tool), default=0)
-        if value.messages and n_calls and {*roles[n_calls:]} == {"tool"}:
-            answer = _written(facts, Answer(value.messages[-1].text, "output"), question)
-            if len(roles) - n_calls > 1:
-                answer.doubts = ["several_answers"]
+        messages = value.messages or ()
+        n_calls = max((n for n, message in enumerate(messages, 1) if message.calls_tool), default=0)
+        if n_calls and {message.role for message in messages[n_calls:]} == {"tool"}:
+            answer = _written(facts, Answer(messages[-1].text, "output"), question)
+            answer.doubts += ["several_answers"] if len(messages) > n_calls + 1 else []
             return answer
     return None
 
@@ -119,7 +118,8 @@ def _written(facts: Facts, answer: Answer, question: str | None) -> Answer:
         calls, doubts = _chosen(facts, calls, question)
         answer.calls, answer.doubts = calls[-1:], doubts
         if last.is_visible and not last.in_tool and last not in calls and calls[-1].reply == last.reply:
-            if not _adds(facts, last, calls[-1], question) or _refines(facts, last, calls[-1], question):
+            adds = _adds(facts, last, calls[-1], question, same_search=False)
+            if not adds or _adds(facts, last, calls[-1], question, same_search=True):
                 answer.combining = last
             elif question and facts.canonical(question) in last.prompt:
                 answer.doubts = [
@@ -247,32 +247,20 @@ def _quotes(facts: Facts, call: Call, others: Sequence[Call], question: str | No
     try:
         return call.is_visible and any(
             other.reply in call.prompt
-            and (
-                other.reply != call.reply
-                or not _adds(facts, call, other, question)
-                or not _refines(facts, call, other, question)
-            )
+            and not (other.reply == call.reply and _adds(facts, call, other, question, same_search=True))
             for other in earlier
         )
     except TooLargeError:
         return False
 
 
-def _adds(facts: Facts, call: Call, earlier: Call, question: str | None) -> bool:
-    """Whether the prompt of a call shows passages that an earlier one does not."""
-    return not _contexts(facts, call, question) <= _contexts(facts, earlier, question)
-
-
-def _refines(facts: Facts, call: Call, earlier: Call, question: str | None) -> bool:
-    """Whether a call shows passages of the same search as an earlier one, if both are known."""
-    searches = [
-        {
-            search.step.id
-            for search in facts.searches
-            if any(facts.canonical(one.text) in shown for one in search.passages)
-        }
-        for shown in (_contexts(facts, one, question) for one in (call, earlier))
-    ]
+def _adds(facts: Facts, call: Call, earlier: Call, question: str | None, *, same_search: bool) -> bool:
+    """Whether a call shows passages that an earlier one does not, of the same search if both are known, or of any."""
+    shown = [_contexts(facts, one, question) for one in (call, earlier)]
+    if shown[0] <= shown[1] or not same_search:
+        return not shown[0] <= shown[1]
+    texts = [{facts.canonical(passage.text) for passage in search.passages} for search in facts.searches]
+    searches = [{place for place, known in enumerate(texts) if known & one} for one in shown]
     return not all(searches) or not searches[0].isdisjoint(searches[1])
 
 

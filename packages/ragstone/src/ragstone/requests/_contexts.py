@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from textwrap import shorten
 from typing import Final
 
 from ragstone.requests._answer import Answer
@@ -192,9 +193,7 @@ def _telling(facts: Facts, calls: Sequence[Call], question: str | None) -> list[
 
 def _stands(facts: Facts, call: Call, after: Call, question: str | None) -> int:
     """Return the characters of a reply, or of a value in it, that stand by themselves in a later prompt, outside of passages."""
-    if call.step.calls_tool or not call.said:
-        return 0
-    shown = [parts for parts in call.said if parts <= after.items]
+    shown = [] if call.step.calls_tool else [parts for parts in call.said if parts <= after.items]
     if not shown:
         return 0
     passages = (match.candidate.passage.text for match in facts.matches(after, question=question))
@@ -208,22 +207,17 @@ def _reply_doubts(facts: Facts, calls: Sequence[Call], matches: Sequence[Match],
     places = {call.place for call in calls}
     left_out = [call for call in facts.calls if call.place not in places and call.place < max(places)]
     for call in _telling(facts, [call for call in left_out if not call.step.calls_tool], question):
-        phrase = (
-            call.reply[:_MAX_PHRASE].rpartition(" ")[0] if len(call.reply) > _MAX_PHRASE else call.reply.rstrip(".!?")
-        )
+        phrase = shorten(call.reply[: _MAX_PHRASE + 1], _MAX_PHRASE, placeholder="").rstrip(".!?")
         later = [after for after in calls if after.place > call.place]
         standing = any(_stands(facts, call, after, question) for after in later)
         if not standing and not any(phrase in after.prompt.text for after in later):
             continue
-        seen = facts.matches(call, question=question)
-        lost = [match.candidate.text for match in seen if match.candidate.text not in known]
-        if not lost:
-            continue
+        lost = [one.candidate.text for one in facts.matches(call, question=question) if one.candidate.text not in known]
         # A name or a number that the call took from a passage may stand inside of a sentence.
-        is_telling = len(phrase) >= _MIN_REPLY_BYTES or (
-            len(phrase) >= _MIN_NAME and any(facts.find(phrase, text) >= 0 for text in lost)
-        )
-        if standing or (is_telling and any(facts.find(phrase, _rest(facts, after, question)) >= 0 for after in later)):
+        is_taken = len(phrase) >= _MIN_NAME and any(facts.find(phrase, text) >= 0 for text in lost)
+        is_telling = is_taken or len(phrase) >= _MIN_REPLY_BYTES
+        inside = is_telling and any(facts.find(phrase, _rest(facts, after, question)) >= 0 for after in later)
+        if lost and (standing or inside):
             yield "short_reply"
             return
 
@@ -269,9 +263,8 @@ def _replies_of_runs(facts: Facts, calls: Sequence[Call]) -> dict[int, list[Step
 
 def _is_in_result(facts: Facts, call: Call, texts: Sequence[str], run: Step) -> bool:
     """Whether the result of a run is the reply of a call, or for a tool, holds it."""
-    if call.reply in {facts.canonical(text) for text in texts}:
-        return True
-    return run.kind == "tool" and any(parts <= items_of(texts) for parts in call.said)
+    is_part = run.kind == "tool" and any(parts <= items_of(texts) for parts in call.said)
+    return is_part or call.reply in map(facts.canonical, texts)
 
 
 def _turn_replies(facts: Facts, call: Call) -> set[str]:
