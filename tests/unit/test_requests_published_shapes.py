@@ -533,6 +533,52 @@ def word_of_a_grader_in_a_passage() -> Request:
     return _noted("no", "Read.", second=_DENIED)
 
 
+_TWO_YEARS = "The guarantee of the hose lasts two years as well, and covers leaks, but not the wear of its seals."
+
+
+@case(Expected((_TWO_YEARS,)))
+def short_reply_in_a_sentence_of_another_passage() -> Request:
+    """The same words inside of a passage of the prompt are not what a call replied."""
+    return _noted("two years", "Read.", second=_TWO_YEARS)
+
+
+@case(Expected((B,), query="Is it true that two years are covered?"))
+def short_reply_in_a_sentence_of_the_question() -> Request:
+    """The same words inside of the question are not what a call replied."""
+    return _noted("two years", "Read.", question="Is it true that two years are covered?")
+
+
+@case(Expected((A, B)))
+def short_reply_of_a_call_whose_passages_are_shown() -> Request:
+    """The last prompt shows the passage of the reply as well."""
+    return _noted("two years", f"Notes: two years\n{A}")
+
+
+@case(Expected((B,)))
+def word_of_a_grader_in_an_earlier_answer() -> Request:
+    """The assistant said the same word in an earlier turn."""
+    steps, root = _start()
+    steps.retrieval(root, A, B)
+    steps.model(root, f"Is this relevant?\n{A}", "no")
+    turns = [Message("user", "Is it blue?"), Message("assistant", "no"), Message("user", f"{B}\n{QUESTION}")]
+    steps.model(root, turns, ANSWER)
+    return steps.request()
+
+
+@case(Expected((A,), ANSWER))
+def agent_whose_messages_end_with_its_answer() -> Request:
+    """The message of a tool is the answer only if it is the last one, and a message of the user is not."""
+    steps = Steps()
+    messages = [("user", QUESTION), ("ai", ""), ("tool", A), ("user", "Go on.")]
+    outputs = [
+        {"role": role, "content": text, "tool_calls": [{"id": "1"}] if role == "ai" else []} for role, text in messages
+    ]
+    root = steps.chain(inputs={"question": QUESTION}, outputs={"messages": outputs})
+    steps.retrieval(root, A)
+    steps.model(root, prompt(A), ANSWER)
+    return steps.request()
+
+
 @case(Expected((A,), response=ANSWER))
 def guard_with_rules_of_another_search() -> Request:
     """The guard gives the answer back, and its rules are not contexts."""

@@ -18,7 +18,12 @@ def text_of(content: object) -> str | None:
 
     Only text blocks count: reasoning, tool calls and images are not part of an answer.
     """
-    return Message.reply_in(content.content if isinstance(content, BaseMessage) else content)
+    content = content.content if isinstance(content, BaseMessage) else content
+    if isinstance(content, list):  # of an argument of a tool as well, such as the items of a plan
+        content = [
+            one for one in content if isinstance(one, str) or (isinstance(one, dict) and one.get("type") == "text")
+        ]
+    return Message.reply_in(content)
 
 
 def message_from(message: BaseMessage, passages: Passages, *, tool: str | None = None) -> Message:

@@ -40,7 +40,6 @@ _NAME: Final = re.compile(r"""['"](\w+)['"]\s*:""")
 _BETWEEN: Final = re.compile(r"""[\n,;:|"(){}\[\]<>]|[.!?]\s|\s[-*\u2022\u2013]\s|\\n""")
 _NUMBER: Final = re.compile(r"^[ \t]{0,8}\d{1,3}[.)]\s", re.MULTILINE)
 _CITATION: Final = re.compile(r"[ ]?\[[\d, ]{1,12}\]")
-_MAX_LINES: Final = 32
 _AROUND: Final = " .!?'`*#-\u2022\u2013\u3002"
 _MIN_SENTENCE: Final = 32
 _MAX_PARSED_CHARS: Final = 1_000_000
@@ -84,7 +83,7 @@ class Call:
         reply = (self.step.reply or "").rpartition("</think>")[2].strip("` \n").removeprefix("json").strip()
         texts = [text for value in _values_in(reply) for text in _texts_of(value)] if reply[:1] in ("{", "[") else []
         if not texts:
-            lines = reply.splitlines()[-_MAX_LINES:]
+            lines = reply.splitlines()
             texts = [reply, _CITATION.sub("", reply), *lines, *(line.partition(": ")[2] for line in lines)]
         parts = (items_of([text]) for text in dict.fromkeys(texts) if text)
         return [one for one in parts if one]
