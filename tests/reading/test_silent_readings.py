@@ -446,3 +446,20 @@ def test_placeholders_in_lists():
     samples, report = read([{"query": "q", "contexts": ["N/A", "text"], "reference": ["None", "r"]}])
     assert ([["N/A", "text"]], ("None", "r")) == (contexts_of(samples), samples[0].reference)
     assert "2 texts with only a placeholder (None, nan), read as text: contexts 1, reference 1" in report
+
+
+def test_rows_with_paragraphs_are_rows():
+    """A question with a list of paragraphs is one sample, and not an article of SQuAD, whose questions are in the list."""
+    rows = [{"query": "q", "response": "a", "paragraphs": ["one passage"]}]
+    samples, report = read(rows)
+    assert ["q"] == [sample.query for sample in samples]
+    assert "--field contexts=paragraphs" in report
+    named, _ = read(rows, fields={"contexts": "paragraphs"})
+    assert [["one passage"]] == contexts_of(named)
+
+
+def test_an_article_without_questions_is_counted():
+    """An object that looks like an article of SQuAD and has no questions does not disappear."""
+    rows = [{"title": "t", "paragraphs": ["text"]}]
+    with pytest.raises(DataError, match="1 of 1 row cannot be read"):
+        read(rows)

@@ -35,7 +35,12 @@ ALL_REQUIRED: Final = re.compile(
 """Names of parts of a correct answer. All are required, and several references are alternatives."""
 _WORDS: Final = (
     ("reference", frozenset({"gold", "golden", "truth", "expected", "correct", "ideal", "gt"})),
-    ("contexts", frozenset({"context", "contexts", "passage", "passages", "chunk", "chunks", "documents", "evidence"})),
+    (
+        "contexts",
+        frozenset(
+            {"context", "contexts", "passage", "passages", "chunk", "chunks", "paragraphs", "documents", "evidence"}
+        ),
+    ),
     ("query", frozenset({"question", "query"})),
     ("response", frozenset({"answer", "response", "output", "generated", "prediction"})),
 )

@@ -266,9 +266,10 @@ def looks_like_row(keys: Collection[Any]) -> bool:
 
 
 def find_layout(keys: Iterable[Any]) -> Layout | None:
-    """Return the layout of rows with these keys, or None."""
+    """Return the layout of rows with these keys, or None. A row that has a question itself is not a list of such parts."""
     names = frozenset(map(str, keys))
-    return next((layout for layout in LAYOUTS if layout.keys <= names), None)
+    is_one = not _ROW_KEYS.isdisjoint(map(name_key, names))
+    return next((layout for layout in LAYOUTS if layout.keys <= names and not (layout.parts and is_one)), None)
 
 
 def rows_of(row: Mapping[str, Any], layout: Layout, fields: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -277,7 +278,8 @@ def rows_of(row: Mapping[str, Any], layout: Layout, fields: Mapping[str, str]) -
     for key in layout.parts:
         found = [{**each, **part} for each in found for part in each.get(key) or () if isinstance(part, Mapping)]
     if layout.parts:
-        return [renamed(each, layout, fields) for each in found]
+        # Without such parts the row is counted as one that cannot be read.
+        return [renamed(each, layout, fields) for each in found] or [dict(row)]
     rest = {key: value for key, value in row.items() if key not in layout.answers}
     answers = [row[key] for key in layout.answers if isinstance(row[key], Mapping)]
     whole: list[Mapping[str, Any]] = [{**rest, **answer} for answer in answers]
