@@ -55,6 +55,14 @@ def test_a_store_without_damage(store: Path) -> None:
     assert (0, True) == (done.returncode, "No damage found." in done.stdout)
 
 
+def test_outcomes_without_their_request_are_listed(store: Path) -> None:
+    """Although their own rows and bodies are as they were written."""
+    alter(store, "DELETE FROM trace_bodies WHERE seq = 3", "DELETE FROM traces WHERE seq = 3")
+    with SqliteStore.open(store, mode="read") as opened:
+        found = opened.upkeep.verify()
+    assert {"outcomes"} == {each.table for each in found.rows if "its request is missing" in each.problem}
+
+
 @pytest.mark.parametrize(
     ("change", "table"),
     [
