@@ -17,11 +17,7 @@ def _elapsed() -> float:
 class SteadyClock:
     """Unix seconds that do not go back: a clock that is put back must not delay retries and leases by the same time.
 
-    A clock that is put forward is followed.
-
-    Args:
-        wall: Returns Unix seconds.
-        elapsed: Returns seconds since any moment. They do not go back.
+    A clock that is put forward is followed. `elapsed` returns seconds since any moment, which do not go back.
     """
 
     def __init__(self, wall: Callable[[], float] = time.time, elapsed: Callable[[], float] = _elapsed) -> None:

@@ -41,22 +41,13 @@ def normal_quantile(p: float) -> float:
 
 
 def student_cdf(freedom: float, t: float) -> float:
-    """Compute the probability that a variable with Student's distribution is at most `t`.
-
-    Args:
-        freedom: Degrees of freedom, above 0. Not necessarily a whole number.
-        t: Argument.
-    """
+    """Compute the probability of at most `t` in Student's distribution, for any `freedom` above 0."""
     tail = _student_tail(freedom, abs(t))
     return tail if t < 0 else 1 - tail
 
 
 def student_quantile(freedom: float, p: float) -> float:
-    """Compute a quantile of Student's distribution. Infinite for `p` of 0 and 1.
-
-    Args:
-        freedom: Degrees of freedom, above 0. Not necessarily a whole number.
-        p: Probability, in [0, 1].
+    """Compute a quantile of Student's distribution, for `p` in [0, 1] (infinite at the ends) and any `freedom` above 0.
 
     Raises:
         ValueError: If an argument is outside its range.
@@ -145,13 +136,9 @@ def _not_zero(x: float) -> float:
 
 
 def find_root(f: Callable[[float], float], low: float, high: float, *, tolerance: float) -> float:
-    """Find where a continuous function becomes 0.
+    """Find where a continuous function becomes 0, with an error of at most `tolerance`.
 
-    Args:
-        f: The function. Its signs at `low` and `high` differ.
-        low: Lower end of the search.
-        high: Upper end of the search.
-        tolerance: The result is at most this far from a root.
+    The signs of `f` at `low` and `high` differ.
 
     Raises:
         ValueError: If the signs do not differ.

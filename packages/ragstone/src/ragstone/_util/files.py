@@ -67,13 +67,9 @@ def open_output(
 ) -> Iterator[TextIO]:
     """Open a text file for writing. It gets its name at the end of the block; after an error nothing has changed.
 
-    A new file has mode 0600, because it may hold texts of users. An existing one keeps its mode. A symbolic link stays, and
-    the file that it leads to is written. Pipes and devices, such as `/dev/stdout`, are written directly.
-
-    Args:
-        path: The file.
-        errors: What happens to characters that UTF-8 cannot hold, as for `open`.
-        newline: As for `open`.
+    A new file has mode 0600, because it may hold texts of users. An existing one keeps its mode. A symbolic link stays,
+    and the file that it leads to is written. Pipes and devices, such as `/dev/stdout`, are written directly. `errors`
+    (for characters that UTF-8 cannot hold) and `newline` are as for `open`.
 
     Raises:
         OSError: If the file cannot be written. Its `filename` is the path as given.

@@ -38,18 +38,11 @@ class HttpServer:
     """Serves an application, with limits on connections and on the time until a request is complete.
 
     When all connections are in use, a new one replaces another one. It is a connection without a complete request, of
-    the client that has most of them, and the one that has been silent for longest. If all have a request, it is the oldest
-    one for the path `replaceable`. Malformed requests get a response with status 400, and the log counts them once a minute.
-
-    Args:
-        app: The application.
-        host: Address to listen on.
-        port: Port. 0 selects a free port.
-        title: Name of the server in the log.
-        max_connections: Largest number of connections. None: 512, or what the limit of file descriptors allows.
-        head_s: Seconds in which a new client must send the first line and the headers of a request.
-        read_s: Seconds in which a client must read what was written to it.
-        replaceable: Path whose responses the server may end, because their clients connect again.
+    the client that has most of them, and the one that has been silent for longest. If all have a request, it is the
+    oldest one for the path `replaceable`. Malformed requests get a response with status 400, and the log counts them
+    once a minute. `port` 0 selects a free port. The default of `max_connections` is 512, or what the limit of file
+    descriptors allows. A new client must send the first line and the headers of a request in `head_s` seconds. All
+    must read what was written to them in `read_s`. Clients of `replaceable` connect again, so their responses may end.
     """
 
     def __init__(

@@ -43,11 +43,6 @@ def lazy_names(package: str, names: Mapping[str, str]) -> tuple[Callable[[str], 
 def needs_extra(extra: str, package: str, feature: str) -> Iterator[None]:
     """Import optional packages in the block. If one is missing, the error says how to install it.
 
-    Args:
-        extra: The extra, such as "parquet".
-        package: The package that it installs.
-        feature: What needs the package.
-
     Raises:
         MissingExtraError: If an import in the block fails.
     """

@@ -11,12 +11,7 @@ _EVERY_S: Final = 60.0
 
 
 class LimitedLog:
-    """Logs each topic at most once a minute, with the number of messages that were left out since the last one.
-
-    Args:
-        logger: The logger.
-        clock: Returns seconds that never go back.
-    """
+    """Logs each topic at most once a minute, with the number of messages that were left out since the last one."""
 
     def __init__(self, logger: logging.Logger, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._logger = logger
@@ -25,14 +20,7 @@ class LimitedLog:
         self._omitted: dict[str, int] = {}
 
     def log(self, level: int, topic: str, message: str, *, exc_info: BaseException | None = None) -> None:
-        """Log a message.
-
-        Args:
-            level: Level of `logging`.
-            topic: Kind of message. Topics must not come from outside, because each one is kept.
-            message: The message, without text from outside.
-            exc_info: Error whose traceback is logged.
-        """
+        """Log a message without text from outside. Topics must not be from outside either, because each one is kept."""
         now = self._clock()
         if now < self._next.get(topic, now):
             self._omitted[topic] = self._omitted.get(topic, 0) + 1

@@ -48,12 +48,8 @@ class LocalModel(Generic[T]):
     """A model in this process that only one thread uses, because tokenizers and models are not thread-safe.
 
     If loading fails, the reason is kept and later calls fail immediately, because each attempt may take minutes (for
-    example over a network). `prepare` retries.
-
-    Args:
-        load: Function that loads the model. It runs in the model's thread.
-        name: Name of the model in messages.
-        feature: Name in messages of the feature that needs the model.
+    example over a network). `prepare` retries. `load` runs in the model's thread. `name` is that of the model in
+    messages, `feature` what needs it.
     """
 
     _executor: ThreadPoolExecutor | None

@@ -39,10 +39,7 @@ def redact_encoded(text: str, redact: Redactor, *, also_whole: bool = False) -> 
       are redacted, and become strings if that changes them. All else stays as it is written.
     - Of another text, its JSON strings with escapes are redacted in the same way, then the text as a whole.
 
-    Args:
-        text: The text.
-        redact: Function from decoded text to redacted text.
-        also_whole: Apply the function to a whole JSON text too, because it may know a secret by the JSON around it.
+    `also_whole` applies `redact` to a whole JSON text too, because it may know a secret by the JSON around it.
     """
     inner = partial(redact_encoded, redact=redact, also_whole=also_whole)
     if _START.match(text) and _is_json(text):

@@ -30,12 +30,7 @@ def too_large(max_bytes: int) -> OversizedMessageError:
 
 
 class BodyReader:
-    """Reads bodies as they come, compressed or not.
-
-    Args:
-        max_bytes: Largest body.
-        deadline_s: Seconds in which a body must be complete.
-    """
+    """Reads bodies as they come, compressed or not, of at most `max_bytes` and complete within `deadline_s` seconds."""
 
     def __init__(self, max_bytes: int, *, deadline_s: float = _DEADLINE_S) -> None:
         self.max_bytes = max_bytes

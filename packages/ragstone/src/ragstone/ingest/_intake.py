@@ -28,14 +28,9 @@ _PATIENCE_S: Final = 6.0
 class SpanIntake:
     """Writes the spans of OTLP messages to a buffer, for receivers of any protocol.
 
-    It reads one large message at a time, because the objects of a message take many times its bytes. Small messages do not
-    wait for large ones.
-
-    Args:
-        buffer: The buffer.
-        redact: Function from text to text, applied to everything that an application put into a span before it is
-            written. None writes texts as they are.
-        max_bytes: Largest message, compressed and uncompressed.
+    It reads one large message at a time, because the objects of a message take many times its bytes. Small messages do
+    not wait for large ones. `redact` is applied to everything that an application put into a span, before it is written
+    (None: unchanged). `max_bytes` limits a message, compressed and uncompressed.
     """
 
     def __init__(

@@ -25,17 +25,10 @@ _PROTOBUF: Final = "application/x-protobuf"
 class OtlpReceiver(HttpServer):
     """Receives spans of any OpenTelemetry exporter at `/v1/traces`.
 
-    Logs and metrics are accepted and discarded, so that exporters that share one endpoint do not report errors.
-
-    Args:
-        buffer: Buffer for the spans.
-        host: Address to listen on.
-        port: Port. 0 selects a free port.
-        redact: Function from text to text, applied to all text of a span before it is written. None keeps texts
-            unchanged.
-        access: Who may send. None: everybody who can reach the address.
-        max_bytes: Largest message in bytes, compressed and uncompressed.
-        add_routes: Adds further routes to the server. `access` protects those below `/v1/`.
+    Logs and metrics are accepted and discarded, so that exporters that share one endpoint do not report errors. `port`
+    0 selects a free port. `redact` is applied to all text of a span before it is written, and None keeps texts
+    unchanged. `access` None admits everybody who can reach the address. It also protects routes of `add_routes` below
+    `/v1/`. `max_bytes` limits a message, compressed and uncompressed.
     """
 
     def __init__(

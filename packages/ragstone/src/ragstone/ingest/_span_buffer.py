@@ -32,11 +32,7 @@ _LOG_S: Final = 60.0
 
 
 class SharedSpanBuffer:
-    """A buffer of spans on disk, which the receiver and the worker use from different threads.
-
-    Args:
-        path: The file. Its spans survive a crash of the process.
-        clock: Returns the current time in Unix seconds.
+    """Spans on disk, used by the receiver and the worker from different threads. They survive a crash of the process.
 
     Raises:
         StoreOwnedError: If another process uses this file.
@@ -103,19 +99,12 @@ class SharedSpanBuffer:
 class OtlpTraceSource:
     """Moves complete traces from the span buffer to the store.
 
-    OTLP does not have an end-of-trace signal: each process exports its spans in batches after they end. A trace with a root span
-    counts as complete after `idle_timeout_s` without a new span, a trace without one after `rootless_timeout_s`. Spans that
-    arrive later are counted but not used.
-
-    Args:
-        buffer: The span buffer.
-        idle_timeout_s: Seconds without a new span, for traces with a root span.
-        rootless_timeout_s: Seconds without a new span, for traces without a root span.
-        retriever_tools: Names of tools whose text results are passages, with the separator between passages.
-        redact: Function from text to text. Spans are redacted when they arrive. Their requests are redacted again, because a
-            request may join texts of several spans. None stores texts unchanged.
-        hash_id: Replaces the ids of users and sessions. None stores them unchanged.
-        clock: Returns the current time in Unix seconds.
+    OTLP does not have an end-of-trace signal: each process exports its spans in batches after they end. A trace with a
+    root span counts as complete after `idle_timeout_s` without a new span, a trace without one after
+    `rootless_timeout_s`. Spans that arrive later are counted but not used. `retriever_tools` are names of tools whose
+    text results are passages, with the separator between passages. Spans are redacted when they arrive. `redact` (None:
+    unchanged) is for their requests, because a request may join texts of several spans. `hash_id` replaces the ids of
+    users and sessions (None: unchanged). `clock` returns Unix seconds.
     """
 
     may_have_more = True

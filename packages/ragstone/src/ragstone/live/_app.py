@@ -27,10 +27,7 @@ _RETRY_MS: Final = 2000
 def make_app(board: Board, desk: LabelDesk, *, stopping: asyncio.Event | None = None) -> web.Application:
     """Make the application that serves the live page. It does not check who asks: add a `Guard`.
 
-    Args:
-        board: The parts of the page.
-        desk: The page on which people label answers.
-        stopping: Set when the server stops, so that it does not wait for browsers that wait for changes.
+    `stopping` is set when the server stops, so that it does not wait for browsers that wait for changes.
     """
     stop = stopping or asyncio.Event()
 

@@ -26,15 +26,9 @@ _ROWS: Final = "rows"
 class Board:
     """The parts of the live page by name.
 
-    Parts are rebuilt at most once in 2 s, more rarely if that is much work, only if the store has changed, and only while a
-    browser shows the page.
-
-    Args:
-        report: The report that is followed.
-        title: What the page is about.
-        command: The command that serves the page.
-        wait: Waits for a number of seconds. Used by tests.
-        clock: Returns seconds that never decrease. Used by tests.
+    Parts are rebuilt at most once in 2 s, more rarely if that is much work, only if the store has changed, and only
+    while a browser shows the page. `command` serves the page. Tests replace `wait` (for a number of seconds) and
+    `clock` (seconds that never decrease).
     """
 
     def __init__(

@@ -36,16 +36,10 @@ def serve(
 ) -> None:
     """Serve the live page of a store until SIGINT, SIGTERM or SIGHUP.
 
-    Args:
-        store: The store, or a period of it.
-        host: Address to listen on.
-        port: Port. 0 selects a free one.
-        token: Text that the first request of a browser must have, at least 16 characters. "auto" makes one. Needed if other
-            machines can reach `host`.
-        hosts: Further names of this machine, for example behind a proxy.
-        targets: The mean that each metric should reach, by metric.
-        by: Labels whose values are compared.
-        on_ready: Called with the address of the page.
+    `port` 0 selects a free port. The first request of a browser must have `token`: at least 16 characters, or "auto" to
+    make one. It is needed if other machines can reach `host`. `hosts` are further names of this machine, for example
+    behind a proxy. `targets` are means that metrics should reach, and `by` labels whose values are compared. `on_ready`
+    gets the address of the page.
 
     Raises:
         ConfigurationError: If the address is not available, or the token is missing or too short.

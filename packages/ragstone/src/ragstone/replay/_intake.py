@@ -26,12 +26,7 @@ _FORM: Final = re.compile(r"(\d{1,9})/(\d{1,9})", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One of several disjoint parts. A hash of its id alone decides which part a trace belongs to.
-
-    Args:
-        number: From 1 to `total`.
-        total: Number of parts.
-    """
+    """One of several disjoint parts, from 1 to `total`. A hash of its id alone decides the part of a trace."""
 
     number: int
     total: int
@@ -102,12 +97,8 @@ class ReplayTraceSource:
     """Import of files, one after another, in batches.
 
     The store saves the position in each file and the traces in one transaction. A later run resumes there, and only
-    reads the records of earlier runs again.
-
-    Args:
-        files: The files with their formats.
-        shard: The part of the traces to import. None is all of them.
-        clean: Changes the traces before they are stored.
+    reads the records of earlier runs again. `shard` is the part of the traces to import, None all of them. `clean`
+    changes them before they are stored.
     """
 
     def __init__(

@@ -94,13 +94,8 @@ def result_table(
 ) -> str:
     """Format a table with a row for each result, or an empty text without results.
 
-    Args:
-        results: The results.
-        columns: Function of a result that returns its cell, by heading. CI in a heading stands for `ci`.
-        ci: The confidence level in words.
-        n_keys: As for `text_table`.
-        align: As for `text_table`.
-        titles: As for `text_table`.
+    `columns` has functions of a result by heading, in which CI stands for `ci`, the confidence level in words. Other
+    options are those of `text_table`.
     """
     rows = [tuple(cell(result) for cell in columns.values()) for result in results]
     heads = tuple(head.replace("CI", ci) if ci else head for head in columns)

@@ -86,15 +86,11 @@ class RunResult:
 class Run:
     """The models of a run, used in an `async with` block, which closes those that the run has created.
 
-    Replies are read from the journal, or written to it before they are used. Equal calls are one call. After a model fails
-    systematically (with `stop_early`), no further call is made, and later calls fail with the same error. With a stored
-    journal, from which another run continues, also after a budget is exhausted or a model is unavailable.
-
-    Args:
-        journal: The journal. Default: one in memory.
-        concurrency: Number of concurrent model calls. A kill of the process loses at most this many.
-        stop_early: Whether to stop if a model fails systematically.
-        on_answer: Called after each distinct call that was answered, with the number of these calls.
+    Replies are read from the journal, or written to it before they are used. Equal calls are one call. After a model
+    fails systematically (with `stop_early`), no further call is made, and later calls fail with the same error. With a
+    stored journal, from which another run continues, also after a budget is exhausted or a model is unavailable. The
+    default journal is in memory. A kill of the process loses at most `concurrency` calls. `on_answer` is called after
+    each distinct call that was answered, with the number of these calls.
 
     Raises:
         JudgeError: At the end of the block, if a model failed systematically.
@@ -214,11 +210,7 @@ class Run:
     ) -> T:
         """Return the result of a call, from the journal if it contains a valid one.
 
-        Args:
-            model: The model that is called.
-            key: Key of the call.
-            call: Makes the call, and returns plain values for JSON.
-            read: Makes the result from these values. It raises ValueError or KeyError if they are invalid.
+        `call` returns plain values for JSON. `read` makes the result from them, or raises ValueError or KeyError.
 
         Raises:
             JudgeError: If the call fails.

@@ -47,13 +47,8 @@ async def estimate_run(
     """Estimate a run: to how many samples each metric applies, and how many calls it needs. No model is called.
 
     For some metrics the number of calls depends on the judge's replies (for example on the number of claims). Here a
-    judge based on word overlap replies, so these numbers are estimates.
-
-    Args:
-        samples: The samples to score.
-        metrics: The metrics. Their readers and embedders are not called.
-        calls_per_reading: Requests for one p(abstain): 1 if the endpoint returns probabilities, else the number of
-            draws.
+    judge based on word overlap replies, so these numbers are estimates. One p(abstain) takes `calls_per_reading`
+    requests: 1 if the endpoint returns probabilities, else the number of draws.
     """
     reader = DryRunReader(calls_per_reading=calls_per_reading)
     embedder = DryRunEmbedder()

@@ -40,12 +40,7 @@ async def explain_worst(
 ) -> tuple[AnyOutcome, ...]:
     """Return the outcomes, in which the lowest scores of the `n` worst answers have a reason.
 
-    Args:
-        scorer: The scorer that made the outcomes.
-        samples: The samples.
-        outcomes: One outcome for each sample and metric, ordered by sample.
-        n: Number of answers.
-        concurrency: Number of reasons asked concurrently.
+    `outcomes` has one for each sample and metric, ordered by sample. `concurrency` reasons are asked concurrently.
     """
     explained = list(outcomes)
     for at, score in (await explain_lowest_scores(scorer, samples, outcomes, n, concurrency=concurrency)).items():
@@ -117,12 +112,7 @@ class WorstAnswers:
         """Times of the judge calls of the last 24 hours."""
 
     def admit(self, goodness: float, *, calls: bool) -> bool:
-        """Return whether to explain an answer.
-
-        Args:
-            goodness: Position of its lowest score, from 0 (worst) to 1 (best).
-            calls: Whether the reason needs a judge call.
-        """
+        """Return whether to explain an answer, by its lowest score in [0, 1], and whether that needs a judge call."""
         if not self._n:
             return False
         now = self._clock()

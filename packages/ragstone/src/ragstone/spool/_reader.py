@@ -95,12 +95,8 @@ class SpoolReader:
         If the last append is incomplete and its writer is running, a later call returns it. If the writer has ended,
         the append was never acknowledged and is ignored. A damaged line becomes a `Dropped` entry with reason
         "corrupt_segment", and reading continues with the next line. A segment that no longer exists has been processed
-        and removed: the result is an empty batch with `at_end`.
-
-        Args:
-            name: Name of a segment from `segments`.
-            offset: 0, or the `next_offset` of an earlier batch of this segment.
-            max_entries: Maximum number of entries.
+        and removed: the result is an empty batch with `at_end`. `offset` is 0, or the `next_offset` of an earlier batch
+        of this segment.
 
         Raises:
             SpoolError: If the file is not a segment, is not readable, or was written by another version of Ragstone.
@@ -336,11 +332,7 @@ def parse_line(line: bytes) -> SpoolEntry:
 
 
 def parse_entry(payload: bytes, *, name: str = "the entry") -> SpoolEntry:
-    """Parse an entry.
-
-    Args:
-        payload: Its JSON.
-        name: The entry, for the error.
+    """Parse the JSON of an entry, whose name is for the error.
 
     Raises:
         DataError: If it is not an entry.

@@ -93,13 +93,8 @@ class Backfills(Part):
     def add_backfilled(self, trace_id: str, outcomes: Sequence[Outcome], *, sample: float = 1.0) -> int:
         """Add outcomes to a finished request, and return how many were not stored before.
 
-        They are delivered like others, and belong to baselines, but are not evidence for an alarm. The state of the request
-        stays as it is.
-
-        Args:
-            trace_id: The request.
-            outcomes: Its new outcomes.
-            sample: Share of the sessions that this backfill scores.
+        They are delivered like others, and belong to baselines, but are not evidence for an alarm. The state of the
+        request stays as it is. `sample` is the share of the sessions that this backfill scores.
 
         Raises:
             DataError: If the request is not found, is pending or was sampled out.

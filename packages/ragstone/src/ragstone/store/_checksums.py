@@ -146,12 +146,7 @@ def text_of(body: object, table: str, row: str | None = None) -> bytes:
 
 
 def to_trace(body: object, trace_id: str | None = None, *, keep: bool = False) -> Trace:
-    """Return the trace of a body, and verify that it belongs to the row with this id.
-
-    Args:
-        body: As the database returns it.
-        trace_id: Id in the row of the trace.
-        keep: Whether it will be read again soon.
+    """Return the trace of a stored body, and verify that its row has this id. `keep`: it will be read again soon.
 
     Raises:
         DamagedRowError: If it is not as it was written.
@@ -283,13 +278,7 @@ def unreadable(error: Exception) -> str:
 
 
 def damaged_store(name: str, place: str, problem: object) -> StoreCorruptError:
-    """Return the error for a damaged store, with the way out.
-
-    Args:
-        name: The store in the message.
-        place: Its path or its URL without credentials.
-        problem: What is wrong.
-    """
+    """Return the error for a damaged store at `place` (its path, or its URL without credentials), with the way out."""
     return StoreCorruptError(
         f"the store {name} is damaged: {problem}. List all damaged rows with `ragstone store verify {shlex.quote(place)}`. "
         f"{way_out(place)}"
@@ -297,11 +286,7 @@ def damaged_store(name: str, place: str, problem: object) -> StoreCorruptError:
 
 
 def way_out(place: str) -> str:
-    """Say how a damaged store is replaced.
-
-    Args:
-        place: Its path or its URL without credentials.
-    """
+    """Say how a damaged store at `place` (its path, or its URL without credentials) is replaced."""
     store = shlex.quote(place)
     restore = "pg_restore" if "://" in place else f"`ragstone store restore BACKUP {store} --replace`"
     return (

@@ -45,12 +45,8 @@ class Database(ABC):
     Calls from several threads run one after another. A forked child must open its own connection. All methods raise
     `StoreError` if the database cannot be used. Then nothing is stored, and the next call may succeed.
 
-    A database that several workers share overrides the locks. A file has one owner, which does not need them.
-
-    Args:
-        name: The store in messages.
-        place: Its path, or its URL without credentials.
-        writable: Whether `write` may be used.
+    A database that several workers share overrides the locks. A file has one owner, which does not need them. `place`
+    is the path of the store, or its URL without credentials.
     """
 
     is_shared: ClassVar[bool] = False

@@ -262,14 +262,8 @@ class Deliveries(Part):
     ) -> None:
         """Store what became of deliveries.
 
-        Args:
-            sink: Name of the sink.
-            ids: The deliveries.
-            state: "sent", "skipped" (the sink does not store such outcomes), "failed" (retried only after `requeue`), or
-                "pending" (due again at `next_try`).
-            error: Why they were not sent.
-            next_try: Unix seconds.
-            kind: What is delivered.
+        "skipped" means that the sink does not store such outcomes, "failed" that only `requeue` retries them, and
+        "pending" that they are due again at `next_try` (Unix seconds). `error` says why they were not sent.
         """
         result = _Result(state, error, next_try)
         changes = "state <> 'sent'" if state == "sent" else "state = 'pending'"
@@ -310,10 +304,7 @@ class Deliveries(Part):
     def deliver_again(self, sink: str, *, since: float, until: float) -> int:
         """Queue stored outcomes for a sink of the plan that did not receive them, and return their number.
 
-        Args:
-            sink: Name of the sink.
-            since: Outcomes of requests that started at this time or later (Unix seconds),
-            until: and before this time.
+        Their requests started at `since` or later, and before `until` (Unix seconds).
         """
         now = self._database.now()
         with self._database.write() as db:

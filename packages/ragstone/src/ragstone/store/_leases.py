@@ -25,16 +25,10 @@ class Leases(Part):
     def claim(self, owner: str, limit: int, *, lease_s: float, plan: str | None = None, whole: bool = False) -> Claims:
         """Lease up to `limit` pending traces to a worker, in order of arrival.
 
-        Expired leases become available again. A trace that was claimed `max_attempts` times without being completed, released
-        or renewed with `waiting` gets `Failure(kind="bug")` for every planned metric, because it probably makes the workers crash.
-
-        Args:
-            owner: Name of the worker.
-            limit: Maximum number of traces.
-            lease_s: Lease duration in seconds.
-            plan: Id of the worker's plan. Only requests without a plan, of this plan, or of a plan that lacks only models
-                are leased. None leases all.
-            whole: Lease only requests without any outcome.
+        Expired leases become available again. A trace that was claimed `max_attempts` times without being completed,
+        released or renewed with `waiting` gets `Failure(kind="bug")` for every planned metric, because it probably
+        makes the workers crash. `plan` is the id of the worker's plan: only requests without a plan, of this plan, or
+        of a plan that lacks only models are leased. None leases all. `whole` leases only requests without any outcome.
 
         Raises:
             ConfigurationError: If `lease_s` is not positive.
@@ -99,12 +93,8 @@ class Leases(Part):
     def renew(self, owner: str, trace_ids: Sequence[str], lease_s: float, *, waiting: bool = False) -> int:
         """Extend leases to `lease_s` seconds from now, and return the number of leases that the owner still had.
 
-        Args:
-            owner: Name of the worker.
-            trace_ids: Ids of traces.
-            lease_s: Lease duration in seconds.
-            waiting: Whether an attempt to score the traces has ended, and the next one waits for a model. Then they do not make
-                workers crash, and earlier claims do not count toward `max_attempts`.
+        `waiting` says that an attempt to score the traces has ended, and the next one waits for a model. Then they do
+        not make workers crash, and earlier claims do not count toward `max_attempts`.
 
         Raises:
             ConfigurationError: If `lease_s` is not positive.
@@ -152,12 +142,9 @@ class Leases(Part):
     def has_others(self, owner: str, *, received_by: float) -> bool:
         """Return whether pending traces are leased to others than `owner`, also to workers that were killed.
 
-        They are neither available nor finished. Leases that have expired count until a worker claims the traces.
-
-        Args:
-            owner: Name of the worker.
-            received_by: Unix seconds. Traces that the store received later do not count, so that a caller who waits does not
-                wait for all that other workers have yet to score.
+        They are neither available nor finished. Leases that have expired count until a worker claims the traces. Traces
+        that the store received after `received_by` (Unix seconds) do not count, so that a caller who waits does not
+        wait for all that other workers have yet to score.
         """
         with self._database.read() as db:
             row = db.execute(

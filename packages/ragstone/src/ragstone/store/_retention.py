@@ -93,12 +93,8 @@ class Retention(Part):
         """Remove up to `limit` requests that started before a time, with all that is stored about them, and return their number.
 
         The ledger counts them as dropped, with the reason "expired". Kept are requests that are pending, or labeled, or
-        have an outcome that waits for a sink of the plan, as by `remove_texts`. Values of closed sessions stay in streams.
-
-        Args:
-            before: Unix seconds.
-            limit: Maximum number of requests, at most 100.
-            dry_run: Only count, without the limit.
+        have an outcome that waits for a sink of the plan, as by `remove_texts`. Values of closed sessions stay in
+        streams. `before` is in Unix seconds, and `limit` at most 100. `dry_run` only counts, without the limit.
         """
         condition = f"{_FINISHED} AND NOT {_WAITS} AND NOT {_LABELED}"
         if dry_run:

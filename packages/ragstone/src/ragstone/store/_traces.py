@@ -254,10 +254,7 @@ class Traces(Part):
     ) -> list[str]:
         """Return the trace ids of the requests of these users, of these sessions, and with these ids, in order of arrival.
 
-        Args:
-            users: Ids of users, or their hashes, as they are stored.
-            sessions: Ids of sessions, or their hashes.
-            ids: Trace ids, of Ragstone or OpenTelemetry.
+        Users and sessions are ids or the stored hashes of ids. Trace ids are those of Ragstone or OpenTelemetry.
         """
         wanted = {"user_id": users, "session_id": sessions, "trace_id": ids, "otel_trace_id": ids}
         conditions, values = list[str](), list[str]()

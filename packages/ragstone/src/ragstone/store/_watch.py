@@ -167,12 +167,7 @@ class WatchTables:
         return [AlarmRow(number=number, state=state, body=json.loads(body)) for number, state, body in rows]
 
     def save_alarm(self, row: AlarmRow, *, event: str | None = None) -> None:
-        """Insert or replace an alarm.
-
-        Args:
-            row: The alarm.
-            event: If given, queue a delivery of this event to every destination of alarms.
-        """
+        """Insert or replace an alarm, and queue a delivery of `event`, if given, to every destination of alarms."""
         self._db.execute(
             """
             INSERT INTO alarms (number, state, body) VALUES (?, ?, ?)

@@ -54,13 +54,8 @@ class WatchQueue:
     ) -> list[WatchedOutcome]:
         """Return the queued outcomes up to a time of sessions that have a closed part.
 
-        Outcomes of requests that are pending, or that came after a pending request of their session, are left out.
-
-        Args:
-            now: Unix seconds.
-            gap_s: A session is closed this long after its last request,
-            max_s: or this long after its first one.
-            limit: Maximum number of outcomes. None: all.
+        Outcomes of requests that are pending, or that came after a pending request of their session, are left out. A
+        session is closed `gap_s` after its last request, or `max_s` after its first one. `now` is in Unix seconds.
         """
         rows = self._db.execute(
             f"""

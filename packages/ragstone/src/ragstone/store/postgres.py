@@ -192,12 +192,8 @@ class PostgresDatabase(Database):
     """One connection to a database, opened when first used and reopened after it was lost.
 
     If the connection breaks, the current call fails, and nothing is stored unless the server had received the commit.
-    The plan of this worker and the sinks that it delivers to are locked for the lifetime of a connection.
-
-    Args:
-        url: `postgresql://…`, with the parameters of libpq.
-        writable: Whether `write` may be used.
-        clock: Returns Unix seconds. The clock of the system means that of the server.
+    The plan of this worker and the sinks that it delivers to are locked for the lifetime of a connection. `url` may
+    have the parameters of libpq. The clock of the system means that of the server.
 
     Raises:
         ConfigurationError: If the URL is invalid.

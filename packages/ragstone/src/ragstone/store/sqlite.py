@@ -303,13 +303,8 @@ def _pragma(db: sqlite3.Connection, name: str) -> int:
 class SqliteDatabase(Database):
     """The connection to a store file.
 
-    A connection that two processes share damages the file, so use in a forked child raises an error.
-
-    Args:
-        connection: From `connect`.
-        path: The file.
-        lock: Lock of the owner, which `close` releases. None for a reader.
-        clock: Returns Unix seconds.
+    A connection that two processes share damages the file, so use in a forked child raises an error. `connection` is
+    from `connect`. `close` releases the owner's `lock`, which is None for a reader.
     """
 
     inbox: LabelInbox

@@ -28,12 +28,8 @@ _GZIP: Final = 31
 class HtmlReport:
     """The report as one HTML file.
 
-    Args:
-        view: The report, with its questions.
-        answers: Answers for the details of the table, the most important first. Those that fit the size are included.
-        max_bytes: Size limit of the file.
-        has_texts: Whether texts are included. Otherwise only ids and scores are.
-        command: The command that made the report.
+    `view` contains the questions. `answers` for the details of the table, the most important first, are included if
+    they fit `max_bytes`. Without `has_texts`, only ids and scores are. `command` made the report.
     """
 
     def __init__(
@@ -193,11 +189,7 @@ def html_page(title: str, body: Markup, *metas: Markup, style: str) -> str:
 def content_policy(style: str, script: str, *, connects: bool = False) -> str:
     """Return the content security policy of a page: only this style and this script, and nothing from elsewhere.
 
-    Args:
-        style: The style of the page.
-        script: Its script.
-        connects: Whether the script may fetch from the server of the page. Such a policy is sent as a header, and then also
-            forbids frames around the page.
+    With `connects`, the script may fetch from the page's server. The policy is then a header, and forbids frames.
     """
     policy = (
         f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; base-uri 'none'; "

@@ -18,12 +18,7 @@ _START_CHARS: Final = 300
 
 
 def answer_markup(view: AnswerView, *, heading_id: str | None = None) -> Markup:
-    """Return one answer with its evidence.
-
-    Args:
-        view: The answer.
-        heading_id: Id of the heading, if another element refers to it.
-    """
+    """Return one answer with its evidence. The heading has `heading_id`, if another element refers to it."""
     left = join(
         tag("h4", "Earlier in the conversation") if view.history else None,
         *(tag("p", cut(line), class_="text soft") for line in view.history),

@@ -60,12 +60,7 @@ def label_document(title: str, *, author: str, draw: str) -> LiveDocument:
 
 
 def label_item(answer: AnswerView, label: float | None) -> Markup:
-    """Return an answer to be labeled, with its scores only if it has a label.
-
-    Args:
-        answer: The answer.
-        label: The label of this author, or None.
-    """
+    """Return an answer to be labeled, with its scores only if it has a label."""
     if label is not None:
         names: Mapping[float, str] = {float(value): name for _, name, value in _CHOICES}
         said = tag("p", "Your label: ", tag("b", names.get(label, f"{label:.2f}")), id="saved")

@@ -80,13 +80,8 @@ def live_parts(
 ) -> dict[str, Markup]:
     """Return the parts of the page by name.
 
-    Args:
-        view: The report, or None if nothing is scored.
-        ledger: The states of all requests.
-        alarms: The open alarms: a heading, and what the alarm says by name.
-        latest: The latest wrong answers, the newest first.
-        command: The command that serves the page.
-        notes: What the page shows instead of a report, if nothing is scored.
+    Without a scored request, `view` is None, and the page shows `notes` instead. Each of `alarms` is a heading, and
+    what the alarm says by name. `latest` are wrong answers, the newest first, and `command` serves the page.
     """
     if view is None:
         return {"verdict": _unscored(ledger, notes), "counts": _counts(ledger)}
@@ -178,14 +173,7 @@ def _latest_row(answer: AnswerView) -> Markup:
 def question_rows(
     rows: Sequence[QuestionRow], causes: Mapping[str, str], *, metric: int | None, metrics: Sequence[MetricRow]
 ) -> Markup:
-    """Return rows of the table of all questions.
-
-    Args:
-        rows: The questions.
-        causes: Titles of the causes.
-        metric: Number of the metric whose value comes first. None: the mean of all scores.
-        metrics: The metrics of the values.
-    """
+    """Return rows of all questions. The value of number `metric` (None: the mean of all scores) comes first."""
     lines, n_columns = [], len(table_columns(metrics))
     for row in rows:
         value = row.rating if metric is None else row.values[metric]

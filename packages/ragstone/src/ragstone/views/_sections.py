@@ -42,10 +42,7 @@ _STAGES: Final[dict[Stage, str]] = {
 def sections(view: ReportView, *, has_texts: bool = True, command: str | None = None) -> Mapping[str, Markup]:
     """Return the sections by name, in the order of the page. Those without content are left out.
 
-    Args:
-        view: The report.
-        has_texts: Whether texts of questions, answers and passages are included.
-        command: The command that made the report.
+    Without `has_texts`, they lack texts of questions, answers and passages. `command` made the report.
     """
     made = {
         "verdict": verdict_section(view),

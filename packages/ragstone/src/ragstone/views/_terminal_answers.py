@@ -125,14 +125,7 @@ class AnswerText:
 
 
 class AnswersText:
-    """A list of answers as lines of styled text.
-
-    Args:
-        views: The answers.
-        metric: The metric that orders them. None for the mean of all scores.
-        width: Columns of the terminal. At most 100 are used.
-        ascii_only: Use ASCII characters only.
-    """
+    """Answers, ordered by `metric` (None: the mean of all scores), as lines of styled text of at most 100 columns."""
 
     def __init__(
         self, views: Sequence[AnswerView], *, metric: str | None = None, width: int = 80, ascii_only: bool = False

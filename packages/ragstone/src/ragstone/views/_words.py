@@ -272,13 +272,7 @@ def split_sentence(text: str) -> tuple[str, str]:
 
 
 def sparkline(counts: tuple[int, ...], width: int, *, ascii_only: bool = False) -> str:
-    """Draw a histogram in one line. Empty parts are spaces.
-
-    Args:
-        counts: Number of values in equal parts of the axis.
-        width: Number of characters, a divisor of the number of parts.
-        ascii_only: Use ASCII characters only.
-    """
+    """Draw a histogram in `width` characters, a divisor of the number of parts. Empty parts are spaces."""
     if not counts:
         return ""
     size = len(counts) // width

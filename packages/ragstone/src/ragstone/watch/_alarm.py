@@ -128,12 +128,7 @@ def _adapter() -> TypeAdapter[Alarm]:
 def describe_alarm(number: int, stream: Stream, *, raised_at: float, options: Watch, history: History) -> Alarm:
     """Describe the change behind an alarm that a stream has just raised.
 
-    Args:
-        number: Number of the alarm.
-        stream: The stream.
-        raised_at: Closing time of the unit that raised it, Unix seconds.
-        options: Options of the store.
-        history: Stored units of the stream.
+    The unit that raised it closed at `raised_at` (Unix seconds). `history` has the stored units of the stream.
     """
     import numpy as np
 
@@ -196,11 +191,7 @@ def _always(stream: Stream, x: NDArray[np.float64], w: NDArray[np.float64], sign
 def follow_up(alarm: Alarm, stream: Stream, units: Sequence[Unit], *, options: Watch) -> Alarm:
     """Return an alarm with its size estimated from the units after it, and its slices from all units since the change.
 
-    Args:
-        alarm: The alarm.
-        stream: Its stream.
-        units: Units before and after the change, at least two of them after the alarm.
-        options: Options of the store.
+    `units` are before and after the change, at least two of them after the alarm.
     """
     x, w = _values(stream, units)
     sign = 1 if stream.direction == "drop" else -1

@@ -18,12 +18,7 @@ def learn_from_backfills(
 ) -> None:
     """Let the streams of backfills that have ended learn their baselines.
 
-    Args:
-        tables: The store, in the transaction that has stored the units.
-        ended: Ids of the backfills.
-        now: Unix seconds.
-        options: Options of the store.
-        scales: Range and direction of each metric that is watched.
+    `ended` are ids, `now` is in Unix seconds, and `tables` is in the transaction that has stored the units.
     """
     streams = {(row.key, row.kind): Stream.from_state(row.key, row.kind, row.state) for row in tables.streams()}
     for backfill in [each for each in tables.ended_backfills() if each.id in ended]:

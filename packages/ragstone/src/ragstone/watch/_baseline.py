@@ -40,11 +40,7 @@ class Baseline:
     """Smallest sampling probability in the baseline."""
 
     def weight(self, total: float) -> float:
-        """Return the weight of a unit, in (0, 1].
-
-        Args:
-            total: Sum of 1 / probability over its scores.
-        """
+        """Return the weight of a unit, in (0, 1], by `total`: the sum of 1 / probability over its scores."""
         return min(total * self.p_floor, self.cap) / self.cap
 
     def reference(self, direction: Literal["drop", "rise"]) -> float | None:

@@ -36,12 +36,7 @@ class CanaryRound:
 def begin_round(tables: WatchTables, *, now: float, options: Watch) -> list[str] | None:
     """Return the traces to score now, and record that this process scores them. None if no round is due.
 
-    A round is due every day, and after an alarm that no round has followed.
-
-    Args:
-        tables: The store, in a transaction.
-        now: Unix seconds.
-        options: Options of the store.
+    A round is due every day, and after an alarm that no round has followed. `now` is in Unix seconds.
     """
     chosen = tables.canaries.read()
     if not options.canaries:
@@ -63,13 +58,7 @@ def begin_round(tables: WatchTables, *, now: float, options: Watch) -> list[str]
 
 
 def end_round(tables: WatchTables, done: CanaryRound, *, scales: Mapping[str, Scale], keep_since: float) -> list[Alarm]:
-    """Store the results of a round, and add to each open alarm how far its judge has moved.
-
-    Args:
-        tables: The store, in a transaction.
-        done: The results.
-        scales: Range and direction of each metric that is watched.
-        keep_since: Delete older scores.
+    """Store a round, delete scores before `keep_since`, and add to each open alarm how far its judge has moved.
 
     Returns:
         The alarms that have become changes of the judge. Their event `judge` is queued.
@@ -107,13 +96,8 @@ def judge_shift(scores: Sequence[CanaryScore], *, before: float, after: float, s
     """Compare the scores of canaries before and after a change.
 
     The unit is a canary: the difference of its means before and after. So the error contains the noise of a judge whose
-    replies vary, which the rounds of one canary share.
-
-    Args:
-        scores: Scores of one metric and judge, in [0, 1].
-        before: Rounds before this time are compared, Unix seconds,
-        after: with rounds from this time on.
-        sign: 1 if lower values are worse, -1 if higher values are.
+    replies vary, which the rounds of one canary share. Scores of one metric and judge, in [0, 1], are compared: of
+    rounds before the time `before` (Unix seconds) with those from `after` on. `sign` is -1 if higher is worse, else 1.
 
     Returns:
         The shift, or None with fewer than five canaries on both sides.

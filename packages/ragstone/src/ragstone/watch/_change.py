@@ -52,13 +52,9 @@ def find_change(
     """Find when a weighted mean fell.
 
     The estimate is the start with the largest Gaussian likelihood of one mean before it and a lower one after it. The
-    interval holds all starts whose log likelihood is within 3.68 of the largest.
-
-    Args:
-        x: Values of the units in order of time, in [0, 1].
-        w: Their weights.
-        sign: 1 if lower values are worse, -1 if higher values are.
-        min_before: Number of first units that are known to precede the change.
+    interval holds all starts whose log likelihood is within 3.68 of the largest. `x` are values of the units in order
+    of time, in [0, 1], and `w` their weights. `sign` is 1 if lower values are worse, -1 if higher values are. The first
+    `min_before` units are known to precede the change.
 
     Returns:
         The change, or None if there are too few units or none of the starts has a lower mean after it.
@@ -103,12 +99,8 @@ def drop_between(
 ) -> tuple[float, float, float]:
     """Return the loss from a mean before a change to the mean of these units, with its 95% confidence interval.
 
-    Args:
-        x: Values of at least two units that did not decide about the alarm, in [0, 1].
-        w: Their weights.
-        before: Mean before the change.
-        before_se: Its standard error.
-        sign: 1 if lower values are worse, -1 if higher values are.
+    `x` are values of at least two units that did not decide about the alarm, in [0, 1], and `w` their weights.
+    `before_se` is the standard error of the mean `before`. `sign` is -1 if higher values are worse, else 1.
     """
     mean, se = _mean(x, w)
     loss, error = sign * (before - mean), math.hypot(before_se, se)
@@ -142,15 +134,9 @@ def find_slices(
 ) -> list[SliceDrop]:
     """Compare the loss of each slice with the loss of all other units, the most significant slice first.
 
-    At most 20 values of each field are compared. A slice without 30 units before the change, such as a new release, is compared with all units before the change.
-
-    Args:
-        x: Values of the units in order of time, in [0, 1].
-        w: Their weights.
-        labels: Their values of the fields.
-        start: Number of the first unit after the change.
-        fields: Fields to slice by.
-        sign: 1 if lower values are worse, -1 if higher values are.
+    At most 20 values of each field are compared. A slice without 30 units before the change, such as a new release, is
+    compared with all units before the change. `x` are values of the units in order of time, in [0, 1], `w` their
+    weights, and `start` is the number of the first unit after the change. `sign` is -1 if higher is worse, else 1.
 
     Returns:
         All slices with at least 30 units in and 30 outside of the slice after the change.

@@ -57,16 +57,10 @@ def fold(
 ) -> Folded:
     """Move the outcomes of closed sessions from the queue into streams.
 
-    Units are processed in the order in which their sessions closed, so the result does not depend on when a fold runs. So
-    a part of a large queue is a fold at an earlier time. A queue is large if more outcomes than `limit` have closed.
-
-    Args:
-        tables: The store, in a transaction.
-        now: Unix seconds.
-        options: Options of the store.
-        scales: Range and direction of each metric that is watched. Outcomes of other metrics are discarded.
-        limit: Number of outcomes after which a fold ends, so that other transactions do not wait long. None: all.
-        after: Where the previous fold ended, if it did not reach the end of the queue.
+    Units are processed in the order in which their sessions closed, so the result does not depend on when a fold runs.
+    So a part of a large queue is a fold at an earlier time. A queue is large if more outcomes than `limit` have closed.
+    `now` is in Unix seconds. Outcomes of metrics without scale are discarded. A fold ends after `limit` outcomes (None:
+    all), so that other transactions do not wait long. The next one then begins at `after`, where it ended.
     """
     clock, more_after = now, None
     closed = partial(tables.queue.closed_outcomes, gap_s=options.session_gap_s, max_s=SESSION_MAX_S)

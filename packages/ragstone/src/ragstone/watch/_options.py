@@ -35,10 +35,6 @@ class Scale:
 def check_targets(targets: Mapping[str, float], scales: Mapping[str, Scale]) -> None:
     """Check that each target belongs to a watched metric and lies strictly inside its range.
 
-    Args:
-        targets: Required means by metric.
-        scales: Ranges of the watched metrics, by name.
-
     Raises:
         ConfigurationError: If one does not.
     """

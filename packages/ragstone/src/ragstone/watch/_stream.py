@@ -37,14 +37,7 @@ def _inside(reference: float) -> float:
 
 
 class Stream:
-    """One stream of units, from the first one on.
-
-    Args:
-        key: Identity.
-        kind: What is watched.
-        scale: Range and direction of the metric.
-        start: Closing time of the first unit, Unix seconds.
-    """
+    """One stream of units, from the first one on, which closed at `start` (Unix seconds)."""
 
     def __init__(self, key: StreamKey, kind: StreamKind, scale: Scale, *, start: float) -> None:
         self.key, self.kind = key, kind
@@ -102,12 +95,7 @@ class Stream:
     ) -> Event | None:
         """Add the next unit.
 
-        Args:
-            unit: A unit with a score, or for a stream of failures any unit.
-            budget: Budget of the store.
-            n_active: Number of active streams, this one included.
-            options: Options of the store.
-            amounts: Numbers of the stored units of this stream, this one included.
+        In a stream of failures, `unit` may lack a score. `n_active` includes this stream, and `amounts` this unit.
 
         Returns:
             "alarm" or "recovered" if the unit raises or closes an alarm, "follow_up" if enough units have followed it.
@@ -135,14 +123,9 @@ class Stream:
     def open_alarm(self, *, before: float, after: float, worst: float, options: Watch) -> None:
         """Watch for the end of an alarm, and for a further change for the worse.
 
-        The alarm recovers if the mean is better than the middle of the means before and after the change (never better than
-        the reference). Another alarm needs a mean that is worse than the worst plausible one by `min_drop`.
-
-        Args:
-            before: Mean before the change, in [0, 1].
-            after: Mean after it.
-            worst: Worst plausible mean after it.
-            options: Options of the store.
+        The alarm recovers if the mean is better than the middle of the means before and after the change (never better
+        than the reference). Another alarm needs a mean that is worse than the worst plausible one by `min_drop`. Means
+        are in [0, 1].
         """
         reference = self.reference
         assert reference is not None  # noqa: S101 - an alarm implies a reference

@@ -39,12 +39,8 @@ def alarm_lines(
 ) -> tuple[str, list[tuple[str, str]]]:
     """Return the heading of an alarm, and what it says by name.
 
-    Args:
-        alarm: The alarm.
-        title: Display name of the metric.
-        store: The store, as a command's argument.
-        event: "alarm", "follow_up" or "recovered".
-        zone: Time zone of the times. Default: the local one.
+    `title` is the display name of the metric, and `store` a command's argument. `event` is "alarm", "follow_up" or
+    "recovered". Times are in `zone`, by default the local one.
     """
     scale = Scale(low=alarm.scale[0], high=alarm.scale[1], higher_is_better=alarm.scale[2])
     change = "fell" if alarm.scale[2] else "rose"
@@ -91,11 +87,7 @@ def _rule(metric: str) -> str:
 def describe_delay(stream: Stream, units: Sequence[Unit], *, per_quarter: float, n_active: int) -> dict[float, float]:
     """Estimate how many days the stream needs to find a drop, by the growth of its evidence on recent units.
 
-    Args:
-        stream: A stream with a reference.
-        units: Its units of the last weeks.
-        per_quarter: Budget of the store.
-        n_active: Number of streams that share it.
+    The stream has a reference, and `units` of the last weeks. `n_active` streams share the budget `per_quarter`.
 
     Returns:
         Days until the alarm by the size of the drop (a share of the range). Infinite if it takes more than 90 days.

@@ -19,10 +19,6 @@ class Segment(NamedTuple):
 def segments(outcomes: Iterable[WatchedOutcome], *, gap_s: float) -> list[Segment]:
     """Divide the outcomes of one application's session, in all its streams, where it pauses or has lasted four hours.
 
-    Args:
-        outcomes: Outcomes of one application and session.
-        gap_s: Seconds after the last request until the session is closed.
-
     Returns:
         The segments in order. Each closes `gap_s` after its last request, at the latest four hours after its first.
     """
@@ -47,14 +43,11 @@ def to_unit(
     higher_is_better: bool = True,
     slices: Sequence[str] = (),
 ) -> Unit:
-    """Combine the outcomes of one stream in one session.
+    """Combine the outcomes (at least one) of one stream in one session.
 
-    Args:
-        outcomes: At least one outcome, all of one stream and session.
-        closed_at: End of the session, Unix seconds.
-        gap_s: Time since the last unit of the session, or None.
-        higher_is_better: Direction of the metric, which decides on the worst score.
-        slices: Fields by which alarms are divided. The values are those of the first request.
+    The session ended at `closed_at` (Unix seconds). `gap_s` is the time since its last unit, or None.
+    `higher_is_better` decides on the worst score. `slices` are fields by which alarms are divided, with the values of
+    the first request.
     """
     scored = [(o, o.value) for o in outcomes if o.value is not None]
     weight = sum(1 / o.probability for o, _ in scored)

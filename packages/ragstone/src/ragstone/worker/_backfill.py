@@ -107,15 +107,9 @@ async def run_backfill(
 ) -> dict[str, Any]:
     """Run a backfill in this process, which may write to the store, and return its last progress.
 
-    Args:
-        store: The store.
-        setup: Metrics, models and limits, after the scorer's `prepare`.
-        request: What to score.
-        patience_s: Seconds after which an unavailable judge ends the backfill.
-        clock: Returns the current time in Unix seconds.
-        on_progress: Called with the progress from time to time.
-        should_stop: Whether to end early.
-        daily_budget: Limits of the day of UTC, over all processes of the store: `calls`, `tokens` and `usd`.
+    `setup` is used after the scorer's `prepare`. A judge that is unavailable for `patience_s` ends the backfill, and
+    `should_stop` ends it early. `on_progress` gets the progress from time to time. `daily_budget` limits `calls`,
+    `tokens` and `usd` of the day of UTC, over all processes of the store.
     """
     backfill = _Backfill(request, setup, concurrency=setup.limits.concurrency, patience_s=patience_s, clock=clock)
     backfill.on_progress = on_progress
@@ -139,15 +133,10 @@ async def run_backfill(
 class BackfillQueue:
     """Runs the backfills that commands request from a running worker, one after another.
 
-    A backfill uses a quarter of the worker's concurrency, and waits while captured requests wait. The file of a request is
-    removed when its backfill ends, so that the next worker resumes after a kill.
-
-    Args:
-        setup: Metrics, models and limits of the worker.
-        requests: Folder with the requests of commands.
-        patience_s: Seconds after which an unavailable judge ends a backfill.
-        record: Called with outcomes that may have cost something.
-        clock: Returns the current time in Unix seconds.
+    A backfill uses a quarter of the worker's concurrency, and waits while captured requests wait. The file of a request
+    is removed when its backfill ends, so that the next worker resumes after a kill. `requests` is the folder with the
+    requests of commands. A judge that is unavailable for `patience_s` ends a backfill. `record` is called with outcomes
+    that may have cost something.
     """
 
     def __init__(
@@ -168,13 +157,7 @@ class BackfillQueue:
         self._next = 0.0
 
     def update(self, committer: Committer, *, is_busy: bool, woken: asyncio.Event) -> bool:
-        """Start or pause a backfill, and return whether one is running.
-
-        Args:
-            committer: Runs calls to the store.
-            is_busy: Whether captured requests wait.
-            woken: Set when a backfill ends.
-        """
+        """Start a backfill, or pause it if `is_busy`, and return whether one runs. `woken` is set when it ends."""
         (self._may_start.clear if is_busy else self._may_start.set)()
         if self._task is not None:
             if not self._task.done():

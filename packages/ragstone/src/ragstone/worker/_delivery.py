@@ -40,18 +40,11 @@ _BACKOFF_BITS: Final = 10
 class Dispatcher(Generic[Item]):
     """Delivers pending outcomes or alarms to one sink.
 
-    If the sink is unavailable, each delivery is retried with exponential backoff (at most ten minutes) until it arrives. A
-    delivery whose trace is missing is retried for a day. A rejected delivery fails. If the sink rejects the credentials,
-    delivery stops until the worker restarts.
-
-    Args:
-        name: Name of the sink in the store.
-        kind: What it delivers.
-        read: Reads the next batch that is due now (Unix seconds).
-        write: Writes a batch to the sink, and returns errors by id.
-        committer: Runs calls to the store.
-        clock: Returns the current time in Unix seconds.
-        jitter: Returns a number in [0, 1) that spreads the retries of several workers.
+    If the sink is unavailable, each delivery is retried with exponential backoff (at most ten minutes) until it
+    arrives. A delivery whose trace is missing is retried for a day. A rejected delivery fails. If the sink rejects the
+    credentials, delivery stops until the worker restarts. `read` returns the next batch that is due now (Unix seconds).
+    `write` writes a batch to the sink, and returns errors by id. `jitter` returns a number in [0, 1) that spreads the
+    retries of several workers.
     """
 
     def __init__(

@@ -35,13 +35,8 @@ def erase_requests(
 ) -> Erasure:
     """Erase the requests of users and sessions, and single ones.
 
-    Args:
-        store: Path or URL of the store.
-        opened: The store, open for writing, or also for reading if `dry_run` is set.
-        users: Ids of users, as the application gives them or as they are stored.
-        sessions: Ids of sessions, in the same way.
-        ids: Trace ids, of Ragstone or OpenTelemetry.
-        dry_run: Only count.
+    Ids of users and sessions are as the application gives them or as they are stored, and `ids` are trace ids of
+    Ragstone or OpenTelemetry. `opened` can be written, or also only read with `dry_run`, which only counts.
 
     Raises:
         StoreError: If the store or its spool cannot be read or written.

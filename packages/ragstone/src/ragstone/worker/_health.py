@@ -49,13 +49,9 @@ def add_health_routes(
 ) -> None:
     """Add the routes to an application.
 
-    `/healthz` is 200 while the worker runs, else 503: restart it. `/readyz` is 200 while captured requests are stored, else
-    503. Both return the state as JSON, without captured text. `/metrics` is the page for Prometheus.
-
-    Args:
-        app: The application.
-        state: Returns the state of the current worker.
-        registry: What `/metrics` shows. None if the extra `prometheus` is not installed.
+    `/healthz` is 200 while the worker runs, else 503: restart it. `/readyz` is 200 while captured requests are stored,
+    else 503. Both return the state as JSON, without captured text. `/metrics` is the page for Prometheus. `registry` is
+    None if the extra `prometheus` is not installed.
     """
     from aiohttp import web
 

@@ -19,11 +19,8 @@ FORMS: Final = " (http://HOST:PORT/v1, openai:MODEL, or lexical to try the setup
 def advise(store: str | os.PathLike[str], ledger: Ledger, *, delivery: Mapping[str, Any] | None = None) -> list[str]:
     """Return sentences about pending requests, with commands that score them, and about outcomes of other plans.
 
-    Args:
-        store: Path of a store file, or URL of a database.
-        ledger: The ledger of this store.
-        delivery: Options of a worker of this process, which scores no more. None: those of the last worker, and no command if
-            a process owns the store and scores the requests.
+    `delivery` are options of a worker of this process, which scores no more. None means those of the last worker, and
+    no command if a process owns the store and scores the requests.
     """
     return [*describe_pending(store, ledger, delivery).values(), *_other_outcomes(store, ledger)]
 
@@ -84,11 +81,7 @@ def worker_command(
 ) -> str:
     """Return the command of a worker with the plan of a store, quoted for a shell. JUDGE stands for a judge that is not stored.
 
-    Args:
-        store: Path of a store file, or URL of a database.
-        settings: Settings of the plan.
-        delivery: Options that do not change scores (see `ScoringSetup.delivery`).
-        flags: Options without a value.
+    `delivery` are options that do not change scores (see `ScoringSetup.delivery`), `flags` those without a value.
     """
     parts = ["ragstone", "worker", describe_store(store), *flags]
     missing = _missing(settings)

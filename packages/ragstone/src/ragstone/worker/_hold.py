@@ -54,12 +54,7 @@ class FailureHold:
     async def score(
         self, attempt: Callable[[], Awaitable[Sequence[Outcome]]], *, extend_lease: Callable[[], object]
     ) -> Sequence[Outcome]:
-        """Score a trace, and hold back its failures.
-
-        Args:
-            attempt: Makes one attempt.
-            extend_lease: Called before each wait, to extend the trace's lease.
-        """
+        """Score a trace, and hold back its failures. `extend_lease` extends its lease before each wait."""
         while True:
             outcomes = await (self._try if self.is_paused else self._attempt)(attempt, extend_lease)
             if self._works or not JudgedCounts.may_be_systematic(outcomes):

@@ -40,13 +40,7 @@ def id_hasher(store: str | os.PathLike[str], ids: Ids) -> IdHasher | None:
 
 
 def stored_ids(store: str | os.PathLike[str], kind: Literal["user", "session"], values: Collection[str]) -> list[str]:
-    """Return ids with the hashes that a store may have of them. A key that does not exist is not created.
-
-    Args:
-        store: Path of a store file, or URL of a database.
-        kind: Whose ids.
-        values: The ids, as the application gives them, or hashes.
-    """
+    """Return ids or hashes, with the hashes that a store may have of them. A missing key is not created."""
     has_key = bool(os.environ.get(_VARIABLE)) or (not is_database_url(store) and _key_file(store).exists())
     hasher = id_hasher(store, "hash") if values and has_key else None
     return [*values, *(() if hasher is None else (hasher(kind, value) for value in values))]

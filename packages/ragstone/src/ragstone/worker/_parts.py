@@ -196,15 +196,11 @@ def _describe_role(metrics: Sequence[Metric]) -> str:
 class JudgeOutage:
     """Delays scoring while the judge is unavailable, so that an outage does not lose scores.
 
-    A request whose judged metrics were all unanswered is retried after any other request was answered, and otherwise with
-    exponential backoff, for as long as the outage lasts. If a retry fails although the judge has meanwhile answered another
-    request, the failure is final. A request that times out twice with some metrics answered also fails: the model is too
-    slow, not unavailable.
-
-    Args:
-        patience_s: Seconds after which an outage is reported as a long one.
-        role: The model's role, for the log.
-        clock: A monotonic clock, in seconds.
+    A request whose judged metrics were all unanswered is retried after any other request was answered, and otherwise
+    with exponential backoff, for as long as the outage lasts. If a retry fails although the judge has meanwhile
+    answered another request, the failure is final. A request that times out twice with some metrics answered also
+    fails: the model is too slow, not unavailable. After `patience_s` seconds, an outage is
+    reported as a long one. `role` is that of the model, for the log. `clock` is monotonic.
     """
 
     def __init__(
@@ -239,12 +235,7 @@ class JudgeOutage:
     async def score_with_retry(
         self, score: Callable[[], Awaitable[Sequence[Outcome]]], *, extend_lease: Callable[[], object]
     ) -> Sequence[Outcome]:
-        """Score a request, with retries while the judge is unavailable.
-
-        Args:
-            score: Makes one attempt.
-            extend_lease: Called before each wait, to extend the request's lease.
-        """
+        """Score a request, with retries while the judge is unavailable. `extend_lease` is called before each wait."""
         failed_at: float | None = None
         pause_s = _times.OUTAGE_MIN_S
         was_slow = False

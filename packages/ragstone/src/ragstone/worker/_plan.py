@@ -39,10 +39,7 @@ class StorePlan:
     def read(cls, store: str | os.PathLike[str], *, plan_id: str | None = None, replan: bool = False) -> Self:
         """Read a plan of a store, without changing the store.
 
-        Args:
-            store: The store. It does not have to exist.
-            plan_id: Id of the plan. Default: the one that applies.
-            replan: Whether the command may replace the plan.
+        The store does not have to exist. The default is the plan that applies. `replan`: the command may replace it.
 
         Raises:
             ConfigurationError: If the store does not have a plan with this id.

@@ -21,14 +21,8 @@ logger = logging.getLogger("ragstone")
 class ProcessScorer(Scorer):
     """A `Scorer` whose samples are scored in other processes.
 
-    `prepare`, `judged_by` and reasons use the judge of this process.
-
-    Args:
-        metrics: Metrics, all of which the processes have.
-        judge: The judge of this process.
-        processes: The processes.
-        concurrency: As for `Scorer`, over all processes together.
-        deadline_s: As for `Scorer`.
+    `prepare`, `judged_by` and reasons use the judge of this process. The processes have all `metrics`. `concurrency` is
+    over all processes together.
     """
 
     def __init__(
@@ -119,12 +113,7 @@ class ScoringProcesses:
     async def score(
         self, sample: Sample, metrics: tuple[str, ...], *, on_usage: Callable[[Usage], None]
     ) -> tuple[Outcome, ...]:
-        """Score one sample.
-
-        Args:
-            sample: The sample.
-            metrics: Names of the metrics.
-            on_usage: Called with the usage of the calls for the sample, also if the caller is canceled.
+        """Score one sample. `on_usage` gets the usage of its calls, also if the caller is canceled.
 
         Raises:
             ChildError: If several processes ended while they scored the sample.

@@ -20,10 +20,7 @@ _IDS_PER_TURN: Final = 2_000
 class RetentionStep:
     """Removes old requests, texts of others, texts that feedback cannot select anymore, and ids of what was sampled out.
 
-    Args:
-        ages: The ages. Without those of requests and texts, only the last two are removed.
-        errors: Collects errors of the store.
-        clock: Returns the current time in Unix seconds.
+    Without ages of requests and texts, only the last two are removed.
     """
 
     def __init__(self, ages: Retention, *, errors: StepErrors, clock: Callable[[], float]) -> None:
@@ -32,12 +29,7 @@ class RetentionStep:
         self._started = time.monotonic()
 
     def update(self, store: Store, *, is_idle: bool) -> bool:
-        """Remove some old texts and requests, and return whether there may be more.
-
-        Args:
-            store: The store.
-            is_idle: Whether no requests arrive.
-        """
+        """Remove some old texts and requests, and return whether there may be more. `is_idle`: no requests arrive."""
         has_more = self._forget_sampled_out(store, is_idle=is_idle)
         return self._remove_old(store) or has_more
 

@@ -232,12 +232,7 @@ def _sink_option(spec: str | Sink) -> str:
 
 
 def find_unnamed(metrics: Sequence[Metric], named: Collection[str]) -> list[Role]:
-    """Return the models that metrics need and that do not have a name.
-
-    Args:
-        metrics: Metrics from `resolve_metrics`.
-        named: Roles of the models with a name. If a metric needs a reader and none is named, the judge's model reads.
-    """
+    """Return the models that metrics need and `named` lacks. Without a named reader, the judge's model reads."""
     needs = find_needs(metrics, "reader" in named)
     return [role for role in ("judge", "embedder") if needs[role] and role not in named]
 

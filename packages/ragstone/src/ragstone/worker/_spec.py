@@ -176,12 +176,8 @@ def open_setup(
 ) -> ScoringSetup:
     """Build a `ScoringSetup` that scores in this process or, with more than 1, in other processes.
 
-    Args:
-        metrics: As for `ScoringSetup`. With other processes, objects have to be picklable, as in a `ScorerSpec`.
-        sinks: As for `ScoringSetup`.
-        closes_models: As for `ScoringSetup`.
-        limits: How many processes score, how many samples they score concurrently, and the deadline of each sample.
-        scorer: As for `ScoringSetup`.
+    With other processes, objects have to be picklable, as in a `ScorerSpec`. `limits` say how many processes score, how
+    many samples they score concurrently, and the deadline of each sample.
 
     Raises:
         ConfigurationError: As `ScoringSetup` and `ScorerSpec`.

@@ -52,13 +52,8 @@ def requests_folder(spool: Path) -> Path:
 class StreamWatcher:
     """Folds closed sessions into streams every ten seconds, and delivers the alarms.
 
-    Args:
-        store: Path or URL of the store, for the command in messages. URLs, which can have a password, are not shown.
-        metrics: Metrics of the worker. Those with two finite bounds are watched.
-        options: How streams are watched.
-        requests: Folder with the requests of commands.
-        errors: Collects errors of the store.
-        clock: Returns the current time in Unix seconds.
+    Metrics with two finite bounds are watched. Messages contain commands with the path of `store`, but not with a URL,
+    which can have a password. `requests` is the folder with the requests of commands.
 
     Raises:
         ConfigurationError: If a target or a destination of alarms is invalid.
@@ -100,12 +95,7 @@ class StreamWatcher:
         return [alarm_dispatcher(sink, committer, render=self._render, clock=self._clock) for sink in self._sinks]
 
     def update(self, store: Store, *, now_too: bool = False) -> bool:
-        """Fold, at most every ten seconds, and return whether anything changed.
-
-        Args:
-            store: The store.
-            now_too: Do not wait for the next turn.
-        """
+        """Fold, at most every ten seconds or if `now_too`, and return whether anything changed."""
         if not now_too and time.monotonic() < self._next:
             return False
         self._next = time.monotonic() + _times.FOLD_S
@@ -220,11 +210,7 @@ async def score_canaries(
 ) -> CanaryRound:
     """Score requests with the judged metrics, without cached replies. What fails is left out.
 
-    Args:
-        setup: Metrics, judge and limits. Calls count against the judge's budget.
-        traces: The canaries.
-        at: Time of the round, Unix seconds.
-        record: Counts the cost of outcomes for the daily budget.
+    `at` is in Unix seconds. Calls count against the judge's budget. `record` counts their cost for the daily budget.
     """
     judged = [metric for metric in setup.metrics if setup.scorer.judged_by(metric) is not None]
     scorer = setup.scorer_of(judged)

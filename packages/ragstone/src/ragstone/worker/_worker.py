@@ -575,13 +575,8 @@ class Worker:
     def _turn(self, store: Store, free: int, dispatchers: Sequence[Dispatcher[Any]], *, ending: bool) -> _Turn:
         """Do what is due in the store: move, claim, watch and remove, and read what is to be delivered and published.
 
-        Runs on the store's thread, all of it in one step.
-
-        Args:
-            store: The store.
-            free: How many more traces may be scored.
-            dispatchers: Those that wait for work.
-            ending: Whether the worker neither moves nor claims traces anymore.
+        Runs on the store's thread, all of it in one step. Up to `free` more traces may be scored. `dispatchers` wait
+        for work. When `ending`, the worker neither moves nor claims traces anymore.
         """
         store.check_not_replaced()
         if time.monotonic() >= self._renew_next:

@@ -27,12 +27,7 @@ _NICE: Final = 5
 class WorkerWork:
     """A worker for another process.
 
-    Args:
-        store: The store.
-        spec: Metrics, models and limits.
-        plan: The plan of the application's setup, in which a model without a name has none.
-        sinks: Sinks, as for `ScoringSetup`.
-        options: Further arguments of `Worker`.
+    `plan` is that of the application's setup, in which a model without a name has none. `options` are for `Worker`.
 
     Raises:
         ConfigurationError: If a value cannot be pickled.

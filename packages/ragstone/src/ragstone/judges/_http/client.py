@@ -225,13 +225,9 @@ class ChatClient:
     ) -> dict[str, Any]:
         """Return one chat completion as the endpoint sends it. `fields` are added to the request's body unchanged.
 
-        Args:
-            messages: The conversation.
-            max_tokens: Length limit of the answer.
-            sampling: Sampling parameters. Those that the endpoint refuses are omitted.
-            fields: Other fields of the body.
-            room: Whether a model that reasons first gets tokens for this in addition to `max_tokens`.
-            grow: Whether a reply that was cut within its reasoning is requested again with these tokens.
+        `max_tokens` limits the answer. With `room`, a model that reasons first gets more tokens for this, and with
+        `grow`, a reply that was cut within its reasoning is requested again with them. Parameters of `sampling` that
+        the endpoint refuses are omitted.
 
         Raises:
             RequestRefusedError: If the endpoint refuses the request.

@@ -127,10 +127,7 @@ class ConstrainedReplies:
 def _form(schema: Any, level: int, *, names: bool = False) -> Any:
     """Return a JSON Schema as it is sent. The keys of `properties` and `$defs` are names, not keywords.
 
-    Args:
-        schema: The schema.
-        level: 0 sends ranges of numbers, 1 sends short ranges as enumerations, 2 sends neither.
-        names: Whether the keys of `schema` are names.
+    Level 0 sends ranges of numbers, 1 short ranges as enumerations, 2 neither. `names`: the keys of `schema` are names.
     """
     if isinstance(schema, list):
         return [_form(item, level) for item in schema]

@@ -107,13 +107,9 @@ class AiohttpTransport:
     """Sends requests with aiohttp.
 
     Proxies come from the environment (`HTTPS_PROXY`, `NO_PROXY`), and certificate authorities from the system, or from
-    `SSL_CERT_FILE` and `SSL_CERT_DIR`. Credentials of `.netrc` are not sent, and cookies are not kept.
-
-    Args:
-        base_url: With credentials and query, which are sent with each request.
-        api_key: Sent as bearer token, and to Azure in its own header.
-        headers: Headers of each request, which replace those above.
-        timeout_s: Seconds for a reply, as an upper limit for the connection.
+    `SSL_CERT_FILE` and `SSL_CERT_DIR`. Credentials of `.netrc` are not sent, and cookies are not kept. Credentials and
+    query of `base_url` are sent with each request, and `api_key` as bearer token, to Azure in its own header. `headers`
+    replace these. `timeout_s` for a reply is an upper limit for the connection, too.
 
     Raises:
         ConfigurationError: If the proxy of the environment is not an HTTP proxy.

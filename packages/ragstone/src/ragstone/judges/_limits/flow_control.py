@@ -122,14 +122,10 @@ class ConcurrencyWindow:
                 self._next_step_at = now + max(_GRACE_MIN_S, 2 * self.refusal_s)
 
     def answered(self, kind: int, sent_at: float, now: float, *, full: bool, in_flight: int) -> None:
-        """Adapt to a reply.
+        """Adapt to a reply that arrived at `now`.
 
-        Args:
-            kind: Group of requests with similar latency (by the maximum length of the reply).
-            sent_at: When the request was sent.
-            now: When the reply arrived.
-            full: Whether the maximum number of requests was in flight.
-            in_flight: Number of requests in flight when the request was sent, with it.
+        `kind` is a group of requests with similar latency (by the maximum length of the reply). `full` says whether the
+        maximum number of requests was in flight, `in_flight` how many were when it was sent, with it.
         """
         latency_s = now - sent_at
         self.rounds_refused = 0
@@ -155,15 +151,10 @@ class ConcurrencyWindow:
             self._decrease(1.0 if is_blocked else self._used / 2, now)
 
     def refused(self, sent_at: float, now: float, *, wait_s: float, n_admitted: int, wait_requested: bool) -> None:
-        """Adapt to a 429, and pause.
+        """Adapt to a 429 that arrived at `now`, and pause for `wait_s` seconds.
 
-        Args:
-            sent_at: When the request was sent.
-            now: When the refusal arrived.
-            wait_s: Duration of the pause in seconds.
-            n_admitted: Number of requests in flight that the endpoint has accepted.
-            wait_requested: Whether the endpoint requested the pause. Then it limits requests per minute rather than
-                concurrent requests, and may accept more of them after the pause.
+        `n_admitted` requests in flight have been accepted. An endpoint that requested the pause limits requests per
+        minute rather than concurrent requests, and may accept more of them after the pause.
         """
         self.refusal_s = now - sent_at if not self.refusal_s else _smoothed(self.refusal_s, now - sent_at)
         if now >= self._resume_at:
@@ -209,11 +200,7 @@ def _smoothed(old: float | None, new: float) -> float:
 
 
 class TokenBucket:
-    """Token bucket with up to `burst_s` seconds' worth of a limit per minute. Not thread-safe.
-
-    Args:
-        burst_s: Seconds' worth that can be used at once after a pause. At least one unit can.
-    """
+    """Token bucket with up to `burst_s` seconds' worth (at least one unit) of a limit per minute. Not thread-safe."""
 
     __slots__ = ("_at", "_burst", "_burst_s", "_level", "_rate", "per_minute")
 

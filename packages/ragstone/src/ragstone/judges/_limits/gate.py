@@ -178,13 +178,9 @@ class EndpointLimiter:
     ) -> Permit:
         """Wait for the permission to send one request.
 
-        Args:
-            share: Limits of the caller, which has joined.
-            kind: Group of requests with similar latency.
-            n_requests: Number that counts against the limit on requests per minute (0 without inference).
-            n_tokens: Estimate that counts against the limit on tokens per minute.
-            n_failures: Number of failures of this request. A request without failures is preferred as probe.
-            order: Its place in the queue, from `enqueue`. None means the end.
+        The caller has joined `share`. `kind` is a group of requests with similar latency. `n_requests` (0 without
+        inference) and `n_tokens` (an estimate) count against limits per minute. A request without failures is preferred
+        as probe. `order` is its place in the queue, from `enqueue`, and None the end.
 
         Raises:
             JudgeUnavailableError: If the endpoint has been unavailable for longer than `max_outage_s` of the share, or of
@@ -242,10 +238,7 @@ class EndpointLimiter:
     def answered(self, permit: Permit, *, n_tokens: float | None = None, learn: bool = True) -> None:
         """Record a reply of the endpoint.
 
-        Args:
-            permit: Permit of the request.
-            n_tokens: Tokens that the reply reports, if it does.
-            learn: Whether to use the latency. A refusal of the request itself arrives immediately.
+        `n_tokens` are reported by the reply. `learn` uses the latency: a refusal of the request arrives immediately.
         """
         with self._lock:
             now = self._clock()

@@ -41,12 +41,8 @@ def read_labels(
 ) -> LabelFile:
     """Read the labels of a file or of rows.
 
-    Args:
-        source: A file in a known layout, rows or a data frame (see `read_label_file`).
-        metrics: Names of metrics that may be columns.
-        columns: Columns of labels: NAME or NAME=METRIC.
-        label_range: Lowest and highest possible label.
-        categories: Labels that are texts, lowest first.
+    The source is as for `read_label_file`. `metrics` may be columns, and `columns` of labels are NAME or NAME=METRIC.
+    `label_range` is the lowest and highest possible label. `categories` are labels that are texts, lowest first.
     """
     file = read_label_file(source, columns=columns, metrics=metrics, bounds=label_range, categories=categories)
     if file.rejected:
