@@ -177,7 +177,5 @@ def test_effect_size_is_the_paired_t_statistic_by_root_n():
     """Golden: `scipy.stats.ttest_rel`, and Hedges' factor from its definition by the gamma function."""
     rng = np.random.default_rng(9)
     a, b = rng.random((2, 12))
-    found = paired_effect(a, b)
     d = stats.ttest_rel(a, b).statistic / math.sqrt(12)
-    assert d == pytest.approx(found.d_z)
-    assert d * math.gamma(5.5) / (math.sqrt(5.5) * math.gamma(5)) == pytest.approx(found.g_z)
+    assert d * math.gamma(5.5) / (math.sqrt(5.5) * math.gamma(5)) == pytest.approx(paired_effect(a - b))

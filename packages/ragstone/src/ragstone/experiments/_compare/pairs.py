@@ -301,12 +301,11 @@ def _pair(
         difference = metric.values[:, tukey.first] - metric.values[:, tukey.second]
         rows = [np.flatnonzero(~np.isnan(difference))]
         groups = [difference[rows[0]]]
-        paired = paired_effect(*(metric.values[:, column] for column in columns)) if tukey.n else None
-        effect = None if paired is None else paired.g_z
+        effect = paired_effect(groups[0])
     else:
         rows = [metric.scored(column) for column in columns]
         groups = [metric.values[own, column] for own, column in zip(rows, columns, strict=True)]
-        paired, effect = None, _effect(*groups)
+        effect = _effect(*groups)
     clusters = [table.clusters_of(own) for own in rows]
     effect_interval = None
     errors = [
@@ -340,9 +339,9 @@ def _pair(
         better=None,
         effect_size=effect,
         effect_interval=effect_interval,
-        n_higher=paired.n_better if paired else 0,
-        n_equal=paired.n_equal if paired else 0,
-        n_lower=paired.n_worse if paired else 0,
+        n_higher=int((groups[0] > 0).sum()) if family.paired else 0,
+        n_equal=int((groups[0] == 0).sum()) if family.paired else 0,
+        n_lower=int((groups[0] < 0).sum()) if family.paired else 0,
         n_failed=n_failed,
         bounds=bounds,
         detectable=detectable,
