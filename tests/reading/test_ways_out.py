@@ -376,3 +376,19 @@ def test_databases_of_other_applications(tmp_path: Path):
     """The message says how to write a table of it."""
     (tmp_path / "t.db").write_bytes(b"SQLite format 3\x00" + bytes(200))
     assert "sqlite3 -csv -header" in read(tmp_path / "t.db")[1]
+
+
+def test_objects_that_contain_rows(tmp_path: Path):
+    """A row with another number of values than the columns is refused. Rows by id have their key as the id."""
+    path = tmp_path / "t.json"
+    path.write_text(json.dumps({"columns": ["query", "response"], "data": [["q", "a"], ["r"]]}), encoding="utf-8")
+    assert "a row has 1 values" in read(path)[1]
+    path.write_text(json.dumps({"x1": {"query": "q"}, "x2": {"query": "r"}}), encoding="utf-8")
+    assert ["x1", "x2"] == [sample.id for sample in read(path)[0]]
+
+
+def test_ids_of_another_number_than_the_passages():
+    """They are not given to the passages, and the report says so."""
+    (sample,), report = read([{"query": "q", "retrieved_contexts": TEXTS, "retrieved_context_ids": ["d1"]}])
+    assert [None, None] == [passage.id for passage in sample.contexts or ()]
+    assert "retrieved_context_ids: not used" in report
