@@ -112,7 +112,7 @@ class WorstAnswers:
         """Times of the judge calls of the last 24 hours."""
 
     def admit(self, goodness: float, *, calls: bool) -> bool:
-        """Return whether to explain an answer, by its lowest score in [0, 1], and whether that needs a judge call."""
+        """Return whether to explain an answer, by its lowest score, 0 (worst) to 1, and whether the judge is called."""
         if not self._n:
             return False
         now = self._clock()
