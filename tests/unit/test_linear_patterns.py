@@ -62,6 +62,7 @@ LOCALS: dict[str, object] = {
     "pattern": "a",
     "token_digits": 1,
     "edge": "",
+    "phrase": "no-response",
     "parts": {"none": "", "whole": "", "others": "", "apologies": "sorry", "own": "i"},
     "self": SimpleNamespace(pattern=r"\{\s*\"score\"\s*:\s*(\d{1,3})\s*\}"),
 }

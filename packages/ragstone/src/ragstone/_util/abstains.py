@@ -304,7 +304,7 @@ _SCRIPTS: Final = (
 )
 _UNBOUNDED: Final = (_CHINESE, _JAPANESE, _KOREAN, _HINDI)
 """Languages without spaces between words, or with marks at the end of words that `re` does not take for letters."""
-_ANYWHERE: Final = frozenset({"phrases", "replies", "exceptions"})
+_ANYWHERE: Final = frozenset({"phrases", "exceptions"})
 """Patterns that contain the boundaries of their words themselves."""
 _FIELD: Final = re.compile(r"(?:\A|\n| {2})([a-z]+): ")
 
@@ -345,19 +345,14 @@ def answer_abstains(answer: str, *, whole: bool = False) -> bool:
     bare = text.rstrip(".")
     text = bare.strip("\"'\u201c\u201d\u201e\u00ab\u00bb") if _QUOTED.fullmatch(bare) else _QUOTED.sub(" ", text)
     text = _MARKUP.sub("", text)
-    return any(_declines(text, _language(words), whole=whole) for words in _find_languages(text))
-
-
-def _find_languages(text: str) -> list[str]:
-    """Return the language of a text, by its script or by frequent words. In a few words it may be one of several."""
-    if not text.isascii():
-        for script, words in _SCRIPTS:
-            if script.search(text):
-                return [words]
+    scripts = [] if text.isascii() else [words for script, words in _SCRIPTS if script.search(text)]
+    if scripts:
+        return _declines(text, _language(scripts[0]), whole=whole)
+    # By frequent words: in a few words the language may be one of several.
     tokens = set(re.findall(r"[\w']+", text))
     votes = [len(tokens & _language(words).common) for words in _LATIN]
-    most = max(votes)
-    return [words for words, vote in zip(_LATIN, votes, strict=True) if vote == most]
+    likely = [words for words, vote in zip(_LATIN, votes, strict=True) if vote == max(votes)]
+    return any(_declines(text, _language(words), whole=whole) for words in likely)
 
 
 class _Language:
@@ -369,7 +364,13 @@ class _Language:
         alternatives = dict(zip(parts[::2], parts[1::2], strict=True))
         self.common = frozenset(alternatives.get("common", "").split())
         self._patterns = {
-            name: re.compile(pattern if name in _ANYWHERE or words in _UNBOUNDED else rf"\b(?:{pattern})\b")
+            name: re.compile(
+                rf"\A(?:{pattern})\Z"
+                if name == "replies"
+                else pattern
+                if name in _ANYWHERE or words in _UNBOUNDED
+                else rf"\b(?:{pattern})\b"
+            )
             for name, pattern in alternatives.items()
         }
         # Of some languages only whole phrases are known, which contain their negation.
@@ -379,10 +380,6 @@ class _Language:
     def has(self, name: str, text: str) -> bool:
         pattern = self._patterns.get(name)
         return pattern is not None and pattern.search(text) is not None
-
-    def is_reply(self, text: str) -> bool:
-        pattern = self._patterns.get("replies")
-        return pattern is not None and pattern.fullmatch(text) is not None
 
     def split(self, name: str, text: str) -> list[str]:
         pattern = self._patterns.get(name)
@@ -396,35 +393,30 @@ def _language(words: str) -> _Language:
 
 
 def _declines(text: str, language: _Language, *, whole: bool) -> bool:
-    verdicts: list[bool] = []
-    for sentence in split_sentences(text) or [text]:
-        stripped = sentence.strip(_MARKS)
+    declines = False
+    for raw in split_sentences(text) or [text]:
+        stripped = raw.strip(_MARKS)
         # A sentence of apologies ("I'm sorry.") comes before the one that decides.
-        if language.is_reply(stripped) or not language.apologies.fullmatch(stripped):
-            verdicts.append(_sentence_declines(_LABEL.sub("", stripped), language, whole=whole))
-        if verdicts and not (whole and verdicts[-1]):
+        if not language.has("replies", stripped) and language.apologies.fullmatch(stripped):
+            continue
+        sentence = _LABEL.sub("", stripped)
+        declines = language.has("replies", sentence)
+        if not declines and language.has("negations", sentence):
+            has_source = language.has("sources", sentence)
+            verdicts = [
+                _clause_declines(clause, language, has_source=has_source)
+                for clause in (part.strip(" ,") for part in language.split("contrasts", sentence))
+                if clause and not language.apologies.fullmatch(clause)
+            ]
+            declines = bool(verdicts) and (all(verdicts) if whole else verdicts[-1])
+        if not (whole and declines):
             break
-    return bool(verdicts) and verdicts[-1]
-
-
-def _sentence_declines(sentence: str, language: _Language, *, whole: bool) -> bool:
-    if language.is_reply(sentence):
-        return True
-    if not language.has("negations", sentence):
-        return False
-    has_source = language.has("sources", sentence)
-    clauses = [clause.strip(" ,") for clause in language.split("contrasts", sentence)]
-    verdicts = [
-        _clause_declines(clause, language, has_source=has_source)
-        for clause in clauses
-        if clause and not language.apologies.fullmatch(clause)
-    ]
-    return bool(verdicts) and (all(verdicts) if whole else verdicts[-1])
+    return declines
 
 
 def _clause_declines(clause: str, language: _Language, *, has_source: bool) -> bool:
     clause = re.split("[;\uff1b]", clause, maxsplit=1)[0].strip()
-    if language.is_reply(clause) or language.has("phrases", clause):
+    if language.has("replies", clause) or language.has("phrases", clause):
         return True
     head = language.split("ends", clause)[0]
     parts = (part.strip(" ,") for part in language.split("results", head))

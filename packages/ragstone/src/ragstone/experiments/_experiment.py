@@ -24,7 +24,6 @@ from ragstone.experiments._clusters import (
     cluster_notes,
     read_fields,
 )
-from ragstone.experiments._spent import Spent, spent_of
 from ragstone.experiments._spill import OutcomesOnDisk, SamplesOnDisk
 from ragstone.experiments._summary import CONFIDENCE_LEVEL, MetricSummary, check_level, format_table, summarize_table
 from ragstone.experiments._table import ScoreTable, TableReader, describe_unjudged
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
 
     # Methods import what makes reports and gates: a run without them is faster to import.
     from ragstone.experiments._outcomes import OutcomeSource
+    from ragstone.experiments._spent import Spent
     from ragstone.views import Answers, Chart, ReportView
 
 _NAME: Final = "experiment"
@@ -329,7 +329,11 @@ class Experiment(Evaluated):
 
     def _spent(self) -> dict[str, Spent]:
         n, calls = self.n_repeats, self.traces
-        return {s.id: spent_of(calls[at * n : (at + 1) * n]) for at, s in enumerate(self.samples)} if calls else {}
+        if not calls:
+            return {}
+        from ragstone.experiments._spent import spent_of
+
+        return {s.id: spent_of(calls[at * n : (at + 1) * n]) for at, s in enumerate(self.samples)}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the summary as plain values for JSON."""

@@ -14,7 +14,6 @@ from ragstone._util.plural import count
 from ragstone.errors import DataError
 from ragstone.experiments._cards import card_of, unknown_card
 from ragstone.experiments._clusters import Clusters
-from ragstone.experiments._spent import Spent
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, Outcome, Score
 from ragstone.stats import Estimate, cluster_codes, estimate_mean
@@ -22,6 +21,8 @@ from ragstone.stats import Estimate, cluster_codes, estimate_mean
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from ragstone.experiments._spent import Spent
 
 Side = Literal["two-sided", "lower", "upper"]
 
@@ -219,6 +220,8 @@ class ScoreTable:
     def spent(self) -> NDArray[np.float64]:
         """What the applications needed: rows by systems by the fields of `Spent`, NaN if unknown."""
         import numpy as np
+
+        from ragstone.experiments._spent import Spent
 
         unknown = Spent()
         return np.array(

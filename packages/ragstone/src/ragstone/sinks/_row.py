@@ -176,18 +176,16 @@ def outcome_row(delivery: Delivery, *, include_text: bool) -> dict[str, Any]:
             reason of a missing score, which may quote captured text, is always included.
     """
     outcome = delivery.outcome
-    row = {name: _plain(getattr(delivery if name in _OF_REQUEST else outcome, name, None)) for name in COLUMNS}
+    row: dict[str, Any] = {}
+    for name in COLUMNS:
+        value: Any = getattr(delivery if name in _OF_REQUEST else outcome, name, None)
+        is_model = isinstance(value, BaseModel)
+        row[name] = value.model_dump(mode="json") if is_model else list(value) if isinstance(value, tuple) else value
     row |= {"scored_at": outcome.created_at, "cause": delivery.cause.name if delivery.cause else None}
     if include_text:
         details = outcome.model_dump(mode="json", include={"details"}) if isinstance(outcome, Score) else {}
         row |= {name: getattr(outcome, name, None) for name in TEXT_COLUMNS} | {"details": details.get("details")}
     return row
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, BaseModel):
-        return value.model_dump(mode="json")
-    return list(value) if isinstance(value, tuple) else value
 
 
 def build_score_metadata(delivery: Delivery) -> dict[str, Any]:

@@ -114,7 +114,8 @@ class JsonlSink:
                     self._seen |= _ids_in_tail(fd)
                 fresh = {d.outcome.id: d for d in batch if d.outcome.id not in self._seen}
                 if fresh:
-                    _append(fd, b"".join(self._line(d) for d in fresh.values()))
+                    rows = (outcome_row(d, include_text=self._include_text) for d in fresh.values())
+                    _append(fd, b"".join(map(json_line, rows)))
                 self._end = _end_of(fd)
             finally:
                 os.close(fd)
@@ -125,9 +126,6 @@ class JsonlSink:
             self._end = None
             raise SinkUnavailableError(f"cannot append to {str(self._path)!r}: {error.strerror or error}") from error
         remember(self._seen, fresh, _SEEN_MAX_IDS)
-
-    def _line(self, delivery: Delivery) -> bytes:
-        return json_line(outcome_row(delivery, include_text=self._include_text))
 
 
 def json_line(row: dict[str, Any]) -> bytes:

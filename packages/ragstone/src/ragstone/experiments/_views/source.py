@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from typing_extensions import override
 
-from ragstone.experiments._spent import Spent
 from ragstone.metrics import MetricCard
 from ragstone.schema import Outcome, Sample, TraceOutline
 from ragstone.settings import Analysis
 
 if TYPE_CHECKING:
+    from ragstone.experiments._spent import Spent
     from ragstone.experiments._views.labeled import HumanLabels
 
 
