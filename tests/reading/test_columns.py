@@ -169,11 +169,13 @@ def test_a_placeholder_in_a_table_is_a_missing_value(tmp_path: Path, column: str
 )
 def test_a_guess_is_shown_with_its_option_and_not_applied(column: str, field: str) -> None:
     """The value stays metadata, and the option reads it."""
-    row = {"id": "1", "sub_questions": ["x"], column: "text"}
+    known = {"id": "1"} | ({"response": "r"} if field == "query" else {"query": "q"})
+    row = known | {column: "text"}
+    (without,), _ = read([known])
     (sample,), report = read([row])
     (named,), _ = read([row], fields={field: column})
 
-    assert (None, None, None, ()) == parts(sample)
+    assert parts(without) == parts(sample)
     assert {column: "text"} == sample.metadata
     assert [f"--field {field}={column}" if " " not in column else f"--field '{field}={column}'"] == report.remedies(
         [field]
