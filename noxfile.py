@@ -25,6 +25,9 @@ LLAMA_INDEX = ["-e", "integrations/llama-index"]
 REPORTS = ROOT / ".nox" / "reports"
 """JUnit files, one a run of pytest; `.ci/run` adds them up."""
 
+TWICE = ("--reruns=1", "--reruns-delay=20", "-raR") if os.environ.get("CI") else ()
+"""A machine that others use may stop any process for seconds: `.ci/run` runs such tests again, names and limits them."""
+
 PARALLEL = ("-n", "logical", "--maxprocesses=8", "--dist=worksteal")
 """Options of pytest-xdist; `-- -n0` after a session runs its tests in one process, for a debugger."""
 
@@ -101,7 +104,7 @@ def demo(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """All tests that need no model, no framework matrix and no other library."""
     session.install(*CORE, *LANGCHAIN, *LLAMA_INDEX, *group("test"), *group("langchain"))
-    session.run("pytest", junit(session), *PARALLEL, *OTHER_SESSIONS, *session.posargs)
+    session.run("pytest", *TWICE, junit(session), *PARALLEL, *OTHER_SESSIONS, *session.posargs)
 
 
 @nox.session
@@ -121,7 +124,7 @@ def slow(session: nox.Session) -> None:
     session.install(*CORE, *LANGCHAIN, *LLAMA_INDEX, *group("test"), *group("langchain"))
     marks = "(slow or hypothesis) and not (long or bench or vllm or models or servers)"
     selected = ("-m", marks, "--hypothesis-profile=thorough", "--timeout=600")
-    session.run("pytest", junit(session), *PARALLEL, *selected, *OTHER_SESSIONS, *session.posargs)
+    session.run("pytest", *TWICE, junit(session), *PARALLEL, *selected, *OTHER_SESSIONS, *session.posargs)
 
 
 @nox.session(name="long")
@@ -133,14 +136,14 @@ def long_runs(session: nox.Session) -> None:
     session.install(*CORE, *LANGCHAIN, *LLAMA_INDEX, *group("test"), *group("langchain"), *group("hosts"))
     marks = "(long or hypothesis) and not (bench or vllm or models or servers)"
     selected = ("-m", marks, "--hypothesis-profile=exhaustive", "--timeout=600")
-    session.run("pytest", junit(session), *PARALLEL, *selected, *OTHER_SESSIONS, *session.posargs)
+    session.run("pytest", *TWICE, junit(session), *PARALLEL, *selected, *OTHER_SESSIONS, *session.posargs)
 
 
 @nox.session
 def simulate(session: nox.Session) -> None:
     """Simulate alarms over thousands of quarters, and print the tables of docs/explanation/alarms.md (minutes to an hour)."""
     session.install("-e", "packages/ragstone", *group("test"))
-    session.run("pytest", junit(session), *PARALLEL, "--timeout=3600", "-rP", "tests/simulate", *session.posargs)
+    session.run("pytest", *TWICE, junit(session), *PARALLEL, "--timeout=3600", "-rP", "tests/simulate", *session.posargs)
 
 
 @nox.session
@@ -155,7 +158,7 @@ def floors(session: nox.Session) -> None:
     """Run unit and contract tests with the oldest version of each dependency that the distributions allow (half an hour)."""
     oldest = ("--resolution", "lowest-direct")
     session.install(*oldest, *CORE, *LANGCHAIN, *LLAMA_INDEX, *group("test"), *group("langchain"))
-    session.run("pytest", junit(session), *PARALLEL, *(session.posargs or ["tests/unit", "tests/contract"]))
+    session.run("pytest", *TWICE, junit(session), *PARALLEL, *(session.posargs or ["tests/unit", "tests/contract"]))
 
 
 @nox.session
@@ -164,7 +167,7 @@ def golden(session: nox.Session) -> None:
     session.install(*CORE, *group("golden"))
     # ranx would compile itself when first used, which takes longer than all of these tests.
     interpreted = {"NUMBA_DISABLE_JIT": "1"}
-    session.run("pytest", junit(session), *PARALLEL, "tests/golden", *session.posargs, env=interpreted)
+    session.run("pytest", *TWICE, junit(session), *PARALLEL, "tests/golden", *session.posargs, env=interpreted)
 
 
 @nox.session
@@ -184,21 +187,21 @@ def integrations(session: nox.Session, framework: str, pins: list[str]) -> None:
     session.install(*CORE, *package, *group("test"), *group(framework), *group("beside"), *pins)
     folder = "tests/integrations/" + framework.replace("-", "_")
     name = f"integrations-{framework}{'-oldest' if pins else ''}"
-    session.run("pytest", junit(session, name), *PARALLEL, folder, *session.posargs)
+    session.run("pytest", *TWICE, junit(session, name), *PARALLEL, folder, *session.posargs)
 
 
 @nox.session
 def browser(session: nox.Session) -> None:
     """Test the report and the documentation in Chromium (Debian's, or RAGSTONE_CHROMIUM). Screenshots are in .nox/reports."""
     session.install(*CORE, *group("test"), *group("browser"), *group("docs"))
-    session.run("pytest", junit(session), "--timeout=300", "tests/browser", *session.posargs)
+    session.run("pytest", *TWICE, junit(session), "--timeout=300", "tests/browser", *session.posargs)
 
 
 @nox.session
 def pages(session: nox.Session) -> None:
     """Run every block of the documentation, page by page in empty directories, and the examples."""
     session.install(*CORE, *LANGCHAIN, *LLAMA_INDEX, *group("test"), *group("langchain"), *group("pages"))
-    session.run("pytest", junit(session), *PARALLEL, "--timeout=900", "tests/pages", *session.posargs)
+    session.run("pytest", *TWICE, junit(session), *PARALLEL, "--timeout=900", "tests/pages", *session.posargs)
 
 
 @nox.session
@@ -216,7 +219,7 @@ def pictures(session: nox.Session) -> None:
 def databases(session: nox.Session) -> None:
     """Test requests without a framework: the OpenAI client, and real vector databases in this process with given vectors."""
     session.install(*CORE, *group("test"), *group("databases"))
-    session.run("pytest", junit(session), "tests/databases", *session.posargs)
+    session.run("pytest", *TWICE, junit(session), "tests/databases", *session.posargs)
 
 
 @nox.session
@@ -226,14 +229,14 @@ def replay(session: nox.Session) -> None:
         *CORE, *LANGCHAIN, *LLAMA_INDEX, *group("test"), *group("langchain"), *group("beside"), *group("replay")
     )
     # RAGSTONE_FUZZ=10000 mutates each recording that often, which takes an hour.
-    session.run("pytest", junit(session), *PARALLEL, "--timeout=300", "tests/replay", *session.posargs)
+    session.run("pytest", *TWICE, junit(session), *PARALLEL, "--timeout=300", "tests/replay", *session.posargs)
 
 
 @nox.session
 def ray(session: nox.Session) -> None:
     """Scoring on a cluster: one small local cluster of Ray, with actors and drivers that are killed (minutes)."""
     session.install("-e", "packages/ragstone[ray]", *group("test"))
-    session.run("pytest", junit(session), "--timeout=900", "tests/ray", *session.posargs)
+    session.run("pytest", *TWICE, junit(session), "--timeout=900", "tests/ray", *session.posargs)
 
 
 @nox.session(venv_backend="venv", reuse_venv=True)
@@ -249,12 +252,12 @@ def vllm(session: nox.Session) -> None:
     session.install("-q", "--no-compile", "-e", "packages/ragstone[fit,models]", *group("vllm"), *group("models"))
     if not session.posargs:
         # Other tests with the same heavy packages: an environment of their own would double the download.
-        session.run("pytest", junit(session, "models"), "-m", "models", "tests/models")
+        session.run("pytest", *TWICE, junit(session, "models"), "-m", "models", "tests/models")
     models = {name: Path(session.virtualenv.location) / f"tiny-{name}" for name in ("judge", "reader")}
     session.run("python", "tests/vllm/train_tiny_models.py", *map(str, models.values()))
     # RAGSTONE_TABLE3_QUESTIONS=300 for the whole table of docs/explanation/udcg-in-miniature.md.
     session.run(
-        "pytest", junit(session), "-m", "vllm and not long", "tests/vllm", *session.posargs,
+        "pytest", *TWICE, junit(session), "-m", "vllm and not long", "tests/vllm", *session.posargs,
         env={f"RAGSTONE_TINY_{name.upper()}": str(folder) for name, folder in models.items()} | ONE_THREAD,
     )  # fmt: skip
 
@@ -299,6 +302,7 @@ def servers(session: nox.Session) -> None:
     programs = install_tracing_tools(session, required=required)
     session.run(
         "pytest",
+        *TWICE,
         junit(session),
         "-m",
         "servers and not long",
@@ -338,7 +342,7 @@ def docs(session: nox.Session) -> None:
 def bench(session: nox.Session) -> None:
     """Speed and memory against their budgets; numbers only mean something on a quiet machine."""
     session.install(*CORE, *LANGCHAIN, *LLAMA_INDEX, *group("test"), *group("langchain"), *group("golden"))
-    session.run("pytest", junit(session), "-m", "bench", "-s", "--timeout=600", "tests/bench", *session.posargs)
+    session.run("pytest", *TWICE, junit(session), "-m", "bench", "-s", "--timeout=600", "tests/bench", *session.posargs)
 
 
 @nox.session(name="compare-peers")
@@ -396,7 +400,7 @@ def examples(session: nox.Session) -> None:
     # Those that need a server, which the tests of their directories start: a model, a web service, Redis.
     core = next(wheels.glob("ragstone-*.whl"))
     session.install(f"{core}[redis]", *group("test"), *group("databases"), *group("pages"))
-    session.run("pytest", junit(session), "-m", "", *WITH_SERVERS, *session.posargs)
+    session.run("pytest", *TWICE, junit(session), "-m", "", *WITH_SERVERS, *session.posargs)
 
 
 @nox.session

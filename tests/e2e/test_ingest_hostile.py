@@ -6,7 +6,6 @@ import contextlib
 import gzip
 import json
 import re
-import resource
 import socket
 import subprocess
 import sys
@@ -63,14 +62,15 @@ class Receiver:
     def __init__(self, folder: Path, *options: str, files: int | None = None) -> None:
         program = Path(sys.executable).with_name("ragstone")
         command = [program, "ingest", folder / "s.db", "--judge", "lexical", "--listen", "127.0.0.1:0", *options]
+        # A shell sets the limit: a function between fork and exec would meet gRPC's handlers of forks in this process.
+        shell = ["sh", "-c", 'ulimit -n "$0" && exec "$@"', files] if files else []
         self.log = folder / "log"
         self.slowest_s = 0.0
         """The longest time in which a good message was answered."""
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                list(map(str, command)), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                preexec_fn=files and (lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))),  # noqa: PLW1509
-            )  # fmt: skip
+                list(map(str, [*shell, *command])), stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
         pattern = re.compile(r"http://127\.0\.0\.1:(\d+)/v1/traces")
         wait_until(lambda: pattern.search(self.log.read_text()) or self.process.poll() is not None)
         found = pattern.search(self.log.read_text())
