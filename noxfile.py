@@ -143,7 +143,9 @@ def long_runs(session: nox.Session) -> None:
 def simulate(session: nox.Session) -> None:
     """Simulate alarms over thousands of quarters, and print the tables of docs/explanation/alarms.md (minutes to an hour)."""
     session.install("-e", "packages/ragstone", *group("test"))
-    session.run("pytest", *TWICE, junit(session), *PARALLEL, "--timeout=3600", "-rP", "tests/simulate", *session.posargs)
+    session.run(
+        "pytest", *TWICE, junit(session), *PARALLEL, "--timeout=3600", "-rP", "tests/simulate", *session.posargs
+    )
 
 
 @nox.session

@@ -17,15 +17,7 @@ from ragstone.store import PlannedMetric, SqliteStore
 from ragstone.store._watch_types import EndedBackfill
 from ragstone.testing import FakeJudge
 from ragstone.watch import Scale, fold, open_alarms, read_streams
-from ragstone.worker import (
-    BackfillRequest,
-    ScoringSetup,
-    Worker,
-    request_backfill,
-    requests_folder,
-    run_backfill,
-    spool_directory,
-)
+from ragstone.worker import BackfillRequest, ScoringSetup, run_backfill
 from watch_tables import DAY_S, KEY, MemoryTables, sessions
 
 NOW = time.time()
@@ -269,67 +261,14 @@ def test_stops_at_the_budget_of_the_day(path, tmp_path):
     assert "the daily budget is reached" in done.stdout
 
 
-def test_running_worker_scores_on_request(path):
-    """The worker that owns the file does it behind live requests; the request is gone afterwards."""
-    folder = requests_folder(spool_directory(path))
-
-    async def main():
-        async with ScoringSetup([OLD.name, "rouge_l"]) as setup:
-            request_backfill(folder, BackfillRequest(metrics=["rouge_l"], since=0.0, until=NOW))
-            (folder / "backfill" / "bad.json").write_text('{"metrics": ["x"]}')
-            await asyncio.wait_for(Worker(path, setup).run(until_idle=True), 60)
-
-    asyncio.run(main())
-    # The pending request was scored by the worker itself.
-    assert 21 == len(values(path))
-    assert [] == list((folder / "backfill").iterdir())
-    with SqliteStore.open(path, mode="read") as store, store._database.read() as db:
-        n = db.execute("SELECT COUNT(*) FROM outcomes WHERE metric = 'rouge_l' AND backfilled = 1").fetchone()[0]
-    assert 20 == n
-
-
-def test_command_beside_a_running_worker(path):
-    """A metric of the worker's plan is requested, another one is refused with the way out."""
-    with SqliteStore.open(path, mode="own") as store:
+def test_a_store_with_a_running_worker_is_refused(path):
+    """The worker owns the file, so the command names the way out and stores nothing; a dry run needs no ownership."""
+    with SqliteStore.open(path, mode="own"):
         refused = backfill(path)
         assert 3 == refused.returncode
-        assert "does not score rouge_l" in " ".join(refused.stderr.split())
-        setup = ScoringSetup([OLD.name, "rouge_l"])
-        store.plan.set(setup.planned_metrics(), [])
-        asked = backfill(path)
-        assert (0, "") == (asked.returncode, asked.stderr)
-        assert "20 requests: the worker that owns the store scores them" in asked.stdout
-    assert 1 == len(list((requests_folder(spool_directory(path)) / "backfill").glob("*.json")))
-
-
-def test_killed_worker_leaves_the_request(path):
-    """A backfill that was canceled in the middle is resumed by the next worker, and each outcome exists once."""
-    folder = requests_folder(spool_directory(path))
-    prompts: list[object] = []
-
-    async def main(*, stops):
-        reached = asyncio.Event()
-
-        def count(prompt):
-            prompts.append(prompt)
-            if len(prompts) >= 8:
-                reached.set()
-
-        judge = FakeJudge(number=80, fail=count)
-        async with ScoringSetup(["ccrs.qr"], judge=judge, limits=Limits(concurrency=4)) as setup:
-            worker = Worker(path, setup)
-            running = asyncio.create_task(worker.run(until_idle=not stops))
-            if stops:
-                await asyncio.wait_for(reached.wait(), 60)
-                worker.stop()
-            await asyncio.wait_for(running, 60)
-
-    request_backfill(folder, BackfillRequest(metrics=["ccrs.qr"], since=0.0, until=NOW))
-    asyncio.run(main(stops=True))
-    assert 0 < len(values(path, "ccrs.qr")) < 21
-    assert 1 == len(list((folder / "backfill").glob("*.json")))
-    asyncio.run(main(stops=False))
-    assert sorted({f"t{k}" for k in range(21)}) == sorted(o.sample_id for o in values(path, "ccrs.qr"))
+        assert "Stop the worker while this command runs." in " ".join(refused.stderr.split())
+        assert "20 requests would be scored" in backfill(path, "--dry-run").stdout
+    assert [] == values(path)
 
 
 def test_requests_that_cannot_be_scored(path):

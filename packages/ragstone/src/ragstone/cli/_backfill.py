@@ -6,7 +6,6 @@ import asyncio
 import math
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,19 +21,17 @@ from ragstone.cli._models import Models, max_outage_of, models_for_store, parse_
 from ragstone.cli._options import parse_time
 from ragstone.cli._output import print_result, sanitize_for_terminal
 from ragstone.cli._progress import show_progress
+from ragstone.cli._store import open_owned
 from ragstone.errors import ConfigurationError, StoreOwnedError
 from ragstone.schema import Sample, sample_from_trace
 from ragstone.scoring import RunEstimate, estimate_run
-from ragstone.store import BackfillCounts, PlannedMetric, Store, describe_store, open_store, quote_store
+from ragstone.store import BackfillCounts, PlannedMetric, Store, open_store
 from ragstone.worker import (
     BackfillRequest,
     ScoringSetup,
     StorePlan,
     get_skip_reason,
-    request_backfill,
-    requests_folder,
     run_backfill,
-    spool_directory,
 )
 
 _REHEARSED = 50
@@ -106,16 +103,17 @@ class _Command:
     json_output: bool
 
     async def run(self, *, dry_run: bool, until_budget: bool) -> None:
-        """Estimate the cost, and then score here, or ask the worker that owns the store."""
+        """Estimate the cost, and then score."""
         async with self.setup:
-            with ExitStack() as closing:
-                opened, is_owner = self._open(closing, dry_run=dry_run)
-                planned = {metric.name: metric for metric in opened.plan.metrics()}
-                if is_owner:
+            with (
+                open_store(self.store, mode="read")
+                if dry_run
+                else open_owned(self.store, " Stop the worker while this command runs.")
+            ) as opened:
+                if not dry_run:
                     await self.setup.scorer.prepare()
-                    keys = self.setup.planned_metrics()
-                else:
-                    keys = [planned.get(metric.name, metric) for metric in self.setup.planned_metrics()]
+                planned = {metric.name: metric for metric in opened.plan.metrics()} if dry_run else {}
+                keys = [planned.get(metric.name, metric) for metric in self.setup.planned_metrics()]
                 counts = opened.outcomes.count_backfill(keys, since=self.request.since, until=self.request.until)
                 estimate = await self._estimate(opened, keys)
                 n = round(counts.unscored * self.request.sample)
@@ -131,26 +129,12 @@ class _Command:
                     )
                     return
                 self._check_budget(estimate, n, until_budget=until_budget)
-                if not is_owner:
-                    self._ask_worker(planned, counts, n)
-                    return
                 _check_alone(opened, self.request)
                 await self._score(opened, counts, n)
 
     @property
     def _about(self) -> str:
         return "about " if self.request.sample < 1 else ""
-
-    def _open(self, closing: ExitStack, *, dry_run: bool) -> tuple[Store, bool]:
-        """Open the store, if possible to write, and return whether it can be written."""
-        # Also says that it does not exist, and does not create it.
-        reading = closing.enter_context(open_store(self.store, mode="read"))
-        if dry_run:
-            return reading, False
-        try:
-            return closing.enter_context(open_store(self.store, mode="own")), True
-        except StoreOwnedError:
-            return reading, False
 
     async def _estimate(self, store: Store, keys: Sequence[PlannedMetric]) -> RunEstimate:
         page = store.outcomes.unscored(
@@ -179,21 +163,6 @@ class _Command:
                     f"this needs about {amount:,.4g} {name} for {n:,} requests, and the budget is {limit:,.4g}. Raise it, score "
                     f"a share of the sessions (--sample {share}), or score the newest ones until it is reached (--until-budget)."
                 )
-
-    def _ask_worker(self, planned: dict[str, PlannedMetric], counts: BackfillCounts, n: int) -> None:
-        """Leave the request for the worker that owns the store."""
-        if unknown := [name for name in self.request.metrics if name not in planned]:
-            raise StoreOwnedError(
-                f"a worker owns {describe_store(self.store)!r} and does not score {', '.join(unknown)}. Add them to the "
-                "--metrics of the worker and start it again, or stop it while this command runs."
-            )
-        request_backfill(requests_folder(spool_directory(self.store)), self.request)
-        print_result(
-            {"id": self.request.id, "requested": n, **counts._asdict()},
-            f"{self._about}{n:,} requests: the worker that owns the store scores them with its own judge, behind new "
-            f"requests.\nprogress: ragstone status {quote_store(self.store)}",
-            json_output=self.json_output,
-        )
 
     async def _score(self, store: Store, counts: BackfillCounts, n: int) -> None:
         interrupted = asyncio.Event()

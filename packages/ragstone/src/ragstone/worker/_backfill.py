@@ -1,21 +1,18 @@
-"""Backfill: scores requests that were captured before a metric was added, behind live traffic and within a budget."""
+"""Backfill: scores requests that were captured before a metric was added, within a budget."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import math
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
-from ragstone._util.files import write_json
 from ragstone.errors import ConfigurationError
 from ragstone.schema import Failure, Outcome, Trace, Usage
 from ragstone.store import PlannedMetric, Store, UnscoredTrace
@@ -84,16 +81,6 @@ class BackfillRequest:
         return None
 
 
-def request_backfill(folder: Path, request: BackfillRequest) -> None:
-    """Leave a request for the worker that owns a store file.
-
-    Args:
-        folder: Folder with the requests of commands.
-        request: The request.
-    """
-    write_json(folder / "backfill" / f"{request.id}.json", asdict(request))
-
-
 async def run_backfill(
     store: Store,
     setup: ScoringSetup,
@@ -111,104 +98,23 @@ async def run_backfill(
     `should_stop` ends it early. `on_progress` gets the progress from time to time. `daily_budget` limits `calls`,
     `tokens` and `usd` of the day of UTC, over all processes of the store.
     """
-    backfill = _Backfill(request, setup, concurrency=setup.limits.concurrency, patience_s=patience_s, clock=clock)
-    backfill.on_progress = on_progress
     spend = DailyBudget(daily_budget or {}, errors=StepErrors())
     spend.update(store, now_too=True)
-    backfill.why_stop = lambda: "it was interrupted" if should_stop() else spend.reached
-
-    def record(outcomes: Sequence[Outcome]) -> None:
-        spend.record(outcomes)
-        spend.update(store)
-
-    backfill.record = record
+    backfill = _Backfill(
+        request,
+        setup,
+        patience_s=patience_s,
+        clock=clock,
+        on_progress=on_progress,
+        why_stop=lambda: "it was interrupted" if should_stop() else spend.reached,
+        spend=spend,
+    )
     committer = Committer(StepErrors(), store)
     try:
         return await backfill.run(committer)
     finally:
         await committer.aclose()
         spend.update(store, now_too=True)
-
-
-class BackfillQueue:
-    """Runs the backfills that commands request from a running worker, one after another.
-
-    A backfill uses a quarter of the worker's concurrency, and waits while captured requests wait. The file of a request
-    is removed when its backfill ends, so that the next worker resumes after a kill. `requests` is the folder with the
-    requests of commands. A judge that is unavailable for `patience_s` ends a backfill. `record` is called with outcomes
-    that may have cost something.
-    """
-
-    def __init__(
-        self,
-        setup: ScoringSetup,
-        *,
-        requests: Path,
-        patience_s: float,
-        record: Callable[[Sequence[Outcome]], None],
-        clock: Callable[[], float],
-    ) -> None:
-        self._record = record
-        self._setup, self._folder, self._patience_s = setup, requests / "backfill", patience_s
-        self._clock = clock
-        self._task: asyncio.Task[dict[str, Any]] | None = None
-        self._path: Path | None = None
-        self._may_start = asyncio.Event()
-        self._next = 0.0
-
-    def update(self, committer: Committer, *, is_busy: bool, woken: asyncio.Event) -> bool:
-        """Start a backfill, or pause it if `is_busy`, and return whether one runs. `woken` is set when it ends."""
-        (self._may_start.clear if is_busy else self._may_start.set)()
-        if self._task is not None:
-            if not self._task.done():
-                return True
-            self._end(self._task)
-        if self._task is None and time.monotonic() >= self._next:
-            self._next = time.monotonic() + _times.BACKFILL_LOOK_S
-            self._task = self._start(committer)
-            if self._task is not None:
-                self._task.add_done_callback(lambda _: woken.set())
-        return self._task is not None
-
-    def _start(self, committer: Committer) -> asyncio.Task[dict[str, Any]] | None:
-        for path in sorted(self._folder.glob("*.json")) if self._folder.is_dir() else []:
-            try:
-                values = json.loads(path.read_text(encoding="utf-8"))
-                if values["prices"] is not None:
-                    values["prices"] = tuple(values["prices"])
-                request = BackfillRequest(**values)
-                backfill = _Backfill(
-                    request,
-                    self._setup,
-                    concurrency=max(self._setup.limits.concurrency // 4, 1),
-                    patience_s=self._patience_s,
-                    clock=self._clock,
-                )
-            except (ValueError, TypeError, KeyError, ConfigurationError) as error:
-                logger.error("ragstone backfill: the request %s is removed: %s", path.name, error)  # noqa: TRY400
-                path.unlink(missing_ok=True)
-                continue
-            backfill.wait_turn, backfill.record = self._may_start.wait, self._record
-            self._path = path
-            return asyncio.create_task(backfill.run(committer))
-        return None
-
-    def _end(self, task: asyncio.Task[dict[str, Any]]) -> None:
-        self._task, self._next = None, 0.0
-        if (error := task.exception()) is not None:
-            logger.error("ragstone backfill: ended by an error", exc_info=error)
-        else:
-            progress = task.result()
-            logger.info("ragstone backfill: %s, %d requests scored", progress["state"], progress["n_done"])
-        if self._path is not None:
-            self._path.unlink(missing_ok=True)
-
-    async def aclose(self) -> None:
-        """Stop a running backfill. Its request stays for the next worker."""
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
 
 
 class _Backfill:
@@ -223,9 +129,11 @@ class _Backfill:
         request: BackfillRequest,
         setup: ScoringSetup,
         *,
-        concurrency: int,
         patience_s: float,
         clock: Callable[[], float],
+        on_progress: Callable[[dict[str, Any]], None],
+        why_stop: Callable[[], str | None],
+        spend: DailyBudget,
     ) -> None:
         planned = {metric.name: metric for metric in setup.planned_metrics()}
         if unknown := [name for name in request.metrics if name not in planned]:
@@ -234,8 +142,8 @@ class _Backfill:
             )
         self._request, self._setup = request, setup
         self._planned: list[PlannedMetric] = [planned[name] for name in request.metrics]
-        self._concurrency, self._patience_s = concurrency, patience_s
-        self._clock = clock
+        self._patience_s, self._clock = patience_s, clock
+        self._on_progress, self._why_stop, self._spend = on_progress, why_stop, spend
         self._parts: dict[tuple[str, ...], MetricGroups] = {}
         self._usage = Usage()
         self._n_done = self._n_failed = 0
@@ -243,13 +151,6 @@ class _Backfill:
         self._stopped = asyncio.Event()
         self._started_at = clock()
         self._save_next = 0.0
-        self.wait_turn: Callable[[], Awaitable[object]] = lambda: asyncio.sleep(0)
-        """Waits until captured requests do not wait."""
-        self.on_progress: Callable[[dict[str, Any]], None] = lambda _: None
-        self.why_stop: Callable[[], str | None] = lambda: None
-        """Returns why to end early, or None."""
-        self.record: Callable[[Sequence[Outcome]], None] = lambda _: None
-        """Called with outcomes that may have cost something."""
 
     async def run(self, committer: Committer) -> dict[str, Any]:
         """Score all requests that lack a metric, and return the last progress."""
@@ -268,7 +169,6 @@ class _Backfill:
                 page = await committer.call(read)
                 before = page.before
                 for item in page.traces:
-                    await self.wait_turn()
                     await self._free_slot(tasks)
                     if self._ends():
                         break
@@ -287,7 +187,7 @@ class _Backfill:
         reached = self._request.limit_reached(self._usage)
         if reached is not None:
             self._stop(f"the {reached} is reached")
-        elif (reason := self.why_stop()) is not None:
+        elif (reason := self._why_stop()) is not None:
             self._stop(reason)
         return self._why_stopped is not None
 
@@ -300,7 +200,7 @@ class _Backfill:
         """Wait until fewer than `n` requests are scored, or until nothing will be answered."""
         blocked = asyncio.create_task(self._stopped.wait())
         try:
-            while len(tasks) >= (self._concurrency if n is None else n) and not self._is_blocked:
+            while len(tasks) >= (self._setup.limits.concurrency if n is None else n) and not self._is_blocked:
                 await asyncio.wait({*tasks, blocked} if not blocked.done() else tasks, return_when="FIRST_COMPLETED")
         finally:
             blocked.cancel()
@@ -331,7 +231,8 @@ class _Backfill:
         for outcome in paid:
             if outcome.usage is not None:
                 self._usage += outcome.usage
-        self.record(paid)
+        self._spend.record(paid)
+        self._spend.update(committer.store)
         self._n_failed += sum(isinstance(o, Failure) for o in paid)
         n: int | None = None
         while n is None:
@@ -379,5 +280,5 @@ class _Backfill:
                 progress["n_text_removed"] = counts.removed
             with contextlib.suppress(Exception) if state == "running" else contextlib.nullcontext():
                 await committer.call(partial(store.outcomes.save_backfill, progress))
-            self.on_progress(progress)
+            self._on_progress(progress)
         return progress

@@ -34,7 +34,6 @@ SILENT_S: Final = 5.0
 """Duration of a call to the store after which the worker does not count as ready."""
 BACKFILL_SAVE_S: Final = 5.0
 """Between two records of the progress. A kill repeats at most this."""
-BACKFILL_LOOK_S: Final = 5.0
 FOLD_S: Final = 10.0
 STREAM_RECENT_S: Final = 7 * 86_400.0
 CANARIES_KEPT_S: Final = 100 * 86_400.0

@@ -25,7 +25,6 @@ from ragstone.settings import Retention, Watch
 from ragstone.sinks import StatusSink, StreamStatus
 from ragstone.store import Claims, Completion, PlannedMetric, Store, is_database_url, open_store, plan_differences
 from ragstone.worker import _times
-from ragstone.worker._backfill import BackfillQueue
 from ragstone.worker._commit import Committer, StoreCalls, StoreSilentError
 from ragstone.worker._daily_budget import DailyBudget
 from ragstone.worker._delivery import Dispatcher, sink_dispatcher
@@ -144,13 +143,6 @@ class Worker:
         )
         self._retention = RetentionStep(retention or Retention(), errors=self._errors, clock=clock)
         self._daily_budget = DailyBudget(daily_budget or {}, errors=self._errors)
-        self._backfills = BackfillQueue(
-            setup,
-            requests=requests_folder(spool_directory(store)),
-            patience_s=max_outage_s,
-            record=self._daily_budget.record,
-            clock=clock,
-        )
         self._parts: MetricGroups | None = None
         self._watch_next = 0.0
         self._plans_next = 0.0
@@ -513,16 +505,12 @@ class Worker:
                     task.add_done_callback(look_again)
                 self._publish(turn)
                 is_full = len(turn.claimed) >= free
-                is_busy = ending or turn.over_budget or is_full
-                backfilling = not lacks_models and self._backfills.update(committer, is_busy=is_busy, woken=woken)
-                backfilling = backfilling and not turn.over_budget
                 busy = bool(
                     moved
                     or turn.claimed
                     or had_work
                     or scoring
                     or deliveries
-                    or backfilling
                     or turn.is_leased_to_others
                     or any(i.may_have_more for i in self._intakes)
                 )
@@ -553,7 +541,6 @@ class Worker:
             for task in unfinished:
                 task.cancel()
             await asyncio.gather(*unfinished, return_exceptions=True)
-            await self._backfills.aclose()
             await self._watcher.aclose()
             await committer.flush()
             await committer.call(lambda: self._daily_budget.update(committer.store, now_too=True))
