@@ -9,11 +9,28 @@ import pytest
 
 from command_line import Done, run_command
 from fake_servers import FakeEmbeddingServer, FakeModelServer
+from ragstone.cli._doctor_items import ITEMS
 from ragstone.testing import ScriptedModel
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 
-REPLIES = {"NO-RESPONSE": 0.25, "Oslo": 0.75}
+RIGHT = {f"<query>\n{query}\n</query>\n<response>\n{right}\n</response>" for query, _, right, _ in ITEMS}
+"""Fields of the prompts for items whose answer is right."""
+
+
+def judge_replies(right: str, wrong: str):
+    """Return the script of a model that rates items so, and replies to anything else with a name or abstains."""
+
+    def script(messages):
+        text = messages[-1]["content"] if messages else ""
+        if "<response>" not in text:
+            return {"NO-RESPONSE": 0.25, "Oslo": 0.75}
+        return {right if any(fields in text for fields in RIGHT) else wrong: 1.0}
+
+    return script
+
+
+REPLIES = judge_replies("90", "10")
 
 
 def doctor(*arguments: str, **environment: str) -> Done:
@@ -25,7 +42,7 @@ def test_one_endpoint_for_both():
     """A reader that is not named is the judge's model, and is measured once."""
     with FakeModelServer(ScriptedModel(REPLIES)) as server:
         done = doctor("--judge", server.url)
-        assert server.calls <= 20
+        assert server.calls <= 20 + 30
     assert (0, "") == (done.returncode, done.stderr)
     lines = done.stdout.splitlines()
     assert lines[0].startswith("judge and reader: scripted-model at 127.0.0.1:")
@@ -181,3 +198,52 @@ def test_long_prompts(changes, verdict, seen):
     assert (verdict, True) == (line.split()[2], seen in line)
     assert (verdict == "no") == ("num_ctx" in done.stdout.partition("advice")[2])
     assert sum(size > 20_000 for size in sizes) <= 2
+
+
+@pytest.mark.parametrize(
+    ("ratings", "code", "line"),
+    [
+        (("90", "10"), 0, "agrees on 30 of 30 (kappa 1.00 [0.77, 1.00]): better than chance (30 calls, "),
+        (("100", "100"), 3, "agrees on 15 of 30 (kappa 0.00 [-0.34, 0.34]): not better than chance."),
+        (("10", "90"), 3, "agrees on 0 of 30 (kappa -1.00 [-1.00, -0.77]): not better than chance."),
+        (("50", "50"), 3, "agrees on 0 of 30 "),
+        (
+            ("95", "60"),
+            0,
+            "agrees on 15 of 30 (kappa 0.00 [-0.34, 0.34]): rates 15 of 15 right answers above the wrong one",
+        ),
+        (
+            ("90", "No number."),
+            3,
+            "agrees on 15 of 30 (kappa 0.00 [-0.34, 0.34]; 15 without a usable reply): not better",
+        ),
+    ],
+)
+def test_items(ratings, code, line):
+    """Doctor says what a judge can do, and exits with code 3 if the judge cannot tell right from wrong answers."""
+    changes = {"constraints": frozenset()} if "No number." in ratings else {}
+    with FakeModelServer(ScriptedModel(judge_replies(*ratings)), changes=changes) as server:
+        done = doctor("--judge", server.url)
+    assert (code, "") == (done.returncode, done.stderr)
+    (found,) = (text for text in done.stdout.splitlines() if "as a judge" in text)
+    assert f"  -> as a judge: {line}" in found
+    assert re.search(r"\(\d+ calls, \d+\.\d s\)$", found)
+
+
+def test_items_for_programs():
+    """The JSON form has the counts, kappa with its interval, and the verdict."""
+    with FakeModelServer(ScriptedModel(judge_replies("100", "100"))) as server:
+        done = doctor("--judge", server.url, "--json")
+    assert (3, "") == (done.returncode, done.stderr)
+    items = json.loads(done.stdout)["endpoints"][0]["items"]
+    assert (30, 15, 0, 30, False) == tuple(items[k] for k in ("n", "n_agreed", "n_unusable", "calls", "usable"))
+    value, low, high = items["kappa"]
+    assert low < 0 == value < high
+
+
+def test_a_reader_is_not_asked_for_ratings():
+    """Only the judge rates items."""
+    with FakeModelServer(ScriptedModel(judge_replies("100", "100"))) as server:
+        done = doctor("--judge", "lexical", "--reader", server.url)
+    assert (0, "") == (done.returncode, done.stderr)
+    assert "as a judge" not in done.stdout

@@ -6,13 +6,14 @@ import asyncio
 import sys
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Literal
 
 import typer
 
 from ragstone._util.plural import count
 from ragstone._util.table import text_table
+from ragstone.cli._doctor_items import ItemsResult, rate_items
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._models import Models
 from ragstone.cli._output import print_result, sanitize_for_terminal, unused_tool_lines
@@ -62,6 +63,8 @@ class _Finding:
     usage: Usage | None = None
     dimension: int | None = None
     """Dimension of an embedder's vectors."""
+    items: ItemsResult | None = None
+    """Ratings of the judge for the items of `doctor`."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -76,6 +79,8 @@ class _Finding:
                 "why": _why(self.can),
                 "advice": advice,
             }
+        if self.items is not None:
+            values["items"] = {**asdict(self.items), "kappa": self.items.kappa, "usable": self.items.is_usable}
         if self.usage is not None:
             values["usage"] = self.usage.model_dump(mode="json")
         return values
@@ -100,6 +105,8 @@ class _Finding:
         ]
         lines.append(text_table(rows, indent=2))
         lines.append(f"  -> {_why(can)}")
+        if self.items is not None:
+            lines.append(f"  -> as a judge: {sanitize_for_terminal(self.items.as_text(), width=600)}")
         lines += [f"  advice: {text}" for text in _advice(can)]
         if self.usage is not None:
             usage = self.usage
@@ -119,7 +126,7 @@ def doctor_command(
 ) -> None:
     """Measure what the endpoints of judge, reader and embedder can do.
 
-    Explains how Ragstone uses them.
+    Explains how Ragstone uses them, and if the judge rates right answers above wrong ones.
 
     Options:
         store: A store: names the tools to declare.
@@ -145,7 +152,7 @@ def doctor_command(
     lines += [] if ledger is None else unused_tool_lines(ledger)
     values = {"endpoints": endpoints, "text_tools": tools, "declared_tools": declared}
     print_result(values, "\n".join(lines), json_output=json_output)
-    if any(finding.error is not None for finding in findings):
+    if any(finding.error is not None or (finding.items and not finding.items.is_usable) for finding in findings):
         raise typer.Exit(ExitCode.INFRASTRUCTURE)
 
 
@@ -191,10 +198,10 @@ async def _probe_chats(judge: Judge, reader: Reader | None) -> list[_Finding]:
     judge_model, reader_model = _model(judge), _model(resolved_reader)
     try:
         if judge_model is not None and judge_model is reader_model:
-            return [await _probe("judge and reader", judge_model)]
+            return [await _probe_judge("judge and reader", judge, judge_model)]
         findings = []
         if judge_model is not None:
-            findings.append(await _probe("judge", judge_model))
+            findings.append(await _probe_judge("judge", judge, judge_model))
         elif not isinstance(judge, MissingModel):
             findings.append(_Finding(roles="judge", name=judge.identity.name))
         # Report a reader without a model only if the user named it. Otherwise it repeats the judge's line.
@@ -210,6 +217,17 @@ async def _probe_chats(judge: Judge, reader: Reader | None) -> list[_Finding]:
 
 def _model(role: Judge | Reader) -> ChatModel | None:
     return role.model if isinstance(role, ModelJudge | ChatReader) else None
+
+
+async def _probe_judge(roles: str, judge: Judge, model: ChatModel) -> _Finding:
+    finding = await _probe(roles, model)
+    if finding.error is not None:
+        return finding
+    with wait_for_outages(_MAX_OUTAGE_S), _shown(f"asking {roles}: {model.name}"):
+        try:
+            return replace(finding, items=await rate_items(judge))
+        except (JudgeError, ConfigurationError) as error:
+            return replace(finding, error=str(error))
 
 
 async def _probe(roles: str, model: ChatModel) -> _Finding:
