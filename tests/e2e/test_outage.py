@@ -249,14 +249,3 @@ def test_a_worker_drains_while_the_judge_is_down_at_the_start(tmp_path):
         worker = Worker(tmp_path / "s.db", ScoringSetup("ccrs.qr", judge=server.url), max_outage_s=100)
         asyncio.run(worker.run(until_idle=True))
     assert "the judge is unavailable" in worker.stopped_early
-
-
-def test_two_endpoints_that_are_restarted_cost_no_score(rows):
-    """Both are down for longer than the deadline of a sample."""
-    with KilledServer(after_calls=20, down_s=100) as one, KilledServer(after_calls=20, down_s=100) as two:
-        judge = f"--judge={one.url},{two.url}"
-        done = run_command("evaluate", rows, judge, "--metrics=ccrs.qr,ccrs.id", "--set=limits.deadline_s=20", "--json")
-    assert 0 == done.returncode, done.stderr
-    assert one.n_broken
-    assert two.n_broken
-    assert [(N, 0)] * 2 == [(m["n_scored"], m["n_failed"]) for m in json.loads(done.stdout)["metrics"]]

@@ -124,13 +124,6 @@ def models() -> Iterator[_Models]:
 
 
 @pytest.fixture(scope="session")
-def other_models() -> Iterator[_Models]:
-    """A second server with the same model."""
-    with _Models() as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
 def receiver() -> Iterator[RecordingServer]:
     """A server that takes whatever sinks deliver."""
     with RecordingServer() as server:
@@ -145,7 +138,7 @@ def _free_port() -> int:
 
 @pytest.fixture
 def run_page(
-    tmp_path: Path, programs: Path, models: _Models, other_models: _Models, receiver: RecordingServer
+    tmp_path: Path, programs: Path, models: _Models, receiver: RecordingServer
 ) -> Iterator[Callable[[Path], None]]:
     """Run all blocks of a page in an empty directory."""
     desk, aside = tmp_path / "desk", tmp_path / "aside"
@@ -156,11 +149,10 @@ def run_page(
     replaced = dict.fromkeys(
         (
             "http://localhost:8000/v1", "http://localhost:8001/v1", "http://localhost:11434/v1", "http://gpu-1:8000/v1",
-            "http://router:8000/v1", "http://127.0.0.1:8000/v1",
+            "http://gpu-2:8000/v1", "http://router:8000/v1", "http://127.0.0.1:8000/v1",
         ),
         models.url,
     )  # fmt: skip
-    replaced["http://gpu-2:8000/v1"] = other_models.url
     replaced |= dict.fromkeys(
         ("http://localhost:6006", "http://localhost:5000", "http://localhost:4318", "https://example.com"),
         receiver.address,

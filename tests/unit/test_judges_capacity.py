@@ -395,7 +395,7 @@ def test_an_endpoint_that_answers_is_not_down(n):
         clock.now += 30.0
         for permit in permits:
             silent(capacity, permit)
-        return capacity.is_open
+        return capacity.breaker.open
 
     assert not asyncio.run(session(answers=True))
     assert asyncio.run(session(answers=False))
@@ -416,7 +416,7 @@ def test_a_late_reply_ends_a_row_of_timeouts():
         silent(capacity, permit)
 
     asyncio.run(session())
-    assert not capacity.is_open
+    assert not capacity.breaker.open
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from ragstone.judges._http.bodies import estimated_tokens, hash_prefix
+from ragstone.judges._http.bodies import estimated_tokens
 from ragstone.judges._limits.flow_control import CircuitBreaker, ConcurrencyWindow, FailedAttempt, TokenBucket
 
 
@@ -221,13 +221,3 @@ def test_tokens_are_estimated():
     assert pytest.approx(101 / 4 + 50) == estimated_tokens(body("x" * 100, n=5))
     assert 7 == estimated_tokens({"prompt": [[1, 2, 3], [4, 5]], "max_tokens": 2})
     assert 5 == estimated_tokens({"prompt": "x" * 20})
-
-
-def test_affinity_is_that_of_the_beginning():
-    """The same system message and the same 1,024 characters are one; what follows does not matter."""
-    start = "x" * 1024
-    assert hash_prefix(body(start + "relevance?")) == hash_prefix(body(start + "coherence?", max_tokens=99))
-    assert hash_prefix(body(start)) != hash_prefix(body("y" + start[1:]))
-    assert hash_prefix(body(start)) != hash_prefix(body(start, system="T"))
-    assert hash_prefix(body("b", system="a")) != hash_prefix(body("", system="ab"))
-    assert hash_prefix({"prompt": [[1, 2]]}) == hash_prefix({"prompt": [1, 2]}) != hash_prefix({"prompt": [1, 3]})

@@ -87,15 +87,6 @@ def test_schemas_that_are_refused_in_any_form(form, concurrency):
     assert server.calls == judge.usage.calls <= len(PROMPTS) + 6
 
 
-def test_schemas_that_a_group_of_servers_refuses():
-    """Each server of a group shows with few requests that it does not know schemas."""
-    changes = {"refused": frozenset({"response_format"}), "refusal": ODD_REFUSALS["500"]}
-    with FakeDialectServer("sglang", changes=changes) as one, FakeDialectServer("sglang", changes=changes) as two:
-        methods, _ = run(f"{one.url},{two.url}", ask_all)
-    assert ["json_reply"] * len(PROMPTS) == methods
-    assert n_with(one, "response_format") + n_with(two, "response_format") <= 6
-
-
 def refusing(form, field):
     """A server that refuses a field, or the system message, in a certain form. Its replies are numbers only if constrained."""
 

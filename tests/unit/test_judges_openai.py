@@ -556,6 +556,34 @@ def test_credentials_of_a_url_that_is_none_are_not_shown(url):
     assert PASSWORD not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("http://a/v1,http://b/v1", "http://a/v1,http://b/v1"),
+        ("http://a:8000 , https://b:8000/v1", "http://a:8000 , https://b:8000/v1"),
+        ("http://a:8000,b:8000/v1", "http://a:8000,b:8000/v1"),
+        ("http://a/v1,openai:gpt", "http://a/v1,openai:gpt"),
+        (f"http://me:a,{PASSWORD}@a/v1,https://b", "http://a/v1,https://b"),
+        ("http://a/v1?x=1,http://b/v1", "http://a/v1,http://b/v1"),
+        (f"http://me:{PASSWORD}@a/v1,http://me:{PASSWORD}@b/v1?key={PASSWORD}", "http://a/v1,http://b/v1"),
+    ],
+)
+def test_a_list_of_urls_is_refused(url, shown):
+    """A model has one endpoint. The message shows the list without its credentials, and what to do instead."""
+    with pytest.raises(ConfigurationError, match="start a load balancer") as caught:
+        OpenAICompatibleJudge(url)
+    assert f"without a comma, got {shown!r}." in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [("http://me:a,b@host/v1", "http://host/v1"), ("http://host/v1?list=1,2", "http://host/v1")],
+)
+def test_a_comma_of_a_password_or_a_query_is_accepted(url, shown):
+    """A comma there does not separate URLs."""
+    assert f"OpenAICompatibleModel({shown!r}, model=None)" == repr(OpenAICompatibleModel(url))
+
+
 def test_a_forked_child_asks_although_a_thread_of_the_parent_was_connecting():
     """The lock that it held is no one's in the child."""
     model = OpenAICompatibleModel("http://127.0.0.1:9/v1", model="m", max_retries=0, timeout_s=5)

@@ -432,6 +432,16 @@ def test_a_header_from_the_environment_is_not_warned_about(tmp_path: Path, caplo
             lambda file: resolve(file=file("[judge]\nurls = 'x'")),
             "FILE: 'judge.urls' is not a setting. Did you mean 'url'?",
         ),
+        *(
+            (
+                lambda file, text=text: resolve(file=file(text)),
+                f"FILE: {key} must be a text (for several servers with the same model, the URL of a load balancer), got ['a', 'b'].",
+            )
+            for text, key in (
+                ("judge = ['a', 'b']", "judge.url"),
+                ("[embedder]\nurl = ['a', 'b']", "embedder.url"),
+            )
+        ),
         (
             lambda file: resolve(file=file("sample_rate = 1")),
             "FILE: 'sample_rate' is not a table of settings. Did you mean [sampling] sample_rate?",
@@ -619,11 +629,11 @@ def test_a_plan_does_not_decide_which_endpoint_a_key_is_for():
 
 
 def test_a_main_key_is_the_value_of_its_table(tmp_path: Path):
-    """`judge = "URL"` is `[judge] url = "URL"`, and several URLs can be a list."""
+    """`judge = "URL"` is `[judge] url = "URL"`."""
     file = tmp_path / "ragstone.toml"
-    file.write_text("judge = ['http://a/v1', ' http://b/v1']\napp = 'bot'", encoding="utf-8")
+    file.write_text("judge = ' http://a/v1'\napp = 'bot'", encoding="utf-8")
     configuration = resolve({"reader": "lexical"}, file=file, environment={})
-    assert ("http://a/v1,http://b/v1", "bot", "lexical") == (
+    assert ("http://a/v1", "bot", "lexical") == (
         configuration.judge.url,
         configuration.app.name,
         configuration.reader.url,

@@ -83,8 +83,7 @@ class OpenAICompatibleJudge(ModelJudge):
     """A `ModelJudge` with an `OpenAICompatibleModel`, created in one step.
 
     Args:
-        base_url: "http://host:8000/v1", or several URLs separated by commas (see `OpenAICompatibleModel`). Omit it with
-            `client=AsyncOpenAI(...)`.
+        base_url: "http://host:8000/v1". Omit it with `client=AsyncOpenAI(...)`.
         temperature: See `ModelJudge`.
         seed: See `ModelJudge`.
         max_tokens: See `ModelJudge`.
@@ -140,7 +139,7 @@ def judge_from(
 
     "vllm:MODEL" runs the model in this process and needs the extra `vllm`. Arguments of the engine are written as in a
     URL: "vllm:Qwen/Qwen3-8B?max_model_len=8192&gpu_memory_utilization=0.5". A judge and a reader with the same model
-    share it. Several URLs that serve the same model are separated by commas: "http://a:8000/v1,http://b:8000/v1".
+    share it.
 
     Raises:
         ConfigurationError: If `spec` is not the name of a judge, or the judge does not support `score_mode`.

@@ -32,8 +32,7 @@ class EndpointEmbedder:
     request is sent only once.
 
     Args:
-        base_url: "http://host:8000/v1", or several URLs separated by commas (see `OpenAICompatibleModel`). Omit it with
-            `client=AsyncOpenAI(...)`.
+        base_url: "http://host:8000/v1". Omit it with `client=AsyncOpenAI(...)`.
         batch_size: Maximum number of texts in one request, at least 1.
         connection: `client`, `model`, `api_key`, `extra_body` (such as `{"dimensions": 256}`) and all other options of
             `OpenAICompatibleModel`.

@@ -14,7 +14,6 @@ from ragstone.errors import ConfigurationError
 from ragstone.judges._cache.replies import cached_replies
 from ragstone.judges._http.constraints import ConstrainedReplies
 from ragstone.judges._http.endpoint import Endpoint
-from ragstone.judges._http.endpoint_group import EndpointGroup, split_urls
 from ragstone.judges._http.exact import LogprobReader
 from ragstone.judges._http.probe import probe
 from ragstone.judges._http.transport import ApiKey, ClientTransport
@@ -62,9 +61,7 @@ class OpenAICompatibleModel(LogprobReader):
     prompts more, by the size of the request), and the server can request pauses of at most two minutes.
 
     Args:
-        base_url: "http://host:8000/v1". Without a path, `/v1` is added. Several URLs that serve the same model, separated
-            by commas, share the load. One that is down is left out until it replies again. The first URL is the model's
-            identity, and limits apply to each URL.
+        base_url: "http://host:8000/v1". Without a path, `/v1` is added.
         client: Instead of a URL, a client of the `openai` package (`AsyncOpenAI`, `AsyncAzureOpenAI`) with its own sign-in. Its
             base URL is the model's identity. Its `timeout` and `max_retries` do not apply: those below do. It is copied for
             each event loop, unless it has an HTTP client of your own. Then it works in one event loop.
@@ -166,8 +163,9 @@ class OpenAICompatibleModel(LogprobReader):
             pauses_s = backoff_s * (2.0 ** min(max_retries, 16) - 1)
             max_outage_s = min(_MAX_OUTAGE_S, max(_OUTAGE_FACTOR * pauses_s, 2 * probe_s))
         share = ClientLimits(concurrency=max_concurrent_requests, max_outage_s=max_outage_s, probe_s=probe_s, **limits)
-        create = partial(
-            Endpoint,
+        assert base_url is not None  # noqa: S101  checked above
+        endpoint = Endpoint(
+            base_url,
             api_key=api_key,
             connect=None if client is None else partial(ClientTransport, client),
             share=share,
@@ -176,9 +174,6 @@ class OpenAICompatibleModel(LogprobReader):
             headers=headers,
             option_names=names,
         )
-        assert base_url is not None  # noqa: S101  checked above
-        endpoints = [create(url) for url in (split_urls(base_url) if client is None else [base_url])]
-        endpoint = endpoints[0] if len(endpoints) == 1 else EndpointGroup(endpoints, share)
         super().__init__(
             endpoint, model=model, extra_body=extra_body, cached=cached_replies(cache, base_url=endpoint.base_url)
         )
@@ -187,17 +182,6 @@ class OpenAICompatibleModel(LogprobReader):
 
     def __repr__(self) -> str:
         return f"OpenAICompatibleModel({self._endpoint.public_url!r}, model={self._model!r})"
-
-    async def prepare(self) -> None:
-        """Detect the served model, unless one was given, and check that several endpoints serve the same model.
-
-        Raises:
-            ConfigurationError: If the server serves no model, or several, or one endpoint serves another model.
-            JudgeError: If the server is unavailable.
-        """
-        await super().prepare()
-        if isinstance(self._endpoint, EndpointGroup):
-            await self._endpoint.check_model(self._model)
 
     async def capabilities(self, *, fresh: bool = False) -> Capabilities:
         """Return the endpoint's capabilities, which the first call measures.

@@ -173,7 +173,8 @@ def may_hold_secret(text: str) -> bool:
 
 def public_name(spec: str) -> str:
     """Return the name of a model or URLs of endpoints, of any form, without what may be a secret."""
-    return ",".join(map(_public_part, spec.split(",")))
+    # A password may contain a comma.
+    return ",".join(map(_public_part, re.split(r",(?=\s*\w+://)", spec)))
 
 
 def _public_part(spec: str) -> str:

@@ -19,12 +19,6 @@ _SLICES: Final = ("release", "environment", "operation", "retriever", "language"
 _MAX_SLICES: Final = 12
 
 
-def _joined(value: object) -> object:
-    if isinstance(value, list | tuple) and value and all(isinstance(part, str) and part.strip() for part in value):
-        return ",".join(part.strip() for part in value)
-    return value
-
-
 def _pair(value: object) -> object:
     if isinstance(value, list) and all(isinstance(part, int | float) and not isinstance(part, bool) for part in value):
         return tuple(map(float, value))
@@ -81,10 +75,11 @@ def _model(value: str) -> str:
     return value
 
 
-Urls = Annotated[Text, BeforeValidator(_joined), AfterValidator(_model)]
+Url = Annotated[Text, AfterValidator(_model)]
 Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\z")]
 Prices = Annotated[tuple[float, float], BeforeValidator(_pair), AfterValidator(_not_negative)]
 Age = Annotated[str, AfterValidator(_age)]
+_URL_RULE: Final = "a text (for several servers with the same model, the URL of a load balancer)"
 Label = Annotated[Text, StringConstraints(max_length=200)]
 Labels = Annotated[tuple[Label, ...], BeforeValidator(_listed)]
 _AGE_RULE: Final = "a positive age such as 30d, 12h or 90m"
@@ -96,9 +91,7 @@ class Endpoint(Settings):
 
     main: ClassVar[str | None] = "url"
 
-    url: Urls | None = key(
-        None, "The model: http://HOST:PORT/v1, openai:MODEL, vllm:MODEL or lexical.", rule="a text, or a list of texts"
-    )
+    url: Url | None = key(None, "The model: http://HOST:PORT/v1, openai:MODEL, vllm:MODEL or lexical.", rule=_URL_RULE)
     model: Text | None = key(None, "Name of the model at the URL. Default: the only one that the server serves.")
     api_key_env: Variable | None = key(
         None,
@@ -158,8 +151,10 @@ class Judge(Endpoint):
 class Reader(Endpoint):
     """The reader: the application's own generator, for metrics that need it (udcg)."""
 
-    url: Urls | None = key(
-        None, "The application's generator, for udcg, in the forms of the judge. Default: the judge's model."
+    url: Url | None = key(
+        None,
+        "The application's generator, for udcg, in the forms of the judge. Default: the judge's model.",
+        rule=_URL_RULE,
     )
     prompt: Annotated[Path, BeforeValidator(_path)] | None = key(
         None,
@@ -178,8 +173,10 @@ class Reader(Endpoint):
 class Embedder(Endpoint):
     """The embedding model, for metrics that need it (cosine)."""
 
-    url: Urls | None = key(
-        None, "The embedding model, for cosine: http://HOST:PORT/v1, openai:MODEL, local:MODEL or lexical."
+    url: Url | None = key(
+        None,
+        "The embedding model, for cosine: http://HOST:PORT/v1, openai:MODEL, local:MODEL or lexical.",
+        rule=_URL_RULE,
     )
     batch_size: int = key(64, "Maximum number of texts in one request.", ge=1)
     device: Text | None = key(

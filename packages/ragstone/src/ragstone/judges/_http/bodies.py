@@ -1,8 +1,7 @@
-"""What the body of a request says: how long its replies can be, its tokens, and with which requests it shares a prefix."""
+"""What the body of a request says: how long its replies can be, and its tokens."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -10,7 +9,6 @@ from ragstone.judges._http.transport import MAX_REPLY_BYTES
 
 EMBEDDINGS: Final = "/embeddings"
 _CHARACTERS_PER_TOKEN: Final = 4
-_AFFINITY_CHARACTERS: Final = 1024
 _BYTES_PER_VECTOR: Final = 2**18
 """A vector of 8,192 numbers, each of at most 25 characters with its comma, and some room."""
 _BYTES_PER_VALUE: Final = 256
@@ -69,29 +67,3 @@ def _texts(body: Mapping[str, Any]) -> Iterator[object]:
         yield message.get("content")
     yield body.get("prompt")
     yield body.get("input")
-
-
-def hash_prefix(body: Mapping[str, Any]) -> str:
-    """Return a hash of the beginning of a request: the system message and 1,024 characters of the first user message.
-
-    Requests with the same hash share a prefix in the server's cache, so a router should send them to the same replica.
-    For token-id prompts the hash covers the first 256 tokens.
-    """
-    parts: list[str] = []
-    for message in body.get("messages") or ():
-        content = str(message.get("content"))
-        if message.get("role") == "user":
-            parts.append(content[:_AFFINITY_CHARACTERS])
-            break
-        parts.append(content)
-    prompt = body.get("prompt")
-    if isinstance(prompt, str):
-        parts.append(prompt[:_AFFINITY_CHARACTERS])
-    elif isinstance(prompt, list) and prompt:
-        tokens = prompt[0] if isinstance(prompt[0], list) else prompt
-        parts.append(repr(tokens[: _AFFINITY_CHARACTERS // _CHARACTERS_PER_TOKEN]))
-    if body.get("input"):
-        parts.append(repr(body["input"])[:_AFFINITY_CHARACTERS])
-    # The length before each part makes the combination of parts unique.
-    digest = hashlib.sha256("".join(f"{len(part)}:{part}" for part in parts).encode(errors="replace"))
-    return digest.hexdigest()[:16]

@@ -15,7 +15,6 @@ from ragstone.judges._cache.replies import CachedReplies, cache_bypassed
 from ragstone.judges._http.bodies import reply_length
 from ragstone.judges._http.dialect import Dialect, controls_of, kind_of
 from ragstone.judges._http.endpoint import Controls, Endpoint
-from ragstone.judges._http.endpoint_group import EndpointGroup
 from ragstone.judges._http.errors import RequestRefusedError
 from ragstone.judges._http.reasoning import is_cut, measure_reasoning, sign_of_reasoning
 from ragstone.judges._http.replies import completions, model_names, token_ids
@@ -39,7 +38,7 @@ class ChatClient:
 
     def __init__(
         self,
-        endpoint: Endpoint | EndpointGroup,
+        endpoint: Endpoint,
         *,
         model: str | None,
         extra_body: Mapping[str, Any] | None,

@@ -6,14 +6,15 @@ import asyncio
 import json
 import math
 import random
+import re
 import threading
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
+from ragstone import settings
 from ragstone._util.fork import after_fork_in_child
 from ragstone._util.moving_timeout import MovingTimeout
 from ragstone.errors import (
@@ -63,6 +64,8 @@ _NAMED_BY_ENVIRONMENT: Final = (
 """Hint for callers who pass a URL as text: how to name its model and key."""
 
 _CHAT: Final = "/chat/completions"
+_LIST: Final = re.compile(r"^[^:]*://(?:[^/?#]*@)?+[^?#]*,|,\s*https?://")
+"""A comma outside of the credentials and the query, or a comma and another URL."""
 _TARGET_CHARACTERS: Final = 200
 _QUOTED_CHARACTERS: Final = 500
 _MAX_NAMES: Final = 20
@@ -72,8 +75,13 @@ def normalize_url(base_url: str) -> str:
     """Normalize a base URL: no slash at the end, and `/v1` if the path is empty.
 
     Raises:
-        ConfigurationError: If it is not an http(s) URL with a host.
+        ConfigurationError: If it is not one http(s) URL with a host.
     """
+    if _LIST.search(base_url):
+        raise ConfigurationError(
+            f"a base_url is the URL of one server, without a comma, got {settings.public_name(base_url)!r}. For several servers with "
+            "the same model, start a load balancer (LiteLLM, nginx) and name its URL"
+        )
     try:
         parts = urlsplit(base_url.strip())
         _ = parts.port  # raises if it is out of range
@@ -108,7 +116,6 @@ class _RequestState:
     path: str
     body: Mapping[str, Any] | None
     counted: bool
-    once: bool = False
     order: int = 0
     """Its place in the queue, for all attempts."""
     kind: int = 0
@@ -158,8 +165,6 @@ class Endpoint:
             AiohttpTransport, self.base_url, api_key=api_key, headers=self._headers, timeout_s=share.timeout_s
         )
         self._share = share
-        self._impatient_share = replace(share, max_outage_s=0.0)
-        """For requests that another endpoint can take."""
         self.capacity = capacity_of(self.base_url, f"function {id(api_key)}" if callable(api_key) else api_key)
         self.capacity.join(share)
         self._prices = prices
@@ -190,7 +195,6 @@ class Endpoint:
         body: Mapping[str, Any] | None = None,
         *,
         counted: bool = True,
-        once: bool = False,
         controls: Controls | None = None,
     ) -> dict[str, Any]:
         """Send one request, with retries, and return the JSON object of the reply.
@@ -200,8 +204,6 @@ class Endpoint:
             path: Path below the base URL ("/models"), or with two slashes ("//tokenize") below the server's root.
             body: Body of a POST.
             counted: Whether a POST counts as a call in the usage.
-            once: Whether to fail after the first failed attempt, or if the endpoint is unavailable, because the caller has
-                another endpoint.
             controls: Chat requests to compare with if the request fails, by the part that they omit. Each omits the parts
                 of those before it as well. Without them, a server error is always temporary.
 
@@ -214,7 +216,7 @@ class Endpoint:
         with model_call():
             url = f"{self._root}{path[1:]}" if path.startswith("//") else path
             counted = counted and method == "POST"
-            sending = _RequestState(method=method, path=url, body=body, counted=counted, once=once)
+            sending = _RequestState(method=method, path=url, body=body, counted=counted)
             reply = await self._send(sending, controls)
             if path == _CHAT and body is not None:
                 await self._prompts.check(body, reply)
@@ -224,7 +226,7 @@ class Endpoint:
         return await self._send(_RequestState(method="POST", path=_CHAT, body=body, counted=True), None)
 
     async def _send(self, sending: _RequestState, controls: Controls | None) -> dict[str, Any]:
-        capacity, body, once = self.capacity, sending.body, sending.once
+        capacity, body = self.capacity, sending.body
         sending.order = capacity.enqueue()
         if sending.counted and body is not None:
             sending.kind = reply_length(body)
@@ -237,7 +239,7 @@ class Endpoint:
             outcome = await self._attempt(sending)
             n_tried = 1
             n_left = self._share.max_retries + n_in_outage - sending.n_failures
-            is_doubted = sending.n_failures or once if n_left > 0 else not is_compared
+            is_doubted = sending.n_failures if n_left > 0 else not is_compared
             if controls and is_doubted and isinstance(outcome, FailedAttempt) and outcome.may_refuse:
                 failure, outcome, is_compared = outcome, await self._compare(sending, outcome, controls), True
                 # A control that failed is one of the retries.
@@ -250,7 +252,7 @@ class Endpoint:
                 n_refusals += 1
                 # The pause is limited. A request whose own time ends before the one that the server named need not wait.
                 pause_s = max(capacity.pause_s(), outcome.retry_after_s or 0.0)
-                if once or loop.time() + pause_s > sending.give_up_at + capacity.outage_s():
+                if loop.time() + pause_s > sending.give_up_at + capacity.outage_s():
                     raise self._given_up(outcome, sending.n_failures + n_refusals)
                 continue
             sending.n_failures += n_tried
@@ -262,7 +264,7 @@ class Endpoint:
             is_too_late = (
                 loop.time() + max(wait_s, outcome.retry_after_s or 0.0) > sending.give_up_at + capacity.outage_s()
             )
-            if once or n_own > self._share.max_retries or is_too_late or capacity.is_down(self._share):
+            if n_own > self._share.max_retries or is_too_late or capacity.is_down(self._share):
                 raise self._given_up(outcome, sending.n_failures + n_refusals)
             await asyncio.sleep(wait_s)
 
@@ -295,19 +297,6 @@ class Endpoint:
         message = f"{self.public_url}: {failure.reason}"
         return RequestRefusedError(message, status=failure.status, param=part, text=failure.text, isolated=True)
 
-    def outage(self) -> JudgeUnavailableError | None:
-        """Return the error of requests that fail during an outage, or None if they should still wait."""
-        error = self.capacity.outage(self._share)
-        return None if error is None else JudgeUnavailableError(f"{self.public_url}: {error}", kind=error.kind)
-
-    def waiting_outside(self) -> AbstractContextManager[None]:
-        """Count the time of a block as waiting for this endpoint, if it is unavailable."""
-        return self.capacity.waiting_outside(self._share)
-
-    def retry_wait_s(self, error: JudgeUnavailableError, n: int) -> float:
-        """Return the seconds to wait before the `n`-th retry after a failed attempt."""
-        return self._wait_s(FailedAttempt("", retry_after_s=error.retry_after_s), n)
-
     def _wait_s(self, failure: FailedAttempt, n: int) -> float:
         if failure.retry_after_s is None:
             # The exponent is limited, so that the thousandth refusal does not overflow.
@@ -329,7 +318,7 @@ class Endpoint:
         capacity = self.capacity
         try:
             permit = await capacity.acquire(
-                self._impatient_share if sending.once else self._share,
+                self._share,
                 kind=sending.kind,
                 n_requests=int(sending.counted),
                 n_tokens=sending.n_tokens,

@@ -10,7 +10,6 @@ from typing import Any, Final
 from ragstone.errors import JudgeReplyError
 from ragstone.judges._http.client import ChatClient
 from ragstone.judges._http.endpoint import Endpoint
-from ragstone.judges._http.endpoint_group import EndpointGroup
 from ragstone.judges._http.errors import RequestRefusedError
 from ragstone.judges._http.replies import logprob_or_none, token_ids
 from ragstone.judges._model import AsyncOnce, ReplyLogprobs
@@ -31,7 +30,7 @@ _SAMPLE_TURN: Final = ({"role": "user", "content": "Hello"}, {"role": "assistant
 class LogprobReader(ChatClient):
     """A client that reads exact probabilities. A missing value is an error, and is never guessed."""
 
-    def __init__(self, endpoint: Endpoint | EndpointGroup, **client: Any) -> None:
+    def __init__(self, endpoint: Endpoint, **client: Any) -> None:
         super().__init__(endpoint, **client)
         self._texts: dict[str, list[int]] = {}
         self._end = AsyncOnce(self._found_end)

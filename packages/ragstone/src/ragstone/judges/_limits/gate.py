@@ -12,8 +12,8 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Final
@@ -135,8 +135,6 @@ class EndpointLimiter:
         self._max_outage_s = 0.0
         """Limit of the latest request."""
         self._outage_s = 0.0
-        self._n_outside = 0
-        """Number of requests that wait for this and other endpoints, without a place in the queue."""
         self._outage_mark: float | None = None
         """Time until which `_outage_s` is counted, or None if no request waits for an unavailable endpoint."""
         self._requests = TokenBucket(burst_s=_REQUESTS_BURST_S)
@@ -311,28 +309,6 @@ class EndpointLimiter:
         since = self._replies.waits_since(permit.sent_at, n_before=permit.n_replies, in_flight=in_flight)
         return since + permit.request.share.timeout_s - self._clock()
 
-    @property
-    def is_open(self) -> bool:
-        """Whether the endpoint seems to be unavailable."""
-        return self.breaker.open
-
-    @property
-    def probe_due(self) -> bool:
-        """Whether the endpoint seems to be unavailable, and it is time to check if it replies again."""
-        return self.breaker.open and self.breaker.probing_since is None and self._clock() >= self.breaker.next_probe_at
-
-    @property
-    def load(self) -> float:
-        """Requests in flight and waiting, relative to the number of concurrent requests that the endpoint can process."""
-        return (len(self._in_flight) + len(self._waiters)) / self.window.limit
-
-    def outage(self, share: ClientLimits) -> JudgeUnavailableError | None:
-        """Return the error of requests that fail during the outage, or None if they should still wait."""
-        now = self._clock()
-        if not self.is_down(share):
-            return None
-        return JudgeUnavailableError(self.breaker.message(now, self._limit_of(share, now)[0]), kind=self.breaker.kind)
-
     def is_down(self, share: ClientLimits) -> bool:
         """Return whether the endpoint has been unavailable for longer than the limit of a share."""
         now = self._clock()
@@ -341,25 +317,10 @@ class EndpointLimiter:
 
     def _limit_of(self, share: ClientLimits, now: float) -> tuple[float, float]:
         """Return the limit of outages for a request, and the time from which they count."""
-        # A caller that never waits has another endpoint.
-        patience = _patience.get() if share.max_outage_s else None
+        patience = _patience.get()
         return (
             (share.max_outage_s, -math.inf) if patience is None else (patience.max_outage_s, patience.since(self, now))
         )
-
-    @contextmanager
-    def waiting_outside(self, share: ClientLimits) -> Iterator[None]:
-        """Count the time of the block as waiting for this endpoint, if it is unavailable."""
-        with self._lock:
-            self._n_outside += 1
-            self._max_outage_s = self._limit_of(share, self._clock())[0]
-        self._dispatch_and_hand_out()
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._n_outside -= 1
-            self._dispatch_and_hand_out()
 
     def outage_s(self) -> float:
         """Return the seconds so far in which the endpoint was unavailable while requests waited for it."""
@@ -388,8 +349,7 @@ class EndpointLimiter:
         if self._outage_mark is not None:
             self._outage_s += now - self._outage_mark
         parcels, next_s = self._admit_waiters(now)
-        is_waited_for = self._waiters or self._in_flight or self._n_outside
-        self._outage_mark = now if self.breaker.open and is_waited_for else None
+        self._outage_mark = now if self.breaker.open and (self._waiters or self._in_flight) else None
         return parcels, next_s
 
     def _admit_waiters(self, now: float) -> tuple[list[_Parcel], float | None]:
