@@ -1225,11 +1225,6 @@ class TestOutbox:
         assert ["before"] * 2 == [item.trace_id for item in store.deliveries.due("jsonl", limit=2)]
         assert (4, 2) == (store.ledger().outbox["otlp"].pending, store.ledger().outbox["otlp"].sent)
         assert (8, 0) == (store.ledger().outbox["jsonl"].pending, store.ledger().outbox["jsonl"].sent)
-        assert 4 == store.deliveries.deliver_again("otlp", since=0, until=2e9)
-        assert 0 == store.deliveries.deliver_again("jsonl", since=0, until=2e9)
-        assert {"before", "without", "waiting", "again"} == {
-            item.trace_id for item in store.deliveries.due("otlp", limit=99)
-        }
 
     def test_a_result_that_was_not_stored_comes_again(self, open_store: OpenStore):
         """A worker is killed after its sink has the batch: all of it is due again, and nothing behind it is lost."""

@@ -127,18 +127,6 @@ class DeliveryMachine(RuleBasedStateMachine):
             row.state, row.attempts, row.next_try = "pending", 0, self.now
         assert len(again) == self.store.deliveries.requeue(sink=sink, state=state)
 
-    @rule(data=st.data(), sink=st.sampled_from(SINKS))
-    def deliver_again(self, data: st.DataObject, sink: str) -> None:
-        """A sink gets what was stored before it joined."""
-        since, until = sorted(data.draw(st.tuples(st.integers(0, 9), st.integers(0, 9))))
-        missing = [
-            (id_, started_at)
-            for id_, started_at in self.outcomes.items()
-            if since <= started_at < until and (id_, sink) not in self.rows and sink in self.plan
-        ]
-        assert len(missing) == self.store.deliveries.deliver_again(sink, since=since, until=until)
-        self.rows |= {(id_, sink): Row(started_at, next_try=self.now) for id_, started_at in missing}
-
     @precondition(lambda self: self.outcomes)
     @rule(data=st.data())
     def erase(self, data: st.DataObject) -> None:

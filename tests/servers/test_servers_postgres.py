@@ -467,7 +467,6 @@ class TestOpening:
         assert [True] == [each["learned"] for each in worker.outcomes.backfills()]
         with worker.watch.read() as tables:
             assert [("bot", "new")] * 2 == [(row.key.app, row.key.metric) for row in tables.streams()]
-        assert 0 == worker.deliveries.deliver_again("sink", since=0.0, until=2e9)
 
     def test_spend_and_feedback(self, own):
         """Workers share the spend of a day, and feedback joins its request by either id."""

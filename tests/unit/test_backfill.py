@@ -163,7 +163,6 @@ def test_a_dry_run_with_the_judge_of_the_plan_or_none(path, arguments):
         (("--since", "3099-01-01"), "must be before its end"),
         (("--since", "-10d", "--sample", "0"), "sample must be above 0"),
         (("--since", "-10d", "--sample", "1.5"), "sample must be above 0"),
-        (("--since", "-10d", "--sink", "otlp"), "set --metrics to score"),
     ],
 )
 def test_refusals(path, arguments, message):
@@ -281,18 +280,6 @@ def test_requests_that_cannot_be_scored(path):
     backfill(path)
     (found,) = (o for o in values(path) if o.sample_id == "t50")
     assert isinstance(found, NotApplicable)
-
-
-def test_sink_that_was_added_later(path):
-    """It receives what is stored of a time, once, and a sink that is not in the plan is refused."""
-    command = ("store", "backfill", path, "--since", "-10h", "--sink")
-    assert "does not have the sinks later" in " ".join(run_command(*command, "later").stderr.split())
-    with SqliteStore.open(path, mode="own") as store:
-        store.plan.set([OLD], ["jsonl:old", "later"])
-    assert "later: 9 stored outcomes queued" in run_command(*command, "later").stdout
-    assert "later: 0 stored outcomes queued" in run_command(*command, "later").stdout
-    with SqliteStore.open(path, mode="read") as store:
-        assert 9 == store.ledger().outbox["later"].pending
 
 
 SCALES = {"ccrs.qr": Scale(low=0.0, high=1.0)}

@@ -22,7 +22,7 @@ from ragstone.cli._options import parse_time
 from ragstone.cli._output import print_result, sanitize_for_terminal
 from ragstone.cli._progress import show_progress
 from ragstone.cli._store import open_owned
-from ragstone.errors import ConfigurationError, StoreOwnedError
+from ragstone.errors import ConfigurationError
 from ragstone.schema import Sample, sample_from_trace
 from ragstone.scoring import RunEstimate, estimate_run
 from ragstone.store import BackfillCounts, PlannedMetric, Store, open_store
@@ -47,7 +47,6 @@ def backfill_command(
     criterion: list[Path] | None = None,
     since: str | None = None,
     until: str | None = None,
-    sink: list[str] | None = None,
     sample: float = 1.0,
     until_budget: bool = False,
     dry_run: bool = False,
@@ -62,19 +61,14 @@ def backfill_command(
         metrics: Metrics or groups, comma-separated.
         since (TIME): Requests from this time on: 2026-11-01, 2026-11-01T12:00 or -7d.
         until (TIME): Requests before this time. Default: now.
-        sink (NAME): Instead of --metrics: deliver stored outcomes to this sink of the plan. Repeatable.
         sample: Share of the sessions to score, above 0. A larger share adds to a smaller one.
         until_budget: Start although the budget is too small, and stop when it is reached.
     """
     if since is None:
         raise ConfigurationError("set the time to score: --since -28d, or --since 2026-11-01")
     start, end = parse_time(since), time.time() if until is None else parse_time(until)
-    if (metrics is None) == (not sink):
-        raise ConfigurationError("set --metrics to score stored requests, or --sink to deliver stored outcomes")
-    if sink:
-        _deliver(store, sink, start, end, dry_run=dry_run, json_output=json_output)
-        return
-    assert metrics is not None  # noqa: S101 - checked above
+    if metrics is None:
+        raise ConfigurationError("name the metrics to score with: --metrics ndcg@5")
     names = parse_metrics(metrics, criterion)
     plan = StorePlan.read(store)
     _, models = models_for_store(context, plan, metrics=names, keeps_plan=True, dry_run=dry_run)
@@ -230,26 +224,3 @@ def _check_alone(store: Store, request: BackfillRequest) -> None:
                 f"another process backfills {', '.join(sorted(names))} in this store now. Wait for its end "
                 f"(ragstone status), or, if it was killed, for {_ALIVE_S:.0f} s."
             )
-
-
-def _deliver(store: str, sinks: Sequence[str], start: float, end: float, *, dry_run: bool, json_output: bool) -> None:
-    """Queue stored outcomes for sinks."""
-    if dry_run:
-        raise ConfigurationError("--sink does not have a --dry-run: it costs no model calls")
-    open_store(store, mode="read").close()
-    try:
-        with open_store(store, mode="own") as opened:
-            known = set(opened.ledger().outbox)
-            if unknown := [name for name in sinks if name not in known]:
-                raise ConfigurationError(
-                    f"the plan of this store does not have the sinks {', '.join(unknown)}. It has: "
-                    f"{', '.join(sorted(known)) or 'none'}. Start a worker with --sink once, then repeat this command."
-                )
-            queued = {name: opened.deliveries.deliver_again(name, since=start, until=end) for name in sinks}
-    except StoreOwnedError as error:
-        raise StoreOwnedError(f"{error} Stop the worker while this command runs. Nothing is delivered twice.") from None
-    lines = [
-        f"{sanitize_for_terminal(name)}: {n:,} stored outcomes queued. The next worker delivers them."
-        for name, n in queued.items()
-    ]
-    print_result(queued, "\n".join(lines), json_output=json_output)

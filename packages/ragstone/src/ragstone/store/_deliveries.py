@@ -1,7 +1,6 @@
 """Deliveries of outcomes and alarms to sinks.
 
-An alarm has a row in the outbox for each sink. An outcome has one only if its delivery was retried, skipped or failed, or if
-it is older than the range of its sink.
+An alarm has a row in the outbox for each sink. An outcome has one only if its delivery was retried, skipped or failed.
 
 A range has the outcomes whose `seq` is above `start` and at most `stop`. One of them that has a row in the outbox is as
 the row says. Of the others, those up to `cursor` were sent, and those above it are pending. This needs outcomes to be
@@ -300,26 +299,6 @@ class Deliveries(Part):
         """Return the state of single deliveries, oldest first."""
         with self._database.read() as db:
             return deliveries(db, sink=sink, state=state, limit=max(limit, 0))
-
-    def deliver_again(self, sink: str, *, since: float, until: float) -> int:
-        """Queue stored outcomes for a sink of the plan that did not receive them, and return their number.
-
-        Their requests started at `since` or later, and before `until` (Unix seconds).
-        """
-        now = self._database.now()
-        with self._database.write() as db:
-            return db.execute(
-                """
-                INSERT INTO outbox (kind, item_id, sink, since, next_try)
-                SELECT 'outcome', o.outcome_id, s.name, ?1, ?1
-                FROM sinks AS s CROSS JOIN outcomes AS o JOIN traces AS t ON t.trace_id = o.sample_id
-                WHERE s.name = ?2 AND t.started_at >= ?3 AND t.started_at < ?4 AND NOT EXISTS (
-                    SELECT 1 FROM sink_ranges AS r WHERE r.sink = s.name AND r.start < o.seq AND o.seq <= r.stop
-                )
-                ON CONFLICT (kind, item_id, sink) DO NOTHING
-                """,
-                (now, sink, since, until),
-            ).rowcount
 
     def stop_sink(self, sink: str, *, reason: str) -> None:
         """Record why delivery to a sink is paused. The next `Plan.set` deletes the reason, so a new worker retries."""
