@@ -10,6 +10,7 @@ import pytest
 
 from command_line import run_command
 from completions import complete
+from fake_servers import FakeJudgeServer
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.schema import Captured, NotApplicable, Passage, SampledOut, Score, Trace, Usage
 from ragstone.settings import Limits, Watch
@@ -60,7 +61,8 @@ def path(tmp_path):
 
 
 def backfill(path, *arguments):
-    return run_command("store", "backfill", path, "--metrics", "rouge_l", "--since", "-10d", *arguments)
+    metrics = () if "--metrics" in arguments else ("--metrics", "rouge_l")
+    return run_command("store", "backfill", path, *metrics, "--since", "-10d", *arguments)
 
 
 def values(path, metric="rouge_l"):
@@ -92,18 +94,29 @@ def test_removed_texts_are_counted(path):
     assert "5 not possible: retention has removed their text" in done.stdout
 
 
-def test_dry_run_and_budget(path):
-    """The cost is told before, a budget that is too small is refused with a way out, and nothing is stored."""
+def test_dry_run(path):
+    """The cost is told before, and nothing is stored."""
     command = ("store", "backfill", path, "--metrics", "ccrs.qr", "--since", "-10d", "--judge", "http://127.0.0.1:9/v1")
     plan = run_command(*command, "--dry-run", "--set", "limits.call_latency_s=2")
     assert "20 requests would be scored" in plan.stdout
     assert "about 20 calls" in plan.stdout
-    refused = run_command(*command, "--set", "budget.calls=5", "--judge-model", "m")
-    text = " ".join(refused.stderr.split())
-    assert 2 == refused.returncode
-    assert "needs about 20 calls for 20 requests, and the budget is 5" in text
-    assert "--sample 0.25" in text
     assert not values(path, "ccrs.qr")
+
+
+def test_the_command_stops_at_its_budget(path):
+    """The newest requests are scored, the rest is counted, and the same command resumes."""
+    with FakeJudgeServer() as server:
+        command = ("--metrics", "ccrs.qr", "--judge", server.url, "--concurrency", "1")
+        done = backfill(path, *command, "--set", "budget.calls=5")
+        assert 4 == done.returncode, done.stderr
+        # One call found out what the endpoint can do.
+        assert "4 requests scored, 0 failures, 4 calls" in done.stdout
+        assert "Stopped: the budget of the models is reached. 16 requests are left" in done.stdout
+        assert 5 == server.calls
+        assert {f"t{k}" for k in range(4)} == {o.sample_id for o in values(path, "ccrs.qr")}
+        rest = backfill(path, *command)
+        assert (0, 20) == (rest.returncode, len(values(path, "ccrs.qr"))), rest.stderr
+        assert "16 requests scored" in rest.stdout
 
 
 @pytest.mark.parametrize("dry_run", [(), ("--dry-run",)])
@@ -226,22 +239,6 @@ def test_only_missing_metrics_are_scored(path):
                 store.outcomes.add_backfilled(trace_id, [score])
 
 
-def test_stops_at_its_budget_and_resumes(path):
-    """The newest requests first; what is left is counted; the next run scores the rest, and nobody pays twice."""
-    with SqliteStore.open(path, mode="own") as store:
-        judge = FakeJudge(number=80)
-        setup = ScoringSetup(["ccrs.qr"], judge=judge, limits=Limits(concurrency=2))
-        request = BackfillRequest(metrics=["ccrs.qr"], since=0.0, until=NOW, calls=7)
-        done = asyncio.run(run_backfill(store, setup, request))
-        assert ("stopped", "the budget of 7 calls is reached") == (done["state"], done["reason"])
-        assert 7 <= done["n_done"] <= 9
-        assert 20 - done["n_done"] == done["n_left"]
-        assert {f"t{k}" for k in range(7)} <= {o.sample_id for o in store.outcomes.read(metric="ccrs.qr")}
-        rest = asyncio.run(run_backfill(store, setup, BackfillRequest(metrics=["ccrs.qr"], since=0.0, until=NOW)))
-        assert ("done", 20 - done["n_done"], 0) == (rest["state"], rest["n_done"], rest["n_left"])
-        assert 20 == len(list(store.outcomes.read(metric="ccrs.qr"))) == len(judge.prompts)
-
-
 def test_stops_at_the_budget_of_the_day(path, tmp_path):
     """Other processes of the store have spent a part of it; a day that is spent scores nothing, with exit code 4."""
     with SqliteStore.open(path, mode="own") as store:
@@ -333,9 +330,7 @@ def test_too_few_requests_continue_to_learn():
     assert {"learning"} == {stream.phase for stream in read_streams(tables)}
 
 
-def test_impossible_requests():
-    """A cost without prices and an empty time are refused."""
-    with pytest.raises(ConfigurationError, match="needs the prices"):
-        BackfillRequest(metrics=["m"], since=0.0, until=1.0, usd=3.0)
+def test_an_empty_time_is_refused():
+    """The end must be after the start."""
     with pytest.raises(ConfigurationError, match="before its end"):
         BackfillRequest(metrics=["m"], since=1.0, until=1.0)

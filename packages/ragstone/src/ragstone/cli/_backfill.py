@@ -48,7 +48,6 @@ def backfill_command(
     since: str | None = None,
     until: str | None = None,
     sample: float = 1.0,
-    until_budget: bool = False,
     dry_run: bool = False,
     json_output: bool = False,
     context: typer.Context,
@@ -62,7 +61,6 @@ def backfill_command(
         since (TIME): Requests from this time on: 2026-11-01, 2026-11-01T12:00 or -7d.
         until (TIME): Requests before this time. Default: now.
         sample: Share of the sessions to score, above 0. A larger share adds to a smaller one.
-        until_budget: Start although the budget is too small, and stop when it is reached.
     """
     if since is None:
         raise ConfigurationError("set the time to score: --since -28d, or --since 2026-11-01")
@@ -79,11 +77,9 @@ def backfill_command(
         since=start,
         until=end,
         sample=sample,
-        **settings.budget.stated,
-        prices=models.prices,
     )
     command = _Command(store, setup, request, models, json_output)
-    asyncio.run(command.run(dry_run=dry_run, until_budget=until_budget))
+    asyncio.run(command.run(dry_run=dry_run))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +92,8 @@ class _Command:
     models: Models
     json_output: bool
 
-    async def run(self, *, dry_run: bool, until_budget: bool) -> None:
-        """Estimate the cost, and then score."""
+    async def run(self, *, dry_run: bool) -> None:
+        """Estimate the cost, or score."""
         async with self.setup:
             with (
                 open_store(self.store, mode="read")
@@ -109,12 +105,11 @@ class _Command:
                 planned = {metric.name: metric for metric in opened.plan.metrics()} if dry_run else {}
                 keys = [planned.get(metric.name, metric) for metric in self.setup.planned_metrics()]
                 counts = opened.outcomes.count_backfill(keys, since=self.request.since, until=self.request.until)
-                estimate = await self._estimate(opened, keys)
                 n = round(counts.unscored * self.request.sample)
                 if dry_run:
                     heading = f"{self._about}{n:,} requests would be scored"
                     print_estimate(
-                        estimate,
+                        await self._estimate(opened, keys),
                         n,
                         self.models,
                         json_output=self.json_output,
@@ -122,7 +117,6 @@ class _Command:
                         facts={"n_requests": n, **counts._asdict()},
                     )
                     return
-                self._check_budget(estimate, n, until_budget=until_budget)
                 _check_alone(opened, self.request)
                 await self._score(opened, counts, n)
 
@@ -138,25 +132,6 @@ class _Command:
             sample_from_trace(item.trace) for item in page.traces if get_skip_reason(item.trace) is None
         ]
         return await estimate_run(samples, self.setup.metrics, calls_per_reading=self.models.calls_per_reading)
-
-    def _check_budget(self, estimate: RunEstimate, n: int, *, until_budget: bool) -> None:
-        """Refuse a backfill whose estimated cost is above its budget."""
-        if until_budget or not estimate.n_samples:
-            return
-        scale, usage = n / estimate.n_samples, estimate.usage
-        needed: dict[str, tuple[float, float | None]] = {
-            "calls": (usage.calls * scale, self.request.calls),
-            "tokens": ((usage.input_tokens + usage.output_tokens) * scale, self.request.tokens),
-        }
-        if self.request.prices is not None:
-            needed["US dollars"] = (estimate.usd(self.request.prices) * scale, self.request.usd)
-        for name, (amount, limit) in needed.items():
-            if limit is not None and amount > limit:
-                share = f"{self.request.sample * limit / amount:.2g}"
-                raise ConfigurationError(
-                    f"this needs about {amount:,.4g} {name} for {n:,} requests, and the budget is {limit:,.4g}. Raise it, score "
-                    f"a share of the sessions (--sample {share}), or score the newest ones until it is reached (--until-budget)."
-                )
 
     async def _score(self, store: Store, counts: BackfillCounts, n: int) -> None:
         interrupted = asyncio.Event()

@@ -32,10 +32,10 @@ _PAGE: Final = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackfillRequest:
-    """What is to be scored, and what it may cost.
+    """What is to be scored.
 
     Raises:
-        ConfigurationError: If the share or the time is invalid, or US dollars are limited without prices.
+        ConfigurationError: If the share or the time is invalid.
     """
 
     metrics: Sequence[str]
@@ -46,14 +46,6 @@ class BackfillRequest:
     """And before this time."""
     sample: float = 1.0
     """Share of the sessions to score, in (0, 1]."""
-    calls: int | None = None
-    """Maximum number of model calls. None: no limit. The last calls may exceed each limit by what is in flight."""
-    tokens: int | None = None
-    """Maximum number of input and output tokens together."""
-    usd: float | None = None
-    """Maximum cost in US dollars."""
-    prices: tuple[float, float] | None = None
-    """US dollars per million input and output tokens."""
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def __post_init__(self) -> None:
@@ -62,23 +54,6 @@ class BackfillRequest:
             raise ConfigurationError(f"sample must be above 0 and at most 1, got {self.sample!r}")
         if not self.since < self.until:
             raise ConfigurationError("the start of a backfill must be before its end")
-        if self.usd is not None and self.prices is None:
-            raise ConfigurationError(
-                "a budget in US dollars needs the prices of the model: --set judge.usd_per_million_tokens=INPUT,OUTPUT"
-            )
-
-    def limit_reached(self, usage: Usage) -> str | None:
-        """Return which limit this usage reaches, or None."""
-        spent: dict[str, float] = {"calls": usage.calls, "tokens": usage.input_tokens + usage.output_tokens}
-        limits: dict[str, float | None] = {"calls": self.calls, "tokens": self.tokens}
-        if self.prices is not None:
-            price_in, price_out = self.prices
-            spent["usd"] = (usage.input_tokens * price_in + usage.output_tokens * price_out) / 1e6
-            limits["usd"] = self.usd
-        for name, limit in limits.items():
-            if limit is not None and spent[name] >= limit:
-                return f"budget of {limit:g} {name}"
-        return None
 
 
 async def run_backfill(
@@ -94,7 +69,7 @@ async def run_backfill(
 ) -> dict[str, Any]:
     """Run a backfill in this process, which may write to the store, and return its last progress.
 
-    `setup` is used after the scorer's `prepare`. A judge that is unavailable for `patience_s` ends the backfill, and
+    `setup` is used after the scorer's `prepare`, and the budget of its models ends the backfill. A judge that is unavailable for `patience_s` ends the backfill, and
     `should_stop` ends it early. `on_progress` gets the progress from time to time. `daily_budget` limits `calls`,
     `tokens` and `usd` of the day of UTC, over all processes of the store.
     """
@@ -184,10 +159,7 @@ class _Backfill:
         return await self._save(committer, "done" if self._why_stopped is None else "stopped", now_too=True)
 
     def _ends(self) -> bool:
-        reached = self._request.limit_reached(self._usage)
-        if reached is not None:
-            self._stop(f"the {reached} is reached")
-        elif (reason := self._why_stop()) is not None:
+        if (reason := self._why_stop()) is not None:
             self._stop(reason)
         return self._why_stopped is not None
 
@@ -211,23 +183,25 @@ class _Backfill:
         return self._why_stopped is not None and any(parts.judge_is_down for parts in self._parts.values())
 
     async def _score(self, item: UnscoredTrace, committer: Committer) -> None:
-        trace = item.trace
+        trace, has_all = item.trace, True
+
+        async def store(outcomes: Sequence[Outcome], _: bool) -> None:  # noqa: FBT001 - whether they are the last ones
+            nonlocal has_all
+            paid = [o for o in outcomes if not (isinstance(o, Failure) and o.kind == "budget")]
+            if len(paid) < len(outcomes):
+                has_all = False
+                self._stop("the budget of the models is reached")
+            await self._store(trace, paid, committer)
+
         try:
-            await self._groups(item.missing).score(
-                trace,
-                extend_lease=lambda: None,
-                store_outcomes=lambda outcomes, _: self._store(trace, outcomes, committer),
-            )
+            await self._groups(item.missing).score(trace, extend_lease=lambda: None, store_outcomes=store)
         except Exception:
             logger.exception("ragstone backfill: trace %s could not be scored", trace.trace_id)
             return
-        self._n_done += 1
+        self._n_done += has_all
         await self._save(committer, "running")
 
-    async def _store(self, trace: Trace, outcomes: Sequence[Outcome], committer: Committer) -> None:
-        paid = [o for o in outcomes if not (isinstance(o, Failure) and o.kind == "budget")]
-        if len(paid) < len(outcomes):
-            self._stop("the budget of the models is reached")
+    async def _store(self, trace: Trace, paid: Sequence[Outcome], committer: Committer) -> None:
         for outcome in paid:
             if outcome.usage is not None:
                 self._usage += outcome.usage
