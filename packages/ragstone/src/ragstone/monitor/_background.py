@@ -14,8 +14,7 @@ from typing import Any, ClassVar, Final
 from ragstone import worker as workers
 from ragstone.brokers import BrokerRelay
 from ragstone.errors import RagstoneError, StoreError, StoreOwnedError
-from ragstone.monitor._finish import Progress, State, is_script, is_server, pauses
-from ragstone.monitor._load import LoadWarning
+from ragstone.monitor._finish import Progress, State, is_script, pauses
 from ragstone.store import is_database_url, is_owned
 from ragstone.worker import advise, read_ledger, worker_command
 
@@ -155,7 +154,6 @@ class ScoringThread(Background):
         self._options = options
         self._process = process
         self._is_on = is_on
-        self._load_warning = LoadWarning(is_server, lambda: worker_command(store, setup.plan, setup.delivery))
         super().__init__()
 
     def reset(self) -> None:
@@ -311,11 +309,9 @@ class ScoringThread(Background):
         def own() -> None:
             self.worker, self.state = worker, "scoring"
 
-        load = asyncio.create_task(self._load_warning.watch())
         try:
             await worker.run(on_owned=own)
         finally:
-            load.cancel()
             if self._closing.is_set():
                 await self._setup.aclose()
             else:
