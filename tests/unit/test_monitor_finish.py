@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import itertools
 import signal
-import sys
 import threading
 
 import pytest
@@ -14,7 +12,7 @@ import pytest
 from ragstone.errors import JudgeUnavailableError
 from ragstone.monitor import Monitor
 from ragstone.monitor._background import ScoringThread
-from ragstone.monitor._finish import Progress, is_script, pauses
+from ragstone.monitor._finish import is_script, pauses
 from ragstone.requests import TraceDraft
 from ragstone.schema import Ledger, LedgerRow, ScoringPlan
 from ragstone.testing import FakeJudge, MemorySink
@@ -286,31 +284,3 @@ def test_the_status_knows_the_metrics_of_the_store():
     known = ledger.model_copy(update={"plans": (plan,)})
     assert advise("r.db", known) == ["1 request is pending. Score with: ragstone worker r.db --until-idle"]
     assert advise("r.db", Ledger(total=LedgerRow())) == []
-
-
-@pytest.mark.parametrize("on_terminal", [True, False])
-def test_progress_is_for_terminals(monkeypatch, on_terminal):
-    """It shows the number at most twice a second, and is removed at the end."""
-    stream, clock = io.StringIO(), Clock()
-    monkeypatch.setattr(stream, "isatty", lambda: on_terminal, raising=False)
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(sys, "stderr", stream)
-    counts = iter([None, 3])
-    progress = Progress(lambda: next(counts), clock=clock)
-    for now_s in (0.1, 0.6, 0.7, 1.2):
-        clock.now_s = now_s
-        progress.show()
-    progress.clear()
-    shown = "\rragstone: scoring, 3 pending (Ctrl-C ends the wait)\x1b[K\r\x1b[K"
-    assert (shown if on_terminal else "") == stream.getvalue()
-
-
-def test_a_dumb_terminal_gets_no_progress(monkeypatch):
-    """It cannot overwrite a line."""
-    stream = io.StringIO()
-    monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
-    monkeypatch.setattr(sys, "stderr", stream)
-    monkeypatch.setenv("TERM", "dumb")
-    progress = Progress(lambda: 3, clock=Clock(step_s=10))
-    progress.show()
-    assert "" == stream.getvalue()

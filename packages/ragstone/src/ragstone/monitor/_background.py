@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final
 from ragstone import worker as workers
 from ragstone.brokers import BrokerRelay
 from ragstone.errors import RagstoneError, StoreError, StoreOwnedError
-from ragstone.monitor._finish import Progress, State, is_script, pauses
+from ragstone.monitor._finish import State, is_script, pauses
 from ragstone.store import is_database_url, is_owned
 from ragstone.worker import advise, read_ledger, worker_command
 
@@ -194,13 +194,7 @@ class ScoringThread(Background):
             worker = self.worker
             return "unavailable" if worker is not None and worker.is_blocked else self.state
 
-        progress = Progress(self._n_pending)
-        try:
-            for pause_s in pauses(look, timeout_s=_FINISH_S):
-                progress.show()
-                yield pause_s
-        finally:
-            progress.clear()
+        yield from pauses(look, timeout_s=_FINISH_S)
 
     def _idle_check(self) -> Callable[[], bool]:
         """Return a function that checks if everything recorded until now is scored and delivered by this worker."""

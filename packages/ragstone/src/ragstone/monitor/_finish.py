@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +14,6 @@ State = Literal["done", "scoring", "unavailable", "not_owner"]
 _PAUSE_S: Final = 0.02
 _UNAVAILABLE_S: Final = 2.0
 """Seconds in the state "unavailable" after which waiting ends. Calls to a judge were already retried before."""
-_SHOW_S: Final = 0.5
 
 
 def is_script() -> bool:
@@ -24,12 +21,8 @@ def is_script() -> bool:
 
     A program that handles SIGTERM is a server, which must stop quickly.
     """
-    return threading.current_thread() is threading.main_thread() and not is_server()
-
-
-def is_server() -> bool:
-    """Return whether this program handles SIGTERM, as servers do."""
-    return signal.getsignal(signal.SIGTERM) not in (signal.SIG_DFL, None)
+    handles_sigterm = signal.getsignal(signal.SIGTERM) not in (signal.SIG_DFL, None)
+    return threading.current_thread() is threading.main_thread() and not handles_sigterm
 
 
 def pauses(
@@ -55,42 +48,3 @@ def pauses(
         elif now - unavailable_since >= _UNAVAILABLE_S:
             return
         yield _PAUSE_S
-
-
-class Progress:
-    """Shows the number of pending requests on a terminal. Without a terminal, it writes nothing.
-
-    Args:
-        count: Returns the number of pending requests, or None if unknown.
-        clock: A monotonic clock, in seconds.
-    """
-
-    def __init__(self, count: Callable[[], int | None], *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._count = count
-        self._clock = clock
-        # A dumb terminal cannot overwrite a line.
-        self._on_terminal = sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-        self._next = clock() + _SHOW_S
-        self._written = False
-
-    def show(self) -> None:
-        """Write the number, at most twice a second."""
-        if not self._on_terminal or self._clock() < self._next:
-            return
-        self._next = self._clock() + _SHOW_S
-        n = self._count()
-        if n is not None:
-            self._write(f"\rragstone: scoring, {n} pending (Ctrl-C ends the wait)\x1b[K")
-            self._written = True
-
-    def clear(self) -> None:
-        """Remove the line."""
-        if self._written:
-            self._write("\r\x1b[K")
-
-    def _write(self, text: str) -> None:
-        try:
-            sys.stderr.write(text)
-            sys.stderr.flush()
-        except (OSError, ValueError):  # the terminal was closed
-            self._on_terminal = self._written = False
