@@ -11,7 +11,6 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
@@ -22,7 +21,6 @@ from ragstone.sinks import (
     LangsmithSink,
     MlflowSink,
     OtlpSink,
-    ParquetSink,
     PhoenixSink,
     Sink,
     WebhookSink,
@@ -60,22 +58,6 @@ class TestJsonlSink(SinkOutageContract):
 
     def bring_up(self, sink: Sink, where: Path) -> None:
         (where / "out.jsonl").rmdir()
-
-
-class TestParquetSink(SinkOutageContract):
-    """`ParquetSink`: down means that something else stands in the directory's place."""
-
-    def open(self, where: Path) -> Sink:
-        return ParquetSink(where / "out")
-
-    def delivered(self, sink: Sink, where: Path) -> Sequence[str]:
-        return [id_ for path in (where / "out").glob("*.parquet") for id_ in pq.read_table(path)["id"].to_pylist()]
-
-    def take_down(self, sink: Sink, where: Path) -> None:
-        (where / "out").touch()
-
-    def bring_up(self, sink: Sink, where: Path) -> None:
-        (where / "out").unlink()
 
 
 class OfServer(SinkOutageContract):

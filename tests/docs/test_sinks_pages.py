@@ -13,7 +13,7 @@ import pytest
 
 from fake_servers import RecordingServer
 from ragstone.schema import Failure, Score
-from ragstone.sinks import Delivery, WebhookSink
+from ragstone.sinks import Delivery, WebhookSink, export_row, write_export
 
 PAGES = Path(__file__).parents[2] / "docs" / "how-to"
 
@@ -81,12 +81,10 @@ def _two_rates() -> list[Delivery]:
 
 
 def test_the_documented_query(tmp_path, monkeypatch):
-    """DuckDB computes the weighted mean of two sampling rates from the files of the sink with the query of the page."""
+    """DuckDB computes the weighted mean of two sampling rates from an exported file with the query of the page."""
     duckdb = pytest.importorskip("duckdb")
-    from ragstone.sinks import ParquetSink
-
     (query,) = _blocks("sinks.md", "sql")
-    asyncio.run(ParquetSink(tmp_path / "scores").write(_two_rates()))
+    write_export(tmp_path / "scores.parquet", (export_row(row, {}, None, include_text=False) for row in _two_rates()))
     monkeypatch.chdir(tmp_path)
     ((metric, _, mean, n, failed),) = duckdb.sql(query).fetchall()
     assert ("m", 20, 1) == (metric, n, failed)
@@ -96,14 +94,12 @@ def test_the_documented_query(tmp_path, monkeypatch):
 def test_the_documented_query_of_postgresql(tmp_path, monkeypatch):
     """The query of the page weights two sampling rates. DuckDB reads it as PostgreSQL does, which the server tests check."""
     duckdb = pytest.importorskip("duckdb")
-    from ragstone.sinks import ParquetSink
-
     (query,) = _blocks("sinks.md", "postgresql")
-    asyncio.run(ParquetSink(tmp_path / "scores").write(_two_rates()))
+    write_export(tmp_path / "scores.parquet", (export_row(row, {}, None, include_text=False) for row in _two_rates()))
     monkeypatch.chdir(tmp_path)
     duckdb.sql(
         "CREATE OR REPLACE TEMP VIEW ragstone_outcomes AS SELECT * REPLACE (to_timestamp(requested_at) AS requested_at) "
-        "FROM 'scores/*.parquet'"
+        "FROM 'scores.parquet'"
     )
     answer = duckdb.sql(query)
     # Python needs another package for times with a zone.

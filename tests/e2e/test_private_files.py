@@ -85,7 +85,7 @@ def test_files_of_commands(folder):
 
 def test_files_of_a_monitor(folder):
     """Store, spool and sinks."""
-    sinks = [f"jsonl:{folder / 'scores.jsonl'}", f"parquet:{folder / 'scores'}"]
+    sinks = [f"jsonl:{folder / 'scores.jsonl'}"]
     with (
         Monitor(judge="lexical", metrics=["ccrs"], store=folder / "s.db", sinks=sinks) as monitor,
         monitor.request("How tall is it?") as request,
@@ -93,4 +93,4 @@ def test_files_of_a_monitor(folder):
         request.found(["It is 31 m tall."])
         request.answer("31 m.")
     assert {} == open_to_others(folder)
-    assert {"s.db", "s.db.spool", "scores.jsonl", "scores"} <= {path.name for path in folder.iterdir()}
+    assert {"s.db", "s.db.spool", "scores.jsonl"} <= {path.name for path in folder.iterdir()}

@@ -70,7 +70,7 @@ PUBLIC = {
         Scorer run_async
     """,
     "ragstone.sinks": """
-        Delivery JsonlSink LangfuseSink LangsmithSink MlflowSink OtlpSink ParquetSink PhoenixSink PostgresqlSink
+        Delivery JsonlSink LangfuseSink LangsmithSink MlflowSink OtlpSink PhoenixSink PostgresqlSink
         PrometheusSink Sink WebhookSink
     """,
     "ragstone.stats": """

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextvars
-import logging
 import subprocess
 import sys
 import threading
@@ -27,7 +26,7 @@ from langchain_ragstone import (
     ragstone_enable,
 )
 from ragstone import Monitor
-from ragstone.capture import suppress_capture
+from ragstone.capture import make_draft, suppress_capture
 from ragstone.errors import ConfigurationError
 from ragstone.requests import PassageDraft
 from ragstone.testing import FakeJudge, MemoryRecorder
@@ -342,53 +341,11 @@ class TestJudges:
             assert (1, 1) == (monitor.counters.recorded, monitor.ledger().total.captured)
 
 
-class TestExplicit:
-    """`handler.record`: code that no callback sees."""
-
-    def test_documents_texts_and_mappings_are_contexts(self, app):
-        """Whatever the application's own search returned."""
-        documents = [Document(page_content="alpha", id="7", metadata={"score": 0.5, "page": 3}), "beta", {"text": "c"}]
-        assert app.handler.record(query=Q, contexts=documents, response="answer", reference="yes", session_id="s")
-        alpha = PassageDraft(text="alpha", id="7", score=0.5, metadata={"score": 0.5, "page": 3})
-        draft = app.draft
-        assert [alpha, PassageDraft(text="beta"), PassageDraft(text="c")] == draft.contexts
-        assert (Q, "answer", ["yes"], "s", "ok") == (
-            draft.query, draft.response, draft.reference, draft.session_id, draft.status,
-        )  # fmt: skip
-
-    def test_other_arguments_reach_the_draft(self, app):
-        """None is lost on the way."""
-        app.handler.record(
-            name="n", user_id="u", model="m", started_at=100.0, tags=["t"], metadata={"release": "r1"}, contexts=[]
-        )
-        draft = app.draft
-        assert ("n", "u", "m", 100.0, ["t"], {"release": "r1"}, []) == (
-            draft.name, draft.user_id, draft.model, draft.started_at, draft.tags, draft.metadata, draft.contexts,
-        )  # fmt: skip
-
-    @pytest.mark.parametrize("wrong", [{"contexts": [3]}, {"contexts": "alpha"}, {"query": 7}])
-    def test_what_cannot_be_recorded_does_not_reach_the_application(self, make_app, caplog, wrong):
-        """It is counted, and said once."""
-        app = make_app()
-        with caplog.at_level(logging.WARNING):
-            assert [False, False] == [app.handler.record(**wrong) for _ in range(2)]
-        assert ([], 2) == (app.drafts, app.handler.errors)
-        (line,) = [record for record in caplog.records if record.name == "ragstone.langchain"]
-        assert isinstance(line.exc_info[1], ConfigurationError)
-
-    def test_our_own_work_is_not_recorded(self, app):
-        """Nor is what an application states while a judge of ours asks it."""
-        with suppress_capture():
-            assert not app.handler.record(query=Q)
-        assert [] == app.drafts
-
-    def test_the_current_span_is_linked(self, app):
-        """As for requests that callbacks see."""
-        from opentelemetry.sdk.trace import TracerProvider
-
-        with TracerProvider().get_tracer("test").start_as_current_span("request") as span:
-            app.handler.record(query=Q)
-        assert f"{span.get_span_context().span_id:016x}" == app.draft.otel_span_id
+def test_contexts_that_an_application_states_may_be_documents():
+    """Code without callbacks records its requests with `make_draft`."""
+    documents = [Document(page_content="alpha", id="7", metadata={"score": 0.5, "page": 3}), "beta", {"text": "c"}]
+    alpha = PassageDraft(text="alpha", id="7", score=0.5, metadata={"score": 0.5, "page": 3})
+    assert [alpha, PassageDraft(text="beta"), PassageDraft(text="c")] == make_draft(contexts=documents).contexts
 
 
 class TestRequestBlock:

@@ -17,7 +17,6 @@ from langchain_core.runnables.config import var_child_runnable_config
 from langchain_ragstone import _messages as messages_of
 from langchain_ragstone import _steps as steps_of
 from langchain_ragstone._documents import document_texts, documents_in
-from langchain_ragstone._explicit import ExplicitRecording
 from langchain_ragstone._graph import (
     begin_on_thread,
     enable_interrupt_events,
@@ -51,7 +50,7 @@ from ragstone.schema import TraceStatus
 _NOT_GIVEN: Final[Any] = object()
 
 
-class RagstoneCallbackHandler(ExplicitRecording, BaseCallbackHandler):
+class RagstoneCallbackHandler(BaseCallbackHandler):
     """Captures each request of a LangChain chain, agent or graph, and hands it to a recorder.
 
     One handler can serve any number of requests, threads and event loops at the same time. It keeps references to texts and

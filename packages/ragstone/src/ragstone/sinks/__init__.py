@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from ragstone.sinks.langsmith import LangsmithSink
     from ragstone.sinks.mlflow import MlflowSink
     from ragstone.sinks.otlp import OtlpSink
-    from ragstone.sinks.parquet import ParquetSink
     from ragstone.sinks.phoenix import PhoenixSink
     from ragstone.sinks.postgresql import PostgresqlSink
     from ragstone.sinks.prometheus import PrometheusSink
@@ -28,7 +27,6 @@ __all__ = [
     "LangsmithSink",
     "MlflowSink",
     "OtlpSink",
-    "ParquetSink",
     "PhoenixSink",
     "PostgresqlSink",
     "PrometheusSink",
@@ -49,7 +47,6 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "langsmith": "LangsmithSink",
             "mlflow": "MlflowSink",
             "otlp": "OtlpSink",
-            "parquet": "ParquetSink",
             "phoenix": "PhoenixSink",
             "postgresql": "PostgresqlSink",
             "prometheus": "PrometheusSink",

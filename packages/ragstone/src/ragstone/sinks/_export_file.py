@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from ragstone._util.files import open_draft
+from ragstone._util.lazy import needs_extra
 from ragstone.errors import ConfigurationError
 from ragstone.schema import Delivery, Trace
-from ragstone.sinks._row import outcome_row
+from ragstone.sinks._row import COLUMNS, TEXT_COLUMNS, outcome_row
 from ragstone.sinks.jsonl import json_line
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _ROWS: Final = 2_000
 """Rows in memory: one row group of Parquet."""
@@ -29,9 +33,8 @@ def check_export_path(path: Path) -> None:
     if not path.absolute().parent.is_dir():
         raise ConfigurationError(f"the directory of the output {str(path)!r} does not exist. Create it.")
     if path.suffix == ".parquet":
-        from ragstone.sinks.parquet import require_pyarrow
-
-        require_pyarrow()
+        with needs_extra("parquet", "pyarrow", "Parquet output"):
+            import pyarrow.parquet  # noqa: F401
 
 
 def export_row(
@@ -93,14 +96,12 @@ def _parquet_writer(file: IO[bytes]) -> Callable[[Iterable[dict[str, Any]]], int
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from ragstone.sinks.parquet import outcome_schema, plain_row
-
-    schema = outcome_schema()
+    schema = _outcome_schema()
     for name, kind in _COLUMNS.items():
         schema = schema.append(pa.field(name, pa.list_(pa.string()) if kind == "list" else getattr(pa, kind)()))
 
     def plain(row: dict[str, Any]) -> dict[str, Any]:
-        return plain_row(row | {"slices": json.dumps(row["slices"], sort_keys=True)})
+        return _plain_row(row | {"slices": json.dumps(row["slices"], sort_keys=True)})
 
     def write(rows: Iterable[dict[str, Any]]) -> int:
         n, page = 0, []
@@ -116,6 +117,41 @@ def _parquet_writer(file: IO[bytes]) -> Callable[[Iterable[dict[str, Any]]], int
     return write
 
 
+def _outcome_schema() -> pa.Schema:
+    """Return the columns of an outcome."""
+    import pyarrow as pa
+
+    text, real, whole = pa.string(), pa.float64(), pa.int64()
+    interval = pa.struct({"low": real, "high": real, "confidence_level": real, "method": text})
+    usage = pa.struct(
+        {"input_tokens": whole, "output_tokens": whole, "calls": whole, "cached": whole, "cost_usd": real}
+    )
+    others = {
+        "schema_version": whole,
+        "value": real,
+        "interval": interval,
+        "n": whole,
+        "missing": pa.list_(text),
+        "usage": usage,
+        "inclusion_probability": real,
+        "requested_at": real,
+        "scored_at": real,
+    }
+    return pa.schema({name: others.get(name, text) for name in (*COLUMNS, *TEXT_COLUMNS)})
+
+
+def _plain_row(row: dict[str, Any]) -> dict[str, Any]:
+    """Convert a row to the types of the columns."""
+    details = row.get("details")
+    row |= {name: row.get(name) for name in TEXT_COLUMNS}
+    row["details"] = json.dumps(details, ensure_ascii=False, allow_nan=False) if details is not None else None
+    # A lone surrogate is not UTF-8.
+    return {
+        name: value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
+        for name, value in row.items()
+    }
+
+
 _COLUMNS: Final = {
     "session_id": "string",
     "user_id": "string",
@@ -126,4 +162,4 @@ _COLUMNS: Final = {
     "response": "string",
     "contexts": "list",
 }
-"""Columns in addition to those of the sink `parquet`."""
+"""Columns in addition to those of an outcome."""
