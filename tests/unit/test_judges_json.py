@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 
 from fake_servers import FakeJudgeServer, Reply
 from ragstone.errors import JudgeRejectedError, JudgeReplyError
-from ragstone.judges import Completion, ModelJudge, OpenAICompatibleJudge, Prompt
+from ragstone.judges import ChatReader, Completion, ModelJudge, OpenAICompatibleJudge, Prompt
 from ragstone.judges._http.constraints import ConstrainedReplies
 from ragstone.judges._http.errors import RequestRefusedError
 from ragstone.metrics import resolve_metrics
@@ -201,6 +201,11 @@ class Scripted:
         (Completion(text="x"), [Completion(text="no", finish="refused")], "refused", 2),
         (Completion(text="x"), [Completion(text="{", finish="length")], "truncated", 2),
         (Completion(text="x"), [Completion(text="y")], "unparseable", 2),
+        (Completion(text='{"items": ["' + "the bank, " * 90, finish="length"), [], "repeated", 1),
+        (None, [Completion(text='{"items": [' + '"A", ' * 90, finish="length")], "repeated", 2),
+        (Completion(text="{" + " \n" * 90, finish="length"), [Completion(text=GOOD)], "second_reply", 2),
+        (Completion(text='{"items": ["' + "the bank, " * 90), [Completion(text=GOOD)], "second_reply", 2),
+        (Completion(text="A, " * 3 + "one of a kind", finish="length"), [Completion(text=GOOD)], "second_reply", 2),
     ],
 )
 def test_each_way(held, plain, method, asked):
@@ -211,6 +216,19 @@ def test_each_way(held, plain, method, asked):
     except JudgeReplyError as error:
         found = error.kind
     assert (method, asked) == (found, model.asked)
+
+
+def test_a_reply_that_repeats_itself():
+    """The failure quotes what is repeated, for a judge and a reader; nothing is asked again."""
+    reply = Completion(text='{"items": ["' + "the bank, " * 90, finish="length")
+    with pytest.raises(
+        JudgeReplyError, match=r"judge's reply repeated '(the bank, |[^']*)' until it was cut at 1088"
+    ) as caught:
+        asyncio.run(ModelJudge(Scripted(reply)).ask_json(PROMPT, SHAPE))
+    assert "the bank" in str(caught.value)
+    with pytest.raises(JudgeReplyError, match="reader's reply repeated") as caught:
+        asyncio.run(ChatReader(Scripted(None, reply)).answer("Where?", ["Here."]))
+    assert "repeated" == caught.value.kind
 
 
 @pytest.mark.parametrize("structured", ["obeyed", "ignored", "refused"])
@@ -267,6 +285,7 @@ class Shapes:
     async def __call__(self, *, fields):
         sent = json.dumps(fields["response_format"]["json_schema"]["schema"])
         self.sent.append(sent)
+        await asyncio.sleep(0)
         if any(f'"{keyword}"' in sent for keyword in self.keywords):
             raise RequestRefusedError(self.words, status=400, param=None)
         return {"choices": [{"message": {"content": "{}"}, "finish_reason": "stop"}]}
@@ -286,7 +305,7 @@ TEXTS = {"type": "object", "properties": {"items": {"type": "array", "items": {"
     ],
 )
 def test_a_server_that_refuses_ranges(words, keywords, accepted, n_sent):
-    """Enumerations instead, or neither; lengths are never sent; what was accepted is remembered."""
+    """Enumerations instead, or neither; what was accepted is remembered."""
     replies, server, counts = ConstrainedReplies(), Shapes(words, *keywords), []
 
     async def session():
@@ -295,9 +314,62 @@ def test_a_server_that_refuses_ranges(words, keywords, accepted, n_sent):
             reply = await replies.json(server, MARKS)
             assert (reply is None) == (accepted is None)
             counts.append(len(server.sent) - before)
-        await replies.json(server, TEXTS)
 
     asyncio.run(session())
     assert n_sent == counts
-    assert accepted is None or f'"minimum": {accepted}' in server.sent[-2]
-    assert '{"type": "array", "items": {}}' in server.sent[-1]
+    assert accepted is None or f'"minimum": {accepted}' in server.sent[-1]
+
+
+@pytest.mark.parametrize(
+    ("words", "keywords", "n_sent", "is_bounded"),
+    [
+        ("", (), [1, 1, 1, 1], True),
+        ("'maxItems' is not permitted", ("maxItems",), [2, 1, 1, 1], False),
+        ("HTTP 400", ("maxLength",), [2, 1, 1, 1], False),
+        ("maxLength exceeds the maximum, the value is too large", ("maxLength",), [2, 1, 1, 1], False),
+    ],
+)
+@pytest.mark.parametrize("ranges_first", [False, True])
+def test_a_server_that_refuses_bounds(words, keywords, n_sent, is_bounded, ranges_first):
+    """Bounds on lengths are sent; a server that refuses them, in any words, costs one refused request in all."""
+    replies, server, counts = ConstrainedReplies(), Shapes(words, *keywords), []
+
+    async def session():
+        if ranges_first:
+            await replies.json(server, MARKS)
+        for _ in n_sent:
+            before = len(server.sent)
+            assert await replies.json(server, TEXTS) is not None
+            counts.append(len(server.sent) - before)
+
+    asyncio.run(session())
+    assert n_sent == counts
+    assert is_bounded == ('"maxItems": 3' in server.sent[-1]) == ('"maxLength": 9' in server.sent[-1])
+    assert not ranges_first or '"minimum": 0' in server.sent[0]
+
+
+def test_refused_bounds_cost_one_request_of_many_at_once():
+    """64 concurrent requests with bounds, of which the server refuses the first only."""
+    replies, server = ConstrainedReplies(), Shapes("unsupported keyword", "maxItems")
+
+    async def session():
+        await asyncio.gather(*(replies.json(server, TEXTS) for _ in range(64)))
+
+    asyncio.run(session())
+    assert 65 == len(server.sent)
+    assert 1 == sum('"maxItems"' in sent for sent in server.sent)
+
+
+def test_a_filtered_question_does_not_turn_bounds_off():
+    """A refusal with and without bounds says nothing about bounds, and after an accepted one they are not in question."""
+    replies, server = ConstrainedReplies(), Shapes("the prompt was filtered", "items")
+
+    async def session():
+        assert await replies.json(server, TEXTS) is None
+        server.keywords = ()
+        assert await replies.json(server, TEXTS) is not None
+        server.keywords = ("items",)
+        assert await replies.json(server, TEXTS) is None
+
+    asyncio.run(session())
+    assert [True, False, True, True] == ['"maxItems"' in sent for sent in server.sent]

@@ -155,6 +155,10 @@ def test_a_list_that_fills_its_room_is_an_error():
     outcome = scored(["ragas.faithfulness"], judge, response="Short.")["ragas.faithfulness"]
     assert isinstance(outcome, Failure)
     assert "truncated" == outcome.kind
+    judge = FakeJudge(json=lambda prompt: {"items": ["the same claim"] * 9})
+    outcome = scored(["ragas.faithfulness"], judge, response="Short.")["ragas.faithfulness"]
+    assert isinstance(outcome, Failure)
+    assert "repeated" == outcome.kind
     fewer = FakeJudge(
         json=lambda p: {"items": [f"claim {n}" for n in range(8)]} if p.construct == "claims" else answer(p)
     )

@@ -42,6 +42,9 @@ _OPEN: Final = re.compile(f"<{_THINK}>|<\\|channel\\|>(?:analysis|commentary)", 
 _CLOSE: Final = re.compile(f"</{_THINK}>|<\\|channel\\|>final<\\|message\\|>", re.IGNORECASE)
 _ENDS: Final = re.compile(r"<\|(?:return|end)\|>")
 """Marks after the answer. gpt-oss writes its reasoning into other channels, which some servers leave in the reply."""
+_REPEATED_CHARS: Final = 32
+"""Characters at the end of a reply whose previous occurrence shows how long a repeated part is."""
+_LEAST_REPEATED: Final = 100
 
 T = TypeVar("T")
 
@@ -370,6 +373,43 @@ def check_declined(completion: Completion, role: str) -> None:
     if completion.finish == "refused":
         message = f"the {role} declined to answer: {completion.text or 'content filter'}"
         raise JudgeReplyError(message, kind="refused", raw=completion.text)
+
+
+def check_finished(completion: Completion, role: str, max_tokens: int, *, is_open: bool) -> None:
+    """Check that a reply was not declined or cut.
+
+    `is_open`: its reasoning does not end.
+
+    Raises:
+        JudgeReplyError: With kind "refused", "repeated" or "truncated".
+    """
+    check_declined(completion, role)
+    if completion.finish != "length" and not is_open:
+        return
+    kind, message = (
+        "truncated",
+        (
+            f"the {role}'s reply was cut at {max_tokens} tokens. A model that reasons before it answers may need more "
+            "(max_tokens=8192, --set judge.max_tokens=8192)"
+        ),
+    )
+    if unit := repeated_end(completion.text):
+        kind, message = (
+            "repeated",
+            (
+                f"the {role}'s reply repeated {unit[:80]!r} until it was cut at {max_tokens} tokens, and would do so again. "
+                "Use a stronger model"
+            ),
+        )
+    raise JudgeReplyError(message, kind=kind, raw=completion.text)
+
+
+def repeated_end(text: str) -> str:
+    """Return what a text repeats at its end, at least four times and over 100 characters, or "" (also for whitespace)."""
+    period = len(text) - _REPEATED_CHARS - text.rfind(text[-_REPEATED_CHARS:], 0, -1)
+    n = max(4 * period, _LEAST_REPEATED)
+    unit = text[-period:]
+    return unit if len(text) >= n and text[-n:-period] == text[-n + period :] and unit.strip() else ""
 
 
 def after_reasoning(text: str) -> str | None:

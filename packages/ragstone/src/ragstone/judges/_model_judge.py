@@ -23,7 +23,7 @@ from ragstone.judges._model import (
     ConstrainedModel,
     UsageMeter,
     after_reasoning,
-    check_declined,
+    check_finished,
     metered,
 )
 from ragstone.judges._parse import is_fraction, json_request, json_schema_of, parse_json, parse_number, parse_rating
@@ -226,8 +226,8 @@ class ModelJudge:
             max_tokens: Length limit of the value. Reasoning may use the judge's own `max_tokens` in addition.
 
         Raises:
-            JudgeError: If no usable reply is received. Kinds: "unparseable" and "truncated" (with `raw`), "refused",
-                "timeout", "unavailable", "rejected".
+            JudgeError: If no usable reply is received. Kinds: "unparseable", "truncated" and "repeated" (with `raw`),
+                "refused", "timeout", "unavailable", "rejected".
         """
         json_schema = json_schema_of(schema)
         messages = render(prompt, request=json_request(json_schema))
@@ -252,7 +252,7 @@ class ModelJudge:
             return parse_json(raw, schema), raw, method
         except JudgeReplyError as error:
             # Without a constraint a reply that was cut is too long for its limit, and would be again.
-            if error.kind == "refused" or (error.kind == "truncated" and held is None):
+            if error.kind in ("refused", "repeated") or (error.kind == "truncated" and held is None):
                 raise
         raw = await self._text(insist(messages, _INSISTENCE), max_tokens=max_tokens)
         return parse_json(raw, schema), raw, "second_reply"
@@ -357,28 +357,11 @@ class ModelJudge:
         return self._usable(completion, max_tokens)
 
     def _usable(self, completion: Completion, max_tokens: int) -> str:
-        return usable_text(completion, max_tokens + (0 if self._adaptive is None else self._adaptive.reasoning_tokens))
+        limit = max_tokens + (0 if self._adaptive is None else self._adaptive.reasoning_tokens)
+        is_open = completion.text.lstrip().startswith("<") and after_reasoning(completion.text) is None
+        check_finished(completion, "judge", limit, is_open=is_open)
+        return completion.text
 
     async def aclose(self) -> None:
         """Close the model's connections of the running event loop. Further calls have no effect."""
         await self.model.aclose()
-
-
-def usable_text(completion: Completion, max_tokens: int) -> str:
-    """Return the text of a finished reply.
-
-    Raises:
-        JudgeReplyError: If the model declined, or did not finish.
-    """
-    check_declined(completion, "judge")
-    unfinished = completion.text.lstrip().startswith("<") and after_reasoning(completion.text) is None
-    if completion.finish == "length" or unfinished:
-        raise JudgeReplyError(
-            (
-                f"the reply was cut at {max_tokens} tokens. A model that reasons before it answers may need more "
-                "(max_tokens=8192, --set judge.max_tokens=8192)"
-            ),
-            kind="truncated",
-            raw=completion.text,
-        )
-    return completion.text

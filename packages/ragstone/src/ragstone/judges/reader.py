@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Final, Literal, TypedDict, get_args
 
 from ragstone._util.abstains import answer_abstains
-from ragstone.errors import ConfigurationError, JudgeError, JudgeReplyError
+from ragstone.errors import ConfigurationError, JudgeError
 from ragstone.judges._abstention.bound import read_bound
 from ragstone.judges._abstention.draws import REFUSAL_TASK, MonteCarloSampler
 from ragstone.judges._abstention.exact import ExactSequence, read_logprob
@@ -24,7 +24,7 @@ from ragstone.judges._model import (
     ChatRequest,
     UsageMeter,
     after_reasoning,
-    check_declined,
+    check_finished,
     find_exact_route,
     metered,
 )
@@ -288,7 +288,7 @@ class ChatReader:
         """Return the reader's answer from these passages: greedy if the model allows it, without its reasoning.
 
         Raises:
-            JudgeReplyError: If the model declined ("refused"), or did not finish ("truncated").
+            JudgeReplyError: If the model declined ("refused"), or did not finish ("truncated", "repeated").
             JudgeError: If no reply is received.
         """
         request = ChatRequest(
@@ -298,16 +298,10 @@ class ChatReader:
         )
         with metered(self._spent) as meter:
             (completion,) = await self.model.complete(request)
-        check_declined(completion, "reader")
         text = after_reasoning(completion.text)
-        if completion.finish == "length" or text is None:
-            limit = self._max_tokens + (0 if self._adaptive is None else self._adaptive.reasoning_tokens)
-            raise JudgeReplyError(
-                f"the reader's answer was cut at {limit} tokens. Raise the limit (max_tokens=8192)",
-                kind="truncated",
-                raw=completion.text,
-            )
-        return TextReply(text=text, usage=meter.total)
+        limit = self._max_tokens + (0 if self._adaptive is None else self._adaptive.reasoning_tokens)
+        check_finished(completion, "reader", limit, is_open=text is None)
+        return TextReply(text=text or "", usage=meter.total)
 
     async def answer_logprob(self, query: str, passages: Sequence[str], answer: str) -> float:
         """Return the log-probability (at most 0) that the reader's answer starts with a text, in its usual tokens.

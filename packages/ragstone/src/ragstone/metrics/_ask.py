@@ -27,6 +27,8 @@ class TextListReply:
 
     texts: tuple[str, ...]
     """Stripped texts in the judge's order, without blank texts and duplicates."""
+    n_items: int
+    """Number of texts with blank ones and duplicates."""
     raw: str
     method: str
 
@@ -59,7 +61,7 @@ async def ask_text_list(judge: Judge, prompt: Prompt, *, most: int, max_tokens: 
     reply = await judge.ask_json(prompt, shape := _texts_shape(most), max_tokens=limit)
     items = _checked(reply, shape)["items"]
     texts = dict.fromkeys(text for item in items if (text := item.strip()))
-    return TextListReply(texts=tuple(texts), raw=reply.raw, method=reply.method)
+    return TextListReply(texts=tuple(texts), n_items=len(items), raw=reply.raw, method=reply.method)
 
 
 async def ask_ratings(judge: Judge, prompt: Prompt, count: int, *, low: int = 0, high: int = 1) -> RatingsReply:

@@ -152,11 +152,12 @@ class ClaimCheck:
         if not reply.texts and not answer_abstains(piece, whole=True):
             prompt = replace(prompt, task=f"{EXTRACTION}\n{_AFTER_NONE}")
             reply = await self.ask_texts_once(prompt, most=most, max_tokens=max_tokens)
-        if len(reply.texts) >= most:
+        if reply.n_items >= most:
             # A server that enforces the maximum length ends the list there, even if claims are missing.
             raise JudgeReplyError(
-                f"the judge extracted {most} or more claims from {len(piece)} characters, so the list may be incomplete",
-                kind="truncated",
+                f"the judge extracted {most} or more claims from {len(piece)} characters ({len(reply.texts)} different ones), "
+                "so the list may be incomplete",
+                kind="truncated" if 2 * len(reply.texts) > most else "repeated",
                 raw=reply.raw,
             )
         return reply.texts

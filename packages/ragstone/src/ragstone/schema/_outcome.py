@@ -19,6 +19,7 @@ _NAMESPACE = uuid.UUID("5f2e0a4c-7c41-5d0b-9a64-0d1c8f6b7e21")
 FailureKind = Literal[
     "unparseable",  # the judge replied twice without the requested number
     "truncated",  # the judge's reply reached its length limit
+    "repeated",  # the judge's reply repeated itself until its length limit
     "prompt_truncated",  # the server cut the prompt without an error, so the judge did not read all of it
     "refused",  # the judge declined to answer (content filter, refusal)
     "timeout",  # no outcome before the deadline

@@ -16,15 +16,18 @@ _MAX_VALUES: Final = 1001
 """Maximum number of alternatives in a regular expression. Some servers refuse more."""
 _REFUSALS: Final = 3
 """Refusals until schemas are given up. A single refusal may concern the text, as with content filters."""
-_LENGTHS: Final = frozenset({"minLength", "maxLength", "minItems", "maxItems", "pattern"})
+_UNSENT: Final = frozenset({"minLength", "minItems", "pattern"})
 """Keywords that several servers refuse in strict schemas. The caller validates the reply, so they are never sent."""
+_BOUNDS: Final = frozenset({"maxLength", "maxItems"})
+"""Keywords that some servers refuse, and that end the replies of models that repeat themselves."""
 _RANGES: Final = frozenset({"minimum", "maximum"})
 """Keywords that some servers refuse, and that let others return only valid numbers."""
 _MOST_LISTED: Final = 12
 """Maximum number of integers in an enumeration."""
 _LEVELS: Final = 3
-_KEYWORD: Final = re.compile(r"\b(?:minimum|maximum|enum|invalid schema)\b", re.IGNORECASE)
+_KEYWORD: Final = re.compile(r"\b(?:minimum|maximum|enum|maxItems|maxLength|invalid schema|grammar)\b", re.IGNORECASE)
 """What a server names if it refuses a part of a schema, instead of schemas in general."""
+_SCHEMA: Final = re.compile("schema|maxItems|maxLength|grammar", re.IGNORECASE)
 _NO_SCHEMAS: Final = re.compile(r"response[_ ]format|json_schema|structured output", re.IGNORECASE)
 
 CONSTRAINTS: Final[Mapping[str, str]] = {
@@ -71,6 +74,8 @@ class ConstrainedReplies:
         self._first = FirstOfKind()
         self._schemas_refused = 0
         self._took_a_schema = False
+        self._takes_bounds: bool | None = None
+        """Whether the endpoint accepted bounds on lengths, or only the same schema without them. None: unknown."""
         self._level = 0
         """Form of schemas that the endpoint accepts (see `_form`), as far as known."""
 
@@ -94,50 +99,57 @@ class ConstrainedReplies:
     async def json(self, ask: _Ask, schema: Mapping[str, Any]) -> Completion | None:
         """Return JSON of a schema, or None if the endpoint refuses schemas. The caller must validate the reply.
 
-        The schema is sent without limits on lengths, and after refusals with enumerations in place of ranges, or without
-        both. After the first accepted schema, each request has one. Before that, only a few do.
+        The schema is sent with bounds on lengths, and after a refusal without them, with enumerations in place of ranges,
+        or without both. After the first accepted schema, each request has one. Before that, only a few do.
         """
-        forms = [_form(schema, level) for level in range(_LEVELS)]
-        has_ranges = forms[0] != forms[-1]
+        plain = _form(schema, _LEVELS - 1, bounded=False)
+        has_bounds, has_ranges = (_form(schema, _LEVELS - 1) != plain, _form(schema, 0, bounded=False) != plain)
         # Until a schema was accepted, its form is not the question.
-        async with self._first.turn(("json", has_ranges and self._took_a_schema)):
+        async with self._first.turn("schemas"), self._first.turn((has_bounds, has_ranges)):
             if self._schemas_refused >= _REFUSALS and not self._took_a_schema:
                 return None
-            for level in range(self._level, _LEVELS):
-                if level > self._level and forms[level] == forms[level - 1]:
+            tried: list[Any] = []
+            levels = [(self._level, True)] if has_bounds and self._takes_bounds is not False else []
+            for level, bounded in (*levels, *((level, False) for level in range(self._level, _LEVELS))):
+                if (sent := _form(schema, level, bounded=bounded)) in tried:
                     continue
-                form = {"name": "reply", "strict": True, "schema": forms[level]}
+                tried.append(sent)
+                form = {"name": "reply", "strict": True, "schema": sent}
                 reply = await _or_refusal(ask, {"response_format": {"type": "json_schema", "json_schema": form}})
                 if not isinstance(reply, RequestRefusedError):
-                    if has_ranges:
-                        self._level = max(self._level, level)
+                    self._level = max(self._level, level) if has_ranges else self._level
+                    self._takes_bounds = bounded if has_bounds else self._takes_bounds
                     self._took_a_schema = True
-                    self._first.settle(("json", has_ranges))
+                    self._first.settle("schemas")
+                    self._first.settle((has_bounds, has_ranges))
                     (completion, *_) = completions(reply)
                     return completion
+                is_general = reply.isolated or _NO_SCHEMAS.search(reply.text)
+                if bounded and self._takes_bounds is None and (self._took_a_schema or not is_general):
+                    # A server may refuse bounds without naming them.
+                    continue
                 if not _KEYWORD.search(reply.text):
                     # No form of the schema would be accepted, and if the server says so, no other schema either.
-                    is_general = reply.isolated or _NO_SCHEMAS.search(reply.text)
                     self._schemas_refused += _REFUSALS if is_general else 0
                     break
             self._schemas_refused += 1
             return None
 
 
-def _form(schema: Any, level: int, *, names: bool = False) -> Any:
+def _form(schema: Any, level: int, *, bounded: bool = True, names: bool = False) -> Any:
     """Return a JSON Schema as it is sent. The keys of `properties` and `$defs` are names, not keywords.
 
     Level 0 sends ranges of numbers, 1 short ranges as enumerations, 2 neither. `names`: the keys of `schema` are names.
     """
     if isinstance(schema, list):
-        return [_form(item, level) for item in schema]
+        return [_form(item, level, bounded=bounded) for item in schema]
     if not isinstance(schema, Mapping):
         return schema
-    dropped = frozenset() if names else _LENGTHS | (_RANGES if level else frozenset())
+    unsent = _UNSENT | (_RANGES if level else frozenset()) | (frozenset() if bounded else _BOUNDS)
     sent = {
-        key: _form(value, level, names=not names and key in ("properties", "$defs"))
+        key: _form(value, level, bounded=bounded, names=not names and key in ("properties", "$defs"))
         for key, value in schema.items()
-        if key not in dropped
+        if names or key not in unsent
     }
     low, high = schema.get("minimum"), schema.get("maximum")
     if level == 1 and not names and isinstance(low, int) and isinstance(high, int) and high - low < _MOST_LISTED:
@@ -150,7 +162,7 @@ async def _or_refusal(ask: _Ask, fields: Mapping[str, Any]) -> dict[str, Any] | 
         return await ask(fields=fields)
     except RequestRefusedError as refused:
         # A refused schema may contain the word "maximum", as messages about the length do.
-        too_long = is_too_long(refused) and "schema" not in refused.text.lower()
+        too_long = is_too_long(refused) and not _SCHEMA.search(refused.text)
         if not refused.isolated and (refused.status not in (400, 422) or too_long):
             raise
         return refused
