@@ -53,7 +53,14 @@ def test_a_second_run_asks_nothing(samples: Path, tmp_path: Path, by_environment
 
     # One call before the samples learns what the server refuses. This is in the cache as well.
     assert (21, 21, 0) == (n_calls, first["usage"]["calls"], first["usage"]["cached"])
-    assert {"calls": 0, "cached": 20, "input_tokens": 0, "output_tokens": 0, "cost_usd": None} == second["usage"]
+    assert {
+        "calls": 0,
+        "cached": 20,
+        "input_tokens": 0,
+        "output_tokens": 0,
+        "cost_usd": None,
+        "priced_calls": 0,
+    } == second["usage"]
     assert (first["metrics"], first["judge"]) == (second["metrics"], second["judge"])
     assert "0 calls, 0 + 0 tokens, 20 replies from the cache" in told.stderr
 

@@ -126,7 +126,7 @@ def test_every_field_arrives():
         "ended_at": 2.0,
         "first_token_s": 0.25,
         "model": "m",
-        "usage": {"input_tokens": 3, "output_tokens": 4, "calls": 0, "cached": 0, "cost_usd": None},
+        "usage": {"input_tokens": 3, "output_tokens": 4, "calls": 0, "cached": 0, "cost_usd": None, "priced_calls": 0},
         "tags": ["text"],
         "metadata": {"deep": [{"er": ["text", ["text"]]}]},
         "inclusion_probability": 1.0,

@@ -110,6 +110,17 @@ def test_a_planted_fault_has_its_cause(
     assert expected == cause_of(given, *reversed(outcomes))
 
 
+@pytest.mark.parametrize(
+    ("id_", "expected"), [("c", "no_relevant_passage"), ("a", "unexplained"), (None, "unexplained")]
+)
+def test_a_passage_without_an_id_is_not_known_to_be_irrelevant(id_: str | None, expected: str | None) -> None:
+    """Grades by id say that other passages with an id are not relevant, and nothing about a passage without one."""
+    graded = sample(relevance=None).model_copy(
+        update={"contexts": (Passage(text="It is red.", id=id_),), "qrels": {"a": 1.0, "b": 1.0}}
+    )
+    assert expected == cause_of(graded, WRONG)
+
+
 def test_the_value_of_answer_correctness_is_not_used() -> None:
     """A correct paraphrase has a value of at most 0.3."""
     assert cause_of(sample(), score("ccrs.ac", 0.3, em=0.0, judge=1.0)) is None

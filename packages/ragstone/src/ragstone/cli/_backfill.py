@@ -13,7 +13,6 @@ from typing import Any
 
 import typer
 
-from ragstone._util.plural import count
 from ragstone._util.signals import stopped_by_signals
 from ragstone.cli._estimate import print_estimate
 from ragstone.cli._exit_codes import ExitCode
@@ -23,7 +22,7 @@ from ragstone.cli._output import print_result, sanitize_for_terminal
 from ragstone.cli._progress import show_progress
 from ragstone.cli._store import open_owned
 from ragstone.errors import ConfigurationError
-from ragstone.schema import Sample, sample_from_trace
+from ragstone.schema import Sample, Usage, sample_from_trace
 from ragstone.scoring import RunEstimate, estimate_run
 from ragstone.store import BackfillCounts, PlannedMetric, Store, open_store
 from ragstone.worker import (
@@ -164,8 +163,7 @@ def backfill_lines(found: Sequence[dict[str, Any]]) -> list[str]:
 def _line(progress: dict[str, Any]) -> str:
     """Describe the progress of a backfill."""
     metrics = sanitize_for_terminal(", ".join(name for name, _, _ in progress["metrics"]))
-    usage = progress["usage"]
-    spent = f"{count(usage.get('calls', 0), 'call')}, {usage.get('input_tokens', 0) + usage.get('output_tokens', 0):,} tokens"
+    spent = Usage(**progress["usage"])
     text = f"backfill of {metrics}: {progress['n_done']:,} requests scored, {progress['n_failed']:,} failures, {spent}"
     if progress["state"] == "running":
         if time.time() - progress["updated_at"] > _ALIVE_S:

@@ -109,10 +109,7 @@ class _Finding:
             lines.append(f"  -> as a judge: {sanitize_for_terminal(self.items.as_text(), width=600)}")
         lines += [f"  advice: {text}" for text in _advice(can)]
         if self.usage is not None:
-            usage = self.usage
-            lines.append(
-                f"  the probe used {count(usage.calls, 'call')}, {usage.input_tokens} + {usage.output_tokens} tokens"
-            )
+            lines.append(f"  the probe used {self.usage}")
         return lines
 
 

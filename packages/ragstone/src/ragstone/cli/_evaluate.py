@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -262,9 +261,5 @@ def _references(file: Path | None) -> dict[str, Sample] | None:
 
 
 def _spent(result: Experiment) -> str:
-    usage: dict[str, Any] = json.loads(result.usage.model_dump_json())
-    return (
-        f"{count(len(result.samples), 'sample')} in {result.wall_s:.1f} s, judge {result.judge.name}: {count(usage['calls'], 'call')}, "
-        f"{usage['input_tokens']} + {usage['output_tokens']} tokens"
-        + (f", {usage['cached']} replies from the cache" if usage["cached"] else "")
-    )
+    n = count(len(result.samples), "sample")
+    return f"{n} in {result.wall_s:.1f} s, judge {result.judge.name}: {result.usage}"

@@ -31,7 +31,7 @@ from ragstone.schema import (
     describe_doubt,
 )
 from ragstone.store import TraceReport
-from ragstone.worker import describe_reached
+from ragstone.worker import amounts_of, describe_reached
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -226,10 +226,12 @@ def unused_tool_lines(ledger: Ledger) -> list[str]:
 def _spend_line(ledger: Ledger) -> str:
     """Return what model calls have cost today, with the daily limits."""
     spent, limits = ledger.spent_today, ledger.daily_budget
-    amounts = {"calls": float(spent.calls), "tokens": float(spent.input_tokens + spent.output_tokens)}
-    if spent.cost_usd is not None:
-        amounts["usd"] = spent.cost_usd
-    parts = [f"{n:,.6g}{f' of {limits[name]:,.6g}' if name in limits else ''} {name}" for name, n in amounts.items()]
+    parts = [
+        f"{n:,.6g}{f' of {limits[name]:,.6g}' if name in limits else ''} {name}"
+        for name, n in amounts_of(spent).items()
+    ]
+    if unpriced := spent.calls - spent.priced_calls:
+        parts.append(f"the cost of {count(unpriced, 'call')} is unknown")
     reached = describe_reached(limits, spent)
     return f"spent today (UTC): {', '.join(parts)}" + (
         ". The daily budget is reached, scoring continues at 00:00 UTC" if reached else ""

@@ -77,8 +77,8 @@ class Progress:
         if self._n_failed:
             parts.append(f"{self._n_failed} outcomes failed" if self._n_failed > 1 else "1 outcome failed")
         n_tokens = self._usage.input_tokens + self._usage.output_tokens
-        if self._usage.cost_usd is not None:
-            parts.append(f"{self._usage.cost_usd:.2f} USD")
+        if cost := self._usage.cost_text:
+            parts.append(cost)
         if self._usage.calls:
             parts += [count(self._usage.calls, "call"), f"{n_tokens} tokens"]
         return f"{self._what}: {', '.join(parts)}"

@@ -12,14 +12,13 @@ from typing import Any
 
 import typer
 
-from ragstone._util.plural import count
 from ragstone._util.table import text_table
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._output import print_result, print_text, sanitize_for_terminal
 from ragstone.cli._settings import settings_of
 from ragstone.errors import ConfigurationError, DataError, StoreError, StoreOwnedError
 from ragstone.experiments import titles_of
-from ragstone.schema import AlarmDelivery
+from ragstone.schema import AlarmDelivery, Usage
 from ragstone.settings import Watch
 from ragstone.sinks import alarm_sink_from
 from ragstone.store import WatchTables, describe_store, open_store, quote_store
@@ -253,11 +252,9 @@ def _canaries(status: Mapping[str, Any]) -> str:
     """Describe the last round of canaries and its cost."""
     if "at" not in status:
         return "canaries: first round in progress"
-    usage = status["usage"]
-    tokens = usage.get("input_tokens", 0) + usage.get("output_tokens", 0)
-    cost = f", ${usage['cost_usd']:.4f}" if usage.get("cost_usd") is not None else ""
+    usage = Usage(**status["usage"])
     at = datetime.fromtimestamp(status["at"]).astimezone()
-    return f"canaries: {status['n']} scored at {at:%a %d %b %H:%M} with {count(usage.get('calls', 0), 'call')}, {tokens:,} tokens{cost}"
+    return f"canaries: {status['n']} scored at {at:%a %d %b %H:%M} with {usage}"
 
 
 def _row(shown: _ShownStream) -> tuple[str, ...]:

@@ -197,7 +197,7 @@ class FunctionModel:
             completion, usage = await self._answer_of(reply)
         finally:
             reply.cancel()
-        record_usage(usage.model_copy(update={"calls": 0}))
+        record_usage(usage.model_copy(update={"calls": 0, "priced_calls": int(usage.cost_usd is not None)}))
         # A lone surrogate is valid in JSON, but cannot be encoded.
         return replace(completion, text=completion.text.encode(errors="replace").decode())
 

@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import Field, FiniteFloat
 
+from ragstone._util.plural import count
 from ragstone.schema._base import Model, Record
 from ragstone.schema._evidence import Evidence
 
@@ -25,7 +26,9 @@ class Usage(Model):
     cached: int = Field(default=0, ge=0)
     """Number of replies from the reply cache. They are not sent, and not included in the other numbers."""
     cost_usd: float | None = None
-    """Cost in US dollars, or None if prices are unknown."""
+    """Cost in US dollars of the calls whose cost is known. None if it is unknown of all calls."""
+    priced_calls: int = Field(default_factory=lambda known: 0 if known["cost_usd"] is None else known["calls"], ge=0)
+    """Number of calls whose cost is in `cost_usd` (default: all of them, or 0 without `cost_usd`)."""
 
     def __add__(self, other: Usage) -> Usage:
         # Each scored metric adds the usage of several blocks, most of which made no call.
@@ -40,7 +43,27 @@ class Usage(Model):
             calls=self.calls + other.calls,
             cached=self.cached + other.cached,
             cost_usd=sum(costs) if costs else None,
+            priced_calls=self.priced_calls + other.priced_calls,
         )
+
+    @property
+    def cost_text(self) -> str:
+        """The cost in words. Empty if it is unknown of all calls."""
+        if self.cost_usd is None:
+            return ""
+        cost, unpriced = f"{self.cost_usd:,.{2 if self.cost_usd >= 1 else 4}f} USD", self.calls - self.priced_calls
+        return (
+            cost if unpriced <= 0 else f"at least {cost} (the cost of {unpriced:,} of {self.calls:,} calls is unknown)"
+        )
+
+    def __str__(self) -> str:
+        # Every prompt has tokens.
+        is_known = self.input_tokens or not self.calls
+        tokens = f"{self.input_tokens:,} + {self.output_tokens:,} tokens" if is_known else "tokens unknown"
+        parts = [count(self.calls, "call"), tokens]
+        if self.cached:
+            parts.append(f"{self.cached:,} replies from the cache")
+        return ", ".join([*parts, *filter(None, [self.cost_text])])
 
     @property
     def _is_zero(self) -> bool:

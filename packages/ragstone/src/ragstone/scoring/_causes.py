@@ -231,7 +231,9 @@ def _label(
     if passages is None:
         return None
     if qrels is not None:
-        return [qrels.get(id_ or "", 0.0) >= _RELEVANT_GRADE for id_, _ in passages]
+        # Passages that are not in the qrels are not relevant, as in TREC. Of one without an id, this is unknown.
+        ids = [id_ for id_, _ in passages if id_ is not None]
+        return [qrels.get(id_, 0.0) >= _RELEVANT_GRADE for id_ in ids] if len(ids) == len(passages) else None
     if passages and all(relevance is not None for _, relevance in passages):
         return [(relevance or 0.0) >= _RELEVANT_GRADE for _, relevance in passages]
     return None

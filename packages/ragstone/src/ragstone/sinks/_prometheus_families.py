@@ -15,7 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 from ragstone._util.ascii import without_controls
 from ragstone.errors import ConfigurationError
 from ragstone.metrics import resolve_metrics
-from ragstone.schema import Delivery, DeliveryCounts, Ledger, Score
+from ragstone.schema import Delivery, DeliveryCounts, Ledger, Score, Usage
 from ragstone.sinks._prometheus_streams import StoreCollector, StreamCollector, make_family
 from ragstone.sinks._row import shorten_name
 
@@ -181,14 +181,18 @@ def _queue(ledgers: Sequence[tuple[Ledger, float]]) -> Iterator[CounterMetricFam
 
 
 def _spend(ledgers: Sequence[tuple[Ledger, float]]) -> Iterator[GaugeMetricFamily]:
-    units = ("calls", "tokens", "usd")
-    spent = {(unit,): sum(_spent(ledger, unit) for ledger, _ in ledgers) for unit in units}
-    limits = {
-        (unit,): sum(ledger.daily_budget.get(unit, 0.0) for ledger, _ in ledgers)
-        for unit in units
-        if any(unit in ledger.daily_budget for ledger, _ in ledgers)
+    usage = sum((ledger.spent_today for ledger, _ in ledgers), Usage())
+    spent: dict[tuple[str, ...], float] = {
+        ("calls",): usage.calls,
+        ("tokens",): usage.input_tokens + usage.output_tokens,
+        ("unpriced_calls",): usage.calls - usage.priced_calls,
     }
-    text = "What model calls have cost on the current day of UTC."
+    if usage.cost_usd is not None or not usage.calls:
+        spent["usd",] = usage.cost_usd or 0.0
+    # If one store does not have a limit, the stores together do not have one.
+    shared = set.intersection(*(set(ledger.daily_budget) for ledger, _ in ledgers))
+    limits = {(unit,): sum(ledger.daily_budget[unit] for ledger, _ in ledgers) for unit in sorted(shared)}
+    text = "What model calls have cost on the current day of UTC. usd does not include unpriced_calls."
     yield make_family(GaugeMetricFamily, "ragstone_spent_today", text, ["unit"], spent)
     text = "Daily limits of what model calls may cost."
     yield make_family(GaugeMetricFamily, "ragstone_daily_budget", text, ["unit"], limits)
@@ -213,13 +217,6 @@ def _brokers(ledgers: Sequence[tuple[Ledger, float]]) -> Iterator[CounterMetricF
     yield make_family(CounterMetricFamily, "ragstone_broker_set_aside", text, ["broker"], aside)
     up = {(name,): float(status.error is None) for name, (status, _) in found.items()}
     yield make_family(GaugeMetricFamily, "ragstone_broker_up", "1 if the message broker can be used.", ["broker"], up)
-
-
-def _spent(ledger: Ledger, unit: str) -> float:
-    usage = ledger.spent_today
-    tokens = usage.input_tokens + usage.output_tokens
-    amounts: dict[str, float] = {"calls": usage.calls, "tokens": tokens, "usd": usage.cost_usd or 0.0}
-    return amounts[unit]
 
 
 def _deliveries(ledgers: Sequence[tuple[Ledger, float]]) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:

@@ -161,7 +161,8 @@ TABLES: Final[dict[str, dict[str, str]]] = {
         "calls": "int NOT NULL",
         "input_tokens": "int NOT NULL",
         "output_tokens": "int NOT NULL",
-        "usd": "real NOT NULL",
+        "usd": "real",  # of the calls with a known cost. NULL if there are none
+        "priced_calls": "int NOT NULL",
     },
     # Outcomes of sessions that are not closed.
     "watch_queue": {

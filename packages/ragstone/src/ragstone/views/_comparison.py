@@ -239,14 +239,20 @@ def _usage(view: ComparisonView) -> Markup:
     own = [title.capitalize() for title in SPENT_TITLES.values()] if any(view.spent.values()) else []
     names = ("System", "Samples", *own, "Judge calls", "Judge tokens", "Cost of the judge")
     rows = []
-    for system, (n_calls, n_tokens, cost_usd) in view.usage.items():
-        cost = f"{cost_usd:.4f} USD" if cost_usd is not None else "unknown" if n_calls else "none"
+    for system, usage in view.usage.items():
+        cost = usage.cost_text or ("unknown" if usage.calls else "none")
         spent = [
             join(tag("strong", value), tag("small", interval), tag("small", known))
             for value, interval, known in map(spent_cells, view.spent[system])
         ]
         spent = spent or [Markup("unknown")] * len(own)
-        numbers = (f"{view.n_samples[system]:,}", *spent, f"{n_calls:,}", f"{n_tokens:,}", cost)
+        numbers = (
+            f"{view.n_samples[system]:,}",
+            *spent,
+            f"{usage.calls:,}",
+            f"{usage.input_tokens + usage.output_tokens:,}",
+            cost,
+        )
         cells = (
             tag("td", text, class_="number", data_system=name) for name, text in zip(names[1:], numbers, strict=True)
         )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Literal
 
+from ragstone.schema import Usage
 from ragstone.stats import Estimate
 
 Stage = Literal["answer", "support", "passages"]
@@ -382,8 +383,8 @@ class ComparisonView:
     """Answers to the shown questions, by system and id."""
     causes: Mapping[str, tuple[CauseRow, ...]]
     """Causes of wrong answers by system."""
-    usage: Mapping[str, tuple[int, int, float | None]]
-    """Judge calls, their tokens, and their cost in US dollars (None if unknown), by system."""
+    usage: Mapping[str, Usage]
+    """What the judge needed, by system."""
     spent: Mapping[str, tuple[SpentRow, ...]]
     """What the application needed, by system. Empty if nothing is known."""
     cheapest: tuple[str, ...]
@@ -464,10 +465,8 @@ class Provenance:
     metric_versions: Mapping[str, tuple[str, ...]]
     """Versions by metric. Several if the outcomes come from several versions."""
     confidence_level: float
-    n_calls: int
-    input_tokens: int
-    output_tokens: int
-    cost_usd: float | None
+    usage: Usage
+    """Of the judge, for these outcomes."""
     since: float | None
     """First and last start of a request, Unix seconds. None for datasets."""
     until: float | None
@@ -558,6 +557,8 @@ def _plain_dict(value: object) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return {each.name: _plain(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, Usage):
+        return value.model_dump()
     if isinstance(value, Mapping):
         return {str(key): _plain(item) for key, item in value.items()}
     if isinstance(value, tuple | list):

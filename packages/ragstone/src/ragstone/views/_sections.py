@@ -307,13 +307,7 @@ def provenance_section(view: ReportView, *, has_texts: bool = True, command: str
     facts.append(("intervals", f"{level}, weighted by 1 / sampling probability" if made.is_weighted else level))
     versions = [f"{metric} {' and '.join(found)}" for metric, found in made.metric_versions.items()]
     facts.append(("metric versions", ", ".join(versions)))
-    cost = "" if made.cost_usd is None else f", {made.cost_usd:.4f} USD"
-    facts.append(
-        (
-            "judge calls",
-            f"{made.n_calls:,}, {made.input_tokens:,} + {made.output_tokens:,} tokens (input + output){cost}",
-        )
-    )
+    facts.append(("cost of the judge", str(made.usage)))
     unscored = f", {view.n_unscored:,} of them without a score" if view.n_unscored else ""
     facts.append(("samples", f"{view.n_samples:,}{unscored}"))
     if command:

@@ -242,11 +242,8 @@ class ReportText:
         parts = [f"{100 * made.confidence_level:g}% intervals"]
         if made.is_weighted:
             parts.append("weighted by 1 / sampling probability")
-        if made.n_calls:
-            cost = "" if made.cost_usd is None else f", {made.cost_usd:.2f} USD"
-            parts.append(
-                f"{count(made.n_calls, 'judge call')}, {made.input_tokens + made.output_tokens:,} tokens{cost}"
-            )
+        if made.usage.calls:
+            parts.append(f"judge: {made.usage}")
         parts.append(f"ragstone {made.version}")
         canvas.wrap(". ".join(parts), "dim")
 

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 
-from ragstone.schema import Outcome, Usage
+from ragstone.schema import Outcome, Score, Usage
 from ragstone.store import Store
 from ragstone.worker import _times
 from ragstone.worker._intake import StepErrors
@@ -17,20 +17,33 @@ logger = logging.getLogger("ragstone")
 
 def describe_reached(limits: Mapping[str, float], spent: Usage) -> str | None:
     """Return which limits a usage reaches, or None."""
-    reached = []
-    for name, limit in limits.items():
-        if name == "usd" and spent.cost_usd is None:
-            continue
-        amount = _amount(spent, name)
-        if amount >= limit:
-            reached.append(f"{amount:,.6g} of {limit:,.6g} {name}")
+    amounts = amounts_of(spent)
+    reached = [
+        f"{amounts[name]:,.6g} of {limit:,.6g} {name}"
+        for name, limit in limits.items()
+        if name in amounts and amounts[name] >= limit
+    ]
     return None if not reached else f"the daily budget is reached: {', '.join(reached)}"
 
 
-def _amount(usage: Usage, name: str) -> float:
-    if name == "usd":
-        return usage.cost_usd or 0.0
-    return usage.calls if name == "calls" else usage.input_tokens + usage.output_tokens
+def amounts_of(usage: Usage) -> dict[str, float]:
+    """Return the numbers that a budget limits, as far as they are known: `calls`, `tokens` and `usd`."""
+    amounts: dict[str, float] = {"calls": usage.calls, "tokens": usage.input_tokens + usage.output_tokens}
+    return amounts if usage.cost_usd is None else amounts | {"usd": usage.cost_usd}
+
+
+def _find_uncounted(limits: Iterable[str], outcome: Outcome) -> str | None:
+    """Return why an outcome shows that a limit cannot be counted, or None. Such a limit would allow everything."""
+    usage = outcome.usage
+    # A request without a reply has neither tokens nor a cost, whatever the model is.
+    if usage is None or not usage.calls or not (isinstance(outcome, Score) or usage.input_tokens):
+        return None
+    for name in limits:
+        if name != "calls" and not usage.input_tokens:
+            return f"the daily budget in {name} cannot be counted: a model does not report its tokens. Limit calls"
+        if name == "usd" and usage.cost_usd is None:
+            return "the daily budget in usd cannot be counted: set usd_per_million_tokens of every model"
+    return None
 
 
 class DailyBudget:
@@ -49,16 +62,14 @@ class DailyBudget:
         self._unsaved = Usage()
         self._saved = Usage()
         """Usage of all workers today, at the last look."""
-        self._lacks_prices = False
+        self._uncounted: str | None = None
         self._next = 0.0
         self._was_reached = False
 
     @property
     def reached(self) -> str | None:
         """Why no request is scored until the next day, or None."""
-        if self._lacks_prices:
-            return "the daily budget in usd cannot be counted: set usd_per_million_tokens of every model"
-        return describe_reached(self._limits, self._saved + self._unsaved)
+        return self._uncounted or describe_reached(self._limits, self._saved + self._unsaved)
 
     def record(self, outcomes: Iterable[Outcome]) -> None:
         """Count the usage of outcomes."""
@@ -66,10 +77,7 @@ class DailyBudget:
             if outcome.usage is not None:
                 with self._lock:
                     self._unsaved += outcome.usage
-                # A limit that cannot be counted would allow everything.
-                self._lacks_prices |= (
-                    "usd" in self._limits and outcome.usage.calls > 0 and outcome.usage.cost_usd is None
-                )
+                self._uncounted = self._uncounted or _find_uncounted(self._limits, outcome)
 
     def start(self, store: Store) -> None:
         """Store the limits, for readers of the store, and read what was spent today."""

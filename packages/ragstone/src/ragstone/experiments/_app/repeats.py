@@ -11,6 +11,7 @@ from operator import add
 from typing import Any
 
 from ragstone._util.plural import count
+from ragstone.experiments._spent import spent_of
 from ragstone.metrics import MEAN_OF_REPEATS, is_number
 from ragstone.schema import Failure, Outcome, Score, Trace, Usage
 
@@ -26,10 +27,11 @@ def merge_repeats(sample_id: str, outcomes: Sequence[Outcome]) -> Outcome:
     scores = [outcome for outcome in outcomes if isinstance(outcome, Score)]
     failures = [outcome for outcome in outcomes if isinstance(outcome, Failure)]
     usages = [outcome.usage for outcome in outcomes if outcome.usage is not None]
+    durations = [outcome.duration_s for outcome in outcomes if outcome.duration_s is not None]
     shared = {
         "sample_id": sample_id,
         "usage": reduce(add, usages) if usages else None,
-        "duration_s": math.fsum(outcome.duration_s or 0.0 for outcome in outcomes),
+        "duration_s": math.fsum(durations) if len(durations) == len(outcomes) else None,
     }
     if not scores:
         return next(iter([*failures, *outcomes])).model_copy(update=shared)
@@ -77,14 +79,17 @@ class AppSummary:
     """Median seconds of the calls that answered. None if none did."""
     latency_p95_s: float | None
     usage: Usage
-    """Tokens, as far as they were captured."""
+    """Tokens of the calls whose input and output tokens were captured."""
+    n_with_tokens: int
+    """Number of these calls."""
 
     def __str__(self) -> str:
         parts = [f"{count(self.n_calls, 'call')} of the application, {self.n_failed} failed"]
         if self.latency_p50_s is not None and self.latency_p95_s is not None:
             parts.append(f"latency {self.latency_p50_s:.2f} s (median), {self.latency_p95_s:.2f} s (95th percentile)")
-        if self.usage.input_tokens or self.usage.output_tokens:
-            parts.append(f"{self.usage.input_tokens} + {self.usage.output_tokens} tokens")
+        if n := self.n_with_tokens:
+            share = f" in {n} of {self.n_calls} calls" if n < self.n_calls else ""
+            parts.append(f"{self.usage.input_tokens} + {self.usage.output_tokens} tokens{share}")
         return ", ".join(parts)
 
     def to_dict(self) -> dict[str, Any]:
@@ -94,6 +99,7 @@ class AppSummary:
             "n_failed": self.n_failed,
             "latency_p50_s": self.latency_p50_s,
             "latency_p95_s": self.latency_p95_s,
+            "n_with_tokens": self.n_with_tokens,
             "input_tokens": self.usage.input_tokens,
             "output_tokens": self.usage.output_tokens,
         }
@@ -103,13 +109,14 @@ def summarize_app(traces: Sequence[Trace]) -> AppSummary:
     """Summarize the captured calls of an application."""
     answered = [trace for trace in traces if trace.status == "ok"]
     seconds = sorted(t.ended_at - t.started_at for t in answered if t.ended_at is not None)
-    usages = [trace.usage for trace in traces if trace.usage is not None]
+    usages = [t.usage for t in traces if t.usage is not None and spent_of([t]).tokens is not None]
     return AppSummary(
         n_calls=len(traces),
         n_failed=len(traces) - len(answered),
         latency_p50_s=_percentile(seconds, 0.5),
         latency_p95_s=_percentile(seconds, 0.95),
         usage=reduce(add, usages, Usage()),
+        n_with_tokens=len(usages),
     )
 
 

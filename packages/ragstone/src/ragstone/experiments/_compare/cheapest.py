@@ -96,7 +96,8 @@ def _test(table: ScoreTable, system: str, other: str, field: int, analysis: Anal
     signs = np.sign(first - second)
     (result,) = permute_pairs([np.stack([signs, 0 * signs], axis=1)], table, [(0, 1)], analysis)
     (test,) = result.pairs
-    is_shown = (test.difference or 0.0) < 0 and (test.p_value or 0.0) <= 1 - analysis.confidence_level
+    is_less = test.difference is not None and test.difference < 0
+    is_shown = is_less and test.p_value is not None and test.p_value <= 1 - analysis.confidence_level
     return (
         f"it {'needs less' if is_shown else 'is not shown to need less'} than {other} (on {int((signs < 0).sum()):,} of "
         f"{test.n:,} samples, sign test, p {format_p_value(test.p_value)})"

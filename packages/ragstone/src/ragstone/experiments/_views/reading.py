@@ -30,7 +30,7 @@ from ragstone.experiments._views.verdict import Population, WrongRule, describe_
 from ragstone.experiments._views.where import Condition, check_keys
 from ragstone.judges import is_baseline
 from ragstone.metrics import MetricCard
-from ragstone.schema import Outcome, Sample
+from ragstone.schema import Outcome, Sample, Usage
 from ragstone.scoring import (
     CAUSES,
     Cause,
@@ -104,8 +104,8 @@ class Reading:
         self._cluster_notes: list[str] = []
         self.n_earlier = 0
         """Number of outcomes that do not count, because a later one is of the same sample and metric."""
-        self._n_calls, self._input_tokens, self._output_tokens = 0, 0, 0
-        self._cost_usd: float | None = None
+        self.usage = Usage()
+        """Calls, tokens and cost of the judge."""
         self._timeline = Timeline()
 
     def read(self) -> None:
@@ -122,7 +122,7 @@ class Reading:
         if earlier and is_first:
             self._signals.clear()
             self._reader = TableReader(cards=self._source.cards)
-            self._n_calls, self._input_tokens, self._output_tokens, self._cost_usd = 0, 0, 0, None
+            self.usage = Usage()
             self.n_earlier = earlier.total()
             self._read_samples()
             self._read_outcomes(earlier)
@@ -191,22 +191,12 @@ class Reading:
 
     def _add(self, outcome: Outcome) -> bool:
         """Add an outcome, and return False if it replaces one."""
-        usage = outcome.usage
-        if usage is not None:
-            self._n_calls += usage.calls
-            self._input_tokens += usage.input_tokens
-            self._output_tokens += usage.output_tokens
-            if usage.cost_usd is not None:
-                self._cost_usd = (self._cost_usd or 0.0) + usage.cost_usd
+        if outcome.usage is not None:
+            self.usage += outcome.usage
         signals = self._signals_of(outcome.sample_id)
         is_new = self._reader.put(outcome)
         note_outcome(signals, outcome, self._reader.column(outcome).card)
         return is_new
-
-    @property
-    def usage(self) -> tuple[int, int, float | None]:
-        """Judge calls, their tokens, and their cost in US dollars."""
-        return self._n_calls, self._input_tokens + self._output_tokens, self._cost_usd
 
     def causes(self) -> dict[str, str | None]:
         """Return the causes of all samples, None for answers that are not wrong."""
@@ -532,10 +522,7 @@ class Reading:
                 for metric, scores in self._table.metrics.items()
             },
             confidence_level=self._source.analysis.confidence_level,
-            n_calls=self._n_calls,
-            input_tokens=self._input_tokens,
-            output_tokens=self._output_tokens,
-            cost_usd=self._cost_usd,
+            usage=self.usage,
             since=self._timeline.since,
             until=self._timeline.until,
             is_weighted=len(set(self._table.inclusion.tolist())) > 1,

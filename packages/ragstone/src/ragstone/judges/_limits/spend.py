@@ -76,12 +76,17 @@ class Budget:
 
     def _reached(self) -> list[str]:
         spent = self._spent
-        totals: dict[str, float] = {
+        # An unknown cost does not reach a limit. `check` says how many calls have one.
+        totals: dict[str, float | None] = {
             "calls": spent.calls,
             "tokens": spent.input_tokens + spent.output_tokens,
-            "usd": spent.cost_usd or 0.0,
+            "usd": spent.cost_usd,
         }
-        return [f"{name}={limit!r}" for name, limit in self._limits.items() if totals[name] >= limit]
+        return [
+            f"{name}={limit!r}"
+            for name, limit in self._limits.items()
+            if (total := totals[name]) is not None and total >= limit
+        ]
 
     def check(self) -> None:
         """Check that the budget is not reached.
@@ -91,11 +96,10 @@ class Budget:
         """
         if reached := self._reached():
             spent = self._spent
-            cost = "" if spent.cost_usd is None else f", {spent.cost_usd:.4g} US dollars"
             raise JudgeError(
                 (
                     f"the budget is reached ({', '.join(reached)}): {spent.calls} call{'s'[: spent.calls != 1]}, {spent.input_tokens} "
-                    f"input and {spent.output_tokens} output tokens{cost}. Existing scores are kept. To score the rest, raise the "
+                    f"input and {spent.output_tokens} output tokens{spent.cost_text and f', {spent.cost_text}'}. Existing scores are kept. To score the rest, raise the "
                     "budget and evaluate again, with a reply cache to avoid repeated calls"
                 ),
                 kind="budget",
@@ -131,12 +135,16 @@ class Budget:
 
 
 def usage_of(reply: Mapping[str, Any], prices: tuple[float, float] | None) -> Usage:
-    """Return the tokens that a reply reports, and their cost."""
+    """Return the tokens that a reply reports, and their cost if it is known of this call."""
     tokens = reply.get("usage")
     tokens = tokens if isinstance(tokens, dict) else {}
     n_in, n_out = (
-        count if type(count := tokens.get(name)) is int and 0 < count < _MAX_TOKENS else 0
+        count if type(count := tokens.get(name)) is int and 0 <= count < _MAX_TOKENS else None
         for name in ("prompt_tokens", "completion_tokens")
     )
-    cost_usd = None if prices is None else (n_in * prices[0] + n_out * prices[1]) / 1e6
-    return Usage(input_tokens=n_in, output_tokens=n_out, cost_usd=cost_usd)
+    usage = Usage(input_tokens=n_in or 0, output_tokens=n_out or 0)
+    # Every prompt has tokens, and only embeddings do not have output tokens.
+    if prices is None or not n_in or (n_out is None and "choices" in reply):
+        return usage
+    cost_usd = (n_in * prices[0] + usage.output_tokens * prices[1]) / 1e6
+    return usage.model_copy(update={"cost_usd": cost_usd, "priced_calls": 1})

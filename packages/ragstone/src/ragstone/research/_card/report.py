@@ -98,7 +98,7 @@ _COSTS: Final[dict[str, Callable[[RunCost], str]]] = {
     "from cache": lambda cost: str(cost.usage.cached),
     "input tokens": lambda cost: str(cost.usage.input_tokens),
     "output tokens": lambda cost: str(cost.usage.output_tokens),
-    "USD": lambda cost: "" if cost.usage.cost_usd is None else f"{cost.usage.cost_usd:.4f}",
+    "USD": lambda cost: cost.usage.cost_text,
 }
 
 

@@ -1,0 +1,190 @@
+"""Calls whose cost is unknown: they are counted, and never count as free."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import ragstone
+from command_line import run_command
+from fake_servers import FakeJudgeServer
+from ragstone.errors import JudgeError
+from ragstone.experiments._app.repeats import merge_repeats, summarize_app
+from ragstone.judges import Budget, OpenAICompatibleJudge
+from ragstone.schema import Failure, Ledger, LedgerRow, Score, Trace, Usage
+from ragstone.store import SqliteStore
+from ragstone.worker._daily_budget import DailyBudget
+
+KNOWN = {"metric": "ccrs.qr", "metric_version": "1", "judge": "j", "judge_hash": "h"}
+PRICED, UNPRICED = Usage(calls=3, input_tokens=9, cost_usd=0.25), Usage(calls=2, input_tokens=7)
+AT_LEAST = "at least 0.2500 USD (the cost of 2 of 5 calls is unknown)"
+ROWS = [{"id": f"q{i}", "query": f"Where is {i}?", "response": f"In {i}."} for i in range(4)]
+
+
+def score(i=0, **changes):
+    return Score(**{"sample_id": f"q{i}", "value": 0.5, "method": "x"} | KNOWN | changes)
+
+
+class Silent(FakeJudgeServer):
+    """A server that does not report the tokens of every second reply."""
+
+    n = 0
+
+    def _completed(self, body, text, finish):
+        self.n += 1
+        reply = super()._completed(body, text, finish)
+        return reply if self.n % 2 else {name: value for name, value in reply.items() if name != "usage"}
+
+
+@pytest.mark.parametrize("parts", [(PRICED, UNPRICED), (UNPRICED, PRICED), (UNPRICED, Usage(), PRICED)])
+def test_a_sum_counts_the_calls_without_a_known_cost(parts):
+    """In any order. The known part is a lower bound."""
+    total = sum(parts, Usage())
+    assert (5, 0.25, 3) == (total.calls, total.cost_usd, total.priced_calls)
+    assert f"5 calls, 16 + 0 tokens, {AT_LEAST}" == str(total)
+    assert total == Usage.model_validate_json(total.model_dump_json())
+
+
+@pytest.mark.parametrize(
+    ("usage", "text"),
+    [
+        (Usage(), "0 calls, 0 + 0 tokens"),
+        (UNPRICED, "2 calls, 7 + 0 tokens"),
+        (Usage(calls=2), "2 calls, tokens unknown"),
+        (PRICED, "3 calls, 9 + 0 tokens, 0.2500 USD"),
+        (PRICED + PRICED + Usage(cost_usd=1000.0), "6 calls, 18 + 0 tokens, 1,000.50 USD"),
+        (Usage(cached=3) + PRICED, "3 calls, 9 + 0 tokens, 3 replies from the cache, 0.2500 USD"),
+        (Usage(calls=1, input_tokens=5, cost_usd=0.0), "1 call, 5 + 0 tokens, 0.0000 USD"),
+    ],
+)
+def test_usage_in_words(usage, text):
+    """An unknown cost is absent, and a cost of 0 is stated only if it is known."""
+    assert text == str(usage)
+
+
+def test_replies_without_tokens_have_an_unknown_cost():
+    """A part of the replies does not report its tokens."""
+    with Silent() as server:
+        judge = OpenAICompatibleJudge(server.url, model="m", usd_per_million_tokens=(1000.0, 1000.0))
+        result = ragstone.evaluate(ROWS, ["ccrs.qr"], judge=judge)
+    usage = result.usage
+    n_unknown = usage.calls - usage.priced_calls
+    assert 0 < n_unknown < usage.calls
+    assert pytest.approx((usage.input_tokens + usage.output_tokens) / 1000) == usage.cost_usd
+    said = f"at least {usage.cost_usd:,.4f} USD (the cost of {n_unknown} of {usage.calls} calls is unknown)"
+    assert said == usage.cost_text
+
+
+def test_a_budget_names_the_calls_that_it_cannot_count():
+    """A dollar limit counts the replies with tokens, and its error says how many calls it lacks."""
+    budget = Budget(usd=0.5)
+    budget.record(PRICED)
+    budget.record(UNPRICED)
+    budget.check()
+    budget.record(PRICED)
+    with pytest.raises(JudgeError, match=r"at least 0\.5000 USD \(the cost of 2 of 8 calls is unknown\)"):
+        budget.check()
+
+
+@pytest.mark.parametrize(
+    ("added", "shown"),
+    [
+        ([UNPRICED], "2 calls, 7 tokens, the cost of 2 calls is unknown"),
+        ([PRICED], "3 calls, 9 tokens, 0.25 usd"),
+        ([UNPRICED, PRICED], "5 calls, 16 tokens, 0.25 usd, the cost of 2 calls is unknown"),
+        ([PRICED, UNPRICED], "5 calls, 16 tokens, 0.25 usd, the cost of 2 calls is unknown"),
+        ([Usage(calls=1, cost_usd=0.0)], "1 calls, 0 tokens, 0 usd"),
+    ],
+)
+def test_the_spend_of_a_day(tmp_path, added, shown):
+    """The store keeps what is unknown apart from 0."""
+    path = tmp_path / "a.db"
+    with SqliteStore.open(path, mode="own") as store:
+        for usage in added:
+            store.plan.add_spend(usage)
+        assert sum(added, Usage()) == store.plan.spent_today()
+    assert f"spent today (UTC): {shown}\n" in run_command("status", path).stdout
+
+
+def test_no_dashboard_shows_0_for_an_unknown_cost():
+    """`usd` is the known part of all stores, and absent without one. A limit that one store lacks is not shown."""
+    from prometheus_client import CollectorRegistry
+
+    from ragstone.sinks._prometheus_families import LedgerCollector
+
+    def values(*ledgers):
+        registry, collector = CollectorRegistry(), LedgerCollector()
+        registry.register(collector)
+        for i, ledger in enumerate(ledgers):
+            collector.put(i, (ledger, 0.0))
+        units = ("calls", "usd", "unpriced_calls")
+        spent = [registry.get_sample_value("ragstone_spent_today", {"unit": unit}) for unit in units]
+        return spent, registry.get_sample_value("ragstone_daily_budget", {"unit": "usd"})
+
+    priced = Ledger(total=LedgerRow(), spent_today=PRICED, daily_budget={"usd": 2.0})
+    assert ([2, None, 2], None) == values(Ledger(total=LedgerRow(), spent_today=UNPRICED))
+    assert ([5, 0.25, 2], None) == values(Ledger(total=LedgerRow(), spent_today=UNPRICED), priced)
+    assert ([6, 0.5, 0], 4.0) == values(priced, priced)
+    assert ([0, 0, 0], None) == values(Ledger(total=LedgerRow()))
+
+
+@pytest.mark.parametrize(
+    ("limits", "outcome", "reason"),
+    [
+        ({"usd": 5.0}, score(usage=UNPRICED), "set usd_per_million_tokens"),
+        ({"usd": 5.0}, score(usage=Usage(calls=1)), "in usd cannot be counted: a model does not report its tokens"),
+        (
+            {"tokens": 50},
+            score(usage=Usage(calls=1)),
+            "in tokens cannot be counted: a model does not report its tokens",
+        ),
+        ({"calls": 50}, score(usage=Usage(calls=1)), None),
+        ({"tokens": 50}, score(usage=UNPRICED), None),
+        ({"usd": 5.0, "tokens": 50}, score(usage=Usage(cached=1)), None),
+        # A request that timed out has neither tokens nor a cost, with any model.
+        ({"usd": 5.0}, Failure(sample_id="q0", kind="timeout", reason="late", usage=Usage(calls=3), **KNOWN), None),
+        ({"usd": 5.0}, Failure(sample_id="q0", kind="unparseable", reason="?", usage=UNPRICED, **KNOWN), "set usd_per"),
+    ],
+)
+def test_a_daily_budget_that_cannot_be_counted(limits, outcome, reason):
+    """It scores nothing more, and says what is missing."""
+    budget = DailyBudget(limits, errors=None)
+    budget.record([score(usage=PRICED)])
+    budget.record([outcome])
+    budget.record([score(usage=PRICED)])
+    assert (reason is None) == (budget.reached is None)
+    assert reason is None or reason in budget.reached
+
+
+def test_the_report_and_the_comparison_say_at_least(tmp_path):
+    """In the terminal, on the page, and in JSON."""
+    files = []
+    for name, shift in (("a", 0.0), ("b", 0.1)):
+        rows = [score(i, value=0.3 + shift + i / 50, usage=(PRICED, UNPRICED, None)[min(i, 2)]) for i in range(12)]
+        files.append(tmp_path / f"{name}.jsonl")
+        files[-1].write_text("".join(row.model_dump_json() + "\n" for row in rows))
+    page, compared = tmp_path / "report.html", tmp_path / "compare.html"
+    assert f"5 calls, 16 + 0 tokens, {AT_LEAST}" in " ".join(run_command("report", files[0]).stdout.split())
+    run_command("report", files[0], "-o", page)
+    run_command("compare", *files, "-o", compared)
+    assert AT_LEAST in page.read_text()
+    stated = json.loads(run_command("report", files[0], "--json").stdout)["provenance"]["usage"]
+    assert (PRICED + UNPRICED).model_dump() == stated
+    assert 2 == compared.read_text().count(AT_LEAST)
+
+
+def test_repeats_with_an_unknown_duration():
+    """A sum that lacks a part is not a duration."""
+    first, second = score(duration_s=2.0, usage=PRICED), score(duration_s=None, usage=UNPRICED)
+    merged = merge_repeats("q0", [first, second])
+    assert (None, AT_LEAST) == (merged.duration_s, merged.usage.cost_text)
+    assert 4.0 == merge_repeats("q0", [first, first]).duration_s
+
+
+def test_tokens_of_an_application_name_their_calls():
+    """A trace with the tokens of one direction only is not counted."""
+    usages = [Usage(input_tokens=10, output_tokens=5), Usage(output_tokens=7), None]
+    found = summarize_app([Trace(trace_id=str(i), started_at=0, usage=usage) for i, usage in enumerate(usages)])
+    assert "10 + 5 tokens in 1 of 3 calls" in str(found)
+    assert (1, 10, 5) == tuple(found.to_dict()[name] for name in ("n_with_tokens", "input_tokens", "output_tokens"))
