@@ -124,7 +124,14 @@ def _outcome_schema() -> pa.Schema:
     text, real, whole = pa.string(), pa.float64(), pa.int64()
     interval = pa.struct({"low": real, "high": real, "confidence_level": real, "method": text})
     usage = pa.struct(
-        {"input_tokens": whole, "output_tokens": whole, "calls": whole, "cached": whole, "cost_usd": real}
+        {
+            "input_tokens": whole,
+            "output_tokens": whole,
+            "calls": whole,
+            "cached": whole,
+            "cost_usd": real,
+            "priced_calls": whole,
+        }
     )
     others = {
         "schema_version": whole,
