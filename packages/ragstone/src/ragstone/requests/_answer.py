@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ragstone.requests._facts import Call, Facts
+from ragstone.requests._facts import Call, Facts, items_of
 from ragstone.requests._harvest import is_shown_object, last_answer, look_up
 from ragstone.requests._match import TooLargeError, longest_piece
 from ragstone.requests._step import Step
@@ -16,16 +17,25 @@ from ragstone.schema import ResponseRule, field_names
 _NAMES: Final = field_names("response", "output")
 _SHORT: Final = 20
 """Characters of an answer below which several model calls give it by coincidence."""
+_FEW_WORDS: Final = 3
 _MIN_PIECE: Final = 40
 """Characters of an answer that a reply must contain in one piece, and a quarter of the answer."""
 
 
-_LABELS: Final = frozenset((
-    "title", "topic", "category", "intent", "tone", "language", "sentiment", "label", "grade", "check", "guard", "is_safe",
-    "safe", "route", "next", "rating", "score", "verdict",
+_DECISIONS: Final = frozenset({"verdict", "label", "grade"})
+_LABELS: Final = _DECISIONS | frozenset((
+    "title", "topic", "category", "intent", "tone", "language", "lang", "sentiment", "check", "guard", "is_safe", "safe", "route",
+    "next", "rating", "score", "confidence", "status", "source", "sources", "citations", "reason", "why", "explanation", "thinking",
 ))  # fmt: skip
-"""Names of texts that say something about an answer."""
+"""Names of texts that say something about an answer. A decision can be the answer, if the same reply has other texts."""
 _ENDS: Final = ("report", "answer", "response", "reply")
+_Named = tuple[tuple[str, ...], str]
+"""The path of a text, and the text."""
+_ASIDE: Final = re.compile(
+    r"\[[^\]\n]{0,80}\](?:\([^)\n]{0,300}\))?|</?\w{1,9}>|[(\u3010][^)\u3011\n]{0,80}[)\u3011]|[\u00b9\u00b2\u00b3\u2070-\u2079]+"
+)
+"""Citations and other remarks that an application rewrites: in brackets, as links, or as raised numbers."""
+_WORD: Final = re.compile(r"[^\W_]+")
 
 
 @dataclass(slots=True)
@@ -127,12 +137,24 @@ def _written(facts: Facts, answer: Answer, question: str | None) -> Answer:
                 ]  # asked again with passages of another search, or checked with rules
         return answer
     pieces = _pieces(facts, said, text)
-    if pieces:
+    is_small = all(len(call.reply) < _SHORT for call in pieces) and 2 * sum(len(call.reply) for call in pieces) < len(
+        text
+    )
+    if is_small:
+        calls = [call for call in said if _keeps_words(call, text) or (text and facts.find(text, call.reply) >= 0)]
+    if pieces and not calls:
         answer.calls = pieces
-        if all(len(call.reply) < _SHORT for call in pieces) and len(pieces) > 1:
+        if is_small and len(pieces) > 1:
             answer.calls, answer.doubts = _chosen(facts, pieces, question)
+        elif is_small and 4 * len(pieces[0].reply) < len(text) and pieces != said[-1:]:
+            answer.doubts = ["several_answers"]  # such as the "Yes" of a grader
         return answer
-    calls = [call for call in said if text and facts.find(text, call.reply) >= 0] or _rewritten(facts, said, text)
+    calls = calls or _rewritten(facts, said, text)
+    if not calls and (held := _holding(said, answer.text or "")):
+        answer.calls, answer.doubts = _chosen(facts, held, question)
+        if len({call.reply for call in _with_passages(facts, said, question)}) > 1:
+            answer.doubts = ["several_answers"]  # the rest of the answer may come from another reply
+        return answer
     if not calls and facts.request.draft.status == "truncated":
         # The stream of the call was dropped before its end, so that its reply is not known.
         calls = [call for call in facts.calls if call.step.reply is None and not call.step.calls_tool][-1:]
@@ -172,6 +194,13 @@ def _rewritten(facts: Facts, calls: Sequence[Call], text: str) -> list[Call]:
     return [sizes[max(sizes)]] if sizes else []
 
 
+def _holding(calls: Sequence[Call], text: str) -> list[Call]:
+    """Return the calls of which the answer holds a value in JSON or a line, as at least a quarter of what it says."""
+    items = items_of([text])
+    smallest = sum(map(len, items)) / 4
+    return [call for call in calls if any(parts <= items and sum(map(len, parts)) >= smallest for parts in call.said)]
+
+
 def _reply_in_output(facts: Facts, question: str | None) -> Answer | None:
     """Find the reply that is a text in the outputs of the request, under whatever name.
 
@@ -184,9 +213,9 @@ def _reply_in_output(facts: Facts, question: str | None) -> Answer | None:
     values = [(value.path, value.text) for value in root.outputs if value.text and _LABELS.isdisjoint(value.path)]
     if root.reply and not root.calls_tool:
         values.append(((), root.reply))
-    texts: dict[int, tuple[tuple[str, ...], str]] = {}
+    texts: dict[int, _Named] = {}
     """By the place of a call, the first value that is its reply, a field before an item."""
-    values.sort(key=lambda value: any(name.isdigit() for name in value[0]))
+    values.sort(key=_is_item)
     last = next((call for call in reversed(facts.calls) if call.reply and not call.step.calls_tool), None)
     for path, text in values:
         known = facts.canonical(text)
@@ -195,32 +224,129 @@ def _reply_in_output(facts: Facts, question: str | None) -> Answer | None:
             is_part = (is_last or is_shown_object(text)) and facts.find(call.reply, known) >= 0
             if call.reply and (is_part or (_is_same(call.reply, known) and not is_shown_object(text))):
                 texts.setdefault(call.place, (path, text))
+    unclear = _add_taken(facts, texts, question)
     calls = [call for call in facts.calls if call.place in texts]
     if not calls:
         return None
-    items = [call for call in calls if any(name.isdigit() for name in texts[call.place][0])]
+    items = [call for call in calls if _is_item(texts[call.place])]
     chosen, doubts = _chosen(facts, [call for call in calls if call not in items] or calls, question)
     last_field = next((call for call in reversed(calls) if call not in items), chosen[-1])
     if len({call.reply for call in (*chosen, last_field)}) > 1:
         notes = [call.reply for call in items if _contexts(facts, call, question)]
         is_made_of_items = any(facts.find(note, last_field.prompt.text) >= 0 for note in notes)
-        is_named = any(name.startswith("final") or name.endswith(_ENDS) for name in texts[last_field.place][0])
+        is_named = _is_named(texts[last_field.place])
         if not last_field.in_tool and (is_made_of_items or is_named):
             chosen, doubts = [last_field], []
         else:
             doubts = ["several_answers"]
-    path, text = texts[chosen[-1].place]
+    if chosen[-1].place in unclear:
+        doubts = ["several_answers"]
+    _, text = texts[chosen[-1].place]
     is_whole = is_shown_object(text) or _is_same(chosen[-1].reply, facts.canonical(text))
     return Answer(chosen[-1].step.reply if is_whole else text, "reply_in_output", chosen[-1:], doubts)
 
 
-def _last_reply(facts: Facts, question: str | None) -> Answer | None:
-    calls = [
+def _is_item(value: _Named) -> bool:
+    return any(name.isdigit() for name in value[0])
+
+
+def _is_named(value: _Named) -> bool:
+    """Whether a path says that its text is an answer."""
+    return any(name in _NAMES or name.startswith("final") or name.endswith(_ENDS) for name in value[0])
+
+
+def _add_taken(facts: Facts, texts: dict[int, _Named], question: str | None) -> set[int]:
+    """Add, for other calls, the text that the application took from the reply. Return the calls for which this is not clear."""
+    known = {facts.canonical(text) for _, text in texts.values()}
+    values = [value for value in _own_outputs(facts, question) if facts.canonical(value[1]) not in known]
+    found: dict[int, list[_Named]] = {}
+    for call in _replying(facts) if values else ():
+        taken = [value for value in values if _is_taken(facts, call, value[1])]
+        if taken and call.place not in texts:
+            found[call.place] = taken
+    telling = {place for place, taken in found.items() if any(_LABELS.isdisjoint(path) for path, _ in taken)}
+    if telling or texts:  # a text that says something about an answer is one only if nothing else is
+        found = {place: taken for place, taken in found.items() if place in telling}
+    unclear = set()
+    for call in facts.calls:
+        if call.place in found:
+            taken = found[call.place]
+            texts[call.place], is_clear = _chosen_text(facts, call, taken)
+            others = [value for value in values if value not in taken and len(value[1].split()) >= _FEW_WORDS]
+            if not is_clear or (_leaves_texts(facts, call, taken) and _foreign(facts, call, others)):
+                unclear.add(call.place)
+    return unclear
+
+
+def _own_outputs(facts: Facts, question: str | None) -> list[_Named]:
+    """Return the texts that the request returns and was not given, fields before items."""
+    root = facts.root
+    if root is None:
+        return []
+    given = {facts.canonical(value.text) for value in root.inputs if value.text} | {facts.canonical(question or "")}
+    values = [(value.path, value.text) for value in root.outputs if value.text and not is_shown_object(value.text)]
+    return sorted((value for value in values if facts.canonical(value[1]) not in given), key=_is_item)
+
+
+def _replying(facts: Facts) -> list[Call]:
+    """Return the calls that reply outside of tools."""
+    return [
         call for call in facts.calls if call.step.reply is not None and not call.step.calls_tool and not call.in_tool
     ]
+
+
+def _is_taken(facts: Facts, call: Call, text: str) -> bool:
+    """Whether a text was taken from a reply: it holds a value of its JSON or a line of it, or is a long piece of it."""
+    known = facts.canonical(text)
+    items = items_of([text])
+    return (
+        any(parts <= items for parts in call.said)
+        or (len(known) >= _SHORT and facts.find(known, call.reply) >= 0)
+        or _keeps_words(call, known)
+    )
+
+
+def _chosen_text(facts: Facts, call: Call, taken: Sequence[_Named]) -> tuple[_Named, bool]:
+    """Choose the answer among texts that were taken from one reply. Return it, and whether this is clear."""
+    whole = (taken[0][0], call.step.reply or "")
+    fields = [value for value in taken if not _is_item(value)] or taken
+    if len({value[1] for value in fields}) > 1:
+        names = {facts.canonical(text): path for path, text in call.fields}
+        named = [
+            value for value in fields if _is_named(value) or _is_named((names.get(facts.canonical(value[1]), ()), ""))
+        ]
+        fields = named or [value for value in fields if (_LABELS - _DECISIONS).isdisjoint(value[0])] or fields
+    if len({value[1] for value in fields}) == 1:
+        return fields[0], True
+    returned = {(path[-1:], facts.canonical(text)) for path, text in taken}
+    return whole, bool(call.fields) and all(
+        (path[-1:], facts.canonical(text)) in returned for path, text in call.fields
+    )
+
+
+def _leaves_texts(facts: Facts, call: Call, taken: Sequence[_Named]) -> bool:
+    """Whether a reply in JSON has other texts than those that were taken, of which the application may have made another."""
+    returned = " ".join(facts.canonical(text) for _, text in taken)
+    fields = [value for value in call.fields if not _is_item(value) and (_LABELS - _DECISIONS).isdisjoint(value[0])]
+    return any(facts.find(facts.canonical(text), returned) < 0 for _, text in fields) and not any(map(_is_named, taken))
+
+
+def _foreign(facts: Facts, call: Call, values: Sequence[_Named]) -> bool:
+    """Whether one of the texts may be an answer that the application made of a reply, such as a translation."""
+    if not call.fields:
+        values = [value for value in values if len(value[1].split()) >= _FEW_WORDS]
+    texts = [facts.canonical(text) for path, text in values if _LABELS.isdisjoint(path)]
+    return any(not call.is_visible or facts.find(text, call.prompt.text) < 0 for text in texts)
+
+
+def _last_reply(facts: Facts, question: str | None) -> Answer | None:
+    calls = _replying(facts)
     if len(calls) > 1:
         calls = _with_passages(facts, calls, question)
-    return Answer(calls[-1].step.reply, "last_reply", calls[-1:]) if calls else None
+    if not calls:
+        return None
+    doubts = ["several_answers"] if _foreign(facts, calls[-1], _own_outputs(facts, question)) else []
+    return Answer(calls[-1].step.reply, "last_reply", calls[-1:], doubts)
 
 
 def _chosen(facts: Facts, calls: list[Call], question: str | None) -> tuple[list[Call], list[str]]:
@@ -276,6 +402,20 @@ def _contexts(facts: Facts, call: Call, question: str | None) -> frozenset[str]:
         return frozenset(match.excerpt or match.candidate.text for match in facts.matches(call, question=question))
     except TooLargeError:
         return frozenset()
+
+
+def _keeps_words(call: Call, text: str) -> bool:
+    """Whether a text has the words of a reply, or of a value in its JSON, in their order, with other citations.
+
+    They are the same words, or at least half of the words of the text.
+    """
+    others = _WORD.findall(_ASIDE.sub(" ", text))
+    for reply in (call.reply, *(value for _, value in call.fields)):
+        words, rest = _WORD.findall(_ASIDE.sub(" ", reply)), iter(others)
+        is_most = len(words) >= _FEW_WORDS and 2 * len(words) >= len(others)
+        if (words and words == others) or (is_most and all(word in rest for word in words)):
+            return True
+    return False
 
 
 def _is_same(reply: str, text: str) -> bool:

@@ -78,13 +78,26 @@ class Call:
         return items_of(one.text for place, one in enumerate(self.messages) if one.role != "assistant" or place > last)
 
     @cached_property
+    def fields(self) -> list[tuple[tuple[str, ...], str]]:
+        """The texts in a reply that is JSON, with their paths; none in another reply."""
+        reply = self._shown_reply
+        values = _values_in(reply) if reply[:1] in ("{", "[") else ()
+        return [(value.path, text) for value in values for text in _texts_of(value)]
+
+    @property
+    def _shown_reply(self) -> str:
+        """The reply without thoughts and without the fence around JSON."""
+        return (self.step.reply or "").rpartition("</think>")[2].strip("` \n").removeprefix("json").strip()
+
+    @cached_property
     def said(self) -> list[frozenset[str]]:
         """Of each text that the application can take from the reply, its parts: a value in JSON, a line, or all."""
-        reply = (self.step.reply or "").rpartition("</think>")[2].strip("` \n").removeprefix("json").strip()
-        texts = [text for value in _values_in(reply) for text in _texts_of(value)] if reply[:1] in ("{", "[") else []
+        texts = [text for _, text in self.fields]
         if not texts:
+            reply = self._shown_reply
             lines = reply.splitlines()
-            texts = [reply, _CITATION.sub("", reply), *lines, *(line.partition(": ")[2] for line in lines)]
+            texts = [reply, *lines, *(line.partition(": ")[2] for line in lines)]
+        texts += [_CITATION.sub("", text) for text in texts if "[" in text]
         parts = (items_of([text]) for text in dict.fromkeys(texts) if text)
         return [one for one in parts if one]
 

@@ -49,6 +49,7 @@ _MARKS: Final = (". ", "\u3002", " a", " t")
 """What a passage is searched by, the first one that it contains: an index of the places after a mark takes a tenth of the time of one of all words."""
 _CHARS_PER_MARK: Final = 6
 """What a place in the index counts as compared: about a word."""
+_SENTENCE_END: Final = re.compile(r"[.!?]\s+|[\u3002\uff01\uff1f]")
 _ENDS: Final = frozenset(" .,;:!?)]}\u3002\uff0c\uff01\uff1f")
 
 
@@ -135,11 +136,11 @@ class Text:
         indexed: Whether many texts are going to be searched, so that an index is worth its cost.
     """
 
-    __slots__ = ("_budget", "_indexes", "_is_indexed", "_searched", "text")
+    __slots__ = ("_indexes", "_is_indexed", "_searched", "budget", "text")
 
     def __init__(self, text: str, budget: Budget, *, indexed: bool = False) -> None:
         self.text = text
-        self._budget = budget
+        self.budget = budget
         self._is_indexed = indexed
         self._searched = 0
         self._indexes: dict[str, _Index] = {}
@@ -196,7 +197,7 @@ class Text:
     def _resumed(self, at: int, passage: str, place: int, way: int) -> tuple[int, int] | None:
         """Return where both texts are equal again, if one other word stands here for a few words of the passage."""
         text = self.text
-        self._budget.spend(_MAX_MARK * _RESUMED)
+        self.budget.spend(_MAX_MARK * _RESUMED)
         end = text.find(" ", at, at + _MAX_MARK) if way > 0 else text.rfind(" ", max(0, at - _MAX_MARK), at + 1)
         for start in range(at + way, end + way, way) if end >= 0 else ():
             if way > 0:
@@ -216,7 +217,7 @@ class Text:
             if seed.chars:
                 for position in self._index(seed.mark).positions(seed.chars):
                     start = position - seed.offset
-                    self._budget.spend(len(needle))
+                    self.budget.spend(len(needle))
                     if start >= 0 and self.text.startswith(needle, start):
                         yield start
                 return
@@ -229,14 +230,14 @@ class Text:
         start = self.text.find(needle, begin)
         searched = (start if start >= 0 else len(self.text)) - begin + len(needle)
         self._searched += searched
-        self._budget.spend(searched)
+        self.budget.spend(searched)
         return start
 
     def _index(self, mark: str) -> _Index:
         index = self._indexes.get(mark)
         if index is None:
             starts = _marked(self.text, mark) if mark else _words(self.text)
-            self._budget.spend(len(starts) * _CHARS_PER_MARK if mark else len(self.text))
+            self.budget.spend(len(starts) * _CHARS_PER_MARK if mark else len(self.text))
             index = self._indexes[mark] = _Index(self.text, starts)
         return index
 
@@ -423,11 +424,12 @@ class Finder:
         """Find the longest piece of each passage, if it has 80 characters and a quarter of the passage.
 
         Of a long passage, 500 characters and a twentieth are enough. A piece can have changed words, such as redacted ones.
-        Of its beginning, such as the first sentence, 32 characters are enough.
+        Of its beginning, and of any of its sentences, 32 characters are enough.
 
         Raises:
             TooLargeError: If the budget of compared characters is used up.
         """
+        missing: list[Candidate] = []
         for candidate in candidates:
             size = len(candidate.text)
             smallest = max(_MIN_EXCERPT, min(size // 4, max(_LARGE_EXCERPT, size // 20)))
@@ -440,8 +442,36 @@ class Finder:
                 if piece is None or not any(piece[0] <= one.start and one.end <= piece[1] for one in self._matches):
                     break  # a changed passage is not one around others
             piece, is_changed = (piece, False) if piece is not None else self._beginning(candidate, candidates)
-            if piece is not None and self._is_free(*piece):
+            if piece is None:
+                missing.append(candidate)
+            elif self._is_free(*piece):
                 self._add(Match(candidate, *piece, excerpt=self._text.text[slice(*piece)], is_changed=is_changed))
+        if missing:
+            self._find_sentences(missing, candidates)
+
+    def _find_sentences(self, candidates: Sequence[Candidate], others: Iterable[Candidate]) -> None:
+        """Find sentences of passages, from 32 characters on, outside of what was found."""
+        text, end, starts = self._text.text, 0, {}
+        for begin, stop in sorted(
+            [*self._blanks, *((match.start, match.end) for match in self._matches), (len(text), 0)]
+        ):
+            words = _WORD_START.finditer(text, end, begin) if begin - end >= _SEED else ()
+            starts.update((text[word.start() : word.start() + _SEED], word.start()) for word in words)
+            end = max(end, stop)
+        found: dict[str, list[tuple[Candidate, int]]] = {}
+        for candidate in {*others, *(match.candidate for match in self._matches)} if starts else ():
+            self._text.budget.spend(len(candidate.text))
+            for sentence in _SENTENCE_END.finditer(candidate.text):
+                seed = candidate.text[sentence.end() : sentence.end() + _SEED]
+                if seed in starts:
+                    found.setdefault(seed, []).append((candidate, sentence.end()))
+        missing = set(candidates)
+        for seed, places in found.items():
+            candidate, place = places[0]
+            if len(places) == 1 and candidate in missing:  # others have a heading in common
+                begin, end = self._text.extended(starts[seed], candidate.text, place)
+                if end - begin >= _SEED and self._is_free(begin, end):
+                    self._add(Match(candidate, begin, end, excerpt=text[begin:end]))
 
     def _beginning(self, candidate: Candidate, others: Iterable[Candidate]) -> tuple[tuple[int, int] | None, bool]:
         """Return the span of the beginning of a passage, and whether the rest follows in another form.

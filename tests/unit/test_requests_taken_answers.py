@@ -1,0 +1,203 @@
+"""`assemble` if the application takes its answer from a reply: values of JSON, rewritten citations, joined findings, cut passages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from ragstone.requests import Request, TraceDraft, assemble
+from request_steps import ANSWER, QUESTION, A, B, C, Steps, prompt
+
+V = "Yes. The warranty lasts two years."
+N = "Keep the receipt, because the shop asks for it."
+J = json.dumps({"verdict": V, "note": N})
+SEARCH = ("Rewrite the question.", "warranty duration pump")
+SEVERAL = ("several_answers",)
+
+
+def returned(*calls: str | tuple[str, str], outputs: Any, **inputs: Any) -> Request:
+    """A request with a retrieval and model calls: replies to a prompt with both passages, or pairs of prompt and reply."""
+    steps = Steps()
+    root = steps.chain(inputs={"question": QUESTION, **inputs}, outputs=outputs)
+    steps.retrieval(root, A, B)
+    for call in calls:
+        steps.model(root, *((prompt(A, B), call) if isinstance(call, str) else call))
+    return steps.request()
+
+
+def said(draft: TraceDraft) -> tuple[str | None, tuple[str, ...]]:
+    """The answer and the doubts of a draft."""
+    assert draft.evidence is not None
+    return draft.response, draft.evidence.doubts
+
+
+CLEAR: dict[str, tuple[Sequence[str | tuple[str, str]], dict[str, Any], str]] = {
+    "a value": ([J], {"ruling": V}, V),
+    "a value of one word": ([json.dumps({"verdict": "Yes", "note": N})], {"ruling": "Yes"}, "Yes"),
+    "a value and an id": ([J], {"ruling": V, "ticket": "T-4711"}, V),
+    "a value and the question": ([J], {"asked": QUESTION, "ruling": V}, V),
+    "a value and a text of the inputs": ([J], {"customer": "Ms Jane Doe of Berlin", "ruling": V}, V),
+    "a value and a passage": ([J], {"excerpt": A, "ruling": V}, V),
+    "a value and a query": ([SEARCH, J], {"search_query": SEARCH[1], "ruling": V}, V),
+    "a value and its category": ([json.dumps({"text": V, "category": "pumps"})], {"ruling": V, "category": "pumps"}, V),
+    "a value and a list": (
+        [json.dumps({"verdict": V, "pages": ["page 1 of a", "page 2 of b"]})],
+        {"ruling": V, "pages": ["page 1 of a", "page 2 of b"]},
+        V,
+    ),
+    "an inner value": ([json.dumps({"result": {"verdict": V}, "plan": ["a", "b"]})], {"ruling": V}, V),
+    "a value with escapes": ([json.dumps({"verdict": 'Für "zwei" Jahre.', "n": 1})], {"ruling": 'Für "zwei" Jahre.'}, 'Für "zwei" Jahre.'),
+    "a sentence of a value": ([J], {"ruling": "The warranty lasts two years.", "n": "1"}, "The warranty lasts two years."),
+    "a text made of two values": ([J], {"ruling": f"{V} ({N})"}, f"{V} ({N})"),
+    "a text made of one word": ([json.dumps({"verdict": "Yes", "days": 30})], {"ruling": "Verdict: Yes"}, "Verdict: Yes"),
+    "JSON in a fence": ([f"```json\n{J}\n```"], {"ruling": V}, V),
+    "JSON after thoughts": ([f"<think>Two.</think>{J}"], {"ruling": V}, V),
+    "a text after thoughts": ([f"<think>Two.</think>{V}"], {"ruling": V}, V),
+    "a line without its label": ([f"Thought: look.\nRULING: {V}"], {"ruling": V}, V),
+    "the key of the reply is named": ([json.dumps({"answer": V, "note": N})], {"ruling": V, "remark": N}, V),
+    "the key of the output is named": ([J], {"final_ruling": V, "remark": N}, V),
+    "an object returned whole": ([J], json.loads(J), J),
+    "an object returned within another": ([J], {"data": json.loads(J), "request_id": "r-1"}, J),
+    "an object with one text": ([json.dumps({"verdict": V, "score": 0.9})], {"verdict": V, "score": 0.9}, V),
+    "a guard with a word": ([J, (f"Check: {V}", "ok")], {"ruling": V, "guard": "ok"}, V),
+    "a guard with JSON": (
+        [V, (f"Check: {V} {A}", json.dumps({"grounded": "yes", "reason": "All is in the text."}))],
+        {"ruling": V, "why": "All is in the text."},
+        V,
+    ),
+    "an empty state": ([V], {"status": "done"}, V),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CLEAR)
+def test_a_text_of_the_reply_under_another_key_is_the_answer(name: str) -> None:
+    """The text that the request returns is the answer, not the JSON around it, and the contexts are those of its call."""
+    calls, outputs, answer = CLEAR[name]
+    draft = assemble(returned(*calls, outputs=outputs, customer="Ms Jane Doe of Berlin"))
+    assert (answer, ()) == said(draft)
+    assert [A, B] == [passage.text for passage in draft.contexts or ()]
+
+
+DOUBTFUL: dict[str, tuple[Sequence[str | tuple[str, str]], dict[str, Any]]] = {
+    "two values under other keys": ([J], {"ruling": V, "remark": N}),
+    "a word and a sentence": ([json.dumps({"verdict": "Yes", "note": N})], {"verdict": "Yes", "hint": N}),
+    "a value and a text of the application": ([J], {"ruling": V, "disclaimer": "This text is no legal advice."}),
+    "a value next to a translation": ([J], {"ruling": "Ja, zwei Jahre lang gilt sie.", "remark": N}),
+    "a translation of a value": ([J], {"ruling": "Ja, zwei Jahre lang."}),
+    "a translation of a reply": ([V], {"ruling": "Ja, die Garantie gilt zwei Jahre."}),
+    "a word for a value": ([json.dumps({"allowed": True, "reason": N})], {"ruling": "yes"}),
+    "another reply": (
+        [(f"Sum up: {B}", "Returns are accepted for thirty days."), J],
+        {"analysis": "Returns are accepted for thirty days.", "ruling": V},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DOUBTFUL)
+def test_several_texts_that_can_be_the_answer_are_in_doubt(name: str) -> None:
+    """Nothing says which text is the answer, or how the application made it."""
+    calls, outputs = DOUBTFUL[name]
+    assert SEVERAL == said(assemble(returned(*calls, outputs=outputs)))[1]
+
+
+@pytest.mark.parametrize(
+    ("reply", "answer"),
+    [
+        ("Two years [1].", "Two years (manual.pdf)."),
+        ("Yes [1].", "Yes (manual.pdf)."),
+        ("Yes [1], for two years [2].", "Yes¹, for two years²."),
+        ("Yes [1], for two years [2].", "Yes<sup>1</sup>, for two years<sup>2</sup>."),
+        ("Yes [1], for two years [2].", "Yes [1](https://a.example/x), for two years [2](https://a.example/y)."),
+        ("Yes [doc_1], for two years [doc_2].", "Yes [1], for two years [2]."),
+        ("Yes【3:0†manual.pdf】, two years.", "Yes [manual.pdf], two years."),
+        ("Two years [1].", "Two years.\n\nSources: manual.pdf"),
+        ("Two [1]. Parts too [2]. Labor too [1]. Returns not [2].", "Two (a). Parts too (b). Labor too (a). Returns not (b)."),
+        (json.dumps({"answer": "Yes [1], two years.", "note": "x"}), "Yes (manual.pdf), two years."),
+    ],
+)  # fmt: skip
+def test_citations_are_rewritten_in_a_short_answer(reply: str, answer: str) -> None:
+    """The call with the same words wrote the answer, and a grader that says the first of them did not."""
+    draft = assemble(returned((f"Is this relevant? {C}", "Yes"), reply, outputs={"answer": answer}))
+    assert (answer, ()) == said(draft)
+    assert [A, B] == [passage.text for passage in draft.contexts or ()]
+
+
+def test_a_word_of_a_grader_in_a_fixed_text() -> None:
+    """The word does not make the grader the author of the text."""
+    answer = "Yes, see the handbook on the shelf in the hall."
+    draft = assemble(returned((f"Is this relevant? {A}", "Yes"), "Two years.", outputs={"answer": answer}))
+    assert (answer, SEVERAL) == said(draft)
+
+
+@pytest.mark.parametrize(
+    ("answer", "form", "doubts"),
+    [
+        ("Two years.\nThirty days.", None, ()),
+        ("Warranty: Two years. Returns: Thirty days.", None, ()),
+        ("Two years and thirty days.", "Findings:\n- {}\n- {}", ()),
+        ("Two years and thirty days.", '{{"warranty": "{}", "returns": "{}"}}', ()),
+        ("Two years and thirty days.", "The first expert says {} and the second one {}", ()),
+        ("Two years, and a month.", None, SEVERAL),
+    ],
+)
+def test_short_findings_of_parallel_workers(answer: str, form: str | None, doubts: tuple[str, ...]) -> None:
+    """The passages of both are contexts, whether the application or another call joins the findings."""
+    steps = Steps()
+    root = steps.chain(inputs={"question": QUESTION}, outputs={"answer": answer})
+    for page, finding in ((A, "Two years."), (B, "Thirty days.")):
+        worker = steps.chain(root)
+        steps.retrieval(worker, page)
+        steps.model(worker, prompt(page), finding)
+    if form is not None:
+        steps.model(root, form.format("Two years.", "Thirty days.") + QUESTION, answer)
+    draft = assemble(steps.request())
+    assert (answer, doubts) == said(draft)
+    assert doubts or [A, B] == [passage.text for passage in draft.contexts or ()]
+
+
+SENTENCES = [
+    "Devices are welcome back at our shop in Berlin.",
+    "All of them must be returned in thirty days.",
+    "The box has to be included in any case, and the receipt too.",
+]
+PAGE = " ".join(SENTENCES)
+
+
+@pytest.mark.parametrize("sentence", SENTENCES)
+@pytest.mark.parametrize("others", [[], [C]])
+@pytest.mark.parametrize("form", ["- {}", "{}", "Note: {} (shop.md)"])
+def test_one_sentence_of_a_passage(sentence: str, others: list[str], form: str) -> None:
+    """A sentence from any place of a passage is what the model read of it."""
+    steps = Steps()
+    root = steps.chain(inputs={"question": QUESTION}, outputs={"answer": ANSWER})
+    steps.retrieval(root, PAGE, C, B)
+    steps.model(root, prompt(*(form.format(text) for text in (sentence, *others))), ANSWER)
+    draft = assemble(steps.request())
+    assert (ANSWER, ()) == said(draft)
+    assert [(sentence, PAGE[:5]), *((text, text[:5]) for text in others)] == [
+        (passage.text, passage.id) for passage in draft.contexts or ()
+    ]
+
+
+def test_a_sentence_that_passages_share_is_not_a_piece_of_them() -> None:
+    """A line above each page is in the prompt without the pages that were dropped."""
+    line = "Page of the manual. All rights are reserved by the ACME company. "
+    steps = Steps()
+    root = steps.chain(inputs={"question": QUESTION}, outputs={"answer": ANSWER})
+    steps.retrieval(root, line + A, line + B, line + C)
+    steps.model(root, prompt("All rights are reserved by the ACME company.", line + A), ANSWER)
+    draft = assemble(steps.request())
+    assert [line + A] == [passage.text for passage in draft.contexts or ()]
+
+
+def test_a_sentence_of_the_question_is_not_a_piece() -> None:
+    """The user quotes a sentence of a passage that the model was not shown."""
+    question = f"The page says: {SENTENCES[1]} Is this true?"
+    steps = Steps()
+    root = steps.chain(inputs={"question": question}, outputs={"answer": ANSWER})
+    steps.retrieval(root, PAGE, C, query=question)
+    steps.model(root, prompt(C, question=question), ANSWER)
+    assert [C] == [passage.text for passage in assemble(steps.request()).contexts or ()]
