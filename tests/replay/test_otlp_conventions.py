@@ -313,6 +313,7 @@ def chain(convention: str, number: int, parent: int = 0) -> OtelSpan:
             "gen_ai.input.messages": messages % ("user", f"Answer from this: {PASSAGE}"),
             "gen_ai.output.messages": messages % ("assistant", "a"),
             "gen_ai.usage.input_tokens": 3,
+            "gen_ai.usage.output_tokens": 2,
         }
     return span(attributes, number=number, parent=parent)
 

@@ -170,7 +170,7 @@ def test_values_of_all_kinds_are_read(read):
 
     assert ("a", "b") == traces[0].tags
     assert {"release": "2", "n": 3, "app.bytes": "AAE=", "app.empty": None} == traces[0].metadata
-    assert (0, 7) == (traces[0].usage.input_tokens, traces[0].usage.output_tokens)
+    assert traces[0].usage is None
     assert 1795219315.0567081 == traces[0].started_at
 
 

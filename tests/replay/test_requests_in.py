@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
+
 from ragstone.reading import RejectedRecord
 from ragstone.reading._requests import requests_in
 from ragstone.requests import PassageDraft, Step, Value
@@ -206,14 +208,35 @@ def test_tokens_are_those_of_the_innermost_models():
         step("rag", query="q", answer="a", input_tokens=99),
         step("outer", "rag", kind="model", at=1, input_tokens=10, output_tokens=2, answer="x", model="big"),
         step("inner", "outer", kind="model", at=1, input_tokens=10, output_tokens=2),
-        step("second", "rag", kind="model", at=3, input_tokens=5, answer="a", model="small"),
+        step("second", "rag", kind="model", at=3, input_tokens=5, output_tokens=1, answer="a", model="small"),
         step("silent", "second", kind="model", at=3),
+        step("failed", "rag", kind="model", at=4, error="boom"),
     )
 
-    assert Usage(input_tokens=15, output_tokens=2) == found.usage
+    assert Usage(input_tokens=15, output_tokens=3) == found.usage
     assert "small" == found.model
-    assert Usage(input_tokens=99) == trace(step("rag", query="q", answer="a", input_tokens=99)).usage
+    whole = step("rag", query="q", answer="a", input_tokens=99, output_tokens=1)
+    assert Usage(input_tokens=99, output_tokens=1) == trace(whole).usage
     assert trace(step("rag", query="q", answer="a")).usage is None
+
+
+@pytest.mark.parametrize("counts", [{}, {"input_tokens": 5}, {"output_tokens": 5}])
+@pytest.mark.parametrize("total", [None, Usage(input_tokens=99, output_tokens=1)])
+def test_tokens_are_unknown_if_those_of_one_call_are(counts, total):
+    """A sum without a call would be too small, and an unknown count is not zero. A total that the request states counts."""
+    stated = {} if total is None else {"input_tokens": 99, "output_tokens": 1}
+    found = trace(
+        step("rag", query="q", answer="a", **stated),
+        step("first", "rag", kind="model", at=1, input_tokens=10, output_tokens=2, answer="x"),
+        step("second", "rag", kind="model", at=2, answer="a", **counts),
+    )
+    assert found.usage == total
+
+
+@pytest.mark.parametrize("counts", [{"input_tokens": 5}, {"output_tokens": 5}])
+def test_half_a_usage_is_unknown(counts):
+    """The other half is not zero."""
+    assert trace(step("rag", query="q", answer="a", **counts)).usage is None
 
 
 def test_a_request_that_failed_has_no_answer_but_that_it_gave():

@@ -323,6 +323,7 @@ def test_text_that_is_no_text_is_described():
 def test_odd_token_counts_are_left_out():
     """A provider that reports -1 costs no trace."""
     assert trace(TraceDraft(input_tokens=-1)).usage is None
+    assert trace(TraceDraft(input_tokens=3)).usage is None
 
 
 @pytest.mark.parametrize(

@@ -76,15 +76,13 @@ def _use_ids_of_captured(requests: Sequence[Request], steps: Sequence[Step]) -> 
 
 
 def _trace(draft: TraceDraft) -> Trace | RejectedRecord:
-    has_usage = draft.input_tokens is not None or draft.output_tokens is not None
+    read, written = draft.input_tokens, draft.output_tokens
     try:
         return Trace(
             **{name: getattr(draft, name) for name in _SAME},
             retrievals=tuple(_retrieval(found) for found in draft.retrievals),
             contexts=None if (stored := draft.stored_contexts) is None else _passages(stored),
-            usage=Usage(input_tokens=draft.input_tokens or 0, output_tokens=draft.output_tokens or 0)
-            if has_usage
-            else None,
+            usage=None if read is None or written is None else Usage(input_tokens=read, output_tokens=written),
         )
     except ValidationError as error:
         fields = "; ".join(

@@ -83,10 +83,12 @@ def _fill_measures(draft: TraceDraft, facts: Facts, answering: Sequence[Step]) -
     spent: Sequence[Step] = facts.tree.innermost(
         step
         for step in facts.tree.steps
-        if step.kind == "model" and (step.input_tokens is not None or step.output_tokens is not None)
+        if step.kind == "model" and step.input_tokens is not None and step.output_tokens is not None
     )
-    if not spent and root is not None:
-        spent = [root]
+    counted = {step.id for step in spent}
+    silent = (step for step in facts.models if step.error is None) if spent else ()
+    if not spent or any(counted.isdisjoint(one.id for one in (step, *facts.tree.ancestors(step))) for step in silent):
+        spent = [root] if root is not None else []
     if draft.input_tokens is None:
         draft.input_tokens = _sum(step.input_tokens for step in spent)
     if draft.output_tokens is None:
