@@ -9,7 +9,7 @@ import pytest
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
-from fake_servers import FakeJudgeServer, Reply
+from fake_servers import FakeDialectServer, FakeJudgeServer, Reply
 from ragstone.errors import JudgeRejectedError, JudgeReplyError
 from ragstone.judges import ChatReader, Completion, ModelJudge, OpenAICompatibleJudge, Prompt
 from ragstone.judges._http.constraints import ConstrainedReplies
@@ -74,12 +74,12 @@ def test_a_server_that_obeys():
 
 
 def test_a_server_that_refuses_schemas():
-    """It is asked in words, and no longer offered a schema once it says that it does not accept any."""
+    """It is offered one in each style, then asked in words, and not offered another one."""
     with FakeJudgeServer(structured="refused", reply=replying(f"Sure:\n```json\n{GOOD}\n```")) as server:
         reply, _ = ask(server.url, times=5)
         offered = ["response_format" in body for body in server.stats.requests]
     assert ({"items": ["A", "B"]}, "json_reply") == (reply.value, reply.method)
-    assert [True, *[False] * 5] == offered
+    assert [True, True, *[False] * 5] == offered
 
 
 def test_a_prompt_that_is_too_long_is_refused_once():
@@ -155,7 +155,7 @@ def test_a_reply_cut_short():
         with pytest.raises(JudgeReplyError):
             ask(server.url)
         # In words the reply is as long as it is: another would be cut as well.
-        assert ["response_format" in body for body in server.stats.requests] == [True, False]
+        assert ["response_format" in body for body in server.stats.requests] == [True, True, False]
 
 
 class Scripted:
@@ -283,7 +283,8 @@ class Shapes:
         self.words, self.keywords, self.sent = words, keywords, []
 
     async def __call__(self, *, fields):
-        sent = json.dumps(fields["response_format"]["json_schema"]["schema"])
+        form = fields["response_format"]
+        sent = json.dumps(form.get("json_schema", form)["schema"])
         self.sent.append(sent)
         await asyncio.sleep(0)
         if any(f'"{keyword}"' in sent for keyword in self.keywords):
@@ -373,3 +374,34 @@ def test_a_filtered_question_does_not_turn_bounds_off():
 
     asyncio.run(session())
     assert [True, False, True, True] == ['"maxItems"' in sent for sent in server.sent]
+
+
+def test_the_form_of_llama_cpp_python():
+    """A server that answers 500 to `json_schema` gets `json_object` with the schema, which constrains as well."""
+    with FakeDialectServer("llama-cpp-python") as server:
+        reply, _ = ask(server.url, times=5)
+        forms = [body["response_format"]["type"] for body in server.stats.requests if "response_format" in body]
+        (form,) = {json.dumps(body["response_format"]) for body in server.stats.requests[-4:]}
+    assert "constrained_reply" == reply.method
+    assert {"type", "schema"} == json.loads(form).keys()
+    assert ["json_object"] * 5 == [kind for kind in forms if kind != "json_schema"]
+    assert forms.count("json_schema") <= 3
+
+
+@pytest.mark.parametrize("reply", ['{"answer": "A"}', "[1]", "Sure."])
+def test_a_server_that_ignores_the_schema_of_a_json_object(reply):
+    """The first reply shows that it does: then the form is asked for in words, without further attempts."""
+    sent = []
+
+    async def ask(fields):
+        sent.append(fields["response_format"]["type"])
+        if sent[-1] == "json_schema":
+            raise RequestRefusedError("this response_format is unavailable", status=400, param=None)
+        return {"choices": [{"message": {"content": reply}, "finish_reason": "stop"}]}
+
+    async def session():
+        replies = ConstrainedReplies()
+        return [await replies.json(ask, TEXTS) for _ in range(9)]
+
+    assert [None] * 9 == asyncio.run(session())
+    assert ["json_schema", "json_object"] == sent

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from fake_servers import FakeJudgeServer, FakeModelServer, Reply
+from fake_servers import FakeDialectServer, FakeJudgeServer, FakeModelServer, Reply
 from ragstone.errors import JudgeError, JudgeRejectedError, JudgeUnavailableError
 from ragstone.judges import OpenAICompatibleModel, metered, wait_for_outages
 from ragstone.testing import ScriptedModel
@@ -293,3 +293,14 @@ def test_json_padded_with_whitespace(start, obeyed):
         can = asyncio.run(measured(server.url))
     assert obeyed == ("json_schema" in can.structured)
     assert obeyed == any("whitespace" in note for note in can.notes)
+
+
+def test_the_form_of_llama_cpp_python():
+    """A schema in a JSON object is found where `json_schema` is answered with 500, and is not tried elsewhere."""
+    found = {}
+    for name in ("llama-cpp-python", "llamacpp"):
+        with FakeDialectServer(name) as server:
+            found[name] = asyncio.run(measured(server.url))
+    assert ("json_object",) == found["llama-cpp-python"].structured
+    assert ("json_schema",) == found["llamacpp"].structured
+    assert "json_object" not in found["llamacpp"].seen

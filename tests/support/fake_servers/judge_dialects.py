@@ -169,6 +169,11 @@ def _literal_error(names: Sequence[str]) -> Reply:
     return Reply(500, {"error": {"message": message, "type": "internal_server_error", "param": None, "code": None}})
 
 
+def _only_json_objects(body: Mapping[str, Any]) -> Reply | None:
+    """Refuse schemas as llama-cpp-python does, except in its own form."""
+    return _literal_error(["response_format"]) if "json_schema" in body.get("response_format", {}) else None
+
+
 ODD_REFUSALS: Final[Mapping[str, Refusal]] = MappingProxyType(
     {
         "500 that names the field": _literal_error,
@@ -216,8 +221,9 @@ JUDGE_DIALECTS: Final[Mapping[str, JudgeDialect]] = MappingProxyType(
         "llamacpp": JudgeDialect(title="llama.cpp", several="ignored"),
         "llama-cpp-python": JudgeDialect(
             title="llama-cpp-python",
-            refused=frozenset({"logprobs", "response_format"}),
+            refused=frozenset({"logprobs"}),
             refusal=_literal_error,
+            rules=(_only_json_objects,),
             several="ignored",
         ),
         "ollama": JudgeDialect(title="Ollama", several="ignored"),

@@ -143,7 +143,8 @@ class FakeJudgeServer(LoopbackServer):
             texts = allowed_texts(body["structured_outputs"])
             numbers = [int(text) for text in texts if re.fullmatch(r"-?\d+", text)]
             return str(self._verdict(question, min(numbers), max(numbers))) if numbers else texts[0]
-        schema = body["response_format"]["json_schema"]["schema"]
+        form = body["response_format"]
+        schema = form.get("json_schema", form)["schema"]
         bounds = schema["properties"].get("score")
         if bounds is None:
             asked = _asked_shape(question)

@@ -275,8 +275,10 @@ def _rows(can: Capabilities) -> Iterator[tuple[str, Verdict, str]]:
     if can.asked_tokens:
         yield row("tokens by id", "asked_tokens", holds=True, what=f"{can.asked_tokens} per request")
     yield row("clean token boundary", "boundary_clean", can.boundary_clean)
-    for name, label in (("regex", "regular expression"), ("json_schema", "JSON Schema")):
-        yield row(f"constrained by: {label}", name, name in can.structured)
+    constraints = {"regex": "regular expression", "json_schema": "JSON Schema", "json_object": "JSON object, schema"}
+    for name, label in constraints.items():
+        if name != "json_object" or "json_schema" not in can.structured:
+            yield row(f"constrained by: {label}", name, name in can.structured)
     yield row("several replies per request", "several_replies", can.several_replies)
     yield row("whole prompts", "whole_prompts", can.whole_prompts)
 

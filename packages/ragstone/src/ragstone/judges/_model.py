@@ -122,7 +122,7 @@ class Capabilities(BaseModel):
     boundary_clean: bool | None = None
     """Whether the tokens of a conversation with a reply are those of the conversation, then those of the reply."""
     structured: tuple[str, ...] = ()
-    """Constraints that replies obey ("regex", "json_schema").
+    """Constraints that replies obey ("regex", "json_schema", or "json_object" for the form of llama-cpp-python).
 
     Like `whole_prompts`, they are measured only in full (`ragstone doctor`). Otherwise `seen` states that they were not
     measured.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Awaitable, Mapping
 from typing import Any, Final, Protocol
@@ -27,6 +28,8 @@ _MOST_LISTED: Final = 12
 _LEVELS: Final = 3
 _KEYWORD: Final = re.compile(r"\b(?:minimum|maximum|enum|maxItems|maxLength|invalid schema|grammar)\b", re.IGNORECASE)
 """What a server names if it refuses a part of a schema, instead of schemas in general."""
+STYLES: Final = ("json_schema", "json_object")
+"""Forms in which schemas are sent, the usual one first. Only llama-cpp-python knows the second one."""
 _SCHEMA: Final = re.compile("schema|maxItems|maxLength|grammar", re.IGNORECASE)
 _NO_SCHEMAS: Final = re.compile(r"response[_ ]format|json_schema|structured output", re.IGNORECASE)
 
@@ -72,6 +75,7 @@ class ConstrainedReplies:
     def __init__(self) -> None:
         self._constraints = tuple(CONSTRAINTS)
         self._first = FirstOfKind()
+        self._styles = STYLES
         self._schemas_refused = 0
         self._took_a_schema = False
         self._takes_bounds: bool | None = None
@@ -100,40 +104,67 @@ class ConstrainedReplies:
         """Return JSON of a schema, or None if the endpoint refuses schemas. The caller must validate the reply.
 
         The schema is sent with bounds on lengths, and after a refusal without them, with enumerations in place of ranges,
-        or without both. After the first accepted schema, each request has one. Before that, only a few do.
+        or without both. After the first accepted schema, each request has one. Before that, only a few do, first in the
+        usual style and then in that of llama-cpp-python, which counts if the reply has the keys of the schema.
         """
         plain = _form(schema, _LEVELS - 1, bounded=False)
-        has_bounds, has_ranges = (_form(schema, _LEVELS - 1) != plain, _form(schema, 0, bounded=False) != plain)
+        parts = (_form(schema, _LEVELS - 1) != plain, _form(schema, 0, bounded=False) != plain)
         # Until a schema was accepted, its form is not the question.
-        async with self._first.turn("schemas"), self._first.turn((has_bounds, has_ranges)):
-            if self._schemas_refused >= _REFUSALS and not self._took_a_schema:
-                return None
-            tried: list[Any] = []
-            levels = [(self._level, True)] if has_bounds and self._takes_bounds is not False else []
-            for level, bounded in (*levels, *((level, False) for level in range(self._level, _LEVELS))):
-                if (sent := _form(schema, level, bounded=bounded)) in tried:
-                    continue
-                tried.append(sent)
-                form = {"name": "reply", "strict": True, "schema": sent}
-                reply = await _or_refusal(ask, {"response_format": {"type": "json_schema", "json_schema": form}})
-                if not isinstance(reply, RequestRefusedError):
-                    self._level = max(self._level, level) if has_ranges else self._level
-                    self._takes_bounds = bounded if has_bounds else self._takes_bounds
-                    self._took_a_schema = True
-                    self._first.settle("schemas")
-                    self._first.settle((has_bounds, has_ranges))
-                    (completion, *_) = completions(reply)
+        async with self._first.turn("schemas"), self._first.turn(parts):
+            while self._styles:
+                completion = await self._in_style(ask, schema, parts)
+                if completion is not None or self._took_a_schema or self._schemas_refused < _REFUSALS:
                     return completion
-                is_general = reply.isolated or _NO_SCHEMAS.search(reply.text)
-                if bounded and self._takes_bounds is None and (self._took_a_schema or not is_general):
-                    # A server may refuse bounds without naming them.
-                    continue
-                if not _KEYWORD.search(reply.text):
-                    # No form of the schema would be accepted, and if the server says so, no other schema either.
-                    self._schemas_refused += _REFUSALS if is_general else 0
-                    break
-            self._schemas_refused += 1
+                self._styles, self._schemas_refused = self._styles[1:], 0
             return None
+
+    async def _in_style(self, ask: _Ask, schema: Mapping[str, Any], parts: tuple[bool, bool]) -> Completion | None:
+        """Send the forms of a schema that may be accepted, until one is. Otherwise count the refusal."""
+        has_bounds, has_ranges = parts
+        tried: list[Any] = []
+        levels = [(self._level, True)] if has_bounds and self._takes_bounds is not False else []
+        for level, bounded in (*levels, *((level, False) for level in range(self._level, _LEVELS))):
+            if (sent := _form(schema, level, bounded=bounded)) in tried:
+                continue
+            tried.append(sent)
+            reply = await _or_refusal(ask, {"response_format": schema_format(self._styles[0], sent)})
+            if not isinstance(reply, RequestRefusedError):
+                (completion, *_) = completions(reply)
+                if self._styles[0] == "json_object" and not self._took_a_schema and not _has_keys(completion, schema):
+                    # The server ignored the schema, and would ignore others.
+                    self._schemas_refused = _REFUSALS
+                    break
+                self._level = max(self._level, level) if has_ranges else self._level
+                self._takes_bounds = bounded if has_bounds else self._takes_bounds
+                self._took_a_schema = True
+                self._first.settle("schemas")
+                self._first.settle(parts)
+                return completion
+            is_general = reply.isolated or _NO_SCHEMAS.search(reply.text)
+            if bounded and self._takes_bounds is None and (self._took_a_schema or not is_general):
+                # A server may refuse bounds without naming them.
+                continue
+            if not _KEYWORD.search(reply.text):
+                # No form of the schema would be accepted, and if the server says so, no other schema either.
+                self._schemas_refused += _REFUSALS if is_general else 0
+                break
+        self._schemas_refused += 1
+        return None
+
+
+def schema_format(style: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the `response_format` of a schema, in the form of OpenAI or of llama-cpp-python."""
+    if style == "json_object":
+        return {"type": style, "schema": schema}
+    return {"type": style, style: {"name": "reply", "strict": True, "schema": schema}}
+
+
+def _has_keys(completion: Completion, schema: Mapping[str, Any]) -> bool:
+    """Return whether a reply has the keys of the schema, or was cut."""
+    try:
+        return completion.finish != "stop" or json.loads(completion.text).keys() == schema["properties"].keys()
+    except (ValueError, AttributeError, KeyError):
+        return False
 
 
 def _form(schema: Any, level: int, *, bounded: bool = True, names: bool = False) -> Any:

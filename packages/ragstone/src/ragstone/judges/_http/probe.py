@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Literal, TypeVar
 
 from ragstone.errors import JudgeReplyError, JudgeUnavailableError
+from ragstone.judges._http.constraints import STYLES, schema_format
 from ragstone.judges._http.errors import RequestRefusedError
 from ragstone.judges._http.exact import LogprobReader
 from ragstone.judges._http.needle import check_whole_prompts
@@ -35,6 +36,7 @@ _VERSIONS: Final = {
 """Paths at which servers report their version, by the owner of their models. For display only."""
 
 _NOT_SUPPORTED: Final = "not supported"
+_ZZ9: Final = {"quux": "zz9"}
 _MARKER: Final = "NO-RESPONSE"
 _MOST_IDS: Final = 128
 """Maximum number of token ids in one request, which is vLLM's limit."""
@@ -100,7 +102,7 @@ class _Probe:
         several = await self._try_step("several_replies", self._check_multiple_choices) or False
         if not self._full:
             why = "not measured (use `ragstone doctor`)"
-            unmeasured = ("regex", "json_schema", "whole_prompts")
+            unmeasured = ("regex", *STYLES, "whole_prompts")
             self._seen |= dict.fromkeys(unmeasured, why)
         dialect = self._model.dialect
         refused = {name for _, name in dialect.omitted}
@@ -255,7 +257,6 @@ class _Probe:
             "required": ["quux"],
             "additionalProperties": False,
         }
-        form = {"type": "json_schema", "json_schema": {"name": "probe", "strict": True, "schema": schema}}
         # An unconstrained reply would not look like these.
         tests: tuple[tuple[str, dict[str, Any], Callable[[str], bool]], ...] = (
             (
@@ -263,10 +264,15 @@ class _Probe:
                 {"structured_outputs": {"regex": "[7]{3}"}, "regex": "[7]{3}"},
                 lambda text: text == "777",
             ),
-            ("json_schema", {"response_format": form}, lambda text: bool(json.loads(text) == {"quux": "zz9"})),
+            *(
+                (style, {"response_format": schema_format(style, schema)}, lambda text: bool(json.loads(text) == _ZZ9))
+                for style in STYLES
+            ),
         )
         obeyed: list[str] = []
         for name, fields, holds in tests:
+            if "json_schema" in obeyed:
+                break
             if await self._try_step(name, self._check_constraint, name, fields, holds):
                 obeyed.append(name)
         return tuple(obeyed)
