@@ -14,13 +14,8 @@ from rapidfuzz.distance import LCSseq
 from rouge_score.rouge_scorer import RougeScorer
 
 from ragstone._util.words import split_words
-from ragstone.metrics import (
-    Bleu,
-    ChrF,
-    corpus_bleu,
-    corpus_chrf,
-)
-from ragstone.metrics.text import exact_match, rouge_l, rouge_n, token_f1
+from ragstone.metrics import corpus_bleu, corpus_chrf
+from ragstone.metrics.text import Bleu, ChrF, exact_match, rouge_l, rouge_n, token_f1
 from ragstone.testing import FakeJudge, make_sample
 
 WORDS = [

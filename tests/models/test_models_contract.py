@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ragstone.metrics import BertScore, EmbeddingSimilarity, VeraComposite
+from ragstone.metrics import VeraComposite
+from ragstone.metrics.semantic import BertScore, EmbeddingSimilarity
 
 pytestmark = [pytest.mark.models, pytest.mark.filterwarnings("default")]
 

@@ -9,7 +9,7 @@ import pytest
 
 from ragstone.errors import ConfigurationError, JudgeRejectedError
 from ragstone.judges import LocalEmbedder, embedder_from
-from ragstone.metrics import VeraAnswerRelevanceCosine
+from ragstone.metrics.cosine import VeraAnswerRelevanceCosine
 from ragstone.schema import Score
 from ragstone.scoring import Scorer
 from ragstone.testing import FakeJudge, make_sample

@@ -8,7 +8,8 @@ import random
 import pytest
 
 from ragstone.errors import ConfigurationError
-from ragstone.metrics import BertScore, EmbeddingSimilarity, resolve_metrics
+from ragstone.metrics import resolve_metrics
+from ragstone.metrics.semantic import BertScore, EmbeddingSimilarity
 from ragstone.testing import FakeJudge, make_sample
 
 pytestmark = [

@@ -14,12 +14,10 @@ from pydantic import Field
 from ragstone.errors import ConfigurationError
 from ragstone.metrics import (
     AnswerCorrectness,
-    BertScore,
     CcrsComposite,
     Metric,
     MetricBase,
     MetricCard,
-    RougeL,
     Udcg,
     VeraComposite,
     full_name,
@@ -30,6 +28,8 @@ from ragstone.metrics import (
 from ragstone.metrics import _registry as registry
 from ragstone.metrics.crux import RankedCoverage
 from ragstone.metrics.ranking import AlphaNdcg, RankingMetric
+from ragstone.metrics.semantic import BertScore
+from ragstone.metrics.text import RougeL
 from ragstone.schema import Score
 from ragstone.scoring import Signals, note_outcome
 from ragstone.sinks._row import shorten_name

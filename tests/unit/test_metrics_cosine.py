@@ -17,7 +17,8 @@ from ragstone import evaluate
 from ragstone.errors import ConfigurationError, JudgeError
 from ragstone.judges import LexicalJudge, is_baseline
 from ragstone.judges.lexical import LexicalEmbedder
-from ragstone.metrics import RagasAnswerRelevancyCosine, VeraAnswerRelevanceCosine, resolve_metrics
+from ragstone.metrics import resolve_metrics
+from ragstone.metrics.cosine import RagasAnswerRelevancyCosine, VeraAnswerRelevanceCosine
 from ragstone.schema import Failure
 from ragstone.scoring import Scorer
 from ragstone.stats import mean_interval

@@ -13,7 +13,8 @@ import pytest
 
 from ragstone._util.local_model import LocalModel
 from ragstone.errors import ConfigurationError, MissingExtraError
-from ragstone.metrics import SEMANTIC, AnswerCorrectness, BertScore, EmbeddingSimilarity, VeraComposite, resolve_metrics
+from ragstone.metrics import SEMANTIC, AnswerCorrectness, VeraComposite, resolve_metrics
+from ragstone.metrics.semantic import BertScore, EmbeddingSimilarity
 from ragstone.metrics.semantic._bertscore import f1_of
 from ragstone.metrics.vera.composite import enriched
 from ragstone.scoring import Scorer

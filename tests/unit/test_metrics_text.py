@@ -8,18 +8,19 @@ import importlib.util
 import pytest
 
 from ragstone.errors import ConfigurationError, MissingExtraError
-from ragstone.metrics import (
+from ragstone.metrics import corpus_bleu, corpus_chrf, resolve_metrics
+from ragstone.metrics.text import (
     Bleu,
     ChrF,
     ExactMatch,
     RougeL,
     RougeN,
     TokenF1,
-    corpus_bleu,
-    corpus_chrf,
-    resolve_metrics,
+    exact_match,
+    rouge_l,
+    rouge_n,
+    token_f1,
 )
-from ragstone.metrics.text import exact_match, rouge_l, rouge_n, token_f1
 from ragstone.schema import NotApplicable
 from ragstone.testing import FakeJudge, make_sample
 

@@ -50,9 +50,9 @@ PUBLIC = {
         TokenLogprobs VllmModel is_baseline parse_number record_usage
     """,
     "ragstone.metrics": """
-        CCRS CITATION COSINE CRUX RAGAS RAGCHECKER RANKING SEMANTIC TEXT VERA AnswerCorrectness BertScore Bleu CcrsComposite ChrF
-        Criterion EmbeddingSimilarity ExactMatch Metric MetricBase MetricCard RagasAnswerRelevancyCosine RougeL RougeN TokenF1 Udcg UdcgTheta
-        VeraAnswerRelevanceCosine VeraComposite WorkedExample all_metrics compute_once corpus_bleu corpus_chrf read_criteria resolve_metrics
+        CCRS CITATION COSINE CRUX RAGAS RAGCHECKER RANKING SEMANTIC TEXT VERA AnswerCorrectness CcrsComposite
+        Criterion Metric MetricBase MetricCard Udcg UdcgTheta
+        VeraComposite WorkedExample all_metrics compute_once corpus_bleu corpus_chrf read_criteria resolve_metrics
     """,
     "ragstone.metrics.ranking": """
         AlphaNdcg JudgedRankingMetric RankingMetric alpha_ndcg average_precision f1 hit_rate ndcg precision

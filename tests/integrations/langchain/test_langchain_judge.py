@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -155,6 +156,7 @@ def test_setting_that_is_refused_is_left_out():
         (AIMessage("I can", response_metadata={"stop_reason": "refusal"}), "refused"),
         (AIMessage("8", response_metadata={"finish_reason": "length"}), "truncated"),
         (AIMessage("8", response_metadata={"finish_reason": "MAX_TOKENS"}), "truncated"),
+        (AIMessage("8", response_metadata={"finish_reason": SimpleNamespace(name="MAX_TOKENS")}), "truncated"),
         (AIMessage("no idea"), "unparseable"),
         (AIMessage([{"type": "reasoning", "reasoning": "85"}]), "unparseable"),
     ],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, Literal
 
@@ -14,15 +14,9 @@ from langsmith.run_helpers import get_tracing_context, tracing_context
 
 from langchain_ragstone._messages import text_of
 from ragstone.errors import ConfigurationError
-from ragstone.judges import ChatRequest, ClientSettings, Completion, FunctionModel, ModelJudge, TokenLogprobs
+from ragstone.judges import ChatRequest, ClientSettings, Completion, FunctionModel, ModelJudge
 from ragstone.schema import Usage
 
-_LENGTH: Final = ("length", "max_tokens", "max_output_tokens")
-_REFUSED: Final = (
-    *("refusal", "content_filter", "content_filtered", "guardrail_intervened"),
-    *("safety", "recitation", "blocklist", "prohibited_content", "spii"),
-)
-_FINISH_KEYS: Final = ("finish_reason", "stop_reason", "stopReason", "done_reason")
 _MAY_BE_SECRET: Final = re.compile("key|token|secret|password|auth|header", re.IGNORECASE)
 _CONFIG: Final[Any] = {"run_name": "ragstone_judge"}
 
@@ -153,10 +147,9 @@ def _asked(model: Runnable[Any, Any], request: ChatRequest) -> tuple[Completion,
         reply = _configured(model, request).invoke([dict(message) for message in request.messages], _CONFIG)
     if not isinstance(reply, BaseMessage):
         return Completion(text=text_of(reply) or ""), Usage()
-    usage = getattr(reply, "usage_metadata", None) or {}
-    return _completion(reply), Usage(
-        input_tokens=_count(usage.get("input_tokens")), output_tokens=_count(usage.get("output_tokens"))
-    )
+    about = reply.response_metadata
+    places = (getattr(reply, "usage_metadata", None), about, reply.additional_kwargs)
+    return ClientSettings.read_reply(text_of(reply) or "", *places, logprobs=about.get("logprobs"))
 
 
 @contextmanager
@@ -174,53 +167,3 @@ def _configured(model: Runnable[Any, Any], request: ChatRequest) -> Runnable[Any
     if isinstance(model, RunnableBindingBase):
         return model.model_copy(update={"bound": _configured(model.bound, request)})
     return ClientSettings(model).client_for(request)
-
-
-def _completion(message: BaseMessage) -> Completion:
-    about = message.response_metadata
-    text = text_of(message) or ""
-    reason = next((str(about[key]).lower() for key in _FINISH_KEYS if about.get(key)), "")
-    finish: Literal["stop", "length", "refused"] = "stop"
-    refusal = message.additional_kwargs.get("refusal")
-    if refusal or reason in _REFUSED:
-        finish, text = "refused", str(refusal or text)
-    elif reason in _LENGTH:
-        finish = "length"
-    return Completion(text=text, finish=finish, tokens=_tokens(about.get("logprobs")))
-
-
-def _tokens(logprobs: object) -> tuple[TokenLogprobs, ...] | None:
-    """Return the tokens of a reply in OpenAI's form, which other providers use too, or None if it has none."""
-    content = logprobs.get("content") if isinstance(logprobs, Mapping) else None
-    if not isinstance(content, Sequence) or not content:
-        return None
-    try:
-        return tuple(
-            TokenLogprobs(
-                text=str(token["token"]),
-                logprob=_logprob(token["logprob"]),
-                top=tuple(
-                    sorted(
-                        (
-                            (str(other["token"]), _logprob(other["logprob"]))
-                            for other in token.get("top_logprobs") or ()
-                        ),
-                        key=lambda pair: -pair[1],
-                    )
-                ),
-            )
-            for token in content
-        )
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return None
-
-
-def _logprob(value: object) -> float:
-    """Return a log-probability. Rounding may put it slightly above 0."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value <= 0.01:
-        raise ValueError(f"{value!r:.40} is not a log-probability")
-    return float(value)
-
-
-def _count(value: object) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else 0

@@ -40,12 +40,6 @@ def normal_quantile(p: float) -> float:
     return NormalDist().inv_cdf(p)
 
 
-def student_cdf(freedom: float, t: float) -> float:
-    """Compute the probability of at most `t` in Student's distribution, for any `freedom` above 0."""
-    tail = _student_tail(freedom, abs(t))
-    return tail if t < 0 else 1 - tail
-
-
 def student_quantile(freedom: float, p: float) -> float:
     """Compute a quantile of Student's distribution, for `p` in [0, 1] (infinite at the ends) and any `freedom` above 0.
 

@@ -18,8 +18,6 @@ from ragstone.reading import LabelRecord, SampleSource, by_answer, read_label_fi
 from ragstone.schema import fingerprint
 from ragstone.store import DrawnRequest, Store, StoredLabel, describe_store, open_for_labels, open_store, settle_labels
 
-LABEL_VALUES: Final[Mapping[str, float]] = {"correct": 1.0, "partly": 0.5, "wrong": 0.0}
-"""The labels by name."""
 _BAD_ROWS: Final = 5
 """Most invalid rows that a message lists."""
 

@@ -1,15 +1,17 @@
-"""Settings and secrets of an application's model object, if it is a pydantic model, and copies with other settings."""
+"""Settings and secrets of an application's model object, copies with other settings, and what its replies say."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, SecretStr
 
-from ragstone.judges._model import ChatRequest
+from ragstone.judges._http.replies import read_tokens
+from ragstone.judges._model import ChatRequest, Completion
+from ragstone.schema import Usage
 
 T = TypeVar("T")
 
@@ -35,6 +37,14 @@ _SHAPING: Final = (
 """Names of settings that affect replies, in the clients of many providers. No other setting is read, because the others
 concern transport and may be secret."""
 _KEYS: Final = ("key", "token", "secret", "password", "authorization")
+_LENGTH: Final = ("length", "max_tokens", "max_output_tokens")
+_REFUSED: Final = (
+    *("refusal", "content_filter", "content_filtered", "guardrail_intervened"),
+    *("safety", "recitation", "blocklist", "prohibited_content", "spii"),
+)
+_FINISH_KEYS: Final = ("finish_reason", "stop_reason", "stopReason", "done_reason")
+_INPUT_KEYS: Final = ("prompt_tokens", "input_tokens", "prompt_token_count")
+_OUTPUT_KEYS: Final = ("completion_tokens", "output_tokens", "candidates_token_count")
 _MIN_SECRET: Final = 6
 """Minimum length of a secret. Replacing shorter texts would also replace ordinary words."""
 
@@ -108,11 +118,56 @@ class ClientSettings(Generic[T]):
         client: Any = self.client
         return client.model_copy(update=options) if options else self.client
 
+    @staticmethod
+    def read_reply(text: str, *places: object, logprobs: object = None) -> tuple[Completion, Usage]:
+        """Read how a reply ended, and its usage, from objects or mappings of any provider, of which the first one counts.
+
+        `logprobs` are in OpenAI's form, which other providers use too.
+        """
+        refusal, reason = None, ""
+        for place in (inner for outer in places for inner in _choices(outer)):
+            refusal = refusal or _look_up(place, "refusal")
+            reason = reason or next((_word(found) for key in _FINISH_KEYS if (found := _look_up(place, key))), "")
+        finish: Literal["stop", "length", "refused"] = "length" if reason in _LENGTH else "stop"
+        if refusal or reason in _REFUSED:
+            text, finish = str(refusal or text), "refused"
+        counts = [
+            inner
+            for place in places
+            for inner in (*(_look_up(place, key) for key in ("usage", "usage_metadata")), place)
+        ]
+        usage = Usage(input_tokens=_count(counts, _INPUT_KEYS), output_tokens=_count(counts, _OUTPUT_KEYS))
+        return Completion(text=text, finish=finish, tokens=read_tokens(logprobs)), usage
+
     def _get(self, name: str) -> object:
         return getattr(self.client, name, None) if self._has(name) else None
 
     def _has(self, name: str) -> bool:
         return isinstance(self.client, BaseModel) and name in type(self.client).model_fields
+
+
+def _choices(reply: object) -> Iterator[object]:
+    """Yield where providers say how a reply ended: the reply, and its first choice or candidate with the message."""
+    yield reply
+    for name in ("choices", "candidates"):
+        choices = _look_up(reply, name)
+        if isinstance(choices, list) and choices:
+            yield choices[0]
+            yield _look_up(choices[0], "message")
+
+
+def _look_up(value: object, name: str) -> Any:
+    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+
+
+def _word(value: object) -> str:
+    """Return a finish reason as lower-case text. Some providers use an enumeration."""
+    return str(getattr(value, "name", value)).lower()
+
+
+def _count(places: Sequence[object], names: tuple[str, ...]) -> int:
+    counts = (_look_up(place, name) for place in places for name in names)
+    return next((n for n in counts if isinstance(n, int) and not isinstance(n, bool) and n >= 0), 0)
 
 
 def _netloc(value: str) -> str:

@@ -33,25 +33,14 @@ if TYPE_CHECKING:
     from ragstone.metrics.ccrs import CCRS, AnswerCorrectness
     from ragstone.metrics.ccrs_composite import CcrsComposite
     from ragstone.metrics.citation import CITATION
-    from ragstone.metrics.cosine import COSINE, RagasAnswerRelevancyCosine, VeraAnswerRelevanceCosine
+    from ragstone.metrics.cosine import COSINE
     from ragstone.metrics.criterion import Criterion, read_criteria
     from ragstone.metrics.crux import CRUX
     from ragstone.metrics.ragas import RAGAS
     from ragstone.metrics.ragchecker import RAGCHECKER
     from ragstone.metrics.ranking import RANKING
-    from ragstone.metrics.semantic import SEMANTIC, BertScore, EmbeddingSimilarity
-    from ragstone.metrics.text import (
-        TEXT,
-        Bleu,
-        ChrF,
-        ExactMatch,
-        RougeL,
-        RougeN,
-        TokenF1,
-        corpus_bleu,
-        corpus_chrf,
-        rouge_l,
-    )
+    from ragstone.metrics.semantic import SEMANTIC
+    from ragstone.metrics.text import TEXT, corpus_bleu, corpus_chrf, rouge_l
     from ragstone.metrics.udcg import Udcg, UdcgTheta
     from ragstone.metrics.vera import VERA, VeraComposite
 
@@ -67,23 +56,13 @@ __all__ = [
     "TEXT",
     "VERA",
     "AnswerCorrectness",
-    "BertScore",
-    "Bleu",
     "CcrsComposite",
-    "ChrF",
     "Criterion",
-    "EmbeddingSimilarity",
-    "ExactMatch",
     "Metric",
     "MetricBase",
     "MetricCard",
-    "RagasAnswerRelevancyCosine",
-    "RougeL",
-    "RougeN",
-    "TokenF1",
     "Udcg",
     "UdcgTheta",
-    "VeraAnswerRelevanceCosine",
     "VeraComposite",
     "WorkedExample",
     "all_metrics",
@@ -112,14 +91,14 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "ccrs": "CCRS AnswerCorrectness",
             "ccrs_composite": "CcrsComposite",
             "citation": "CITATION",
-            "cosine": "COSINE RagasAnswerRelevancyCosine VeraAnswerRelevanceCosine",
+            "cosine": "COSINE",
             "criterion": "Criterion read_criteria",
             "crux": "CRUX",
             "ragas": "RAGAS",
             "ragchecker": "RAGCHECKER",
             "ranking": "RANKING",
-            "semantic": "SEMANTIC BertScore EmbeddingSimilarity",
-            "text": "TEXT Bleu ChrF ExactMatch RougeL RougeN TokenF1 corpus_bleu corpus_chrf rouge_l",
+            "semantic": "SEMANTIC",
+            "text": "TEXT corpus_bleu corpus_chrf rouge_l",
             "udcg": "Udcg UdcgTheta",
             "vera": "VERA VeraComposite",
         },

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from llama_index.core.base.llms.base import BaseLLM
-from llama_index.core.base.llms.types import ChatMessage, ChatResponse
+from llama_index.core.base.llms.types import ChatMessage
 
 from ragstone.errors import ConfigurationError
 from ragstone.judges import ChatRequest, ClientSettings, Completion, FunctionModel, ModelJudge
 from ragstone.schema import Usage
 
-_LENGTH: Final = ("length", "max_tokens", "max_output_tokens")
-_REFUSED: Final = (
-    *("refusal", "content_filter", "content_filtered", "guardrail_intervened"),
-    *("safety", "recitation", "blocklist", "prohibited_content", "spii"),
-)
-_FINISH_KEYS: Final = ("finish_reason", "stop_reason", "stopReason", "done_reason")
-_INPUT_KEYS: Final = ("prompt_tokens", "input_tokens", "prompt_token_count")
-_OUTPUT_KEYS: Final = ("completion_tokens", "output_tokens", "candidates_token_count")
 _UNNAMED: Final = "unknown"
 """What models without a name call themselves."""
 
@@ -113,46 +104,6 @@ class LlamaIndexJudge(ModelJudge):
 def _asked(settings: ClientSettings[BaseLLM], request: ChatRequest) -> tuple[Completion, Usage]:
     messages = [ChatMessage(role=message["role"], content=message["content"]) for message in request.messages]
     reply = settings.client_for(request).chat(messages)
-    usage = _look_up(reply.raw, "usage") or _look_up(reply.raw, "usage_metadata")
-    places = (usage, reply.additional_kwargs)
-    return _completion(reply), Usage(
-        input_tokens=_count(places, _INPUT_KEYS), output_tokens=_count(places, _OUTPUT_KEYS)
-    )
-
-
-def _completion(reply: ChatResponse) -> Completion:
-    # Log-probabilities are left alone: LlamaIndex keeps the likeliest tokens of each place, and not which one was said.
-    text = reply.message.content or ""
-    refusal, reason = None, ""
-    for place in _places(reply):
-        refusal = refusal or _look_up(place, "refusal")
-        reason = reason or next((_word(found) for key in _FINISH_KEYS if (found := _look_up(place, key))), "")
-    if refusal or reason in _REFUSED:
-        return Completion(text=str(refusal or text), finish="refused")
-    return Completion(text=text, finish="length" if reason in _LENGTH else "stop")
-
-
-def _places(reply: ChatResponse) -> Iterator[object]:
-    """Where providers say how a reply ended: in the raw reply, its first choice or candidate, or with the message."""
-    yield reply.raw
-    yield reply.additional_kwargs
-    yield reply.message.additional_kwargs
-    for name in ("choices", "candidates"):
-        choices = _look_up(reply.raw, name)
-        if isinstance(choices, list) and choices:
-            yield choices[0]
-            yield _look_up(choices[0], "message")
-
-
-def _look_up(value: object, name: str) -> Any:
-    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
-
-
-def _word(value: object) -> str:
-    """Return a finish reason as lower-case text. Some providers use an enumeration."""
-    return str(getattr(value, "name", value)).lower()
-
-
-def _count(places: tuple[object, ...], names: tuple[str, ...]) -> int:
-    counts = (_look_up(place, name) for place in places for name in names)
-    return next((n for n in counts if isinstance(n, int) and not isinstance(n, bool) and n >= 0), 0)
+    # Log-probabilities are ignored: LlamaIndex keeps the likeliest tokens of each place, and not which one was said.
+    places = (reply.raw, reply.additional_kwargs, reply.message.additional_kwargs)
+    return ClientSettings.read_reply(reply.message.content or "", *places)

@@ -90,7 +90,7 @@ def _completion(choice: Mapping[str, Any]) -> Completion:
         finish, text = "refused", str(refusal or text)
     elif choice.get("finish_reason") == "length":
         finish = "length"
-    return Completion(text=text, finish=finish, tokens=_tokens(choice.get("logprobs")))
+    return Completion(text=text, finish=finish, tokens=read_tokens(choice.get("logprobs")))
 
 
 def _joined(content: object) -> object:
@@ -101,7 +101,7 @@ def _joined(content: object) -> object:
     return "".join(str(part.get("text") or "") for part in parts)
 
 
-def _tokens(logprobs: object) -> tuple[TokenLogprobs, ...] | None:
+def read_tokens(logprobs: object) -> tuple[TokenLogprobs, ...] | None:
     """Return the tokens, or None if there are none or one value is not a log-probability."""
     content = logprobs.get("content") if isinstance(logprobs, dict) else None
     if not isinstance(content, list) or not content:

@@ -2,13 +2,7 @@
 
 from typing import Final
 
-from ragstone.metrics.crux._asking import (
-    MOST_QUESTIONS,
-    RATING_TASK,
-    TASK_FROM_REFERENCE,
-    rate_answerability,
-    rating_prompt,
-)
+from ragstone.metrics.crux._asking import rate_answerability
 from ragstone.metrics.crux._base import CruxMetric
 from ragstone.metrics.crux._coverage import Coverage, RankedCoverage, ResponseCoverage
 from ragstone.metrics.crux._density import Density, ResponseDensity
@@ -16,29 +10,7 @@ from ragstone.metrics.crux._free import FreeCoverage, FreeNovelty, FreeRedundanc
 from ragstone.metrics.crux._matrix import ETA, answerable, relative_density, required_subset
 from ragstone.metrics.crux._redundancy import Novelty, Redundancy
 
-__all__ = [
-    "CRUX",
-    "ETA",
-    "MOST_QUESTIONS",
-    "RATING_TASK",
-    "TASK_FROM_REFERENCE",
-    "Coverage",
-    "Density",
-    "FreeCoverage",
-    "FreeNovelty",
-    "FreeRedundancy",
-    "FreeResponseCoverage",
-    "Novelty",
-    "RankedCoverage",
-    "Redundancy",
-    "ResponseCoverage",
-    "ResponseDensity",
-    "answerable",
-    "rate_answerability",
-    "rating_prompt",
-    "relative_density",
-    "required_subset",
-]
+__all__ = ["answerable", "relative_density", "required_subset"]
 
 CRUX: Final[tuple[CruxMetric, ...]] = (
     Coverage(),

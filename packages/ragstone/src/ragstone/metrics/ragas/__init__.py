@@ -1,5 +1,3 @@
 """The four metrics of RAGAS. Claims are extracted once per sample."""
 
 from ragstone.metrics.ragas._metrics import RAGAS
-
-__all__ = ["RAGAS"]

@@ -1,5 +1,3 @@
 """RAGChecker: claims of response and reference, compared with each other and with the contexts."""
 
 from ragstone.metrics.ragchecker._metrics import RAGCHECKER
-
-__all__ = ["RAGCHECKER"]

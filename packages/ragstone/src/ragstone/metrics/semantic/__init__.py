@@ -8,7 +8,5 @@ from ragstone.metrics._card import Metric
 from ragstone.metrics.semantic._bertscore import BertScore
 from ragstone.metrics.semantic._embedding import EmbeddingSimilarity
 
-__all__ = ["SEMANTIC", "BertScore", "EmbeddingSimilarity"]
-
 SEMANTIC: Final[tuple[Metric, ...]] = (BertScore(), EmbeddingSimilarity())
 """The metrics of the group, with their default models, which are loaded at first use."""

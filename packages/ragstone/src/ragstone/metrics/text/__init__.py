@@ -5,32 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from ragstone.metrics._card import Metric
-from ragstone.metrics.text._answer import ExactMatch, Normalization, TokenF1, exact_match, token_f1
-from ragstone.metrics.text._base import TextOverlap
-from ragstone.metrics.text._corpus import CorpusScore, corpus_bleu, corpus_chrf
+from ragstone.metrics.text._answer import ExactMatch, TokenF1, exact_match, token_f1
+from ragstone.metrics.text._corpus import corpus_bleu, corpus_chrf
 from ragstone.metrics.text._rouge import RougeL, RougeN, rouge_l, rouge_n
-from ragstone.metrics.text._sacrebleu import Bleu, ChrF, Smoothing, Tokenizer
+from ragstone.metrics.text._sacrebleu import Bleu, ChrF
 
-__all__ = [
-    "TEXT",
-    "Bleu",
-    "ChrF",
-    "CorpusScore",
-    "ExactMatch",
-    "Normalization",
-    "RougeL",
-    "RougeN",
-    "Smoothing",
-    "TextOverlap",
-    "TokenF1",
-    "Tokenizer",
-    "corpus_bleu",
-    "corpus_chrf",
-    "exact_match",
-    "rouge_l",
-    "rouge_n",
-    "token_f1",
-]
+__all__ = ["exact_match", "rouge_l", "rouge_n", "token_f1"]
 
 TEXT: Final[tuple[Metric, ...]] = (ExactMatch(), TokenF1(), Bleu(), ChrF(), RougeN(1), RougeN(2), RougeL())
 """The metrics of the group, with the default options of the literature."""

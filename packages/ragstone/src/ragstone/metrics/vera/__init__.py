@@ -8,6 +8,4 @@ from ragstone.metrics._card import Metric
 from ragstone.metrics.vera._judged import JUDGED
 from ragstone.metrics.vera.composite import VeraComposite
 
-__all__ = ["VERA", "VeraComposite"]
-
 VERA: Final[tuple[Metric, ...]] = (*JUDGED, VeraComposite())

@@ -4,13 +4,4 @@ from ragstone.reading.otlp._files import OtlpFormat, requests_of, spans_of_reque
 from ragstone.reading.otlp._protobuf import OversizedMessageError
 from ragstone.reading.otlp._span import OtelSpan, SpanEvent, hex_id
 
-__all__ = [
-    "OtelSpan",
-    "OtlpFormat",
-    "OversizedMessageError",
-    "SpanEvent",
-    "hex_id",
-    "requests_of",
-    "spans_of_request",
-    "traces_of",
-]
+__all__ = ["OtlpFormat"]
