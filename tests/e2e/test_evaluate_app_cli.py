@@ -119,7 +119,7 @@ def test_failures_of_every_sample_are_reported_with_the_exit_code_of_infrastruct
         ("rag:broken", (), "got int"),
         ("rag:Engine", (), "got the class Engine"),
         ("rag:ask", ("--dry-run",), "--dry-run needs contexts and responses"),
-        ("rag:ask", ("--traces", "no/t.jsonl"), "Give the path of a file"),
+        ("rag:ask", ("--traces", "no/t.jsonl"), "does not exist. Create it"),
     ],
 )
 def test_wrong_options_are_explained(folder: Path, app: str, options: tuple[str, ...], expected: str) -> None:

@@ -50,9 +50,3 @@ def default_traces(file: str, spec: str) -> Path:
     """Return the path for the captured calls of an application on a file."""
     stem = "stdin" if file == "-" else Path(file).stem
     return Path(f"{stem}.{spec.replace(':', '.')}.traces.jsonl")
-
-
-def count_answers(traces: Path) -> int:
-    """Return the number of answers that an interrupted run has kept."""
-    partial = traces.with_name(f"{traces.name}.partial")
-    return partial.read_bytes().count(b"\n") if partial.is_file() else 0

@@ -13,7 +13,7 @@ import typer
 from ragstone._util.files import check_not_read
 from ragstone._util.plural import count
 from ragstone._util.run_async import run_async
-from ragstone.cli._application import count_answers, default_traces, load_app
+from ragstone.cli._application import default_traces, load_app
 from ragstone.cli._estimate import print_estimate
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._gate import exit_if_failed, parse_thresholds
@@ -206,7 +206,7 @@ def _resumable(traces: Path | None, output: Path | None, progress: Progress) -> 
         if output is not None and (n := count_kept(output)):
             of = f" of {progress.total}" if progress.total is not None else ""
             kept.append(f"The outcomes of {n}{of} samples are kept in '{output}.partial'")
-        if traces is not None and (n := count_answers(traces)):
+        if traces is not None and (n := count_kept(traces, n_heads=0)):
             kept.append(f"{n} answers are kept")
         if isinstance(error, JudgeError):
             if not kept:

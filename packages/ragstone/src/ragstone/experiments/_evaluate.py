@@ -262,7 +262,7 @@ async def aevaluate(
             if output is not None:
                 experiment.to_jsonl(output)
             if not judge_unavailable:
-                saved.finish(scored.traces)
+                saved.write(scored.traces)
                 if not failures["budget"]:
                     kept.finish()
         return experiment

@@ -6,8 +6,8 @@ import hashlib
 import json
 import os
 from array import array
-from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import IO, Final, NamedTuple
 
@@ -48,36 +48,118 @@ class RunIdentity(NamedTuple):
     """Digest of the samples."""
 
 
-class KeptOutcomes:
-    """The outcomes of complete samples, one line for each: in `OUTPUT.partial` while the run lasts.
+class PartialFile:
+    """What a run has finished, one line each: in `PATH.partial` while the run lasts. The next run resumes from it.
 
-    A sample is complete if all its metrics have an outcome that another attempt would not change. The line of a sample is
-    written as a whole when it is complete, and survives the end of the process.
+    A line survives the end of the process. One that was cut by it is removed.
 
     Args:
-        output: The file for the outcomes of the whole run. None keeps nothing.
+        path: The file of the whole run. None keeps nothing.
+        option: The option that names the file, for errors.
 
     Raises:
         ConfigurationError: If the path is a directory, or its directory does not exist.
     """
 
-    def __init__(self, output: str | os.PathLike[str] | None) -> None:
+    def __init__(self, path: str | os.PathLike[str] | None, *, option: str) -> None:
         self.n_cut = 0
-        """Number of lines of an earlier run that were cut by its end, or are damaged. Their samples are scored again."""
-        self._n_lines = 0
+        """Number of lines of an earlier run that were cut by its end, or are damaged. They are done again."""
+        self.n_kept = 0
+        """Number of lines with something that is finished."""
         self._file: IO[bytes] | None = None
-        self._ids, self._places, self._digests = IdTable(), array("Q"), array("Q")
-        path = None if output is None else Path(output)
-        if path is not None and path.is_dir():
-            raise ConfigurationError(f"--output {str(path)!r} is a directory. Give the path of a file.")
-        if path is not None and not path.absolute().parent.is_dir():
+        self._target = target = None if path is None else Path(path)
+        self._option = option
+        if target is not None and target.is_dir():
+            raise ConfigurationError(f"{option} {str(target)!r} is a directory. Give the path of a file.")
+        if target is not None and not target.absolute().parent.is_dir():
             raise ConfigurationError(
-                f"the directory of --output {str(path)!r} does not exist. Create it, or give another path."
+                f"the directory of {option} {str(target)!r} does not exist. Create it, or give another path."
             )
         # A pipe or a device, such as /dev/stdout, cannot be read again.
-        is_file = path is not None and (path.is_file() or not path.exists())
-        self.path = path.with_name(f"{path.name}.partial") if path is not None and is_file else None
+        is_file = target is not None and (target.is_file() or not target.exists())
+        self.path = target.with_name(f"{target.name}.partial") if target is not None and is_file else None
         """The file while the run lasts."""
+
+    def _resume(self, read: Callable[[Iterator[tuple[int, bytes]]], None]) -> None:
+        """Open the file for this process alone, and read the place and text of each line of an earlier run."""
+        if self.path is None:
+            return
+        with self._errors(), ExitStack() as on_error:
+            file = on_error.enter_context(open(self.path, "ab+", buffering=0, opener=open_private))
+            if not try_flock(file.fileno()):
+                raise ConfigurationError(
+                    f"another process is writing {str(self.path)!r}. Wait until it ends, or give another {self._option}"
+                )
+            # An error of `read` keeps a generator, whose second descriptor would hold the lock.
+            with closing(self._lines(file)) as lines:
+                read(lines)
+            on_error.pop_all()
+            self._file = file
+
+    def _lines(self, file: IO[bytes]) -> Generator[tuple[int, bytes]]:
+        with os.fdopen(os.dup(file.fileno()), "rb") as lines:
+            lines.seek(0)
+            place = 0
+            for line in lines:
+                if not line.endswith(b"\n"):
+                    # The process ended in the middle of this line.
+                    file.truncate(place)
+                    self.n_cut += place > 0
+                    return
+                yield place, line
+                place += len(line)
+
+    def _line(self, place: int) -> bytes:
+        assert self._file is not None  # noqa: S101 - opened before a place is known
+        line = b""
+        with self._errors():
+            self._file.seek(place)
+            while b"\n" not in line and (more := self._file.read(_CHUNK)):
+                line += more
+        return line.partition(b"\n")[0]
+
+    def _write(self, text: str) -> None:
+        """Add a line."""
+        if self._file is not None:
+            data = memoryview(text.encode() + b"\n")
+            with self._errors():
+                while data:
+                    data = data[self._file.write(data) :]
+
+    def finish(self) -> None:
+        """Remove the file, because the whole run is in the output."""
+        if self.path is not None:
+            self.path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Release the file, and remove it if nothing is finished. Safe to call twice."""
+        if self._file is not None:
+            if not self.n_kept:
+                self.finish()
+            self._file.close()
+            self._file = None
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StoreError(
+                f"{str(self.path)!r} cannot be read or written: {error.strerror or error}. It keeps what is finished while "
+                f"the run lasts. Make its directory writable, with enough space, or give another {self._option}"
+            ) from error
+
+
+class KeptOutcomes(PartialFile):
+    """The outcomes of complete samples, one line for each.
+
+    A sample is complete if all its metrics have an outcome that another attempt would not change. The line of a sample is
+    written as a whole when it is complete.
+    """
+
+    def __init__(self, output: str | os.PathLike[str] | None) -> None:
+        super().__init__(output, option="--output")
+        self._ids, self._places, self._digests = IdTable(), array("Q"), array("Q")
 
     def open(self, run: RunIdentity) -> None:
         """Read what an earlier run left, and begin to keep outcomes.
@@ -87,51 +169,32 @@ class KeptOutcomes:
             StoreVersionError: If another version of Ragstone wrote the file.
             StoreError: If the file cannot be read or written.
         """
-        if self.path is None:
-            return
-        try:
-            with ExitStack() as on_error:
-                file = on_error.enter_context(open(self.path, "ab+", buffering=0, opener=open_private))
-                if not try_flock(file.fileno()):
-                    raise ConfigurationError(
-                        f"another process is writing {str(self.path)!r}. Wait until it ends, or give another --output"
-                    )
-                self._read(file, run)
-                on_error.pop_all()
-                self._file = file
-        except OSError as error:
-            raise self._error(error) from error
+        is_new = True
 
-    def _read(self, file: IO[bytes], run: RunIdentity) -> None:
-        with os.fdopen(os.dup(file.fileno()), "rb") as lines:
-            lines.seek(0)
-            place, first = 0, True
-            for line in lines:
-                if not line.endswith(b"\n"):
-                    # The process ended in the middle of this line.
-                    file.truncate(place)
-                    self.n_cut += not first
-                    break
-                if first:
+        def read(lines: Iterator[tuple[int, bytes]]) -> None:
+            nonlocal is_new
+            for place, line in lines:
+                if is_new:
                     self._check(line, run)
-                    first = False
+                    is_new = False
                 else:
                     self._note(line, place)
-                place += len(line)
-        if first:
-            file.write(json.dumps({"evaluation": SCHEMA_VERSION, **run._asdict()}).encode() + b"\n")
+
+        self._resume(read)
+        if is_new:
+            self._write(json.dumps({"evaluation": SCHEMA_VERSION, **run._asdict()}))
 
     def _check(self, line: bytes, run: RunIdentity) -> None:
         """Check that the file was written by the same run."""
-        assert self.path is not None  # noqa: S101 - checked by `open`
+        path = str(self.path)
         start_again = "delete this file to start again, or give another --output"
         try:
             before = json.loads(line)
-            check_version(f"the interrupted evaluation {str(self.path)!r}", before["evaluation"])
+            check_version(f"the interrupted evaluation {path!r}", before["evaluation"])
             old = RunIdentity(**{name: before[name] for name in RunIdentity._fields})
             metrics = [tuple(map(str, metric)) for metric in old.metrics]
         except (ValueError, KeyError, TypeError):
-            raise ConfigurationError(f"{str(self.path)!r} is not an interrupted evaluation: {start_again}") from None
+            raise ConfigurationError(f"{path!r} is not an interrupted evaluation: {start_again}") from None
         differences = []
         if [metric[:2] for metric in metrics] != [tuple(metric[:2]) for metric in run.metrics]:
             differences.append(f"metrics {_listed(metrics)} instead of {_listed(run.metrics)}")
@@ -147,7 +210,7 @@ class KeptOutcomes:
             differences.append("other rows: the data has changed")
         if differences:
             raise ConfigurationError(
-                f"{str(self.path)!r} holds an interrupted run with {', and '.join(differences)}. Run that command again to "
+                f"{path!r} holds an interrupted run with {', and '.join(differences)}. Run that command again to "
                 f"resume it, or {start_again}"
             )
 
@@ -161,6 +224,7 @@ class KeptOutcomes:
         if not is_whole:
             self.n_cut += 1
             return
+        self.n_kept += 1
         index = self._ids.find(id_)
         if index is None:
             self._ids.add(id_)
@@ -175,25 +239,15 @@ class KeptOutcomes:
         Raises:
             StoreError: If the file cannot be read.
         """
-        index = self._ids.find(sample.id) if self._file is not None else None
+        index = self._ids.find(sample.id)
         if index is None or self._digests[index] != _digest(sample):
             return None
+        line = self._line(self._places[index])
         try:
-            line = self._line(self._places[index])
             return tuple(outcome_adapter.validate_python(outcome) for outcome in json.loads(line)["outcomes"])
-        except OSError as error:
-            raise self._error(error) from error
         except ValidationError:
             self.n_cut += 1
             return None
-
-    def _line(self, place: int) -> bytes:
-        assert self._file is not None  # noqa: S101 - checked by `find`
-        line = b""
-        self._file.seek(place)
-        while b"\n" not in line and (more := self._file.read(_CHUNK)):
-            line += more
-        return line.partition(b"\n")[0]
 
     def add(self, sample: Sample, outcomes: Sequence[Outcome]) -> None:
         """Keep the outcomes of a sample if it is complete.
@@ -208,42 +262,18 @@ class KeptOutcomes:
             "digest": f"{_digest(sample):x}",
             "outcomes": [outcome.model_dump(mode="json") for outcome in outcomes],
         }
-        data = memoryview(json.dumps(line).encode() + b"\n")
-        try:
-            while data:
-                data = data[self._file.write(data) :]
-        except OSError as error:
-            raise self._error(error) from error
-        self._n_lines += 1
-
-    def finish(self) -> None:
-        """Remove the file, because the whole run is in the output."""
-        if self._file is not None and self.path is not None:
-            self.path.unlink(missing_ok=True)
-
-    def close(self) -> None:
-        """Release the file, and remove it if it does not contain a complete sample. Safe to call twice."""
-        if self._file is not None and self.path is not None:
-            if not self._n_lines and not len(self._ids):
-                self.path.unlink(missing_ok=True)
-            self._file.close()
-            self._file = None
-
-    def _error(self, error: OSError) -> StoreError:
-        return StoreError(
-            f"{str(self.path)!r} cannot be read or written: {error.strerror or error}. It keeps the outcomes while the run "
-            "lasts. Make its directory writable, with enough space, or give another --output"
-        )
+        self._write(json.dumps(line))
+        self.n_kept += 1
 
 
-def count_kept(output: str | os.PathLike[str]) -> int:
-    """Return the number of complete samples of an interrupted run with this output."""
-    path = Path(output)
+def count_kept(path: str | os.PathLike[str], *, n_heads: int = 1) -> int:
+    """Return the number of lines that an interrupted run has kept, after `n_heads` lines that describe it."""
+    path = Path(path)
     partial = path.with_name(f"{path.name}.partial")
     if not partial.is_file():
         return 0
     with partial.open("rb") as file:
-        return max(sum(line.endswith(b"\n") for line in file) - 1, 0)
+        return max(sum(line.endswith(b"\n") for line in file) - n_heads, 0)
 
 
 def digest_samples(samples: Iterable[Sample]) -> str:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, suppress
-from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import ValidationError
 
-from ragstone._util.filelock import try_flock
-from ragstone._util.files import open_private, write_output
+from ragstone._util.files import write_output
 from ragstone.errors import ConfigurationError, StoreError
+from ragstone.experiments._kept import PartialFile
 from ragstone.schema import Sample, Trace, check_record
 
 if TYPE_CHECKING:
@@ -24,35 +23,17 @@ _FIELD: Final = "evaluation"
 """Field of a saved trace that says which call it is."""
 
 
-class SavedRuns:
+class SavedRuns(PartialFile):
     """The answers of a run, one trace per line: in `PATH.partial` while it runs, in `PATH` when it has finished.
 
-    The next run with the same path reads `PATH.partial` and asks for the rest only. An answer counts if the application
-    has the same name and the sample asks the same. Failures are not saved while the run lasts, so they are asked again.
-
-    Raises:
-        ConfigurationError: If the path is a directory, or its directory does not exist.
+    An answer counts if the application has the same name and the sample asks the same. Failures are not saved while the run
+    lasts, so they are asked again.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None) -> None:
-        self._path = None if path is None else Path(path)
-        self._file: IO[bytes] | None = None
+        super().__init__(path, option="--traces")
         self._known: dict[tuple[str, str, int], Trace] = {}
         self._call: AppCall | None = None
-        if self._path is not None and (self._path.is_dir() or not self._path.absolute().parent.is_dir()):
-            raise ConfigurationError(
-                f"traces={str(self._path)!r} is a directory, or its directory does not exist. Give the path of a file"
-            )
-
-    @property
-    def partial(self) -> Path | None:
-        """Path of the file while the run lasts."""
-        return None if self._path is None else self._path.with_name(f"{self._path.name}.partial")
-
-    @property
-    def n_known(self) -> int:
-        """Number of answers of the earlier run, or of this one so far."""
-        return len(self._known)
 
     def open(self, call: AppCall) -> None:
         """Read the answers of an earlier run that was interrupted, and begin to save new ones.
@@ -63,31 +44,17 @@ class SavedRuns:
             StoreError: If the file cannot be read or written.
         """
         self._call = call
-        if self.partial is None:
-            return
-        try:
-            with ExitStack() as on_error:
-                file = on_error.enter_context(open(self.partial, "ab+", opener=open_private))
-                if not try_flock(file.fileno()):
-                    raise ConfigurationError(f"another process is writing {str(self.partial)!r}. Give another --traces")
-                self._read(file)
-                on_error.pop_all()
-                self._file = file
-        except OSError as error:
-            raise StoreError(f"{str(self.partial)!r} cannot be read or written: {error}") from error
+        self._resume(self._read)
 
-    def _read(self, file: IO[bytes]) -> None:
+    def _read(self, lines: Iterator[tuple[int, bytes]]) -> None:
         assert self._call is not None  # noqa: S101 - set by `open`
-        file.seek(0)
-        lines = file.read().splitlines(keepends=True)
-        answers = _answers(lines, f"a request in {str(self.partial)!r}")
+        answers = _answers((line for _, line in lines), f"a request in {str(self.path)!r}")
         self._known = {(about["app"], about["asks"], about["repeat"]): trace for trace, about in answers}
-        if lines and not lines[-1].endswith(b"\n"):
-            file.write(b"\n")  # ends a line that a kill cut
+        self.n_kept = len(self._known)
         apps = {app for app, _, _ in self._known}
         if apps and self._call.name not in apps:
             raise ConfigurationError(
-                f"{str(self.partial)!r} holds an interrupted run of another application ({', '.join(sorted(apps))}). "
+                f"{str(self.path)!r} holds an interrupted run of another application ({', '.join(sorted(apps))}). "
                 "Delete it, or give another --traces"
             )
 
@@ -102,33 +69,20 @@ class SavedRuns:
             StoreError: If the file cannot be written.
         """
         self._known[self._key(row, repeat)] = trace
-        if self._file is None:
-            return
+        self.n_kept += 1
         app, asks, _ = self._key(row, repeat)
         about = {_FIELD: {"app": app, "asks": asks, "repeat": repeat}}
-        try:
-            self._file.write(trace.model_copy(update=about).model_dump_json().encode() + b"\n")
-            self._file.flush()
-        except OSError as error:
-            raise StoreError(f"{str(self.partial)!r} cannot be written: {error}") from error
+        self._write(trace.model_copy(update=about).model_dump_json())
 
-    def finish(self, traces: Sequence[Trace]) -> None:
+    def write(self, traces: Sequence[Trace]) -> None:
         """Write all requests of the finished run, failed ones too, and remove the partial file."""
-        if self._path is None or self.partial is None:
+        if self._target is None:
             return
         try:
-            write_output(self._path, "".join(trace.model_dump_json() + "\n" for trace in traces))
-            self.partial.unlink(missing_ok=True)
+            write_output(self._target, "".join(trace.model_dump_json() + "\n" for trace in traces))
         except OSError as error:
-            raise StoreError(f"{str(self._path)!r} cannot be written: {error}") from error
-
-    def close(self) -> None:
-        """Release the file, and remove it if it is empty. Safe to call twice."""
-        if self._file is not None and self.partial is not None:
-            if not self._known:
-                self.partial.unlink(missing_ok=True)
-            self._file.close()
-            self._file = None
+            raise StoreError(f"{str(self._target)!r} cannot be written: {error}") from error
+        self.finish()
 
     def _key(self, row: Sample, repeat: int) -> tuple[str, str, int]:
         assert self._call is not None  # noqa: S101 - opened before anything is found or added
@@ -138,7 +92,7 @@ class SavedRuns:
         return self._call.name, hashlib.sha256(text.encode()).hexdigest()[:32], repeat
 
 
-def _answers(lines: Sequence[bytes], name: str) -> Iterator[tuple[Trace, dict[str, Any]]]:
+def _answers(lines: Iterable[bytes], name: str) -> Iterator[tuple[Trace, dict[str, Any]]]:
     for line in lines:
         try:
             trace = Trace.model_validate_json(line)
