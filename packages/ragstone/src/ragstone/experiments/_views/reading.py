@@ -102,6 +102,12 @@ class Reading:
         """What is known about each sample, in the order of the rows of the table."""
         self._table = self._reader.table()
         self._cluster_notes: list[str] = []
+        self.causes: dict[str, str | None] = {}
+        """Causes of all samples, None for answers that are not wrong."""
+        self._scored: dict[str, Signals] = {}
+        self._judged: list[str] = []
+        """Samples of which it is known whether they are wrong."""
+        self._rule: WrongRule = "abstention"
         self.n_earlier = 0
         """Number of outcomes that do not count, because a later one is of the same sample and metric."""
         self.usage = Usage()
@@ -142,6 +148,9 @@ class Reading:
         # Clusters are described by labels only.
         scores = {metric: table.by_sample(metric) for metric in scored} if any(dependence.labels.values()) else {}
         self._cluster_notes = cluster_notes(cluster, clusters, dependence.labels, self._signals, scores)
+        self.causes = {id_: find_cause(signals) for id_, signals in self._signals.items()}
+        self._scored = {id_: signals for id_, signals in self._signals.items() if signals.n_scores}
+        self._judged, self._rule = _judged(self._scored)
 
     def _read_samples(self) -> set[str]:
         """Read the samples, and return the keys of their labels if conditions need them."""
@@ -198,17 +207,6 @@ class Reading:
         note_outcome(signals, outcome, self._reader.column(outcome).card)
         return is_new
 
-    def causes(self) -> dict[str, str | None]:
-        """Return the causes of all samples, None for answers that are not wrong."""
-        return {id_: find_cause(signals) for id_, signals in self._signals.items()}
-
-    def judged(self) -> list[str]:
-        """Return the samples of which it is known whether they are wrong."""
-        return _judged(self._scored())[0]
-
-    def _scored(self) -> dict[str, Signals]:
-        return {id_: signals for id_, signals in self._signals.items() if signals.n_scores}
-
     def report(
         self,
         targets: Mapping[str, float],
@@ -217,13 +215,11 @@ class Reading:
         reasons: AskReasons | None = None,
     ) -> ReportView:
         """Build the report."""
-        causes = self.causes()
-        scored = self._scored()
         before = None if compared is None else Reading(compared.before)
         if before is not None:
             before.read()
-        population = self._population(causes, scored, before)
-        wrong = {id_: causes[id_] in _WRONG for id_ in _judged(scored)[0]}
+        population = self._population(before)
+        wrong = {id_: self.causes[id_] in _WRONG for id_ in self._judged}
         summaries = summarize_table(self._table, self._source.analysis.confidence_level)
         rows = self._rows(summaries, targets, compared)
         notes = self._notes(compared, before, summaries)
@@ -242,7 +238,7 @@ class Reading:
             next=None if unusable else describe_next(population),
             notices=describe_notices(population, rows, notes, self._n_doubts(summaries)),
             n_samples=len(self._signals),
-            n_unscored=len(self._signals) - len(scored),
+            n_unscored=len(self._signals) - len(self._scored),
             metrics=rows,
             causes=population.causes,
             signals=self.signals(),
@@ -253,7 +249,7 @@ class Reading:
             trend=self._timeline.view(rows, self._table, self._source.analysis.confidence_level),
             labels=labels,
             spent=estimate_spent(self._table, 0, len(self._signals), self._source.analysis.confidence_level),
-            questions=self._questions(rows, causes, slices) if self._keeps_questions else (),
+            questions=self._questions(rows, slices) if self._keeps_questions else (),
         )
 
     def _compare_labels(self, wrong: Mapping[str, bool], rows: Sequence[MetricRow]) -> LabelsView | None:
@@ -264,21 +260,18 @@ class Reading:
 
     def changes(self, compared: Compared, before: Reading) -> ChangesView:
         """Return what changed against the baseline, whose outcomes are in `before`."""
-        causes = self.causes()
-        (earlier_ids, earlier_rule), (ids, rule) = _judged(before._scored()), _judged(self._scored())
-        earlier = before.causes()
         # Without a judgment of other answers, an answer that abstains no longer is not known to be gained.
-        is_known = "abstention" not in (earlier_rule, rule)
+        is_known = "abstention" not in (before._rule, self._rule)
         return build_changes(
             compared,
-            {before.row_ids.get(id_, id_): earlier[id_] for id_ in earlier_ids if is_known},
-            {self.row_ids.get(id_, id_): causes[id_] for id_ in ids if is_known},
+            {before.row_ids.get(id_, id_): before.causes[id_] for id_ in before._judged if is_known},
+            {self.row_ids.get(id_, id_): self.causes[id_] for id_ in self._judged if is_known},
             self,
         )
 
     def signals(self) -> tuple[str, ...]:
         """Name the signals that causes are computed from, in words."""
-        return describe_signals([signals for signals in self._signals.values() if signals.n_scores])
+        return describe_signals([*self._scored.values()])
 
     def _notes(
         self, compared: Compared | None, before: Reading | None, summaries: Sequence[MetricSummary]
@@ -298,9 +291,7 @@ class Reading:
             )
         return list(dict.fromkeys(f"{note[0].upper()}{note[1:]}" for note in notes if note))
 
-    def _questions(
-        self, rows: Sequence[MetricRow], causes: Mapping[str, str | None], slices: Sequence[SliceTable]
-    ) -> tuple[QuestionRow, ...]:
+    def _questions(self, rows: Sequence[MetricRow], slices: Sequence[SliceTable]) -> tuple[QuestionRow, ...]:
         labels = {} if self._slices is None else self._slices.names(slices)
         columns = [self._table.by_sample(row.name) for row in rows]
         low: dict[str, list[int]] = {}
@@ -312,7 +303,7 @@ class Reading:
             QuestionRow(
                 id=id_,
                 query=self._queries.get(id_),
-                cause=causes[id_],
+                cause=self.causes[id_],
                 rating=signals.rating,
                 values=tuple(column.get(id_) for column in columns),
                 low=tuple(low.get(id_, ())),
@@ -331,52 +322,43 @@ class Reading:
         for start in range(0, len(ids), _DETAILS_PAGE):
             yield from self.answers(ids[start : start + _DETAILS_PAGE])
 
-    def _population(
-        self, causes: Mapping[str, str | None], scored: Mapping[str, Signals], before: Reading | None
-    ) -> Population:
-        judged, rule = _judged(scored)
-        rows: tuple[CauseRow, ...] = ()
-        if len(judged) >= _CAUSES_FROM:
-            rows = tuple(self._cause_row(cause, causes, judged, before) for cause in CAUSES)
-            rows = tuple(row for row in rows if row.n or row.n_before)
-            rows = tuple(sorted(rows, key=lambda row: (not row.is_wrong, -row.n)))
-        flags = [causes[id_] in _WRONG for id_ in judged]
+    def _population(self, before: Reading | None) -> Population:
+        rows: list[CauseRow] = []
+        if len(self._judged) >= _CAUSES_FROM:
+            rows = [row for cause in CAUSES if (row := self._cause_row(cause, before)).n or row.n_before]
+            rows.sort(key=lambda row: (not row.is_wrong, -row.n))
+        flags = [self.causes[id_] in _WRONG for id_ in self._judged]
         return Population(
             n_samples=len(self._signals),
-            n_scored=len(scored),
-            n_judged=len(judged),
-            n_undecided=sum(signals.is_undecided for signals in scored.values()),
+            n_scored=len(self._scored),
+            n_judged=len(self._judged),
+            n_undecided=sum(signals.is_undecided for signals in self._scored.values()),
             n_wrong=sum(flags),
-            share_wrong=self._share(judged, flags),
-            rule=rule,
-            causes=rows,
+            share_wrong=self._share(self._judged, flags),
+            rule=self._rule,
+            causes=tuple(rows),
         )
 
-    def _cause_row(
-        self, cause: Cause, causes: Mapping[str, str | None], judged: Sequence[str], before: Reading | None
-    ) -> CauseRow:
-        ids = [id_ for id_, found in causes.items() if found == cause.name]
-        is_share = cause.name != "not_scored"
-        n_before, share_before = (None, None) if before is None else before.count_cause(cause)
+    def _cause_row(self, cause: Cause, before: Reading | None) -> CauseRow:
+        ids, share = self.find_cause(cause)
+        ids_before, share_before = (None, None) if before is None else before.find_cause(cause)
         return CauseRow(
             cause=cause.name,
             title=cause.title,
             next=cause.next,
             is_wrong=cause.is_wrong,
             n=len(ids),
-            share=self._share(judged, [causes[id_] == cause.name for id_ in judged]) if is_share else None,
-            n_before=n_before,
+            share=share,
+            n_before=None if ids_before is None else len(ids_before),
             share_before=share_before,
             sample_ids=tuple(heapq.nsmallest(_LISTED_IDS, ids, key=self._badness_key)),
         )
 
-    def count_cause(self, cause: Cause) -> tuple[int, Estimate | None]:
-        """Count the answers with a cause, and estimate their share of the judged answers."""
-        causes, judged = self.causes(), self.judged()
-        n = sum(found == cause.name for found in causes.values())
-        if cause.name == "not_scored":
-            return n, None
-        return n, self._share(judged, [causes[id_] == cause.name for id_ in judged])
+    def find_cause(self, cause: Cause) -> tuple[list[str], Estimate | None]:
+        """Return the answers with a cause, and estimate their share of the judged answers."""
+        ids = [id_ for id_, found in self.causes.items() if found == cause.name]
+        flags = [self.causes[id_] == cause.name for id_ in self._judged]
+        return ids, None if cause.name == "not_scored" else self._share(self._judged, flags)
 
     def _badness_key(self, sample_id: str) -> tuple[float, str]:
         rating = self._signals[sample_id].rating
@@ -466,18 +448,18 @@ class Reading:
                 if queue and len(chosen) < n:
                     chosen.append(queue.pop(0))
         if not chosen or population.rule == "abstention":
-            rest = self._scored().keys() - set(chosen)
+            rest = self._scored.keys() - set(chosen)
             chosen += heapq.nsmallest(n - len(chosen), rest, key=self._wrong_first)
         return chosen
 
     def _wrong_first(self, sample_id: str) -> tuple[bool, float, str]:
-        return (find_cause(self._signals[sample_id]) not in _WRONG, *self._badness_key(sample_id))
+        return (self.causes[sample_id] not in _WRONG, *self._badness_key(sample_id))
 
     def worst(self, n: int, cause: str | None) -> tuple[AnswerView, ...]:
         """Return the worst answers, worst first. Those without scores follow if conditions select them."""
         also_unscored = cause == "not_scored" or (bool(self._where) and self._metric is None)
-        found = {id_: find_cause(s) for id_, s in self._signals.items() if s.n_scores or also_unscored}
-        ids = [id_ for id_, its in found.items() if (cause is None or its == cause) and self._is_selected(id_)]
+        rows = self._signals if also_unscored else self._scored
+        ids = [id_ for id_ in rows if cause in (None, self.causes[id_]) and self._is_selected(id_)]
         if self._metric is not None:
             scores, card = self._table.by_sample(self._metric), self._table.metrics[self._metric].card
             sign = -1 if card.direction == "lower" else 1
@@ -488,7 +470,7 @@ class Reading:
 
     def latest_wrong(self, n: int) -> tuple[AnswerView, ...]:
         """Return the wrong answers that arrived last, the newest first."""
-        found = (id_ for id_, s in reversed(self._signals.items()) if s.n_scores and find_cause(s) in _WRONG)
+        found = (id_ for id_ in reversed(self._scored) if self.causes[id_] in _WRONG)
         return self.answers(list(itertools.islice(found, n)))
 
     def _is_selected(self, sample_id: str) -> bool:
