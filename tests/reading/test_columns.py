@@ -159,7 +159,7 @@ def test_a_placeholder_in_a_table_is_a_missing_value(tmp_path: Path, column: str
     ("column", "field"),
     [
         ("evidence_list", "contexts"),
-        ("gold_contexts", "contexts"),
+        ("used_contexts_v2", "contexts"),
         ("Kontext", "contexts"),
         ("my_question_text", "query"),
         ("final_output_v2", "response"),
@@ -208,8 +208,8 @@ def test_the_report_names_columns_sizes_and_counts() -> None:
     assert [
         "  query     ← Question",
         "  contexts  ← Contexts (list, 1 a row, 0 to 2)",
-        "  response  ← answer (if it is the correct answer: --field reference=answer)",
-        "  reference ← \N{EN DASH}; perhaps answer: --field reference=answer",
+        "  response  ← answer",
+        "  reference ← \N{EN DASH}; perhaps answer (if it is the correct answer): --field reference=answer",
         "  not used: notes, more",
         "  1 empty text: response",
         "  1 text with a bracket at the beginning, read as text: response",

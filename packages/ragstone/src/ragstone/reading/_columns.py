@@ -34,20 +34,48 @@ ALL_REQUIRED: Final = re.compile(
 )
 """Names of parts of a correct answer. All are required, and several references are alternatives."""
 _WORDS: Final = (
-    ("reference", frozenset({"gold", "golden", "truth", "expected", "correct", "ideal", "gt"})),
     (
         "contexts",
         frozenset(
-            {"context", "contexts", "passage", "passages", "chunk", "chunks", "paragraphs", "documents", "evidence"}
+            {
+                "context",
+                "contexts",
+                "passage",
+                "passages",
+                "chunk",
+                "chunks",
+                "paragraphs",
+                "document",
+                "documents",
+                "evidence",
+            }
         ),
     ),
+    ("reference", frozenset({"gold", "golden", "truth", "expected", "correct", "ideal", "gt"})),
     ("query", frozenset({"question", "query"})),
     ("response", frozenset({"answer", "response", "output", "generated", "prediction"})),
 )
 """Words in a longer name that suggest a field."""
+_GOLD: Final = frozenset({
+    "gold", "golden", "truth", "gt", "expected", "correct", "ideal", "reference", "references", "ref", "target", "targets",
+    "human", "annotation", "annotations", "annotator", "annotated", "expert", "official", "aliases", "solution",
+})  # fmt: skip
+"""Words in a name, or in that of an object around it, of what is correct."""
+_GOLD_ANSWER: Final = frozenset(
+    {"long", "short", "exact", "best", "canonical", "normalized", "formed", "free", "accepted"}
+)
+"""Words in the name of a correct answer, if no model is named."""
+_MODELS: Final = frozenset({
+    "model", "llm", "generated", "predicted", "prediction", "bot", "rag", "gpt", "system", "ai", "assistant", "output",
+})  # fmt: skip
+_WRONG: Final = frozenset(
+    {"incorrect", "wrong", "negative", "negatives", "distractor", "distractors", "worst", "rejected"}
+)
+_CARRIERS: Final = frozenset({"text", "value", "content"})
+"""Names of a value that is what the object around it is (`reply.text`)."""
 _OTHER_WORDS: Final = frozenset({
     "id", "ids", "score", "scores", "label", "labels", "count", "n", "num", "type", "date",
-    "time", "url", "urls", "tokens", "length", "len", "rate", "latency", "cost", "embedding", "source",
+    "time", "url", "urls", "tokens", "length", "len", "rate", "latency", "cost", "embedding", "source", "name", "names", "title", "titles", "file", "files", "path",
 })  # fmt: skip
 """Words in the name of a column that describes another one (`answer_score`, `query_id`)."""
 _PASSAGES: Final = frozenset(
@@ -68,7 +96,7 @@ _PASSAGES: Final = frozenset(
 _MAX_ITEMS: Final = 5
 _MAX_DEPTH: Final = 6
 """Depth of objects in which a text is searched."""
-_NUMBERED: Final = re.compile(r"(.*?\D)(\d{1,4})$", re.DOTALL)
+NUMBERED: Final = re.compile(r"(.*?\D)(\d{1,4})$", re.DOTALL)
 _PARTS: Final = re.compile(r"[A-Z]?[a-z]++|[A-Z]++|\d++")
 _SEPARATORS: Final = re.compile(r"[\s_.\-]+")
 _SHOWN_CHARS: Final = 60
@@ -146,10 +174,8 @@ class ColumnPlan:
     """Fields whose column the user named."""
     unused: tuple[str, ...]
     """Columns that are metadata."""
-    guesses: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Columns that may be meant, by field without a column."""
-    others: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Columns that have the name of a field that is read from another one."""
+    others: Sequence[tuple[str, str]] = ()
+    """Fields that are read from another column than one with their name, and this column."""
     problems: Sequence[tuple[str, str, str]] = ()
     """Columns with the name of a field whose values cannot be it: the column, the field, and what the values are."""
     meanings: Mapping[str, tuple[str, str, str]] = field(default_factory=dict)
@@ -183,7 +209,7 @@ def plan_columns(
             continue
         if (place := _FIELD_OF.get(name_key(column))) is not None:
             known.setdefault(place[0], []).append((*place[1:], column))
-        elif (match := _NUMBERED.fullmatch(column)) and (name := _LIST_KEYS.get(name_key(match[1]))) is not None:
+        elif (match := NUMBERED.fullmatch(column)) and (name := _LIST_KEYS.get(name_key(match[1]))) is not None:
             numbers.setdefault(name, []).append((int(match[2]), column))
     fit = {
         name: [place for place in sorted(places) if _is_fit(problem, name, place[2])] for name, places in known.items()
@@ -211,11 +237,6 @@ def plan_columns(
     unused = tuple(column for column in columns if column not in used and column not in _USED_TOO)
     named_so = [(name, column) for name in _ORDER for _, _, column in sorted(known.get(name, ()))]
     decided_columns = {column for column, _, _ in decided.values()}
-    others: dict[str, list[str]] = {}
-    for name, column in named_so:
-        is_open = name in _GUESSED and name in names and column in unused and column not in decided_columns
-        if is_open and not problem(column, name):
-            others.setdefault(name, []).append(column)
     return ColumnPlan(
         columns=frozenset(columns),
         names=names,
@@ -224,8 +245,12 @@ def plan_columns(
         numbered=numbered,
         given=frozenset(named),
         unused=unused,
-        guesses=_guesses(unused, {*names, *numbered, *named}, columns, problem),
-        others=others,
+        others=[
+            (name, column)
+            for name, column in named_so
+            if name in _GUESSED and name in names and column in unused and column not in decided_columns
+            if not problem(column, name)
+        ],
         problems=[
             (column, name, why)
             for name, column in named_so
@@ -270,8 +295,10 @@ def _is_fit(problem: Callable[..., str], name: str, column: str) -> bool:
 def _is_dropped(column: str, problem: str) -> bool:
     """Return whether a column is not read although no other one has the name of its field."""
     key = name_key(column)
-    if problem.startswith("places"):
+    if problem.startswith(("places", "passages")):
         return True
+    if problem.startswith(("a few words", "nearly", "the same")) and _FIELD_OF[key][0] == "contexts":
+        return False
     if problem.startswith("URLs"):
         return key == "references" or _FIELD_OF[key][0] == "contexts"
     return key in _WEAK or (key in _LABELED and problem.startswith("labels"))
@@ -342,7 +369,7 @@ def path_of_text(value: object, path: str, field: str, item: str = ".0") -> str:
     def rank(found: tuple[str, str]) -> tuple[bool, bool, bool, int]:
         *outer, name = found[0].removeprefix(path).split(".")
         is_other = field != "contexts" and not _PASSAGES.isdisjoint(map(name_key, outer))
-        words = {part.casefold() for part in _PARTS.findall(name)}
+        words = words_of(name)
         return (
             not is_other,
             name_key(name) in names,
@@ -364,42 +391,35 @@ def _texts_in(value: object, path: str, item: str, depth: int = 0) -> Iterator[t
             yield from _texts_in(inner, f"{path}{item if item == '[]' else f'.{n}'}", item, depth + 1)
 
 
-def _guesses(
-    unused: Sequence[str], read: set[str], columns: Collection[str], problem: Callable[..., str]
-) -> dict[str, list[str]]:
-    guesses: dict[str, list[str]] = {}
-    for column in unused:
-        name = guess_field(match[1], read) if (match := _NUMBERED.fullmatch(column)) else None
-        if name in ("contexts", "reference") and name not in read:
-            guesses.setdefault(name, []).append(column)
-    guesses = {name: ["+".join(columns)] for name, columns in guesses.items() if len(columns) > 1}
-    numbered = {column for columns in guesses.values() for column in columns[0].split("+")}
-    if (
-        "contexts" not in read
-        and "reference" in columns
-        and any(name_key(column).startswith("contextspanid") for column in unused)
-    ):
-        guesses["contexts"] = ["reference"]  # Phoenix keeps the passages there
-    for column in unused:
-        name = guess_field(column, read)
-        if name is not None and not {name, column} & {*read, *numbered} and not problem(column, name, is_guess=True):
-            guesses.setdefault(name, []).append(column)
-    return guesses
-
-
 def guess_field(column: str, read: Collection[str] = (), *, is_nested: bool = False) -> str | None:
-    """Return the field that a column may mean, by its name, or None."""
-    key = name_key(column)
-    if is_nested and (known := _FIELD_OF.get(key)) is not None:
-        return known[0] if known[0] in _GUESSED else None
-    if key.startswith("__") or ALL_REQUIRED.fullmatch(key):
+    """Return the field that a column, or a value at a path, may be by its name, or None. A correct answer is not a response."""
+    steps = [step for step in column.replace("[]", "").split(".") if step and not step.isdecimal()] or [column]
+    while len(steps) > 1 and name_key(steps[-1]) in _CARRIERS:
+        steps.pop()
+    key, words = name_key(steps[-1]), words_of(steps[-1])
+    if key.startswith("__") or ALL_REQUIRED.fullmatch(key) or words & _WRONG:
         return None
-    outer = {name_key(part) for part in column.split(".")[:-1]}
-    if outer and any(_FIELD_OF.get(part, ("",))[0] == "reference" for part in outer):
-        return "reference"
-    if names := _GUESSES_OF.get(key):
-        return next((name for name in names if name not in read), names[0])
-    parts = {part.casefold() for part in _PARTS.findall(column)}
-    if parts & _OTHER_WORDS:
-        return None
-    return next((name for name, words in _WORDS if parts & words), None)
+    if (is_nested or "." in column) and (known := _FIELD_OF.get(key)) is not None:
+        name = known[0] if known[0] in _GUESSED else None
+    elif names := _GUESSES_OF.get(key):
+        name = next((name for name in names if name not in read), names[0])
+    else:
+        name = None if words & _OTHER_WORDS else next((name for name, known in _WORDS if words & known), None)
+    is_expected = any(_FIELD_OF.get(name_key(step), ("",))[0] == "reference" for step in steps)
+    is_correct = is_expected or is_gold(column) or (words & _GOLD_ANSWER and not words & _MODELS)
+    return "reference" if name == "response" and is_correct else name
+
+
+def known_field(name: str) -> str | None:
+    """Return the field that a column is by its name, or None."""
+    return _FIELD_OF.get(name_key(name), (None,))[0]
+
+
+def is_gold(column: str) -> bool:
+    """Return whether a name, or one of the objects around a value, says that it is correct."""
+    return not _GOLD.isdisjoint(words_of(column))
+
+
+def words_of(name: str) -> set[str]:
+    """Return the words in a name, in lower case."""
+    return {part.casefold() for part in _PARTS.findall(name)}

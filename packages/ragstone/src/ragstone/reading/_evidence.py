@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice, pairwise
 from typing import Any, Final
 
 from ragstone.errors import DataError
 from ragstone.reading._cells import MISSING_TEXTS, begins_like_list, parse_cell
-from ragstone.reading._columns import FIELD_ALIASES, name_key
+from ragstone.reading._columns import (
+    FIELD_ALIASES,
+    NUMBERED,
+    ColumnPlan,
+    guess_field,
+    is_gold,
+    known_field,
+    name_key,
+    path_of_text,
+    words_of,
+)
 from ragstone.reading._messages import are_messages
+from ragstone.reading._report import field_option
+from ragstone.reading._row_lists import KNOWN_NAMES
 from ragstone.reading._row_values import finite, is_missing, json_value, read_passages, to_plain, walk
 
 FIRST_ROWS: Final = 50
@@ -33,9 +46,38 @@ _PROMPT: Final = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 """A tag, or a heading at the start of a line, before passages in a prompt."""
+_TITLES: Final = "a few words each, perhaps titles"
+_TEMPLATE: Final = "nearly the same text in all rows"
+PROMPTFOO: Final = "outputs of promptfoo"
+PASSAGES: Final = "passages with their sources"
 JSON: Final = "JSON texts"
 MESSAGES: Final = "messages"
-_NEVER: Final = frozenset({_LABELS, _ADDRESSES, PLACES, _PASSAGE_IDS, _ONE_NUMBER, "times", "ids", _SAME})
+_NEVER: Final = frozenset({_LABELS, PROMPTFOO, _ADDRESSES, PLACES, _PASSAGE_IDS, _ONE_NUMBER, "times", "ids", _SAME})
+_QUERIES: Final = frozenset(map(name_key, FIELD_ALIASES["query"]))
+ALIASES: Final = frozenset({"alias", "aliases"})
+"""Words in the name of other correct answers than the one in another column."""
+_NESTED_DEPTH: Final = 5
+_NESTED_PARTS: Final = 50
+"""Keys of an object of a row that a report names."""
+_NESTED_ITEMS: Final = 3
+_WORDS_OF_TITLE: Final = 5
+_FEW_WORDS_OF_CONTEXT: Final = 25
+"""Words of a text in all rows that is about the user or the session."""
+_ID_WORDS: Final = frozenset({"id", "uuid", "request", "trace", "correlation", "session", "run", "thread", "turn"})
+_SOURCES: Final = frozenset(
+    {"title", "url", "source", "id", "docid", "documentid", "chunkid", "score", "similarity", "documentname"}
+)
+"""Keys of a passage that say where it was found."""
+_CONVERSATIONS: Final = frozenset({"query", "messages", "history"})
+_VERSIONS: Final = frozenset({"v", "ver", "version", "run", "iter", "round", "attempt", "model", "system", "variant"})
+"""Words before the number of an alternative."""
+_REWORDED: Final = frozenset(
+    {"original", "rewritten", "rewrite", "standalone", "condensed", "reformulated", "expanded"}
+)
+_PROMPTFOO_REMEDY: Final = "Write them as JSON, which is read: promptfoo eval -o results.json"
+_LAST: Final = frozenset({"reranked", "after", "final", "used", "selected", "filtered", "kept", "original", "user"})
+_FIRST: Final = frozenset({"before", "initial", "raw", "candidate", "candidates", "rewritten"})
+"""Words in the names of passages and questions that the model got, and of those that it did not get."""
 _SUFFIXES: Final = r"\.(?:pdf|md|txt|html?|docx?|pptx?|xlsx?|csv|jsonl?|rst)"
 _PLACE: Final = (
     rf"(?:\S+ ){{0,2}}\S*{_SUFFIXES}(?:#\S+|[\s,;:(\[#]{{1,4}}(?:(?:pp?|pages?|seiten?|s|lines?|sec|section|slide)\b[.:=]?\s?)?+"
@@ -65,7 +107,7 @@ class FirstRows:
 
     def values(self, column: str) -> list[Any]:
         """Return the values of a column, or at a path, without the missing ones."""
-        found = (to_plain(row[column] if column in row else walk(row, column)) for row in self._rows)
+        found = (_value(row, column) for row in self._rows)
         return [value for value in found if not _is_empty(value)]
 
     def kind(self, column: str) -> str:
@@ -80,9 +122,11 @@ class FirstRows:
         If the name has several meanings, numbers and few different words are not a text either.
         """
         kind = self.kind(column)
-        if field not in ("query", "response", "reference", "contexts") or (
-            kind == _SAME and field in ("reference", "contexts")
-        ):
+        if field not in ("query", "response", "reference", "contexts"):
+            return ""
+        if field == "contexts" and (kind in (_TITLES, _TEMPLATE) or (kind == _SAME and self._is_short(column))):
+            return kind
+        if kind == _SAME and (field == "contexts" or (field == "reference" and not is_guess)):
             return ""
         if kind == _PASSAGE_IDS and field != "reference":
             return ""
@@ -96,8 +140,95 @@ class FirstRows:
             return kind + (f" in the first {FIRST_ROWS} rows" if len(self._rows) == FIRST_ROWS else "")
         if is_guess and self._has_few(column):
             return "few different words"
-        is_object = kind == "objects" and field == "contexts"
-        return "objects without a text" if is_object and not any(map(_has_passages, self.values(column))) else ""
+        if kind != "objects" or field not in ("contexts", "reference"):
+            return ""
+        is_passages = any(map(_has_passages, self.values(column)))
+        if field == "contexts":
+            return "" if is_passages else "objects without a text"
+        return PASSAGES if is_passages and self._has_sources(column) else ""
+
+    def _is_short(self, column: str) -> bool:
+        return len(str(self.values(column)[0]).split()) <= _FEW_WORDS_OF_CONTEXT
+
+    def _has_sources(self, column: str) -> bool:
+        """Return whether the objects of a column, or in it, say where they were found."""
+        items = [found for value in self.values(column) for found in _objects_in(value)]
+        return bool(items) and all(not _SOURCES.isdisjoint(map(name_key, item)) for item in items)
+
+    def has_passages(self, column: str) -> bool:
+        """Return whether the values of a column are lists of objects with texts, except questions."""
+        values = self.values(column)
+        return bool(values) and all(
+            isinstance(value, list)
+            and all(isinstance(item, Mapping) and not is_question(item) for item in value)
+            and _has_passages(value)
+            for value in values
+        )
+
+    def has_questions(self, column: str) -> bool:
+        """Return whether the values of a column are lists of questions."""
+        values = self.values(column)
+        return any(map(_objects_in, values)) and all(map(is_question, chain.from_iterable(map(_objects_in, values))))
+
+    def shared_id(self) -> str:
+        """Return the column with an id that several rows share, each of which has other fields of one request, or ""."""
+        common = set.intersection(*map(set, self._rows)) if len(self._rows) > 1 else set()
+        return next((column for column in self._rows[0] if self._is_shared(column)), "") if common else ""
+
+    def _is_shared(self, column: str) -> bool:
+        if words_of(column).isdisjoint(_ID_WORDS) or any(_is_empty(row.get(column)) for row in self._rows):
+            return False
+        groups: dict[str, list[dict[str, Any]]] = {}
+        for row, fields in zip(self._rows, self._fields(), strict=True):
+            groups.setdefault(str(row[column]), []).append(fields)
+        n_joined = 0
+        for parts in groups.values():
+            whole = {name: value for part in parts for name, value in part.items()}
+            n_joined += all(len(part) < len(whole) for part in parts)
+            if any(whole[name] != value for part in parts for name, value in part.items()):
+                return False
+        return 2 * n_joined > len(groups)
+
+    def _fields(self) -> list[dict[str, Any]]:
+        """Return the parts of a request that each row has under a known name."""
+        return [
+            {
+                field: value
+                for name, value in row.items()
+                if not _is_empty(value)
+                and (field := known_field(name)) in ("query", "contexts", "response", "reference")
+            }
+            for row in self._rows
+        ]
+
+    def has_separate_answers(self) -> bool:
+        """Return whether questions and answers stand in different rows."""
+        fields = self._fields()
+        has_both = any("query" in row and "response" in row for row in fields)
+        return not has_both and all(any(name in row for row in fields) for name in ("query", "response"))
+
+    def has_gaps(self, column: str) -> bool:
+        """Return whether some of the rows do not have a value in a column."""
+        return len(self.values(column)) < len(self._rows)
+
+    def overlap(self, columns: Sequence[str]) -> bool:
+        """Return whether a column has a part of the text of the next one in a row."""
+        rows = [[str(row.get(column) or "") for column in columns] for row in self._rows]
+        return any(one and (one in two or two in one) for cells in rows for one, two in pairwise(cells) if two)
+
+    def versions(self, column: str, field: str, others: Iterable[str]) -> Iterator[tuple[str, str]]:
+        """Yield columns with passages of another one, fewer or in another order, or with its question in other words."""
+        parts, smaller = (_words, max) if field == "query" else (_passages, min)
+        own = [parts(row, column) for row in self._rows]
+        for other in others:
+            theirs = [parts(row, other) for row in self._rows]
+            pairs = [pair for pair in zip(own, theirs, strict=True) if all(pair)]
+            is_same = all(2 * len({*one} & {*two}) >= smaller(len({*one}), len({*two})) for one, two in pairs)
+            is_named = field == "query" and not words_of(other).isdisjoint(_REWORDED)
+            if pairs and (is_same or is_named) and any(one != two for one, two in pairs) and not is_gold(other):
+                what = "another wording of" if field == "query" else "passages of"
+                which = "If the user asked it" if field == "query" else "If the model got these"
+                yield other, f"{other}: {what} {column}, not read. {which}: {field_option(field, other)}"
 
     def has_texts(self, column: str) -> bool:
         """Return whether the values of a column are texts of several words."""
@@ -121,12 +252,129 @@ class FirstRows:
             if len({str(value).strip() for value in values}) == 1 and len(values) >= _FEW:
                 return _SAME
             ids = [name for name in self._rows[0] if name_key(name) in map(name_key, FIELD_ALIASES["id"])]
-            return "ids" if len(values) > 1 and any(values == self.values(name) for name in ids) else ""
-        return kind
+            if len(values) > 1 and any(values == self.values(name) for name in ids):
+                return "ids"
+        return _unlike_passages(values) if kind == "" else kind
 
     def _has_few(self, column: str) -> bool:
-        texts = [value for value in self.values(column) if isinstance(value, str)]
+        texts = [text for value in self.values(column) for text in _strings(value)]
         return len(texts) > _FEW and 2 * len({*texts}) <= len(texts) and all(len(text.split()) <= 2 for text in texts)
+
+
+def text_key(value: Mapping[str, Any], keys: Sequence[str]) -> str | None:
+    """Return the key of the text in an object: one of some names, or the only text."""
+    texts = [str(key) for key in (*keys, *value) if isinstance(value.get(key), str)]
+    if texts and texts[0] not in keys and any(isinstance(inner, Mapping | list) and inner for inner in value.values()):
+        return None  # what describes an answer that is deeper
+    return texts[0] if texts and (texts[0] in keys or len(texts) == 1) else None
+
+
+def propose(
+    flat: Mapping[str, Any], plan: ColumnPlan, first: FirstRows
+) -> tuple[list[tuple[str, str, str]], list[str], list[str]]:
+    """Return columns and paths that may be fields, with what their values are; parts of fields; and notes.
+
+    A column is proposed for one field. A correct answer is not proposed as a response, nor ideal passages as contexts.
+    """
+    paths = dict(chain(((column, False) for column in plan.unused), _paths(flat, plan)))
+    read = {*plan.names, *plan.numbered}
+    columns = plan.names.get("contexts", ())
+    if columns and all(first.problem(column, "contexts") for column in columns):
+        read.remove("contexts")
+    found, notes = _numbered(plan.unused, read, first)
+    seen = {part for _, joined, _ in found for part in joined.split("+")} | {*notes}
+    for path in paths:
+        kind = first.kind(path)
+        if kind == PROMPTFOO:
+            notes[path] = f"cells that begin with [PASS] or [FAIL]: outputs of promptfoo. {_PROMPTFOO_REMEDY}"
+        if (
+            flat.get(path, path) in (None, "", [])
+            or isinstance(flat.get(path), Mapping)
+            or not seen.isdisjoint((path, path.rpartition("[]")[0], path.rpartition(".")[0]))
+        ):
+            continue
+        field = None if words_of(path) & ALIASES else guess_field(path, read)
+        if "." in path and name_key(path.rpartition(".")[2]) == "answer" and field == "response":
+            outer = path.split(".")[:-1]
+            field = field if any(guess_field(step, is_nested=True) == "response" for step in outer) else "reference"
+        if kind == JSON and field != "query":
+            continue  # the option names a value in it
+        if kind == MESSAGES and field != "response":
+            field = "messages" if read.isdisjoint(_CONVERSATIONS) else None
+        elif field is None and first.has_passages(path):
+            field = "contexts"
+        is_list = "[]" in path and field in ("query", "response")
+        if field is None or field in read or is_list or (kind == "objects" and field != "contexts"):
+            continue
+        if field == "contexts" and is_gold(path) and path.partition(".")[0] not in {c for c, _, _ in plan.problems}:
+            notes[path] = f"{path}: ideal passages, not read as contexts; otherwise: {field_option('contexts', path)}"
+            continue
+        if field == "contexts" and kind == "objects" and not first.has_passages(path):
+            path = path_of_text(first.values(path)[0], path, "contexts", "[]")  # noqa: PLW2901
+        # Numbers may be answers, under the name of one.
+        is_guess = "." not in path or name_key(path.rpartition(".")[2]) not in KNOWN_NAMES
+        if path and path not in seen and not first.problem(path, field, is_guess=is_guess):
+            seen.add(path)
+            found.append((field, path, kind if kind in (MESSAGES, JSON) else ""))
+    for name in ("query", "contexts"):
+        for column in plan.names.get(name, ()):
+            notes |= {path: note for path, note in first.versions(column, name, paths) if path not in notes}
+    found.sort(key=lambda item: (not words_of(item[1]) & _LAST) + bool(words_of(item[1]) & _FIRST))
+    return found, [path for path, is_part in paths.items() if is_part], [*dict.fromkeys(notes.values())]
+
+
+def _numbered(
+    unused: Sequence[str], read: set[str], first: FirstRows
+) -> tuple[list[tuple[str, str, str]], dict[str, str]]:
+    """Return numbered columns that may be one list, and a note for each that is an alternative of another."""
+    groups: dict[tuple[str | None, str], list[str]] = {}
+    for column in unused:
+        if (match := NUMBERED.fullmatch(column)) is not None:
+            groups.setdefault((guess_field(match[1], read), match[1]), []).append(column)
+    found: list[tuple[str, str, str]] = []
+    notes: dict[str, str] = {}
+    for (field, stem), columns in groups.items():
+        if len(columns) < 2 or field not in ("contexts", "reference", "response") or field in read:
+            continue
+        if field == "response" and any(first.has_gaps(column) for column in columns):
+            field = "reference"  # noqa: PLW2901 - each row has another number of correct answers
+        if field == "response" or words_of(stem) & _VERSIONS or (field == "contexts" and first.overlap(columns)):
+            remedy = f"To read one: {field_option(field, columns[0])}"
+            notes |= dict.fromkeys(columns, f"{', '.join(columns)}: alternatives, not read as {field}. {remedy}")
+        else:
+            found.append((field, "+".join(columns), ""))
+    return found, notes
+
+
+def _paths(flat: Mapping[str, Any], plan: ColumnPlan) -> Iterator[tuple[str, bool]]:
+    """Yield the path of each key of an object in a row, and whether the object is a field."""
+    columns = {column: field for field in ("query", "response", "reference") for column in plan.names.get(field, ())}
+    for outer in dict.fromkeys((*columns, "metadata", *plan.unused)):
+        inner, field = flat.get(outer), columns.get(outer)
+        inner = json_value(inner) if isinstance(inner, str) and inner[:1] == "{" else inner
+        read = text_key(inner, FIELD_ALIASES[field]) if field and isinstance(inner, Mapping) else None
+        for path in islice(paths_in(inner, outer, has_lists=field is None), _NESTED_PARTS):
+            if path not in (outer, f"{outer}.{read}"):
+                yield path, field is not None
+
+
+def paths_in(value: Any, path: str, depth: int = 0, *, has_lists: bool = False) -> Iterator[str]:
+    """Yield the path of each value in nested objects, and in lists of objects, except lists of questions."""
+    if isinstance(value, Mapping) and depth <= _NESTED_DEPTH:
+        for key, inner in value.items():
+            yield from paths_in(inner, f"{path}.{key}", depth + 1, has_lists=has_lists)
+        return
+    is_list = has_lists and isinstance(value, list)
+    if value not in (None, "", []):
+        yield f"{path}[]" if is_list and "[]" in path and isinstance(value[0], str) else path
+    for item in islice(value, _NESTED_ITEMS) if is_list and depth <= _NESTED_DEPTH else ():
+        if isinstance(item, Mapping) and not is_question(item):
+            yield from paths_in(item, f"{path}[]", depth + 1, has_lists=True)
+
+
+def is_question(item: Mapping[str, Any]) -> bool:
+    """Return whether an object in a list is a question of its own."""
+    return not _QUERIES.isdisjoint(map(name_key, item))
 
 
 def first_of(rows: Iterable[tuple[int, Any]]) -> list[tuple[int, Any]]:
@@ -148,16 +396,67 @@ def _is_empty(value: Any) -> bool:
 
 
 def _has_passages(value: Any) -> bool:
+    return bool(_texts_of(value))
+
+
+def _texts_of(value: Any) -> list[str]:
+    """Return the texts of passages, or nothing if the value cannot be read as passages."""
     try:
-        return bool(read_passages(value if isinstance(value, list | tuple) else [value], 1))
+        items = parse_cell(value) if isinstance(value, str) and begins_like_list(value) else value
+        return [passage["text"] for passage in read_passages(items if isinstance(items, list | tuple) else [items], 1)]
     except DataError:
-        return False
+        return []
+
+
+def _passages(row: Mapping[str, Any], path: str) -> list[str]:
+    return _texts_of(_value(row, path))
+
+
+def _words(row: Mapping[str, Any], path: str) -> list[str]:
+    """Return the words of a text of several."""
+    words = value.casefold().split() if isinstance(value := _value(row, path), str) else []
+    return words if len(words) >= _FEW else []
+
+
+def _value(row: Mapping[str, Any], path: str) -> Any:
+    return to_plain(row[path] if path in row else walk(row, path))
+
+
+def _strings(value: Any) -> list[str]:
+    """Return the text of a value, or the texts of a list of texts."""
+    items = value if isinstance(value, list | tuple) else [value]
+    return [*items] if all(isinstance(item, str) for item in items) else []
+
+
+def _objects_in(value: Any) -> list[Mapping[str, Any]]:
+    """Return the objects in a list, or in a list of an object."""
+    if isinstance(value, Mapping):
+        return next(
+            (found for inner in value.values() if isinstance(inner, list) and (found := _objects_in(inner))), []
+        )
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
+
+
+def _unlike_passages(values: list[Any]) -> str:
+    """Return why texts are not passages: they are titles, or about the user and not about the question."""
+    groups = [_strings(value) for value in values]
+    words = [text.split() for group in groups for text in group]
+    if len(groups) < _FEW or not all(groups) or not all(words):
+        return ""
+    common = set.intersection(*map(set, words))
+    is_short = all(isinstance(value, str) for value in values) and len(max(words, key=len)) <= _FEW_WORDS_OF_CONTEXT
+    if is_short and all(2 * len(common) >= len(text) for text in words):
+        return _TEMPLATE
+    is_title = all(len(text) <= _WORDS_OF_TITLE and text[0][0].isupper() and text[-1][-1].isalnum() for text in words)
+    return _TITLES if is_title else ""
 
 
 def _kind(value: Any) -> str:
     """Return what one value is, or "" for a text."""
     if isinstance(value, str):
         text = value.strip()
+        if text.startswith(("[PASS]", "[FAIL]", "[ERROR]")):
+            return PROMPTFOO
         if "\n" in text and _PROMPT.search(text[:_MAX_TEXT]) is not None:
             return PROMPTS
         if len(text) > _MAX_TEXT:

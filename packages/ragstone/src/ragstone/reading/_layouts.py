@@ -211,6 +211,14 @@ LAYOUTS: Final[tuple[Layout, ...]] = (
         ideal="context",
     ),
     _layout(
+        "Phoenix questions and answers",
+        "context.span_id input output reference",
+        "`reference` has the passages, joined to one text",
+        query="input",
+        response="output",
+        contexts="reference",
+    ),
+    _layout(
         "Amazon Bedrock evaluations",
         "conversationTurns",
         "Only the first turn of a conversation is read",

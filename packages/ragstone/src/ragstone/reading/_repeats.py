@@ -14,9 +14,10 @@ from typing import Any, Final
 from ragstone._util.plural import count
 from ragstone.errors import DataError
 from ragstone.reading._columns import FIELD_ALIASES, name_key
+from ragstone.reading._evidence import paths_in
 from ragstone.reading._report import ReadingReport, field_option
 from ragstone.reading._row_values import to_plain, walk
-from ragstone.reading._rows import RowReader, flatten, paths_in
+from ragstone.reading._rows import RowReader, flatten
 from ragstone.schema import Sample, derive_id, fingerprint
 
 _MAX_ROWS: Final = 10_000
@@ -259,7 +260,7 @@ def _row_of(sample: Sample, flat: Mapping[str, Any], named: set[str], guessed: S
 def _cells(flat: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, value in flat.items():
         if isinstance(value, Mapping):
-            yield from ((path, walk(flat, path)) for path, _ in paths_in(value, name))
+            yield from ((path, walk(flat, path)) for path in paths_in(value, name))
         else:
             yield name, to_plain(value)
 

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 
 from ragstone._util.plural import count
 
-ValueKind = Literal["empty", "placeholder", "placeholder_text", "bracket", "json", "id", "assertion"]
+ValueKind = Literal["empty", "placeholder", "placeholder_text", "bracket", "json", "id", "assertion", "unused"]
 """Kinds of values that a report counts by field."""
 
 _ALWAYS: Final = ("query", "contexts", "response", "reference")
@@ -31,6 +31,7 @@ _SENTENCES: Final[Mapping[ValueKind, tuple[str, str]]] = {
     "placeholder_text": ("text", " with only a placeholder (None, nan), read as text"),
     "bracket": ("text", " with a bracket at the beginning, read as text"),
     "json": ("JSON text", " read as it is"),
+    "unused": ("passage", " marked as not in the prompt (used: false), read as the others"),
     "id": ("passage", " with only an id, a number or a URL, read as text"),
     "assertion": ("assertion", " of a test (contains:, llm-rubric:), read as text"),
 }
@@ -82,8 +83,8 @@ class ReadingReport:
     """Columns and sizes by field."""
     values: dict[ValueKind, Counter[str]] = field(default_factory=dict)
     """Counted values by kind and field."""
-    guesses: dict[str, dict[str, None]] = field(default_factory=dict)
-    """Columns of the data that may be meant, by field. A guess is not applied."""
+    guesses: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Columns of the data that may be meant, by field, with what their values are. A guess is not applied."""
     unused: dict[str, None] = field(default_factory=dict)
     """Columns that are not read as a field. They are metadata of the samples."""
 
@@ -135,10 +136,10 @@ class ReadingReport:
             if len(self.unused) < _MAX_KINDS:
                 self.unused[column] = None
 
-    def guess(self, name: str, column: str) -> None:
-        """Add a column that may be meant for a field, because it has another or no column."""
+    def guess(self, name: str, column: str, what: str = "") -> None:
+        """Add a column that may be meant for a field, because it has another or no column, and what its values are."""
         if len(found := self.guesses.setdefault(name, {})) < _MAX_GUESSES:
-            found[column] = None
+            found.setdefault(column, what)
 
     def remedies(self, names: Iterable[str]) -> list[str]:
         """Return the options that apply the first guesses for some fields ("--field reference=expected_answer")."""
@@ -156,7 +157,7 @@ class ReadingReport:
             head += f", {self.n_rejected:,} of them skipped"
         if self.n_other_columns:
             head += f", {self.n_other_columns:,} with other columns than the first"
-        shown = [*_ALWAYS, *(name for name in self.fields if name not in _ALWAYS)]
+        shown = dict.fromkeys((*_ALWAYS, *self.fields, *self.guesses))
         lines = [head, *(self._field_line(name) for name in shown)]
         guessed = {column for columns in self.guesses.values() for column in columns}
         if others := [column for column in self.unused if column not in guessed]:
@@ -199,14 +200,18 @@ class ReadingReport:
     def _field_line(self, name: str) -> str:
         found = self.fields.get(name)
         why = f" ({self.decisions[name]})" if name in self.decisions else ""
-        options = [f"{column}: {field_option(name, column)}" for column in self.guesses.get(name, ())]
+        options = ""
+        if guesses := self.guesses.get(name):
+            column, *others = guesses
+            what = guesses[column] and f" ({guesses[column]})"
+            options = f"{column}{what}: {field_option(name, column)}" + (f" (or {', '.join(others)})" if others else "")
         if found is None or not found.columns:
-            return f"  {name:<9} ← \N{EN DASH}{why}" + (f"; perhaps {', or '.join(options)}" if options else "")
+            return f"  {name:<9} ← \N{EN DASH}{why}" + (f"; perhaps {options}" if options else "")
         text = f"  {name:<9} ← {', '.join(found.columns)}"
         if found.n_lists and (name == "contexts" or {found.fewest, found.most} != {1}):
             mean = f"{found.n_items / found.n_lists:.1f}".removesuffix(".0")
             text += f" (list, {mean} a row, {found.fewest} to {found.most})"
-        return f"{text}{why}" + (f"; it may also be {', or '.join(options)}" if options else "")
+        return f"{text}{why}" + (f"; it may also be {options}" if options else "")
 
 
 def field_option(name: str, *columns: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from ragstone._util.plural import count
 from ragstone.errors import DataError
-from ragstone.reading._columns import FIELD_ALIASES, name_key
+from ragstone.reading._columns import FIELD_ALIASES, guess_field, name_key
 from ragstone.reading._layouts import looks_like_row
 
 _FRAME_ROWS: Final = 1000
@@ -140,8 +140,18 @@ def _collect_lists(value: Mapping[Any, Any], path: tuple[str, ...], lists: dict[
         here = (*path, str(key))
         if isinstance(inner, list):
             lists[".".join(here)] = inner
+        elif isinstance(inner, Mapping) and _are_rows_by_id(inner):
+            lists[".".join(here)] = [{"id": str(name)} | dict(row) for name, row in inner.items()]
         elif isinstance(inner, Mapping) and len(here) < MAX_DEPTH:
             _collect_lists(inner, here, lists)
+
+
+def _are_rows_by_id(value: Mapping[Any, Any]) -> bool:
+    """Return whether all values of an object are objects with a question."""
+    return len(value) > 1 and all(
+        isinstance(row, Mapping) and any(guess_field(str(key), is_nested=True) == "query" for key in row)
+        for row in value.values()
+    )
 
 
 def choose_list(lists: Mapping[str, Facts], wanted: str | None, name: str) -> str:

@@ -16,7 +16,7 @@ _PLAIN: Final = frozenset({str, int, bool, list, dict})
 _ABOUT: Final = frozenset({"title", "name", "url", "source", "id", "doc_id", "score", "metadata"})
 """Keys of an object that is one passage."""
 _CONTAINERS: Final = (
-    "hits", "documents", "passage_text", "retrievalResults", "contexts", "passages", "matches", "points", "results",
+    "hits", "documents", "passage_text", "retrievalResults", "contexts", "passages", "matches", "points", "results", "chunks",
 )  # fmt: skip
 """Names of the lists in what vector databases and search engines return."""
 _INNER: Final = ("_source", "content", "document", "chunk", "payload", "entity", "properties", "metadata")
@@ -221,6 +221,10 @@ def walk(value: Any, path: str | tuple[str, ...]) -> Any:
             found = [inner for item in items if (inner := walk(item, rest)) is not None]
             return [part for inner in found for part in inner] if "[]" in rest else found
         if isinstance(value, Mapping):
+            if step not in value and n + 1 < len(steps):  # a key with dots in it
+                ends = (end for end in range(n + 2, len(steps) + 1) if ".".join(steps[n:end]) in value)
+                if end := next(ends, 0):
+                    return walk(value[".".join(steps[n:end])], steps[end:])
             value = value.get(step)
         elif isinstance(value, list | tuple) and step.isdecimal() and int(step) < len(value):
             value = value[int(step)]

@@ -7,7 +7,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import chain
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -19,15 +19,26 @@ from ragstone.reading._columns import (
     FIELD_ALIASES,
     ColumnPlan,
     guess_field,
+    is_gold,
     name_key,
     path_of_text,
     plan_columns,
     shorten_names,
+    words_of,
 )
-from ragstone.reading._evidence import JSON, MESSAGES, PROMPTS, FirstRows, first_of
+from ragstone.reading._evidence import (
+    ALIASES,
+    JSON,
+    PASSAGES,
+    PROMPTS,
+    FirstRows,
+    first_of,
+    paths_in,
+    propose,
+    text_key,
+)
 from ragstone.reading._messages import Conversation, are_messages, read_content, read_conversation
 from ragstone.reading._report import ReadingReport, field_option
-from ragstone.reading._row_lists import KNOWN_NAMES
 from ragstone.reading._row_values import (
     finite,
     is_missing,
@@ -69,6 +80,10 @@ _OTHER_ROWS: Final = (
         "They are relevance labels: give them with --qrels FILE, next to a run or samples.",
     ),
     (
+        {"contextspanid", "spankind"},
+        "They are spans of Phoenix. Write the data frame as Parquet, which is read as traces: frame.to_parquet('spans.parquet')",
+    ),
+    (
         {"id", "title", "text"},
         "If it is the corpus of BEIR, its questions are in queries.jsonl: evaluate the folder with it, qrels/ and a run.",
     ),
@@ -79,9 +94,10 @@ _OTHER_ROWS: Final = (
     ),
 )
 """Names in rows that are not samples, and what these rows are for."""
-_NESTED_DEPTH: Final = 3
-_NESTED_PARTS: Final = 50
-"""Keys of an object of a row that a report names."""
+_USED: Final = frozenset(
+    {"used", "is_used", "in_prompt", "included", "selected", "kept", "in_context", "used_in_prompt"}
+)
+"""Keys of a passage that say whether the model got it."""
 _BRACKETS: Final = ("[", "(", "{")
 _JSON_STARTS: Final = ('"', "{", "[")
 _MAX_PLANS: Final = 256
@@ -148,6 +164,10 @@ class RowReader:
         """Yield rows with their positions, after looking at the values of the first ones."""
         first = first_of(rows)
         self._first_rows = FirstRows([flatten(row) for _, row in first if isinstance(row, Mapping)])
+        if "id" not in self._fields and (column := self._first_rows.shared_id()):
+            raise DataError(self._parts_of_requests(column))
+        if self._first_rows.has_separate_answers():
+            self._report.warn("no row has both a question and an answer. Write a row for each request, with both")
         yield from chain(first, rows)
 
     def read(self, row: object, position: int) -> Sample:
@@ -169,7 +189,11 @@ class RowReader:
         is_known = "query" in plan.names or self._fields or plan.numbered or plan.names.keys() - {"id", "history"}
         if flat and not is_known:
             raise DataError(self._unknown(flat, position))
-        talk = _read_messages(found, used, position)
+        try:
+            talk = _read_messages(found, used, position)
+        except DataError as error:
+            perhaps = "".join(f". Perhaps {option}" for option in self._report.remedies(("messages",)))
+            raise DataError(f"{error}{perhaps}") from None
         contexts: Any = talk.contexts
         if found.get("contexts") is not None:
             contexts = self._contexts(found["contexts"], position, sources.get("contexts", "contexts"))
@@ -183,7 +207,7 @@ class RowReader:
         if talk.history:
             values["history"] = talk.history
         for name in ("query", "response"):
-            if name in found:
+            if name in found and not self._is_apart(found[name], name, sources.get(name, name)):
                 values[name] = _text(found[name], name, position, FIELD_ALIASES[name], sources.get(name, ""))
         for name in ("reference", "sub_questions"):
             if name in found:
@@ -202,6 +226,28 @@ class RowReader:
         self._count(sample, found, used, sources)
         return sample if id_ else sample.model_copy(update={"id": derive_id(sample)})
 
+    def _is_apart(self, value: Any, field: str, column: str) -> bool:
+        """Return whether the user named a value in an object that does not have a text."""
+        is_object = (
+            type(value) is not str and isinstance(value, Mapping) and text_key(value, FIELD_ALIASES[field]) is None
+        )
+        return is_object and any(path.startswith(f"{column}.") for path in self._fields.values())
+
+    def _parts_of_requests(self, column: str) -> str:
+        """Return the error for rows that are parts of a request, with the command that joins them."""
+        file, key = shlex.quote(self._report.source or "FILE"), json.dumps(column)
+        slurp = " -s" if self._report.format == "JSON lines" else ""
+        command = (
+            f"jq{slurp} -c 'group_by(.[{key}])[] | map(with_entries(select(.value | IN(null, \"\") | not))) | add' {file} "
+            "> NEW.jsonl"
+        )
+        if self._report.has_text_cells:
+            command = (
+                f'python -c "import pandas, sys; pandas.read_csv(sys.argv[1], dtype=str).groupby({column!r}, sort=False)'
+                f".first().reset_index().to_csv('NEW.csv', index=False)\" {file}"
+            )
+        return f"several rows have the same {column!r}, and each has other fields of one request. Join them: {command}"
+
     def _unknown(self, flat: Mapping[str, Any], position: int) -> str:
         """Return what is wrong with a row without a known name, and the ways out."""
         report, names = self._report, {name_key(name) for name in flat}
@@ -219,8 +265,8 @@ class RowReader:
         texts = [
             n for n in flat if isinstance(flat[n], str) and not self._first_rows.problem(n, "query", is_guess=True)
         ]
-        guesses = report.guesses or {"query": dict.fromkeys(texts[:1] or ["COLUMN"])}
-        remedies = [", or ".join(field_option(name, column) for column in columns) for name, columns in guesses.items()]
+        guesses = report.guesses or {"query": dict.fromkeys(texts[:1] or ["COLUMN"], "")}
+        remedies = [field_option(name, next(iter(columns))) for name, columns in guesses.items()]
         open_fields = [name for name in ("query", "response", "contexts", "reference") if name not in guesses]
         others = "".join(f" --field {name}=COLUMN" for name in open_fields)
         rest = f"\n    The others, if it has them:{others}" if others else ""
@@ -230,10 +276,13 @@ class RowReader:
             if self._first_rows.kind(column) == PROMPTS
         )
         kind = kind or next((f" {text}" for keys, text in _OTHER_ROWS if keys <= names), "")
-        return (
-            f"row {position} does not have a field with a known name; it has {shorten_names(flat)}.{kind} Name its "
-            f"fields, for example {' '.join(remedies)}{rest}"
-        )
+        if "query" not in report.guesses and (column := next(filter(self._first_rows.has_questions, flat), None)):
+            keys = json.dumps(column)
+            kind = f" {column!r} is a list of questions. Write a row for each: jq -c '.[{keys}][] + del(.[{keys}])' FILE > NEW.jsonl"
+        problem = f"row {position} does not have a field with a known name; it has {shorten_names(flat)}.{kind}"
+        if kind.startswith((" They", " If a row")) or "jq" in kind:  # options would read something else
+            return problem
+        return f"{problem} Name its fields, for example {' '.join(remedies)}{rest}"
 
     def _name_missing(self, plan: ColumnPlan) -> None:
         """Report columns of texts that may be missing fields under names of another language."""
@@ -244,7 +293,7 @@ class RowReader:
         if "messages" in plan.names or any(name in report.guesses for name in missing) or len(missing) < 2:
             return
         texts = [c for c in plan.unused if first.has_texts(c) and not first.problem(c, "query", is_guess=True)]
-        if texts:
+        if texts := [column for column in texts if guess_field(column) is None]:
             options = " ".join(f"--field {name}=COLUMN" for name in missing)
             report.note(f"not read: {shorten_names(texts)}. If they are among the missing fields: {options}")
 
@@ -310,30 +359,14 @@ class RowReader:
         report = self._report
         report.leave(plan.unused)
         first = self._first_rows
-        for name, columns in (*plan.guesses.items(), *plan.others.items()):
-            for column in columns:
-                if not isinstance(flat.get(column), Mapping):
-                    report.guess(name, column)
-        for path, field_, is_part in _nested(flat, plan):
-            if is_part:
-                report.leave((path,))
-            is_guess = name_key(path.rpartition(".")[2]) not in KNOWN_NAMES  # numbers may be answers
-            if field_ is not None and field_ not in plan.names and not first.problem(path, field_, is_guess=is_guess):
-                report.guess(field_, path)
-        for column, field_, why in plan.problems:
-            is_read = column in plan.names.get(field_, ())
-            option = "" if is_read else f"; otherwise: {field_option(field_, column)}"
-            report.note(f"{column}: {why}, {'' if is_read else 'not '}read as {field_}{option}")
-        if "query" not in plan.names and "messages" not in plan.names:
-            for column in plan.unused:
-                if first.kind(column) == MESSAGES:
-                    report.guess("messages", column)
-        for column in plan.unused:
-            if column.startswith("__expected"):
-                report.note(f"{column}: assertions of promptfoo, not read as reference")
-            elif ALL_REQUIRED.fullmatch(name_key(column)):
-                self._note_parts(column)
-        self._name_missing(plan)
+        for field_, column in plan.others:
+            report.guess(field_, column)
+        proposed, parts, notes = propose(flat, plan, first)
+        report.leave(parts)
+        for field_, column, what in proposed:
+            report.guess(field_, column, what)
+        for note in notes:
+            report.note(note)
         for key, (column, field, _) in plan.meanings.items():
             if key == "context" and field == "":
                 report.decide("contexts", f"not {column}, the ideal passages; otherwise: --field contexts={column}")
@@ -345,8 +378,18 @@ class RowReader:
             elif (
                 key == "answer" and "reference" not in plan.names and (column in row or not plan.names.get("contexts"))
             ):
-                report.decide("response", f"if it is the correct answer: --field reference={column}")
-                report.guess("reference", column)
+                joined = "+".join((column, *(c for c in plan.unused if words_of(c) & ALIASES)))
+                report.guess("reference", joined, "if it is the correct answer")
+        for column, field_, why in plan.problems:
+            is_read = column in plan.names.get(field_, ())
+            option = "" if is_read or why == PASSAGES else f"; otherwise: {field_option(field_, column)}"
+            report.note(f"{column}: {why}, {'' if is_read else 'not '}read as {field_}{option}")
+        for column in plan.unused:
+            if column.startswith("__expected"):
+                report.note(f"{column}: assertions of promptfoo, not read as reference")
+            elif ALL_REQUIRED.fullmatch(name_key(column)):
+                self._note_parts(column)
+        self._name_missing(plan)
 
     def _find_fields(
         self, flat: Mapping[str, Any], plan: ColumnPlan, position: int
@@ -465,6 +508,14 @@ class RowReader:
                 items = inner
         else:
             raise DataError(f"row {position}: contexts must be a list of passages, got {shorten(value)}")
+        for item in items:
+            if type(item) is dict and any(
+                part.get(name) is False
+                for part in (item, item.get("metadata"))
+                if isinstance(part, dict)
+                for name in _USED.intersection(part)
+            ):
+                self._report.count_value("unused", "contexts")
         try:
             return read_passages(items, position)
         except DataError as error:
@@ -480,7 +531,7 @@ class RowReader:
         is_text = type(value) is str and not begins_like_list(value)
         if not is_text and isinstance(value, Mapping):  # SQuAD's answers are an object of lists
             value = next((value[key] for key in _EXPECTED_KEYS if isinstance(value.get(key), list)), value)
-            is_open = isinstance(value, Mapping) and _text_key(value, _EXPECTED_KEYS) is None
+            is_open = isinstance(value, Mapping) and text_key(value, _EXPECTED_KEYS) is None
             if is_open and (parts := [key for key in value if ALL_REQUIRED.fullmatch(name_key(key))]):
                 self._note_parts(f"{sources.pop(field, field)}.{parts[0]}")
                 return ()
@@ -633,43 +684,6 @@ def _has_marked_parts(text: str) -> bool:
     return text.find(f"<{first[1]}" if first[1] else f"{first[2]}2{first[3]}", first.end()) > 0
 
 
-def _nested(flat: Mapping[str, Any], plan: ColumnPlan) -> Iterator[tuple[str, str | None, bool]]:
-    """Yield the path of each key of an object in a row, the field that it may be, and whether the object is a field."""
-    columns = {column: field for field in ("query", "response", "reference") for column in plan.names.get(field, ())}
-    for outer in (*columns, "metadata", *plan.unused):
-        inner = flat.get(outer)
-        inner = json_value(inner) if isinstance(inner, str) and inner[:1] == "{" else inner
-        if isinstance(inner, Mapping):
-            field = columns.get(outer)
-            read = None if field is None else _text_key(inner, FIELD_ALIASES[field])
-            for path, key in islice(paths_in(inner, outer), _NESTED_PARTS):
-                if path != f"{outer}.{read}":
-                    outer_name, name = path.split(".")[-2:]
-                    name = outer_name if key in _EXPECTED_KEYS[-1:] else name  # `reply.text` is a reply
-                    guess = guess_field(name, is_nested=True)
-                    outer_fields = {guess_field(key, is_nested=True) for key in path.split(".")[:-1]}
-                    if name_key(name) == "answer" and "response" not in outer_fields:
-                        guess = "reference"  # next to its question, as sets of questions have it
-                    yield path, guess, field is not None
-
-
-def paths_in(value: Mapping[str, Any], outer: str, depth: int = 0) -> Iterator[tuple[str, str]]:
-    """Yield the path of each value in nested objects, with its last key."""
-    for key, inner in value.items():
-        if isinstance(inner, Mapping) and depth < _NESTED_DEPTH:
-            yield from paths_in(inner, f"{outer}.{key}", depth + 1)
-        elif inner not in (None, "", []):
-            yield f"{outer}.{key}", str(key)
-
-
-def _text_key(value: Mapping[str, Any], keys: Sequence[str]) -> str | None:
-    """Return the key of the text in an object: one of some names, or the only text."""
-    texts = [str(key) for key in (*keys, *value) if isinstance(value.get(key), str)]
-    if texts and texts[0] not in keys and any(isinstance(inner, Mapping | list) and inner for inner in value.values()):
-        return None  # what describes an answer that is deeper
-    return texts[0] if texts and (texts[0] in keys or len(texts) == 1) else None
-
-
 def _cell_items(cell: Any) -> Sequence[Any]:
     """Return the items of a value: of a list, of a cell that is one, or the value itself."""
     if type(cell) is list:
@@ -819,17 +833,26 @@ def _text(value: Any, field: str, position: int, keys: Sequence[str], column: st
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return str(value)
     if isinstance(value, Mapping):
-        if (key := _text_key(value, keys)) is not None:
+        if (key := text_key(value, keys)) is not None:
             return str(value[key])
         if value:
             column = column or field
+            paths = [*paths_in(value, column, has_lists=True)]
             path = f"{column}.value" if "value" in value else path_of_text(value, column, field)
-            path = path or f"{column}.{next(iter(value))}"
-            gold = f", or {field_option('reference', path)} if it is the correct answer" if column == "answer" else ""
+            named = field_option(field, path or f"{column}.{next(iter(value))}")
+            if field == "response" and (correct := next(filter(is_gold, paths), "")):
+                many = "[]" if isinstance(walk({column: value}, correct), list) else ""
+                named = field_option("reference", correct + many)
+            elif column == "answer":
+                named += f", or {field_option('reference', path)} if it is the correct answer"
             raise DataError(
-                f"row {position}: {field} must be text, got an object with {shorten_names(value)}. Name a key of it: "
-                f"{field_option(field, path)}{gold}"
+                f"row {position}: {field} must be text, got an object with {shorten_names(value)}. Name a key of it: {named}"
             )
+    if isinstance(value, bool):
+        command = f'jq -c \'.[{json.dumps(column or field)}] |= if . then "yes" else "no" end\' FILE > NEW.jsonl'
+        raise DataError(
+            f"row {position}: {field} must be text, got true or false. Write it as the text of an answer: {command}"
+        )
     nested = ""
     if isinstance(value, list | tuple):
         nested = ". Write alternatives as one list of texts, and join parts of one answer"

@@ -60,7 +60,7 @@ _NAMES: Final[dict[NamedField, tuple[tuple[frozenset[str], tuple[str, ...]], ...
     ),
     "text": (
         (_EVERY, ("text", "page_content", "content")),
-        (_ROW | _HIT, ("chunk", "body", "passage", "document", "snippet", "page", "contents", "chunk_text", "passage_text")),
+        (_ROW | _HIT, ("chunk", "body", "passage", "document", "snippet", "page", "contents", "chunk_text", "passage_text", "document.content")),
     ),
     "id": (
         (_EVERY, ("id", "doc_id", "chunk_id", "node_id", "document_id", "passage_id")),
@@ -149,12 +149,12 @@ ROW_GUESSES: Final[Mapping[str, tuple[str, ...]]] = {
     "contexts": (
         "evidence", "evidences", "evidence_list", "matches", "points", "paragraphs", "snippets", "sources", "chunks", "nodes", "docs",
         "references", "positive", "facts", "gold_contexts", "gold_context", "reference_contexts", "ground_truth_context",
-        "ground_truth_contexts", "text", "passage", "document", "chunk", "content", "ctxs",
+        "ground_truth_contexts", "text", "passage", "document", "chunk", "content", "ctx", "ctxs",
         "kontext", "contexto", "contexte", "contesto", "fundstellen",
     ),
     "response": (
         "completion", "reply", "generation", "generations", "summary", "hypothesis", "candidate", "pred", "predictions",
-        "assistant", "bot", "chatbot", "model", "system", "antwort", "respuesta", "resposta",
+        "assistant", "bot", "chatbot", "model", "system", "llm", "gpt", "got", "antwort", "respuesta", "resposta",
         "risposta", "antwoord",
     ),
     "reference": (
