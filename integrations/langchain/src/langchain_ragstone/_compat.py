@@ -11,9 +11,6 @@ LANGCHAIN_CORE_FLOOR = (1, 4)
 def check_floor(version: str) -> None:
     """Fail at import, with the way out, rather than capture nothing at run time.
 
-    Args:
-        version: The version of langchain-core, as it names itself.
-
     Raises:
         ImportError: The installed langchain-core is older than the floor.
     """

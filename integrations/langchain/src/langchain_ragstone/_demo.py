@@ -31,14 +31,7 @@ _PROMPT = ChatPromptTemplate(
 
 
 def build_demo_chain(recorder: Recorder) -> DemoChain:
-    """Build a chain over the demo's handbook whose requests `recorder` captures.
-
-    Args:
-        recorder: Gets one draft for each question, with the correct answer as its reference.
-
-    Returns:
-        A function that runs one question through the chain and returns the answer.
-    """
+    """Build a chain over the demo's handbook, whose requests get the correct answer as their reference."""
     chain = (
         {
             "sections": _HandbookRetriever(index=Bm25(load_corpus())) | _join,

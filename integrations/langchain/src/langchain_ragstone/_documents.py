@@ -95,10 +95,7 @@ def _is_document(item: object) -> bool:
 def documents_in(value: object, passages: Passages, *, expected: bool) -> tuple[Value, ...]:
     """Collect the document lists in the outputs of a step, by key path, at most three levels deep.
 
-    Args:
-        value: The outputs.
-        passages: Copies of documents.
-        expected: Whether the step was given documents, so that an empty list says that it left none of them.
+    `expected` says that the step was given documents, so that an empty list means that it left none of them.
     """
     if type(value) is str:
         return ()

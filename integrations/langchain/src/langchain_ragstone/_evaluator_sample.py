@@ -45,13 +45,9 @@ def sample_from_run(
 ) -> Sample:
     """Read a sample from the arguments that LangSmith or openevals passes to an evaluator.
 
-    Args:
-        inputs: Inputs of the example: a text, a message or messages, or a mapping.
-        outputs: Outputs of the run: the same, with the contexts in addition to the answer.
-        reference_outputs: Reference of the example: a text, or a mapping with an answer, `qrels`, `sub_questions`,
-            `ratings`.
-        given: Further keyword arguments of the evaluator, which take precedence.
-        fields: Names of sample fields to the application's names, if these are not known names.
+    Inputs and outputs are a text, messages or a mapping, outputs with the contexts in addition. `given` are further
+    arguments of the evaluator, which take precedence. `fields` map sample fields to the application's names, if these
+    are not known names.
 
     Raises:
         DataError: If a field named in `fields` is missing, two names of one field disagree, or a value cannot be read.

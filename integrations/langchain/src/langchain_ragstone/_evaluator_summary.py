@@ -17,13 +17,8 @@ RowOutcome = Score | NotApplicable | Failure | None
 def summarize(metric: Metric, outcomes: Sequence[RowOutcome]) -> dict[str, Any]:
     """Return the mean score of a metric over all rows, as one feedback of the experiment.
 
-    Args:
-        metric: The metric.
-        outcomes: One for each row.
-
-    Returns:
-        `{"key", "score", "comment", "metadata"}`. `score` is None if no row has a score. `metadata` contains the number of
-        rows by outcome, and the 95% confidence interval of the mean.
+    `score` is None if no row has a score. `metadata` contains the number of rows by outcome, and the 95% confidence
+    interval of the mean.
     """
     values = [outcome.value for outcome in outcomes if isinstance(outcome, Score)]
     counts = Counter("unreadable" if outcome is None else outcome.outcome for outcome in outcomes)

@@ -31,11 +31,9 @@ _MAX_PAUSED_CHARS: Final = 200_000
 def enable_interrupt_events(handler: BaseCallbackHandler) -> None:
     """Make a handler an instance of LangGraph's class, if the application itself has imported LangGraph.
 
-    A graph reports its start before it selects the handlers that receive pauses. So this is in time at the start of each
-    request, also for a handler that was made before LangGraph was imported.
-
-    Args:
-        handler: The handler; its class becomes a subclass of the one it had.
+    A graph reports its start before it selects the handlers that receive pauses. So this is in time at the start of
+    each request, also for a handler that was made before LangGraph was imported. The handler's class becomes a subclass
+    of the one that it had.
     """
     kind = getattr(sys.modules.get("langgraph.callbacks"), "GraphCallbackHandler", None)
     if kind is not None and not isinstance(handler, kind):

@@ -82,18 +82,10 @@ class LiveRequests(InFlight[Live, Begun]):
     def start(
         self, run_id: UUID, parent_id: UUID | None, kind: StepKind, name: str | None, *, counted: bool = True
     ) -> Begun | None:
-        """Begin a step.
+        """Begin a step, and return it with its request, or None if the event is to be ignored.
 
-        Args:
-            run_id: The run.
-            parent_id: Its parent, if it has one.
-            kind: The kind of the step.
-            name: The name of the step.
-            counted: Whether a second start of the same run is counted in `late`.
-
-        Returns:
-            The step and its request. The step is the request's root if its parent is not in flight. None if the event is
-            to be ignored.
+        The step is the request's root if its parent is not in flight. `counted` says if a second start of the same run
+        is counted in `late`.
         """
         key = run_id.int  # an int hashes and compares in C, a UUID in Python
         parent_key = None if parent_id is None else parent_id.int
@@ -129,11 +121,7 @@ class LiveRequests(InFlight[Live, Begun]):
         return self._begun.get(run_id.int)
 
     def end(self, run_id: UUID, *, counted: bool = True) -> Begun | None:
-        """End a step; with the root, the request is forgotten.
-
-        Returns:
-            The step and its request, or None if the event is to be ignored.
-        """
+        """End a step, and return it with its request, unless it is ignored. With the root, the request is forgotten."""
         key = run_id.int
         now = self._clock()
         with self._lock:

@@ -27,13 +27,7 @@ def text_of(content: object) -> str | None:
 
 
 def message_from(message: BaseMessage, passages: Passages, *, tool: str | None = None) -> Message:
-    """Read a message.
-
-    Args:
-        message: The message.
-        passages: Copies of documents.
-        tool: Name of the tool, for a tool's message that does not name it.
-    """
+    """Read a message. `tool` is the name of the tool, for a tool's message that does not name it."""
     role = Message.role_of(message.type)
     if role == "other":
         role = Message.role_of(getattr(message, "role", None))
@@ -94,14 +88,10 @@ def requested_model_from(metadata: Mapping[str, Any] | None) -> str | None:
 
 
 def fill_reply(step: Step, result: LLMResult) -> None:
-    """Fill in the reply, model name and token counts of a model's step.
+    """Fill in the reply (the first generation), model name and token counts of a model's step.
 
-    A reply without text that calls tools is kept as the arguments of the calls, in JSON: with structured output, they are
-    the answer.
-
-    Args:
-        step: The step.
-        result: The result of the call. Only its first generation is read.
+    A reply without text that calls tools is kept as the arguments of the calls, in JSON: with structured output, they
+    are the answer.
     """
     generation = result.generations[0][0] if result.generations and result.generations[0] else None
     output = result.llm_output or {}

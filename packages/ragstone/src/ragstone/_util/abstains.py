@@ -324,12 +324,8 @@ def answer_abstains(answer: str, *, whole: bool = False) -> bool:
     The rule looks at short answers only. It reads English, German, French, Spanish, Portuguese, Russian, Arabic,
     Chinese, Japanese and Korean, and typical phrases in Italian, Dutch, Swedish, Polish, Czech, Turkish and Hindi. A
     refusal before a contrast does not count, because an answer may follow ("I am not sure, but it is Oslo"), nor does a
-    quoted one.
-
-    Args:
-        answer: The answer.
-        whole: Whether each sentence must decline, and not state something else before it does ("It is Oslo, but I am
-            not sure"). Otherwise the first sentence that says something decides, as in a diagnosis.
+    quoted one. With `whole`, each sentence must decline, and not state something else before it does ("It is Oslo, but
+    I am not sure"). Otherwise the first sentence that says something decides, as in a diagnosis.
 
     Examples:
         >>> answer_abstains("I could not find this in the handbook."), answer_abstains("She carries 24 cars.")

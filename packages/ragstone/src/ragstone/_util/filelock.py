@@ -36,10 +36,8 @@ class FileLock:
     """An exclusive lock on a path, held until `release` or the end of the process.
 
     The file remains after `release`: if it were removed, two processes could lock two files with the same name. A
-    forked child does not inherit the lock, and cannot release its parent's.
-
-    Args:
-        path: The lock file, created if it does not exist. Its content is the process id of the last owner.
+    forked child does not inherit the lock, and cannot release its parent's. The lock file is created if it does not
+    exist. Its content is the process id of the last owner.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

@@ -37,11 +37,7 @@ def check_output(path: str | os.PathLike[str], suffixes: Collection[str] = ()) -
 
 
 def check_not_read(output: str | os.PathLike[str] | None, *inputs: object) -> None:
-    """Check that a command does not write to a file that it reads, which would lose its content.
-
-    Args:
-        output: The file that is written. None if none is.
-        inputs: What is read: paths, None, or other values, which are ignored.
+    """Check that a command does not write to a file that it reads. Inputs that are not paths are ignored.
 
     Raises:
         ConfigurationError: If they are the same file, also by a link.

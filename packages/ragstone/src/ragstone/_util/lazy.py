@@ -11,11 +11,7 @@ from ragstone.errors import MissingExtraError
 
 
 def lazy_names(package: str, names: Mapping[str, str]) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """Return `__getattr__` and `__dir__` of a package.
-
-    Args:
-        package: Name of the package.
-        names: Names that the package exports, separated by blanks, by the module of the package that defines them.
+    """Return `__getattr__` and `__dir__` of a package. `names` are separated by blanks, by the module that has them.
 
     Examples:
         ```python

@@ -26,11 +26,6 @@ _VALUE_BYTES: Final = 64
 def parquet_rows(path: Path, *, extra: str, name: str = "") -> Iterator[tuple[int, dict[str, Any] | DataError]]:
     """Yield the rows with their number from 1, or for a row that is too large its error.
 
-    Args:
-        path: The file.
-        extra: Extra of Ragstone that installs pyarrow, for the error.
-        name: Name of the file in errors. The default is the path.
-
     Raises:
         DataError: If the file, or the rest of it, cannot be read, or would take too much memory.
         MissingExtraError: If pyarrow is not installed.

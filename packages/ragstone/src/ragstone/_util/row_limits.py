@@ -39,10 +39,7 @@ def bounded_lines(stream: BinaryIO) -> Iterator[bytes]:
 class BoundedStream:
     """A stream of JSON that raises an error if one item of it is too large. Call `next_item` after each item.
 
-    Args:
-        stream: The stream.
-        name: Name of the file, for the error.
-        n_skipped: Bytes before the first item, which are not counted.
+    `n_skipped` bytes before the first item are not counted.
     """
 
     def __init__(self, stream: BinaryIO, name: str, n_skipped: float = 0) -> None:

@@ -47,11 +47,9 @@ def handle_signals(
     *,
     keep_ignored: AbstractSet[signal.Signals] = _HANGUP,
 ) -> Iterator[None]:
-    """Handle signals in the block. In another thread than the main one, do nothing, because Python does not allow it there.
+    """Handle signals in the block. Outside of the main thread, do nothing, because Python does not allow it there.
 
-    Args:
-        handlers: The functions that handle them.
-        keep_ignored: Signals that stay ignored if they are, such as SIGHUP for a process that `nohup` has started.
+    Signals in `keep_ignored` stay ignored if they are, such as SIGHUP for a process that `nohup` has started.
     """
     before = set_handlers(handlers, keep_ignored=keep_ignored)
     try:

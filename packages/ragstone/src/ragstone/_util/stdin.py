@@ -16,10 +16,7 @@ _PART: Final = 2**20
 
 
 def copy_stdin(target: Path) -> None:
-    """Copy standard input to a new file.
-
-    Args:
-        target: The file. The copy takes at most half of the free space of its disk, and at most 20 GiB.
+    """Copy standard input to a new file: at most half of the free space of its disk, and at most 20 GiB.
 
     Raises:
         ConfigurationError: If standard input is a terminal or another device.

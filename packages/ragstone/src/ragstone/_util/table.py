@@ -26,19 +26,11 @@ def text_table(
     """Align rows in columns that fit the terminal, without losing or breaking a word.
 
     Cells that are too wide continue on further lines. If that does not suffice, the columns are printed in several
-    blocks, each with the key columns. A row of one cell is the title of the rows below it.
-
-    Args:
-        rows: The cells of each row. The first row is the header.
-        align: "l" or "r" for each column. Columns without a letter are aligned left.
-        n_keys: Columns at the left that identify a row, and are repeated in each block.
-        n_optional: Columns at the right that are left out if the table does not fit otherwise.
-        header: Whether the first row is a header, which is underlined.
-        indent: Spaces before each line.
-        width: Maximum number of characters in a line. None means the width of the terminal (`COLUMNS`), or 80 without
-            one.
-        titles: Display names by content of the first column. They are printed in front of it if the table has the same
-            columns in the same blocks with them, and at most a quarter more lines.
+    blocks, each with the key columns. A row of one cell is the title of the rows below it. The first `n_keys` columns
+    identify a row, and are repeated in each block. The last `n_optional` columns are left out if the table does not fit
+    otherwise. `width` None is that of the terminal (`COLUMNS`), or 80 without one. `titles` are display names by
+    content of the first column. They are printed in front of it if the table has the same columns in the same blocks
+    with them, and at most a quarter more lines.
     """
     available = (width or shutil.get_terminal_size(fallback=(80, 24)).columns) - indent
     lines, columns = _render(rows, n_keys, n_optional, available, align, header=header)

@@ -58,11 +58,9 @@ _FULL: Final = 10077
 
 
 class NatsBroker:
-    """A queue in NATS 2.9 or newer with JetStream.
+    """A queue in NATS 2.9 or newer with JetStream, named by the `app` of the address.
 
-    Args:
-        address: The address. `app` is the name of the queue.
-        take_over_s: Seconds after which entries of a worker that does not acknowledge them are delivered to another one.
+    After `take_over_s` seconds, entries that a worker does not acknowledge are delivered to another one.
     """
 
     settle_s = 0.0

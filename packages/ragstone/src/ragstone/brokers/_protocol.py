@@ -77,12 +77,9 @@ class Broker(Protocol):
         ...
 
     def receive(self, limit: int, *, again: bool) -> list[Message]:
-        """Return up to `limit` entries, without waiting for new ones.
+        """Return up to `limit` entries, without waiting: new ones, and those of workers that have ended.
 
-        Args:
-            limit: Maximum number of entries.
-            again: Return those that this worker has received before, and not acknowledged. Otherwise new ones, and those of
-                workers that have ended.
+        With `again`, return those that this worker has received before, and not acknowledged.
         """
         ...
 

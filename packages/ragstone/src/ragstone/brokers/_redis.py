@@ -68,11 +68,9 @@ end
 
 
 class RedisBroker:
-    """A queue in Redis 6.2 or newer.
+    """A queue in Redis 6.2 or newer, named by the `app` of the address.
 
-    Args:
-        address: The address. `app` is the name of the queue.
-        take_over_s: Seconds after which entries of a worker that does not acknowledge them are delivered to another one.
+    After `take_over_s` seconds, entries that a worker does not acknowledge are delivered to another one.
     """
 
     max_line_bytes = _MAX_LINE

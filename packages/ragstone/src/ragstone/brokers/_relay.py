@@ -27,12 +27,9 @@ _RETRY_MAX_S: Final = 30.0
 class BrokerRelay:
     """Publishes the segments of a spool to a message broker, and removes those that are published completely.
 
-    While the broker is unavailable or refused, requests stay in the spool. One relay at a time publishes a spool: others, of
-    other processes of this host, wait for the lock of the spool.
-
-    Args:
-        directory: The spool directory. It does not have to exist yet.
-        make_broker: Returns the broker. Called on the thread that uses it.
+    While the broker is unavailable or refused, requests stay in the spool. One relay at a time publishes a spool:
+    others, of other processes of this host, wait for the lock of the spool. The directory does not have to exist yet.
+    `make_broker` is called on the thread that uses the broker.
     """
 
     def __init__(self, directory: Path, make_broker: Callable[[], Broker]) -> None:

@@ -35,13 +35,10 @@ _ATTEMPTS: Final = 4
 class BrokerTraceSource:
     """Moves captured requests from a message broker into the store of a worker.
 
-    Entries are acknowledged after the store has committed them. If the worker is killed in between, they are delivered again: requests
-    by their ids, and feedback and drops by the keys of their entries, are then stored once. An entry that cannot be stored is
-    counted and set aside with its reason, so that it does not delay others.
-
-    Args:
-        broker: The broker. It is used on the thread that calls `transfer_batch`.
-        clock: Returns monotonic seconds.
+    Entries are acknowledged after the store has committed them. If the worker is killed in between, they are delivered
+    again: requests by their ids, and feedback and drops by the keys of their entries, are then stored once. An entry
+    that cannot be stored is counted and set aside with its reason, so that it does not delay others. The broker is used
+    on the thread that calls `transfer_batch`.
     """
 
     def __init__(self, broker: Broker, *, clock: Callable[[], float] = time.monotonic) -> None:

@@ -90,11 +90,7 @@ class RedactionError(RagstoneError):
 
 
 def safe_redactor(redact: Redactor) -> Redactor:
-    """Return a redactor that redacts encoded text too, and never returns anything but valid text.
-
-    Args:
-        redact: A function of the user, or one of this module.
-    """
+    """Return a redactor that redacts encoded text too, and never returns anything but valid text."""
     return redact if redact is redact_secrets or isinstance(redact, _SAFE) else _SafeRedactor(redact)
 
 

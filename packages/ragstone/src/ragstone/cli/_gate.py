@@ -49,14 +49,7 @@ def parse_thresholds(
     *,
     junit: Path | None = None,
 ) -> dict[str, float]:
-    """Parse `--fail-under`, and check it before anything is scored.
-
-    Args:
-        texts: Values of the option.
-        analysis: How the gate decides.
-        metrics: Metrics or groups that will be scored. None: known only after the scores are read.
-        junit: Value of `--junit`.
-    """
+    """Parse `--fail-under`, and check it before anything is scored. `metrics` is None if they are not known yet."""
     check_junit(junit, has_gate=bool(texts), gates="--fail-under METRIC=MEAN")
     thresholds = parse_metric_values("--fail-under", texts or ())
     check_level(analysis.confidence_level, decides_gate=bool(thresholds))

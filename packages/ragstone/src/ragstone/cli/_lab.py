@@ -68,13 +68,9 @@ class Lab:
     ) -> None:
         """Print a result, the first error of each kind and how to continue. Exit with the rules of `evaluate`.
 
-        Args:
-            result: The result.
-            saved: Lines on stderr: what was written, and the next command.
-            is_empty: Whether the run did not produce anything.
-            resumes: Whether the same command continues without repeating calls.
-            err: Print the text on stderr.
-            facts: Further values of the JSON output.
+        `saved` are lines on stderr: what was written, and the next command. `resumes` says if the same command
+        continues without repeating calls. `err` prints the text on stderr. `facts` are further values of the JSON
+        output.
         """
         print_result(result.to_dict() | facts, result, json_output=self._json_output, err=err)
         _say(f"failed: {sanitize_for_terminal(error, width=400)}" for error in result.errors)

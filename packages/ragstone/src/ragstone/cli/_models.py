@@ -140,13 +140,9 @@ def models_for_store(
 ) -> tuple[list[str], Models]:
     """Return the metrics and models of a command that writes scores. The plan completes what the settings lack.
 
-    Args:
-        context: The command's context.
-        plan: The plan of the store.
-        criteria: The values of `--criterion`.
-        metrics: Metrics to use instead of those of the settings.
-        keeps_plan: Refuse other models than those of the plan. A worker compares all settings instead.
-        dry_run: Whether the command can do without a model. What it estimates must not be refused later.
+    `metrics` replace those of the settings. `keeps_plan` refuses other models than those of the plan. A worker compares
+    all settings instead. With `dry_run` the command can do without a model: what it estimates must not be refused
+    later.
     """
     settings = settings_of(context)
     names = [*metrics] or ([*settings.scoring.metrics] if "scoring.metrics" in settings.sources else None)

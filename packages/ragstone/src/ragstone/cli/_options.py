@@ -113,12 +113,7 @@ def parse_names(text: str) -> list[str]:
 
 
 def parse_retriever_tools(texts: Sequence[str] | None, others: Sequence[str] | None) -> RetrieverTools:
-    r"""Read the values of `--retriever-tool` and `--no-retriever-tool`.
-
-    Args:
-        texts: Tools that retrieve: NAME, or NAME=SEPARATOR with `\n` and `\t` as escapes.
-        others: Names of tools that do not retrieve.
-    """
+    r"""Read `--retriever-tool` (NAME, or NAME=SEPARATOR with `\n` and `\t` as escapes) and `--no-retriever-tool`."""
     from ragstone.requests import read_retriever_tools
 
     tools: dict[str, str | bool | None] = dict.fromkeys(others or (), False)

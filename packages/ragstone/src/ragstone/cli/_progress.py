@@ -27,10 +27,8 @@ FindOutage = Callable[[], tuple[float, float] | None]
 class Progress:
     """Progress of a command: count, rate, failures, calls, tokens, cost and remaining time.
 
-    Args:
-        what: The command's activity, in one word.
-        find_outage: Returns the duration of the current outage of a model and its limit in seconds, or None without one.
-        clock: A monotonic clock, in seconds.
+    `what` is the command's activity, in one word. `find_outage` returns the duration of the current outage of a model
+    and its limit in seconds, or None.
     """
 
     def __init__(

@@ -24,11 +24,9 @@ _KEYS: Final = ("trace_id", "value", "comment")
 class FeedbackRoute:
     """Stores feedback on the disk before it replies 200.
 
-    The body is a JSON object with `trace_id` (ours or the OpenTelemetry id), `value` from 0 to 1, and optionally `comment`.
-    The guard of the receiver decides who may send.
-
-    Args:
-        capture: Writes to the spool of the store, with `durability="sync"`.
+    The body is a JSON object with `trace_id` (ours or the OpenTelemetry id), `value` from 0 to 1, and optionally
+    `comment`. The guard of the receiver decides who may send. `capture` writes to the spool of the store, with
+    `durability="sync"`.
     """
 
     def __init__(self, capture: Capture) -> None:

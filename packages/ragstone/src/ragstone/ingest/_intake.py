@@ -49,15 +49,10 @@ class SpanIntake:
         """Spans that could not be read."""
 
     async def take(self, unpack: Callable[[int], bytes | None], kind: str) -> list[str]:
-        """Write the spans of a message to disk.
+        """Write the spans of a message to disk, and return why spans could not be read, for each of them.
 
-        Args:
-            unpack: Returns an `ExportTraceServiceRequest`, uncompressed, or None if it has more bytes than the argument.
-                Called in a thread.
-            kind: Its content type.
-
-        Returns:
-            Why spans could not be read, for each of them.
+        `unpack` returns an `ExportTraceServiceRequest`, uncompressed, or None if it has more bytes than the argument.
+        It is called in a thread. `kind` is the content type.
 
         Raises:
             BusyError: If too many other messages wait.

@@ -63,12 +63,9 @@ class LabelDesk:
         return await _answered(self.save, body)
 
     def show(self, author: str, n: int | None, trace_id: str | None = None) -> web.Response:
-        """Return a drawn request.
+        """Return a drawn request by its id, or by its number `n` from 0, of which larger ones mean the last request.
 
-        Args:
-            author: Who labels.
-            n: Its number from 0. Larger ones mean the last request. None means the first one without a label of the author.
-            trace_id: Its id, instead of the number.
+        None means the first one without a label of the author.
         """
         with open_for_labels(self._store) as store:
             queue = [each.trace_id for each in store.labels.drawn() if each.position is not None]
@@ -90,8 +87,7 @@ class LabelDesk:
     def save(self, body: bytes) -> web.Response:
         """Save or remove a label, and return its request.
 
-        Args:
-            body: JSON with `trace_id`, `author` and `value` (from 0 to 1, or None to remove the label).
+        The JSON has `trace_id`, `author` and `value` (from 0 to 1, or None to remove the label).
 
         Raises:
             DataError: If a field is invalid, or the request was not drawn.

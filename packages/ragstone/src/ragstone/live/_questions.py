@@ -22,12 +22,10 @@ class FoundQuestions(NamedTuple):
 
 
 def find_questions(view: ReportView, query: Mapping[str, str]) -> FoundQuestions:
-    """Find questions.
+    """Find questions by the parameters of a request, of which invalid values are ignored.
 
-    Args:
-        view: The report.
-        query: Parameters of a request: `search` (words), `cause` ("wrong": all wrong answers), `label` ("key=value"), `order` (number of a metric,
-            empty: the mean of all scores), `offset` and `n` (number of rows). Invalid values are ignored.
+    They are `search` (words), `cause` ("wrong": all wrong answers), `label` ("key=value"), `order` (number of a metric,
+    empty: the mean of all scores), `offset` and `n` (number of rows).
     """
     metric = _number(query.get("order", ""), len(view.metrics) - 1)
     words = query.get("search", "").casefold().split()

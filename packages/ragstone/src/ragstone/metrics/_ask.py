@@ -45,14 +45,9 @@ class RatingsReply:
 async def ask_text_list(judge: Judge, prompt: Prompt, *, most: int, max_tokens: int | None = None) -> TextListReply:
     """Ask for a list of at most `most` short texts, such as claims or sub-questions. The list may be empty.
 
-    The task describes the items. The judge adds the instructions about the reply format.
-
-    Args:
-        judge: The judge.
-        prompt: Task and fields.
-        most: Maximum number of texts. A server that enforces the reply's schema ends the list there, even if it is
-            incomplete.
-        max_tokens: Length limit of the reply. By default enough for `most` texts of one sentence each.
+    The task describes the items. The judge adds the instructions about the reply format. A server that enforces the
+    reply's schema ends the list at `most`, even if it is incomplete. By default, `max_tokens` suffices for texts of one
+    sentence each.
 
     Raises:
         JudgeError: If the judge does not return a usable reply, for example a list that is too long.

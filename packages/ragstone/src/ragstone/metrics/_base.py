@@ -54,14 +54,10 @@ def have_no_text(sample: Sample) -> bool:
 
 
 def check_sample(metric: Metric, sample: Sample) -> NotApplicable | None:
-    """Check that a sample has what a metric needs.
+    """Return why a metric is not applicable to a sample, or None if the sample has the fields in the card's `needs`.
 
-    `Scorer` calls this before every metric, so `Metric.score` may rely on the fields in the card's `needs`.
-
-    If the part of a captured request that the metric needs is in doubt, the doubt is the reason.
-
-    Returns:
-        The reason why the metric is not applicable, or None if it is applicable.
+    `Scorer` calls this before every metric, so `Metric.score` may rely on these fields. If the part of a captured
+    request that the metric needs is in doubt, the doubt is the reason.
     """
     if sample.evidence is not None:
         for part in metric.card.needs:

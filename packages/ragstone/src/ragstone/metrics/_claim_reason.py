@@ -26,11 +26,8 @@ _VERDICTS: Final[Mapping[str, tuple[str, str]]] = {
 def describe_evidence(details: Mapping[str, Any], passages: Sequence[str]) -> str | None:
     """Return the verdicts in the details of a claim metric as text, least supported claims first, or None without any.
 
-    If the judge compared a claim with all passages together, the passage with most of its words is named as the closest.
-
-    Args:
-        details: Details of the outcome.
-        passages: Texts of the passages, in their order.
+    If the judge compared a claim with all passages together, the passage with most of its words is named as the
+    closest.
 
     Examples:
         >>> print(

@@ -85,12 +85,8 @@ class ClaimCheck:
     """Claims and verdicts of one sample for one metric. Metrics of the same sample share their judge calls.
 
     If claims cannot be extracted, the judge's error is raised. If a verdict is not available, it is None and its error
-    is kept. The metric may still have a value without this verdict, or report bounds.
-
-    Attributes:
-        methods: Method of each judge call, including shared calls of other metrics.
-        replies: Number of judge replies to these calls.
-        errors: Errors of judge calls without a usable reply.
+    is kept. The metric may still have a value without this verdict, or report bounds. `methods` and `replies` include
+    the calls that are shared with other metrics.
     """
 
     def __init__(self, sample: Sample, judge: Judge) -> None:

@@ -20,16 +20,10 @@ def make_rated_score(
     factor: float = 0.01,
     details: Mapping[str, Any] | None = None,
 ) -> Score:
-    """Make a score in [0, 1] from a rating.
+    """Make a score in [0, 1] from a rating on the scale of the judge.
 
-    Args:
-        metric: The metric of the score.
-        sample: The rated sample.
-        value: Value of the score.
-        reply: The rating, on the scale of the judge.
-        offset: Value of the score at rating 0, to convert the interval of the rating.
-        factor: Increase of the value per unit of the rating.
-        details: Details of the score. Format mass, missing replies and the source of reasons are added if there are any.
+    `offset` is the value at rating 0, and `factor` the increase of the value per unit of the rating, to convert the
+    interval. Format mass, missing replies and the source of reasons are added to `details`, if there are any.
     """
     more: dict[str, Any] = {}
     if reply.mass is not None:

@@ -303,11 +303,7 @@ def _base_name(metric: Metric) -> str:
 
 
 def bind_reader(metrics: Sequence[Metric], reader: Callable[[], Reader]) -> tuple[tuple[Metric, ...], Reader | None]:
-    """Bind the reader to the metrics that need one and do not have one yet. It is made only if a metric needs it.
-
-    Returns:
-        The metrics in their order, and the reader if one was made, else None.
-    """
+    """Bind the reader to the metrics that need one and lack it, and return them and the reader, if one was needed."""
     return _bind(metrics, "reader", reader)
 
 

@@ -82,15 +82,10 @@ def judge_asked(passage: Passage, mode: LabelMode) -> bool:
 async def label_of(
     passage: Passage, *, query: str, reference: Sequence[str], judge: Judge, mode: LabelMode, threshold: float
 ) -> Label:
-    """Label one passage.
+    """Label one passage by the data (`Passage.relevance`, relevant from `threshold` on) or the judge.
 
-    Args:
-        passage: The passage. `Passage.relevance` is its label in the data, if any.
-        query: The query.
-        reference: Reference answers, shown to the judge if there are any.
-        judge: Called if the data does not have a label, or if `mode` is "judge".
-        mode: "auto", "data" (never calls the judge) or "judge" (always calls the judge).
-        threshold: Smallest label in the data that means relevant.
+    `mode` "data" never calls the judge, "judge" always, and "auto" if the data does not have a label. The judge is
+    shown the reference answers.
 
     Raises:
         JudgeError: If the judge does not return a usable reply. The kind is "unsupported" if `mode` is "data" and the

@@ -100,23 +100,8 @@ async def passage_utilities(
 ) -> tuple[PassageUtility, ...]:
     """Estimate the utility of each passage for the reader, concurrently. Each distinct text is asked about once.
 
-    The result includes passages whose utility could not be estimated, with their error.
-
-    Args:
-        query: The query.
-        passages: Passages in prompt order. `Passage.relevance` is the label in the data.
-        reader: The application's generator.
-        judge: Judge that labels passages without a label.
-        reference: Reference answers, shown to the judge.
-        labels: "auto" uses the label in the data, or asks the judge if it is missing. "data" never asks the judge, and
-            "judge" always asks it.
-        threshold: Smallest label in the data that means relevant.
-
-    Returns:
-        One utility per passage, in their order.
-
-    Raises:
-        ConfigurationError: If an option is invalid.
+    The result includes passages whose utility could not be estimated, with their error. `labels` and `threshold` decide
+    about relevance as in `label_of`.
 
     Examples:
         ```python

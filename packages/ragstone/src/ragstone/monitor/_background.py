@@ -67,11 +67,7 @@ class Background(ABC):
         """Wait until what was recorded is done, and return False at `end`, on the monotonic clock."""
 
     def finish(self, flush: Callable[[], object]) -> Generator[float]:  # noqa: ARG002 - used by others
-        """Yield pauses at the end of a `with` block, in seconds, as long as waiting can help.
-
-        Args:
-            flush: Writes what was recorded to the disk.
-        """
+        """Yield pauses after a `with` block, in seconds, as long as waiting can help. `flush` writes to the disk."""
         yield from ()
 
     @abstractmethod
@@ -84,11 +80,7 @@ class Background(ABC):
 
 
 class RelayThread(Background):
-    """Publishes the spool to a message broker.
-
-    Args:
-        relay: The publication.
-    """
+    """Publishes the spool to a message broker."""
 
     name = "ragstone-relay"
 
@@ -128,14 +120,9 @@ class RelayThread(Background):
 
 
 class ScoringThread(Background):
-    """Owns the store as soon as it is free, and runs a worker, in the thread or in a process.
+    """Owns the store as soon as it is free, and runs a worker in the thread, or in `process`.
 
-    Args:
-        store: The store.
-        setup: Metrics, models and sinks.
-        options: Further arguments of `Worker`.
-        process: The worker for a process. None: the thread scores.
-        is_on: Whether this process scores at all.
+    `options` are further arguments of `Worker`. `is_on` says if this process scores at all.
     """
 
     name = "ragstone-worker"

@@ -28,13 +28,7 @@ def is_script() -> bool:
 def pauses(
     look: Callable[[], State], *, timeout_s: float, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[float]:
-    """Yield the pauses between checks, in seconds, as long as waiting can help.
-
-    Args:
-        look: Returns the state of scoring.
-        timeout_s: Maximum seconds to wait.
-        clock: A monotonic clock, in seconds.
-    """
+    """Yield the pauses between looks at the state of scoring, in seconds, as long as waiting can help."""
     end = clock() + timeout_s
     unavailable_since: float | None = None
     while (now := clock()) < end:

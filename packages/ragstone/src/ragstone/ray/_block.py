@@ -35,13 +35,8 @@ class BlockScorer:
     """Scores blocks of rows with one scorer, and writes the outcomes of each block to a file of its own.
 
     A file appears complete or not at all, under a name that depends on the ids of its requests only. So a block that is
-    repeated, because its actor was killed, replaces its file or finds it, and its outcomes exist once.
-
-    Args:
-        spec: The scorer.
-        output: Directory or URI of the output.
-        done: Digests of the requests that the output has, from `read_done`.
-        redact: Function from text to text that is applied to all texts, or None.
+    repeated, because its actor was killed, replaces its file or finds it, and its outcomes exist once. `done` are the
+    digests of the requests that the output has, from `read_done`. `redact` is applied to all texts.
     """
 
     def __init__(self, spec: ScorerSpec, output: str, done: Digests, redact: Redactor | None) -> None:

@@ -26,11 +26,9 @@ def key_of(*parts: object) -> str:
 class Journal:
     """An append-only JSONL file of model replies with one owner at a time, used in a `with` block.
 
-    Each reply is written as one line in one write. If a kill leaves an incomplete last line, it is removed when the file is
-    opened, and only this call is repeated.
-
-    Args:
-        path: The file, which is created if missing. None keeps the replies only in memory.
+    Each reply is written as one line in one write. If a kill leaves an incomplete last line, it is removed when the
+    file is opened, and only this call is repeated. With the path None, the replies are only in memory. A missing file
+    is created.
 
     Raises:
         ConfigurationError: If another process uses the file, or it cannot be written.

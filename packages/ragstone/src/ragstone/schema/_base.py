@@ -15,11 +15,7 @@ SCHEMA_VERSION: Final = 1
 
 
 def other_version(version: object) -> str | None:
-    """Return why a stored version cannot be read, to follow a name, or None if it can.
-
-    Args:
-        version: As it is stored. None if it is missing.
-    """
+    """Return why a stored version (None if it is missing) cannot be read, to follow a name, or None if it can."""
     if version is not True and version == SCHEMA_VERSION:
         return None
     stored = "an unknown format version" if version is None else f"format version {version!r:.40}"
@@ -30,11 +26,7 @@ def other_version(version: object) -> str | None:
 
 
 def check_version(name: str, version: object) -> None:
-    """Check that this version of Ragstone can read a file or database.
-
-    Args:
-        name: The file or database, for the error.
-        version: As it is stored. None if it is missing.
+    """Check that this version of Ragstone can read a file or database. The version is None if it is missing.
 
     Raises:
         StoreVersionError: If it is another version.
@@ -46,9 +38,7 @@ def check_version(name: str, version: object) -> None:
 def check_record(name: str, record: object) -> None:
     """Check the version of a record as parsed JSON, and that of the trace in it. A record may omit its version.
 
-    Args:
-        name: The record, for the error.
-        record: Any value. Only objects have a version.
+    Only objects have a version.
 
     Raises:
         StoreVersionError: If it is another version.

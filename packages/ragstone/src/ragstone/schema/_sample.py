@@ -93,12 +93,8 @@ def sample_from_trace(trace: Trace) -> Sample:
 def trace_from_sample(sample: Sample, *, source: str, started_at: float) -> Trace:
     """Convert a row of a dataset to a trace, so that it can be stored and scored like a captured request.
 
-    Its session and user are those of the metadata, if these are texts or integers.
-
-    Args:
-        sample: The row.
-        source: Name of the input format.
-        started_at: Unix seconds. Datasets contain no times, so the caller passes one that is stable for the same file.
+    Its session and user are those of the metadata, if these are texts or integers. Datasets contain no times, so the
+    caller passes a `started_at` (Unix seconds) that is stable for the same file.
     """
     return Trace(
         trace_id=sample.id,

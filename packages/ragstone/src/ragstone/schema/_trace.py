@@ -104,13 +104,7 @@ class Turn(Model):
 def passages_in_prompt(
     contexts: tuple[P, ...] | None, retrieved: Sequence[tuple[P, ...]], rule: str | None
 ) -> tuple[P, ...] | None:
-    """Return the passages in the prompt of a trace, or None if they are not known.
-
-    Args:
-        contexts: Its `contexts`.
-        retrieved: Passages of each of its retrievals.
-        rule: `evidence.contexts`. None without evidence.
-    """
+    """Return the passages in the prompt of a trace, or None if they are not known. `rule` is `evidence.contexts`."""
     if contexts is not None:
         return contexts
     if not retrieved or rule == "unknown":

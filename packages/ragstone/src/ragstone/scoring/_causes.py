@@ -380,12 +380,7 @@ def find_cause(signals: Signals) -> str | None:
 
 
 def diagnose(sample: Sample | None, outcomes: Sequence[Score | NotApplicable | Failure]) -> AnswerCause | None:
-    """Return the cause of one answer, or None if it is not wrong as far as the outcomes show.
-
-    Args:
-        sample: The sample, or None if its texts are not known.
-        outcomes: All of its outcomes, one for each metric.
-    """
+    """Return the cause of one answer, or None if no outcome says that it is wrong. Its texts may be unknown."""
     signals = Signals()
     if sample is not None:
         note_sample(signals, sample)

@@ -12,11 +12,10 @@ SILENCE_S: Final = 120.0
 
 
 class SampleDeadline:
-    """Deadline of all metrics of a sample. Time in which an endpoint is unavailable does not use it up.
+    """Deadline of all metrics of a sample, in seconds from now. An outage of an endpoint does not use it up.
 
-    Args:
-        seconds: Time from now. None ends the sample if nothing that could score it is under way in this process: a call of a
-            model ends by its own timeout.
+    None ends the sample if nothing that could score it is under way in this process: a call of a model ends by its own
+    timeout.
     """
 
     def __init__(self, seconds: float | None) -> None:

@@ -31,8 +31,7 @@ _OBJECTS: Final = ("metrics", "sinks", "redact")
 def takes_settings(**keys: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
     """Check arguments of a function by the rules of settings, and read those that a call omits from the environment.
 
-    Args:
-        keys: By argument, a dotted key, or the name of a table for an argument with keys of this table.
+    `keys` has, by argument, a dotted key, or the name of a table for an argument with keys of this table.
     """
 
     def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -68,13 +67,9 @@ def complete(
     call: str,
     file: str | os.PathLike[str] | None = None,
 ) -> dict[str, Any]:
-    """Return the arguments that a call, the environment or a file states.
+    """Return the arguments that a call, the environment or a file states. `keys` are those of `takes_settings`.
 
-    Args:
-        keys: By argument, its key or table.
-        arguments: The arguments of the call. None is not given.
-        call: Name of the function, for messages.
-        file: A configuration file.
+    None in the arguments of the call is not given. `call` is the name of the function, for messages.
 
     Raises:
         ConfigurationError: If a value is invalid.

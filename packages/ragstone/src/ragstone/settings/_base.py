@@ -57,15 +57,10 @@ class Settings(BaseModel):
 def key(
     default: Any, description: str, *, rule: str | None = None, secret: bool = False, shown: bool = True, **limits: Any
 ) -> Any:
-    """Declare a key.
+    """Declare a key. The description omits the default, and `rule` says what a value must be if the type does not.
 
-    Args:
-        default: The default.
-        description: What it is, without the default.
-        rule: What a value must be, if the type does not say it.
-        secret: Whether a value can contain a secret, so that it is not shown and not stored.
-        shown: False for a value that is not secret, but may be one by mistake: it is not in messages.
-        limits: `gt`, `ge`, `lt` and `le`.
+    A `secret` value is not shown and not stored. `shown` is False for a value that is not secret, but may be one by
+    mistake: it is not in messages. `limits` are `gt`, `ge`, `lt` and `le`.
     """
     extra: dict[str, Any] = {"rule": rule, "secret": secret, "shown": shown}
     return Field(default, description=description, json_schema_extra=extra, **limits)
@@ -184,12 +179,7 @@ def _public_part(spec: str) -> str:
 
 
 def find_secrets(name: str, value: object) -> Iterator[str]:
-    """Yield the keys whose value is a secret as text: a key, a header for one, a URL with a password.
-
-    Args:
-        name: Name of the key, such as "judge.headers".
-        value: Its value in a file.
-    """
+    """Yield the keys ("judge.headers") whose value is a secret text: a key, a header for one, a URL with a password."""
     if isinstance(value, Mapping):
         for part, content in value.items():
             if isinstance(content, str) and _SECRET_NAME.search(str(part)):

@@ -142,15 +142,9 @@ def resolve(
 
     If two sources name different URLs of a model, the source with the lower precedence describes another endpoint, so
     that its table is ignored. A source without a URL describes the endpoint of the next source with one: a key is never
-    sent to another endpoint.
-
-    Args:
-        options: Values of options by dotted key. Texts are parsed by the type of the key.
-        file: A TOML file.
-        environment: The environment. None uses that of the process.
-        plan: Values of the plan of a store by dotted key.
-        names: How the user wrote an option, by dotted key, for messages. Default: `--set`.
-        parses_text: Whether texts of options are parsed.
+    sent to another endpoint. Options and plan have dotted keys. Texts of options are parsed by the type of the key,
+    unless `parses_text` is False. `environment` None is that of the process. `names` say how the user wrote an option,
+    for messages (default: `--set`).
 
     Raises:
         ConfigurationError: If a key is unknown or a value is invalid. The message names source, key, value and rule.
@@ -176,10 +170,7 @@ def resolve_arguments(
 ) -> Configuration:
     """Return the settings of a Python call: its arguments, by dotted key, come before the environment and a file.
 
-    Args:
-        arguments: Values by dotted key.
-        places: Where they are, by dotted key, for messages.
-        file: A TOML file.
+    `places` say where they are, by dotted key, for messages.
 
     Raises:
         ConfigurationError: If a value is invalid.
@@ -188,12 +179,7 @@ def resolve_arguments(
 
 
 def read_table(kind: type[_T], table: Mapping[str, Any] | None, *, source: str) -> _T:
-    """Read the table of a file or of an argument, without other sources.
-
-    Args:
-        kind: Its settings.
-        table: Its keys and values. None: no value is stated.
-        source: Where it is, for messages.
+    """Read the table of a file or of an argument, without other sources. `source` is where it is, for messages.
 
     Raises:
         ConfigurationError: If a key is unknown or a value is invalid.

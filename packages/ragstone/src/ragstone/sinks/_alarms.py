@@ -72,10 +72,7 @@ def _escape(text: str) -> str:
 
 
 def alarm_sink_from(spec: str) -> AlarmSink:
-    """Create a destination of alarms.
-
-    Args:
-        spec: `slack:URL`, `webhook:URL`, `otlp` or `otlp:URL`.
+    """Create a destination of alarms: `slack:URL`, `webhook:URL`, `otlp` or `otlp:URL`.
 
     Raises:
         ConfigurationError: If it has another form or the URL is invalid.

@@ -42,11 +42,8 @@ def export_row(
 ) -> dict[str, Any]:
     """Return an outcome with its request as plain values. Without text, nothing quotes what was captured.
 
-    Args:
-        delivery: The outcome.
-        slices: Values of tags, retriever and language.
-        trace: The request, for its texts. None if they are not wanted or were removed.
-        include_text: Add explanation, details, the judge's reply, query, response and contexts.
+    `slices` are the values of tags, retriever and language. `trace` is None if its texts are not wanted or were
+    removed.
     """
     row = outcome_row(delivery, include_text=include_text)
     row |= {

@@ -166,11 +166,8 @@ def parse_error_response(
 ) -> SinkError | None:
     """Convert an error response to a sink error, or return None for a success.
 
-    Args:
-        response: The response.
-        missing: Status codes that mean that the trace does not exist (yet).
-        wrong_address: Status codes that point to a wrong URL. Like redirects, they keep the delivery pending until the
-            URL is fixed.
+    Status codes in `missing` mean that the trace does not exist (yet). Those in `wrong_address` point to a wrong URL:
+    like redirects, they keep the delivery pending until the URL is fixed.
     """
     status = response.status_code
     if response.is_success:

@@ -50,12 +50,7 @@ class StoreCollector(Collector, Generic[_T]):
 
 
 class StreamCollector(StoreCollector[Sequence[StreamStatus]]):
-    """The streams of one or several stores, at each scrape.
-
-    Args:
-        metric: Limits the values of the label `metric`.
-        app: Limits the values of the label `app`.
-    """
+    """The streams of one or several stores, at each scrape. `metric` and `app` limit the values of these labels."""
 
     def __init__(self, metric: Callable[[str], str], app: Callable[[str], str]) -> None:
         super().__init__()

@@ -86,9 +86,6 @@ def sink_from(spec: str | Sink) -> Sink:
     `"otlp:http://host:4318"`. `"NAME+text"` also sends explanations, reasons and details. They may quote captured text,
     so network sinks omit them by default.
 
-    Returns:
-        The sink, not yet connected.
-
     Raises:
         ConfigurationError: If the name is unknown or the argument is invalid.
         MissingExtraError: If the destination needs a package that is not installed.

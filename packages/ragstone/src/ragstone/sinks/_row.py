@@ -54,12 +54,9 @@ def state_of(outcome: Score | NotApplicable | Failure) -> str | None:
 
 
 def build_comment(delivery: Delivery, *, include_text: bool) -> str:
-    """Describe an outcome in the place that tracing tools show first: value and interval, or what is missing, and the judge.
+    """Describe an outcome as tracing tools show it first: value and interval, or what is missing, and the judge.
 
-    Args:
-        delivery: The outcome.
-        include_text: Put the explanation of a score, or the reason of another outcome, before that. Both may quote captured
-            text.
+    With `include_text`, the explanation or reason comes before that, which may quote captured text.
     """
     outcome = delivery.outcome
     facts = [_fact(outcome), f"judge {outcome.judge}" if outcome.judge else ""]
@@ -117,12 +114,7 @@ class Note:
 
 
 def notes_of(delivery: Delivery, *, include_text: bool) -> Iterator[Note]:
-    """Yield an outcome, and the cause if it is the last outcome of a wrong answer.
-
-    Args:
-        delivery: The outcome.
-        include_text: Put explanation or reason into the comment (see `build_comment`).
-    """
+    """Yield an outcome (see `build_comment`), and the cause if it is the last outcome of a wrong answer."""
     outcome = delivery.outcome
     yield Note(
         id=outcome.id,
@@ -170,10 +162,8 @@ TEXT_COLUMNS: Final = ("explanation", "details", "raw")
 def outcome_row(delivery: Delivery, *, include_text: bool) -> dict[str, Any]:
     """Return an outcome as a dict with the same keys for every kind of outcome. Missing values are None.
 
-    Args:
-        delivery: The outcome and the ids of its request.
-        include_text: Add fields that may contain long captured text: explanation, details and the judge's raw reply. The
-            reason of a missing score, which may quote captured text, is always included.
+    `include_text` adds explanation, details and the judge's raw reply. The reason of a missing score, which may quote
+    captured text, is always included.
     """
     outcome = delivery.outcome
     row: dict[str, Any] = {}
@@ -218,17 +208,10 @@ async def write_each(
     *,
     concurrency: int = _CONCURRENCY,
 ) -> dict[str, SinkError]:
-    """Send each row of `batch` in a separate request.
+    """Send each row in a separate request, and return the errors of those that did not arrive, by `outcome.id`.
 
-    After the first `SinkUnavailableError`, the remaining rows are not sent, because each would wait for the same timeout.
-
-    Args:
-        batch: The rows.
-        send: Sends one row. Returns or raises its error, or returns None if the row arrived.
-        concurrency: Maximum number of concurrent requests.
-
-    Returns:
-        Errors of the rows that did not arrive, by `outcome.id`.
+    After the first `SinkUnavailableError`, the remaining rows are not sent, because each would wait for the same
+    timeout. `send` returns or raises the error of a row, or returns None.
 
     Raises:
         SinkDeniedError: If the credentials are rejected.

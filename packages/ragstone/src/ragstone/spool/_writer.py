@@ -26,14 +26,10 @@ class SpoolWriter:
     """Appends lines to its own segments in a spool directory.
 
     Not thread-safe. A forked child may use its copy: the copy starts a new segment and does not change the parent's.
-    Only the owner can read segment files, because captured text is private.
-
-    Args:
-        directory: Spool directory. The first append creates it with its parents.
-        max_segment_bytes: Maximum size of a segment. If an append would exceed it, a new segment is started.
-        max_spool_bytes: Maximum size of all segments, so that a spool that is not processed does not fill the disk. It
-            is checked when a segment is started, so each writing process can exceed it by one segment.
-        clock: Returns Unix seconds, for names and headers of segments.
+    Only the owner can read segment files, because captured text is private. The first append creates `directory` with
+    its parents. An append that would exceed `max_segment_bytes` starts a new segment. `max_spool_bytes` of all segments
+    keep a spool that is not processed from filling the disk. It is checked when a segment is started, so each writing
+    process can exceed it by one segment. `clock` returns Unix seconds.
 
     Raises:
         ConfigurationError: If a size is not positive.

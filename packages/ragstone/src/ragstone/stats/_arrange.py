@@ -45,16 +45,12 @@ class Group:
 class Arrangement:
     """Permutations of the columns of a table, with the same order for all cells of a unit.
 
-    A unit is a row, or a cluster of rows that are not independent of each other. Rows with fewer than two
-    values, or with equal values, do not contain information about differences of columns and are omitted. If a cell is
-    missing, the order of the unit is that of its present cells. More than 16,384 units are joined to random blocks, and
-    each block is permuted as one unit. This bounds the time and keeps the test exact, because the permutations of a block
-    are a subgroup of those of its units.
-
-    Args:
-        x: Rows by columns. NaN is a missing cell.
-        clusters: Number of the cluster of each row, or None for independent rows.
-        rng: Random generator for the blocks.
+    A unit is a row, or a cluster of rows that are not independent of each other. Rows with fewer than two values, or
+    with equal values, do not contain information about differences of columns and are omitted. If a cell is missing,
+    the order of the unit is that of its present cells. More than 16,384 units are joined to random blocks, and each
+    block is permuted as one unit. This bounds the time and keeps the test exact, because the permutations of a block
+    are a subgroup of those of its units. `x` are rows by columns, in which NaN is a missing cell. `clusters` are the
+    numbers of the rows' clusters. `rng` makes the blocks.
     """
 
     def __init__(self, x: NDArray[np.float64], clusters: NDArray[np.intp] | None, rng: np.random.Generator) -> None:

@@ -97,14 +97,7 @@ def bootstrap_interval(
 def resampled_means(
     x: NDArray[np.float64], n_resamples: int, rng: np.random.Generator, *, weights: NDArray[np.float64] | None = None
 ) -> NDArray[np.float64]:
-    """Compute the means of bootstrap resamples of the values.
-
-    Args:
-        x: The mean of each resampled unit.
-        n_resamples: Number of resamples.
-        rng: Source of random numbers.
-        weights: Positive weight of each unit. None: all equal.
-    """
+    """Compute the means of bootstrap resamples of units with means `x` and positive `weights`."""
     import numpy as np
 
     size = max(1, _CELLS // x.size)

@@ -112,19 +112,10 @@ def jackknife_interval(
     high: float,
     confidence_level: float,
 ) -> tuple[float, float, str]:
-    """Compute the interval of a statistic from its values without each cluster.
+    """Compute the interval of a statistic from its values without each cluster, in which NaN counts as no change.
 
-    Args:
-        value: The statistic of all clusters.
-        without: The statistic without each cluster. NaN where it is undefined, which counts as no change.
-        weights: Weight of each cluster. Student's t has their effective number minus 1 degrees of freedom.
-        low: Smallest possible value. The interval is cut there.
-        high: Largest possible value.
-        confidence_level: Nominal coverage, in (0, 1).
-
-    Returns:
-        Lower and upper limit, and the method: "jackknife", or "range" for at most two effective clusters, or if the statistic
-        never changes.
+    Student's t has the effective number of `weights` minus 1 degrees of freedom. The interval is cut at `low` and
+    `high`. The method is "jackknife", or "range" for at most two effective clusters, or if the statistic never changes.
 
     Source:
         Jackknife over clusters: Bell and McCaffrey 2002.
@@ -151,27 +142,19 @@ def cluster_interval(
 ) -> tuple[float, float, float]:
     """Compute Hajek's mean of independent clusters with its interval.
 
-    The variance is the jackknife over clusters. Student's t has Satterthwaite's degrees of freedom: fewer if few clusters
-    carry most of the weight, or if few clusters differ from the rest. For bounded values the interval is Wilson's, for the
-    number of yes/no items that would have this variance: it is wider on the side where most of the range lies, and stays
-    within the range. Its limit on the long side of skewed clusters has a larger quantile, by the skewness correction of the
-    t statistic: the whole correction for one limit, half of it for two, whose errors partly cancel. If all cluster means are equal, it is `mean_interval` for the effective number of clusters.
-
-    Args:
-        totals: Weighted sum of the values of each cluster. At least two clusters.
-        weights: Sum of the weights of each cluster, positive.
-        low: Smallest possible value, or -infinity.
-        high: Largest possible value, or infinity.
-        confidence_level: Nominal coverage, in (0, 1).
-        side: "two-sided", or the limit with the whole error: "lower" or "upper". The other limit is then of no use.
-
-    Returns:
-        Mean, lower and upper limit.
+    The variance is the jackknife over clusters. Student's t has Satterthwaite's degrees of freedom: fewer if few
+    clusters carry most of the weight, or if few clusters differ from the rest. For bounded values the interval is
+    Wilson's, for the number of yes/no items that would have this variance: it is wider on the side where most of the
+    range lies, and stays within the range. Its limit on the long side of skewed clusters has a larger quantile, by the
+    skewness correction of the t statistic: the whole correction for one limit, half of it for two, whose errors partly
+    cancel. If all cluster means are equal, it is `mean_interval` for the effective number of clusters. `totals` are the
+    weighted sums of the values of at least two clusters, `weights` the sums of their positive weights. With `side`
+    "lower" or "upper", that limit has the whole error, and the other one is of no use.
 
     Source:
         Hajek 1971. Jackknife over clusters (CR3): Bell and McCaffrey 2002. Degrees of freedom: Satterthwaite 1946.
-        Effective number: Kish 1965. Wilson 1927, with an effective number of items: Korn and Graubard 1998, Franco et al.
-        2019. Skewness correction: Johnson 1978, Hall 1992.
+        Effective number: Kish 1965. Wilson 1927, with an effective number of items: Korn and Graubard 1998, Franco et
+        al. 2019. Skewness correction: Johnson 1978, Hall 1992.
     """
     import numpy as np
 

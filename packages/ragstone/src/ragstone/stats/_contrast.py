@@ -60,30 +60,18 @@ def compare_groups(
 ) -> GroupDifference:
     """Compare two independent groups of scores.
 
-    The intervals of the means are those of `mean_interval`, or over clusters of `hajek_mean`. Those of the difference and of the superiority combine the
-    distances to the limits of both groups (the method of variance estimates recovery, MOVER). They cover the sampling of
-    items, and judge noise only as far as it varies between items.
+    The intervals of the means are those of `mean_interval`, or over clusters of `hajek_mean`. Those of the difference
+    and of the superiority combine the distances to the limits of both groups (the method of variance estimates
+    recovery, MOVER). They cover the sampling of items, and judge noise only as far as it varies between items.
 
-    The standard errors come from a bootstrap. Each resample draws the original number of items with replacement from each
-    group separately, or whole clusters. (Drawing fewer items, for example 50 of 200, would give the error of a mean of 50.)
-
-    Args:
-        first: Finite scores.
-        second: Finite scores of other items.
-        low: Smallest possible score, or -infinity.
-        high: Largest possible score, or infinity.
-        clusters: Labels of the clusters of both groups' items, such as sessions. Each None is a cluster of its own. None: the items
-            are independent.
-        n_resamples: Number of bootstrap resamples, at least 1.
-        confidence_level: Nominal coverage, in (0, 1).
-        seed: Seed of the random numbers.
-
-    Raises:
-        ValueError: If a group is empty, a score is not finite or out of range, an item lacks a cluster, or an option is out of range.
+    The standard errors come from a bootstrap. Each resample draws the original number of items with replacement from
+    each group separately, or whole clusters. (Drawing fewer items, for example 50 of 200, would give the error of a
+    mean of 50.) `clusters` are the labels of the clusters of both groups' items, such as sessions, in which each None
+    is a cluster of its own.
 
     Source:
-        VERA, sections 3.3 and 3.4 (with 50 of 200 items and 500 resamples). Efron and Tibshirani 1993, chapters 8 and 13. Zou
-        and Donner 2008 (MOVER). Superiority as a mean over items: DeLong, DeLong and Clarke-Pearson 1988.
+        VERA, sections 3.3 and 3.4 (with 50 of 200 items and 500 resamples). Efron and Tibshirani 1993, chapters 8 and
+        13. Zou and Donner 2008 (MOVER). Superiority as a mean over items: DeLong, DeLong and Clarke-Pearson 1988.
 
     Examples:
         >>> result = compare_groups([0.9, 0.8, 1.0, 0.9], [0.2, 0.1, 0.3])

@@ -129,25 +129,12 @@ def correlate(
     - otherwise the interval of a mean in a known range (`mean_interval`) of correlation plus influence. The range goes
       from the lowest to the highest influence that a pair of extreme values could have ("gaffke", "wilson").
 
-    A further pair may lie at any corner of `x_range` and `y_range`. Pearson's correlation depends on such pairs most: of
-    scores between 0.9 and 1, one shared 0 makes it about 1. Without a range, the corners for Pearson are the extremes of
-    the data, and no method guarantees coverage.
-
-    Args:
-        x: Finite numbers.
-        y: As many finite numbers.
-        kind: "pearson", "spearman" (average ranks) or "kendall" (tau-b).
-        clusters: Label of the cluster of each pair. Whole clusters are independent. Each None is a cluster of its own.
-        x_range: Smallest and largest possible x.
-        y_range: Smallest and largest possible y.
-        confidence_level: Nominal coverage, in (0, 1).
-
-    Returns:
-        The estimate, or None if the correlation is undefined: a side is constant, or there are fewer than two pairs. If
-        the data do not restrict it (fewer than 4 pairs or clusters), the interval is [-1, 1] with the method "range".
-
-    Raises:
-        ValueError: If the lengths differ, a value is not finite or out of its range, or an option is invalid.
+    A further pair may lie at any corner of `x_range` and `y_range`. Pearson's correlation depends on such pairs most:
+    of scores between 0.9 and 1, one shared 0 makes it about 1. Without a range, the corners for Pearson are the
+    extremes of the data, and no method guarantees coverage. "spearman" has average ranks, and "kendall" is tau-b. Each
+    None in `clusters` is a cluster of its own. The result is None if a side is constant, or with fewer than two pairs.
+    If the data do not restrict the correlation (fewer than 4 pairs or clusters), the interval is [-1, 1] with the
+    method "range".
 
     Source:
         Influences of correlations: Devlin, Gnanadesikan and Kettenring 1975, Croux and Dehon 2010. Infinitesimal
@@ -193,19 +180,12 @@ def correlate(
 def fisher_mean(correlations: Sequence[float | None], intervals: Sequence[Estimate | None] = ()) -> CorrelationMean:
     """Average correlations by Fisher's z, with equal weights.
 
-    Undefined correlations (None, NaN) are omitted and counted. A correlation of exactly 1 or -1 has an infinite z, so the
-    mean is also 1 or -1. If both occur, the mean is undefined.
+    Undefined correlations (None, NaN) are omitted and counted. A correlation of exactly 1 or -1 has an infinite z, so
+    the mean is also 1 or -1. If both occur, the mean is undefined.
 
     Correlations of the same metrics for several systems on the same queries are not independent. The limits are the
-    means of the limits, which are valid for any dependence, because the standard error of a mean is at most the mean of the
-    standard errors.
-
-    Args:
-        correlations: Correlations in [-1, 1], or None.
-        intervals: The interval of each correlation. Without these, the mean does not have one.
-
-    Raises:
-        ValueError: If a correlation is outside [-1, 1], or the lengths differ.
+    means of the limits, which are valid for any dependence, because the standard error of a mean is at most the mean of
+    the standard errors. Without `intervals` of the correlations, the mean does not have one.
 
     Source:
         CCRS, section 4.1.2 (mean over systems). Fisher 1921.

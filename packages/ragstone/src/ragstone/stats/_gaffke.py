@@ -27,21 +27,17 @@ _MID_P: Final = (0.0, 1.0)
 def gaffke_limit(unit: NDArray[np.float64], tail: float, *, mid_p: bool = True) -> float:
     """Compute a one-sided confidence limit of the mean from values in [0, 1].
 
-    Gaffke's lower limit is a quantile of a random mean of the values and of one additional value of 0, if their weights are
-    independent and exponential. His upper limit is a quantile with an additional value of 1. For values of 0 and 1 these
-    are the limits of Clopper and Pearson, and they are conservative, because the additional value is the worst one. With the
-    mid-p rule it is 0 or 1 with probability 1/2. For values of 0 and 1 this is the mid-p version of these limits. Its
-    error is the level on average, but up to twice the level for some sample sizes.
-
-    Args:
-        unit: At least one value in [0, 1], in any order.
-        tail: Probability of the quantile, in (0, 1): 0.025 for the lower limit of a 95% interval, 0.975 for the upper.
-        mid_p: Whether to use the mid-p rule.
+    Gaffke's lower limit is a quantile of a random mean of the values and of one additional value of 0, if their weights
+    are independent and exponential. His upper limit is a quantile with an additional value of 1. For values of 0 and 1
+    these are the limits of Clopper and Pearson, and they are conservative, because the additional value is the worst
+    one. With the mid-p rule it is 0 or 1 with probability 1/2. For values of 0 and 1 this is the mid-p version of these
+    limits. Its error is the level on average, but up to twice the level for some sample sizes. `tail` is the
+    probability of the quantile: 0.025 for the lower limit of a 95% interval, 0.975 for the upper.
 
     Source:
         Gaffke 2005, "Three test statistics for a nonparametric one-sided hypothesis on the mean of a nonnegative
-        variable". Learned-Miller and Thomas 2019, "A new confidence interval for the mean of a bounded random variable".
-        Mid-p: Lancaster 1961.
+        variable". Learned-Miller and Thomas 2019, "A new confidence interval for the mean of a bounded random
+        variable". Mid-p: Lancaster 1961.
     """
     import numpy as np
 
@@ -73,13 +69,9 @@ def gaffke_limit(unit: NDArray[np.float64], tail: float, *, mid_p: bool = True) 
 def gaffke_cdf(
     values: NDArray[np.float64], counts: NDArray[np.intp], m: float, additional: Sequence[float] = _MID_P
 ) -> float:
-    """Compute the probability that the random mean is at most `m`.
+    """Compute the probability that the random mean of distinct values, with their `counts`, is at most `m`.
 
-    Args:
-        values: Distinct values in [0, 1].
-        counts: Number of occurrences of each value.
-        m: Argument of the distribution function, in (0, 1).
-        additional: Equally probable additional values.
+    The values `additional` are equally probable.
     """
     import numpy as np
 

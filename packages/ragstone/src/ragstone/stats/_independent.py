@@ -42,35 +42,19 @@ def simultaneous_independent_tukey(
 ) -> tuple[TukeyResult, ...]:
     """Compare groups on several metrics, with p-values and intervals that hold for all pairs and metrics together.
 
-    If the groups do not differ, their labels are exchangeable. The test therefore permutes the values over the groups and
-    computes the largest standardized difference of all pairs on all metrics, `n_resamples` times, with the same permutation
-    of the items for all metrics. P-values are step-down, with the data counted as one permutation. Differences are
-    standardized by Welch's standard error, so groups may differ in size and variance. The test is exact if the groups have
-    the same distribution, and approximate if only their means are equal. With at least 5,000 values in each group, the
-    normal limit replaces permutations.
+    If the groups do not differ, their labels are exchangeable. The test therefore permutes the values over the groups
+    and computes the largest standardized difference of all pairs on all metrics, `n_resamples` times, with the same
+    permutation of the items for all metrics. P-values are step-down, with the data counted as one permutation.
+    Differences are standardized by Welch's standard error, so groups may differ in size and variance. The test is exact
+    if the groups have the same distribution, and approximate if only their means are equal. With at least 5,000 values
+    in each group, the normal limit replaces permutations.
 
-    An interval is the difference plus and minus the critical value times its standard error. If the values of both groups
-    are constant, that error is 0, and the interval combines the intervals of the two means.
-
-    Args:
-        values: Items by metrics. NaN is a missing score.
-        groups: Number of the group of each item.
-        probabilities: Sampling probability of each item, in (0, 1].
-        n_groups: Number of groups.
-        ends: Smallest and largest possible value of each metric.
-        clusters: Label of the cluster of each item, such as its user or session: whole clusters are permuted, and the error is
-            the variation between clusters. A cluster with items in several groups counts as one in each. None: independent
-            items.
-        pairs: Pairs of groups to compare. None: all pairs.
-        n_resamples: Number of permutations.
-        confidence_level: Confidence level of the simultaneous intervals, in (0, 1).
-        seed: Seed of the random numbers.
-
-    Returns:
-        One result for each metric. A comparison needs at least two values per group.
-
-    Raises:
-        ValueError: If an option is out of range.
+    An interval is the difference plus and minus the critical value times its standard error. If the values of both
+    groups are constant, that error is 0, and the interval combines the intervals of the two means. `values` are items
+    by metrics, in which NaN is a missing score. `groups` are numbers, `probabilities` those with which the items were
+    sampled, and `ends` the smallest and largest possible value of each metric. With `clusters`, whole clusters are
+    permuted, and the error is the variation between clusters. A cluster with items in several groups counts as one in
+    each. A comparison needs at least two values per group.
 
     Source:
         Welch 1947. Permutations of standardized differences: Janssen 1997, Chung and Romano 2013. Maximum of several

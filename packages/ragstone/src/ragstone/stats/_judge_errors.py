@@ -96,20 +96,10 @@ def judge_errors(
     are_probabilities: bool = False,
     confidence_level: float = 0.95,
 ) -> JudgeErrors:
-    """Compute how the scores of a judge err against the ratings of people, for the same answers.
+    """Compute how the scores of a judge err against the ratings of people on the same scale, where higher is better.
 
-    Args:
-        judge: Scores of the judge, of which higher ones are better.
-        people: Ratings of people, on the same scale.
-        threshold: Score from which the judge calls an answer correct.
-        correct_from: Rating from which people call it correct.
-        clusters: Cluster of each answer. Each None is a cluster of its own. None: independent answers.
-        lengths: Lengths of the answers, in any unit. None if they are unknown.
-        are_probabilities: Whether the scores are probabilities of being correct, in [0, 1].
-        confidence_level: Nominal coverage, in (0, 1).
-
-    Raises:
-        ValueError: If the lengths differ, a number is not finite, or a probability is outside of [0, 1].
+    The judge calls an answer correct from `threshold` on, and people from `correct_from` on. `lengths` of the answers
+    are in any unit. `are_probabilities` says that the scores are probabilities of being correct, in [0, 1].
 
     Source:
         AUC: Hanley and McNeil 1982, variance of DeLong, DeLong and Clarke-Pearson 1988, over clusters as in

@@ -35,34 +35,19 @@ def drawn_prediction_powered_mean(
 ) -> PredictionPoweredMean:
     """Estimate the mean label of all items from the judge's scores of all and the labels of drawn ones.
 
-    Hajek's mean of the scores is corrected by Hajek's mean of label - weight * score over the labeled items. Each labeled
-    item is weighted by 1 / (sampling probability * draw probability). The weight of the judge minimizes the variance. The
-    variance is that of the influence of whole clusters, so it contains the covariance of both means.
+    Hajek's mean of the scores is corrected by Hajek's mean of label - weight * score over the labeled items. Each
+    labeled item is weighted by 1 / (sampling probability * draw probability). The weight of the judge minimizes the
+    variance. The variance is that of the influence of whole clusters, so it contains the covariance of both means.
 
-    The interval has Student's t with the effective number of labeled clusters (Kish) minus 1. With fewer than 30 labels it
-    is a rough guide. If scores do not help, the result is `hajek_mean` of the labels.
-
-    Args:
-        labels: Label of each item in [low, high], or None. The labeled items are a random part of those drawn.
-        scores: The judge's score of each item, on any scale.
-        draw_probabilities: Probability in (0, 1] with which each item was drawn to be labeled. Only those of labeled items
-            are used.
-        probabilities: Sampling probability of each item among all traffic, in (0, 1]. None: all equal.
-        clusters: Cluster of each item, such as its session. Each None is a cluster of its own. None: independent items.
-        low: Smallest possible label.
-        high: Largest possible label.
-        confidence_level: Nominal coverage, in (0, 1).
-
-    Returns:
-        A mean with method "ppi_drawn", or that of `hajek_mean`. `n_judged` counts the items without a label.
-
-    Raises:
-        ValueError: If the lengths differ, there are fewer than two labels, a label is out of range, a probability is not
-            in (0, 1], or a score is not finite.
+    The interval has Student's t with the effective number of labeled clusters (Kish) minus 1. With fewer than 30 labels
+    it is a rough guide. If scores do not help, the result is `hajek_mean` of the labels. Labels are in [`low`, `high`]
+    or None, scores on any scale. The labeled items are a random part of those that were drawn with
+    `draw_probabilities`, of which only those of labeled items are used. `probabilities` are those of sampling among all
+    traffic. `n_judged` counts the items without a label.
 
     Source:
-        Angelopoulos, Duchi and Zrnic 2023, "PPI++". Difference estimator with unequal probabilities: Sarndal, Swensson and
-        Wretman 1992, section 6.3.
+        Angelopoulos, Duchi and Zrnic 2023, "PPI++". Difference estimator with unequal probabilities: Sarndal, Swensson
+        and Wretman 1992, section 6.3.
 
     Examples:
         >>> labels, scores = [1.0, 0.0, 1.0, 1.0, None, None], [0.9, 0.2, 0.8, 0.7, 0.4, 0.3]
@@ -132,24 +117,12 @@ def drawn_kappa(
     clusters: Sequence[Hashable] | None = None,
     confidence_level: float = 0.95,
 ) -> Agreement:
-    """Compute Cohen's kappa of two yes/no raters for all items, from items that were drawn with different probabilities.
+    """Compute Cohen's kappa of two yes/no raters for all items, from items drawn with different probabilities.
 
     Observed and expected agreement are weighted by 1 / probability. The interval is a jackknife over clusters with
-    Student's t and the effective number of clusters.
-
-    Args:
-        first: Ratings of the first rater.
-        second: Ratings of the second rater, of the same items.
-        draw_probabilities: Probability of each item to be in the data, in (0, 1].
-        clusters: Cluster of each item, such as its session. Each None is a cluster of its own. None: independent items.
-        confidence_level: Nominal coverage, in (0, 1).
-
-    Returns:
-        The agreement. Its coefficient is None if both raters always give the same rating. Its interval is [-1, 1]
-        (method "range") if there are fewer than three clusters, or if the result is the same without any one of them.
-
-    Raises:
-        ValueError: If the lengths differ, the data are empty, or a probability is not in (0, 1].
+    Student's t and the effective number of clusters. The coefficient is None if both raters always give the same
+    rating. Its interval is [-1, 1] (method "range") if there are fewer than three clusters, or if the result is the
+    same without any one of them.
 
     Source:
         Cohen 1960. Jackknife over clusters: Bell and McCaffrey 2002.

@@ -193,16 +193,8 @@ def wilson_interval(successes: int, n: int, *, confidence_level: float = 0.95) -
 def failure_bounds(mean: float | None, n: int, n_failed: int, *, low: float, high: float) -> Bounds:
     """Compute bounds of the mean over all `n + n_failed` values if each failed value may be anything in [low, high].
 
-    Args:
-        mean: Mean of the `n` known values, or None if `n` is 0.
-        n: Number of known values.
-        n_failed: Number of failed values.
-        low: Smallest possible value, or -infinity. In that case a single failure makes the lower bound infinite.
-        high: Largest possible value, or infinity.
-
-    Raises:
-        ValueError: If `n + n_failed` is 0, a count is negative, `low` is not below `high`, `mean` is outside [low, high], or
-            `mean` is None although `n` is not 0.
+    `mean` is that of the `n` known values, or None if `n` is 0. With an infinite end, a single failure makes that bound
+    infinite.
 
     Source:
         Manski 1989 (worst-case bounds under missing data).

@@ -26,20 +26,10 @@ def estimate_median(
 ) -> Estimate | None:
     """Estimate a median with an interval between two of the values, which assumes no distribution.
 
-    The ranks of both values are those of the sign test. With sampling probabilities or clusters, they are those for
-    the number of independent values whose share below the median would have the same error.
-
-    Args:
-        values: Finite numbers in [low, high].
-        low: Smallest possible value. The interval begins there if there are too few values for the level (fewer than 6
-            for 95%).
-        high: Largest possible value.
-        probabilities: Sampling probability of each value. None: all equal.
-        clusters: Cluster of each value. Each None is a cluster of its own. None: independent values.
-        confidence_level: Nominal coverage, in (0, 1).
-
-    Returns:
-        The estimate, with method "order_statistics" or "range" (the whole range), or None without values.
+    The ranks of both values are those of the sign test. With sampling probabilities or clusters, they are those for the
+    number of independent values whose share below the median would have the same error. If there are too few values for
+    the level (fewer than 6 for 95%), the interval is the whole range from `low` to `high` (method "range", otherwise
+    "order_statistics").
 
     Source:
         Thompson 1936. Dependent values: Woodruff 1952.

@@ -79,15 +79,9 @@ class DiscriminativePower:
 
 
 def discriminative_power(p_values: Sequence[float | None], *, confidence_level: float = 0.95) -> DiscriminativePower:
-    """Compute the share of the pairs of systems with a significant difference by a metric.
+    """Compute the share of the pairs of systems with a significant difference: p below 1 - `confidence_level`.
 
-    Args:
-        p_values: One p-value per pair of systems, corrected for multiple tests (`randomized_tukey`), or None for a pair
-            that could not be tested.
-        confidence_level: Confidence level, in (0, 1). A difference is significant if p is below 1 - `confidence_level`.
-
-    Raises:
-        ValueError: If `p_values` is empty, a p-value is outside [0, 1], or `confidence_level` is outside (0, 1).
+    The p-values are corrected for multiple tests (`randomized_tukey`), or None for a pair that could not be tested.
 
     Source:
         Sakai 2006, "Evaluating evaluation metrics based on the bootstrap". CCRS, section 4.1.3.

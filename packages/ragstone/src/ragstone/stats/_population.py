@@ -49,16 +49,8 @@ def describe(
 ) -> Description | None:
     """Compute descriptive statistics of values, or return None if there are none.
 
-    Quartiles are of type 7 (linear interpolation between order statistics, as in numpy and R).
-
-    Args:
-        values: Finite numbers.
-        low: Lower bound of the metric, or None if it is unbounded.
-        high: Upper bound of the metric, or None if it is unbounded.
-        confidence_level: Confidence level of the intervals of the shares at the bounds.
-
-    Raises:
-        ValueError: If a value is not finite.
+    Quartiles are of type 7 (linear interpolation between order statistics, as in numpy and R). `low` and `high` are the
+    bounds of the metric, and None if it is unbounded. `confidence_level` is that of the shares at the bounds.
 
     Source:
         CCRS, appendix C.4. Quantiles: Hyndman and Fan 1996.

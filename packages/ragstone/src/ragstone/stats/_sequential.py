@@ -15,17 +15,8 @@ def beta_mixture_interval(
 
     The probability that the interval excludes the proportion at *any* n is at most 1 - `confidence_level`. Sampling may
     therefore continue until the interval is narrow enough. The interval is wider than Wilson's, which is valid only for
-    a fixed n: for 10 of 20 it is [0.19, 0.81], and Wilson's is [0.30, 0.70].
-
-    Args:
-        successes: Number of successes.
-        n: Number of draws. For 0 the interval is [0, 1].
-        confidence_level: Probability that the interval contains the proportion at all n.
-        a: First parameter of the mixing beta distribution. The default 1/2 for both gives narrow intervals near 0 and 1.
-        b: Second parameter.
-
-    Raises:
-        ValueError: If `successes` is not in [0, n], `confidence_level` is not in (0, 1), or a parameter is not above 0.
+    a fixed n: for 10 of 20 it is [0.19, 0.81], and Wilson's is [0.30, 0.70]. For `n` = 0 it is [0, 1]. `a` and `b` are
+    the parameters of the mixing beta distribution. The default 1/2 for both gives narrow intervals near 0 and 1.
 
     Source:
         Mixture martingales: Robbins 1970. Inequality: Ville 1939.

@@ -55,28 +55,13 @@ def simultaneous_differences(
 
     An interval contains the differences that the same test does not reject at the critical value of all pairs and
     metrics (single-step), so that all intervals hold simultaneously. A difference can be significant although its
-    interval includes 0, because the critical value of a step is smaller: then only its sign is known.
-
-    Args:
-        tables: For each metric, the same samples by the same systems. NaN is a missing score. A difference uses the
-            samples with both scores.
-        pairs: Columns to compare in every table, (first, second). None: all pairs.
-        clusters: Label of the cluster of each sample, such as its session: the samples of a cluster have one sign.
-            Each None is a cluster of its own. None: independent samples.
-        weights: Positive weight of each sample, such as 1 / sampling probability. None: all equal.
-        alternative: "greater" for the hypothesis that the first system of each pair is better, "less" that it is
-            worse.
-        n_resamples: Number of draws. If at most this number of different signs exists, all are enumerated.
-        confidence_level: Confidence level of the simultaneous intervals, in (0, 1).
-        seed: Seed of the random numbers. The same seed gives the same result on any machine.
-
-    Returns:
-        One result for each table. A limit of an interval is None if it is unbounded: if too few samples differ to
-        reject any hypothesis about the pair at this confidence level, and on one side for a one-sided alternative.
-
-    Raises:
-        ValueError: If there are fewer than two systems, a score is infinite, a pair does not exist, an option is out
-            of range, the tables differ in shape, or a sample lacks a cluster or weight.
+    interval includes 0, because the critical value of a step is smaller: then only its sign is known. Each of `tables`
+    has the same samples by the same systems, in which NaN is a missing score. A difference uses the samples with both
+    scores. The samples of a cluster have one sign. `weights` are positive, such as 1 / sampling probability.
+    `alternative` "greater" is that the first system of each pair is better, "less" that it is worse. If at most
+    `n_resamples` different signs exist, all are enumerated. A limit is None if it is unbounded: if too few samples
+    differ to reject any hypothesis about the pair at this confidence level, and on one side for a one-sided
+    alternative.
 
     Source:
         Romano and Wolf 2005, "Exact and approximate stepdown methods for multiple hypothesis testing". Signs: Fisher

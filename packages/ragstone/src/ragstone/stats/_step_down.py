@@ -16,17 +16,12 @@ def step_down(
 ) -> list[list[float]]:
     """Adjust p-values for all pairs of all tables, so that the probability of any false rejection is controlled.
 
-    The p-value of a pair is the share of permutations whose largest statistic of all tables reaches its own. A table whose
-    pairs are all rejected no longer counts for the others, in the order of the tables' smallest statistics. (A table with
-    one pair that is not rejected counts, because its true null hypotheses must stay in the maximum.)
-
-    Args:
-        largest: For each table, the largest statistic of each permutation, in the same order of permutations.
-        reached: For each table, the statistic of each pair, or None for an untestable pair, whose p-value is 1.
-        extra: Number of permutations to add for the data: 0 if the permutations include them.
-
-    Returns:
-        P-values by table and pair.
+    The p-value of a pair is the share of permutations whose largest statistic of all tables reaches its own. A table
+    whose pairs are all rejected no longer counts for the others, in the order of the tables' smallest statistics. (A
+    table with one pair that is not rejected counts, because its true null hypotheses must stay in the maximum.)
+    `largest` are, for each table, the largest statistics of the permutations in the same order, `reached` the
+    statistics of the pairs, or None for an untestable pair, whose p-value is 1. `extra` permutations are added for the
+    data: 0 if the permutations include them.
 
     Source:
         Westfall and Young 1993, section 2.8 (step-down maximum), with whole tables as steps. Holm 1979.

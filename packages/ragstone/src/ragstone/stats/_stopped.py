@@ -16,12 +16,8 @@ with a success."""
 def stopping_paths(looks: Sequence[int], continues: Callable[[int, int], bool]) -> Paths:
     """Count the sequences of draws that lead to each point at which drawing stops.
 
-    Args:
-        looks: Numbers of draws after which the rule is applied, in ascending order. Drawing always stops after the last.
-        continues: Stopping rule: whether drawing continues after this number of successes and of draws.
-
-    Raises:
-        ValueError: If `looks` is empty, not in ascending order, or begins below 1.
+    Drawing always stops after the last of `looks`. After another one it `continues` by the numbers of successes and of
+    draws.
     """
     if not looks or looks[0] < 1 or any(a >= b for a, b in itertools.pairwise(looks)):
         raise ValueError(f"looks must be numbers of draws in ascending order, from 1, got {list(looks)}")
@@ -46,22 +42,15 @@ def stopped_proportion(successes: int, n: int, paths: Paths, *, confidence_level
     """Estimate a proportion from draws that stopped at one of several points.
 
     The share of successes is biased, because clear cases stop early: it is on average 0.035 instead of 0.05 if drawing
-    stops after 10 equal draws and otherwise after 20. The estimate here is unbiased: the share of sequences to this point
-    that begin with a success. Its interval is exact: the probability of a stopping point whose estimate is at least (at
-    most) this one is half of the error probability at the lower (upper) limit.
-
-    Args:
-        successes: Number of successes.
-        n: Number of draws.
-        paths: Result of `stopping_paths` for all planned looks.
-        confidence_level: Nominal coverage, in (0, 1). The true coverage is at least as high.
-
-    Raises:
-        ValueError: If drawing does not stop at this point, or `confidence_level` is not in (0, 1).
+    stops after 10 equal draws and otherwise after 20. The estimate here is unbiased: the share of sequences to this
+    point that begin with a success. Its interval is exact: the probability of a stopping point whose estimate is at
+    least (at most) this one is half of the error probability at the lower (upper) limit. `paths` are those of
+    `stopping_paths` for all planned looks.
 
     Source:
-        Girshick, Mosteller and Savage 1946, "Unbiased estimates for certain binomial sampling problems with applications".
-        Interval: Jennison and Turnbull 1983, "Confidence intervals for a binomial parameter following a multistage test".
+        Girshick, Mosteller and Savage 1946, "Unbiased estimates for certain binomial sampling problems with
+        applications". Interval: Jennison and Turnbull 1983, "Confidence intervals for a binomial parameter following a
+        multistage test".
 
     Examples:
         >>> paths = stopping_paths([10, 20], lambda successes, n: 0 < successes < n)

@@ -169,18 +169,8 @@ def estimate_mean(
 ) -> Estimate | None:
     """Estimate a mean: weighted if sampling probabilities differ, over clusters if items share one.
 
-    Args:
-        values: Scores in [low, high].
-        low: Smallest possible score, or -infinity.
-        high: Largest possible score, or infinity.
-        probabilities: Sampling probability of each score. None: all equal.
-        clusters: Cluster of each score. Each None is a cluster of its own. None: independent scores.
-        confidence_level: Nominal coverage, in (0, 1).
-        side: "two-sided", "lower" (the interval ends at `high`) or "upper" (the interval begins at `low`).
-
-    Returns:
-        The estimate, or None without scores. If all scores are in one cluster, the interval is the whole range (method
-        "range").
+    The result is None without scores. With `side` "lower" the interval ends at `high`, with "upper" it begins at `low`.
+    If all scores are in one cluster, the interval is the whole range (method "range").
     """
     import numpy as np
 

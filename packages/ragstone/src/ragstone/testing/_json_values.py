@@ -7,15 +7,9 @@ from typing import Any
 
 
 def schema_value(schema: Mapping[str, Any], draw: Callable[[str], float], path: str = "") -> Any:
-    """Generate a value that matches a schema.
+    """Generate a value that matches a schema of objects, lists, texts, numbers, booleans and enumerations.
 
-    Args:
-        schema: A schema of objects, lists, texts, numbers, booleans and enumerations, without references.
-        draw: Returns a number in [0, 1) for each path in the value.
-        path: The path of this value.
-
-    Raises:
-        ValueError: If the schema contains anything else.
+    The schema is without references. `draw` returns a number in [0, 1) for each path in the value.
     """
     if "enum" in schema:
         return schema["enum"][int(draw(path) * len(schema["enum"]))]

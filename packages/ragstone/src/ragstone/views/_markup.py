@@ -16,12 +16,9 @@ class Markup(str):
 
 
 def tag(name: str, /, *children: str | None, **attributes: str | float | None) -> Markup:
-    """Make an element.
+    """Make an element of texts, which are escaped, and `Markup`. None is left out.
 
-    Args:
-        name: Name of the element.
-        children: Texts, which are escaped, and `Markup`. None is left out.
-        attributes: Attributes. `_` at the end of a name is removed, other `_` become `-`. None and False are left out.
+    `_` at the end of an attribute's name is removed, other `_` become `-`. None and False are left out.
 
     Examples:
         >>> tag("p", "a < b", class_="note")

@@ -126,9 +126,8 @@ def difference_axis(span: float) -> Markup:
 def difference_chart(row: Difference, span: float) -> Markup | None:
     """Draw a difference with its interval on an axis with 0 in the middle. A filled dot is a significant difference.
 
-    Args:
-        row: The difference.
-        span: Largest difference on the axis, as a share of the metric's range, or in its own units if it is unbounded.
+    `span` is the largest difference on the axis, as a share of the metric's range, or in its own units if it is
+    unbounded.
     """
     if row.difference is None:
         return None

@@ -49,11 +49,7 @@ class ReportText:
         self._canvas = Canvas(width, ascii_only=ascii_only)
 
     def lines(self, *, next_steps: Sequence[tuple[str, str]] = ()) -> list[Text]:
-        """Return the lines.
-
-        Args:
-            next_steps: Commands to print at the end, with what each shows.
-        """
+        """Return the lines, with commands at the end and what each shows."""
         view, canvas = self._view, self._canvas
         self._heading()
         for n, statement in enumerate(view.verdict):

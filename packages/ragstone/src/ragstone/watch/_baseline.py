@@ -71,13 +71,10 @@ class LearningUnits:
     """Accept a margin above the tolerance, because the longest time has passed."""
 
     def learn(self) -> Baseline | None:
-        """Estimate the mean of the stream.
+        """Estimate the mean of the stream, or return None with fewer than 200 units, or an error above the tolerance.
 
-        The margin is the largest of: 0.3 `min_drop`, 2.58 standard errors over sessions, and the 99.5% quantile of Student's
-        t times the standard error over days.
-
-        Returns:
-            The baseline, or None if more time is needed: fewer than 200 units, or an error above the tolerance.
+        The margin is the largest of: 0.3 `min_drop`, 2.58 standard errors over sessions, and the 99.5% quantile of
+        Student's t times the standard error over days.
         """
         if len(self.values) < MIN_SESSIONS:
             return None

@@ -60,8 +60,7 @@ def begin_round(tables: WatchTables, *, now: float, options: Watch) -> list[str]
 def end_round(tables: WatchTables, done: CanaryRound, *, scales: Mapping[str, Scale], keep_since: float) -> list[Alarm]:
     """Store a round, delete scores before `keep_since`, and add to each open alarm how far its judge has moved.
 
-    Returns:
-        The alarms that have become changes of the judge. Their event `judge` is queued.
+    The alarms that have become changes of the judge are returned, and their event `judge` is queued.
     """
     tables.canaries.add_scores(
         [
@@ -98,9 +97,7 @@ def judge_shift(scores: Sequence[CanaryScore], *, before: float, after: float, s
     The unit is a canary: the difference of its means before and after. So the error contains the noise of a judge whose
     replies vary, which the rounds of one canary share. Scores of one metric and judge, in [0, 1], are compared: of
     rounds before the time `before` (Unix seconds) with those from `after` on. `sign` is -1 if higher is worse, else 1.
-
-    Returns:
-        The shift, or None with fewer than five canaries on both sides.
+    The result is None with fewer than five canaries on both sides.
     """
     import numpy as np
 

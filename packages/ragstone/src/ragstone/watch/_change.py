@@ -54,10 +54,8 @@ def find_change(
     The estimate is the start with the largest Gaussian likelihood of one mean before it and a lower one after it. The
     interval holds all starts whose log likelihood is within 3.68 of the largest. `x` are values of the units in order
     of time, in [0, 1], and `w` their weights. `sign` is 1 if lower values are worse, -1 if higher values are. The first
-    `min_before` units are known to precede the change.
-
-    Returns:
-        The change, or None if there are too few units or none of the starts has a lower mean after it.
+    `min_before` units are known to precede the change. The result is None if there are too few units or none of the
+    starts has a lower mean after it.
     """
     import numpy as np
 
@@ -137,9 +135,7 @@ def find_slices(
     At most 20 values of each field are compared. A slice without 30 units before the change, such as a new release, is
     compared with all units before the change. `x` are values of the units in order of time, in [0, 1], `w` their
     weights, and `start` is the number of the first unit after the change. `sign` is -1 if higher is worse, else 1.
-
-    Returns:
-        All slices with at least 30 units in and 30 outside of the slice after the change.
+    Slices have at least 30 units in and 30 outside of them after the change.
     """
     import numpy as np
 

@@ -124,11 +124,7 @@ def open_alarms(tables: WatchTables) -> list[Alarm]:
 
 
 def accept_alarm(tables: WatchTables, number: int, *, now: float) -> Alarm | None:
-    """Accept the change behind an alarm: the units since then become the new baseline of its stream.
-
-    Returns:
-        The alarm, or None if it is not found or not open.
-    """
+    """Make the units since an alarm the new baseline of its stream. The result is None if it is not open or unknown."""
     alarms = open_alarms(tables)
     alarm = next((a for a in alarms if a.number == number), None)
     if alarm is None:

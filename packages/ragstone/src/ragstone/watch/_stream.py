@@ -93,12 +93,9 @@ class Stream:
     def update(
         self, unit: Unit, *, budget: AlarmBudget, n_active: int, options: Watch, amounts: AmountsBetween
     ) -> Event | None:
-        """Add the next unit.
+        """Add the next unit, and return "alarm", "recovered", or "follow_up" if enough units have followed an alarm.
 
         In a stream of failures, `unit` may lack a score. `n_active` includes this stream, and `amounts` this unit.
-
-        Returns:
-            "alarm" or "recovered" if the unit raises or closes an alarm, "follow_up" if enough units have followed it.
         """
         x, total = self.value_of(unit)
         self.n_units += 1
@@ -156,12 +153,7 @@ class Stream:
         self._learn(since + self.learn_days * DAY_S, options, amounts)
 
     def units_needed(self, units: Sequence[UnitAmounts], options: Watch) -> int | None:
-        """Return how many more units the baseline needs, or None if the stream does not learn.
-
-        Args:
-            units: Numbers of the stored units of this stream, those since `learns_from`.
-            options: Options of the store.
-        """
+        """Return how many units the baseline needs after those since `learns_from`, or None if it is not learned."""
         return self._learning(units, options).n_missing() if self.phase == "learning" else None
 
     def watches(self, unit: Unit) -> bool:

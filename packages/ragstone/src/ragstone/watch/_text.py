@@ -85,12 +85,10 @@ def _rule(metric: str) -> str:
 
 
 def describe_delay(stream: Stream, units: Sequence[Unit], *, per_quarter: float, n_active: int) -> dict[float, float]:
-    """Estimate how many days the stream needs to find a drop, by the growth of its evidence on recent units.
+    """Estimate the days to find a drop, by its size (a share of the range), by the growth of evidence on recent units.
 
     The stream has a reference, and `units` of the last weeks. `n_active` streams share the budget `per_quarter`.
-
-    Returns:
-        Days until the alarm by the size of the drop (a share of the range). Infinite if it takes more than 90 days.
+    Infinite if it takes more than 90 days.
     """
     import numpy as np
 

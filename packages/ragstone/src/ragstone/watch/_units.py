@@ -19,8 +19,7 @@ class Segment(NamedTuple):
 def segments(outcomes: Iterable[WatchedOutcome], *, gap_s: float) -> list[Segment]:
     """Divide the outcomes of one application's session, in all its streams, where it pauses or has lasted four hours.
 
-    Returns:
-        The segments in order. Each closes `gap_s` after its last request, at the latest four hours after its first.
+    Each segment closes `gap_s` after its last request, at the latest four hours after its first.
     """
     found: list[Segment] = []
     first = last = 0.0

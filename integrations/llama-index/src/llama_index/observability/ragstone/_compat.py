@@ -11,9 +11,6 @@ LLAMA_INDEX_CORE_FLOOR = (0, 14)
 def check_floor(installed: str) -> None:
     """Fail at import instead of capturing nothing at run time.
 
-    Args:
-        installed: The version of llama-index-core in its metadata.
-
     Raises:
         ImportError: If the installed llama-index-core is older than the oldest supported version.
     """

@@ -107,12 +107,7 @@ def _row_of(kind: type[Any]) -> _Row:
 
 
 def kind_of(key: str, instance: object) -> Kind:
-    """Return the kind of a span.
-
-    Args:
-        key: Its id, "Class.method-uuid".
-        instance: The object whose method it is; None for a function.
-    """
+    """Return the kind of a span by its id ("Class.method-uuid") and the object of its method, None for a function."""
     if instance is None:
         return "function"
     kind: Any = type(instance)

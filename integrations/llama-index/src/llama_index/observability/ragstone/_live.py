@@ -143,17 +143,9 @@ class LiveRequests(InFlight[Live, Span]):
     """All requests in flight through one instrumentor."""
 
     def start(self, key: str, parent_key: str | None, kind: Kind, *, stream_key: str | None = None) -> Span | None:
-        """Begin a span.
+        """Begin a span, and return it, or the span around it for a detail, or None for a span to be ignored.
 
-        Args:
-            key: Its id.
-            parent_key: The id of the span around it, as LlamaIndex reports it.
-            kind: The kind of the span.
-            stream_key: The root of the request whose stream is being pulled.
-
-        Returns:
-            The span, which is the request's root if it does not have a parent. For a detail the span around it. None for a
-            span to be ignored.
+        Without a parent it is the request's root. `stream_key` is the root of the request whose stream is being pulled.
         """
         with self._lock:
             spans = self._begun
@@ -199,11 +191,7 @@ class LiveRequests(InFlight[Live, Span]):
         return None if key is None else self._begun.get(key)
 
     def end(self, key: str) -> Span | None:
-        """End a span. Its request ends with `close`, because a streamed answer comes after the root.
-
-        Returns:
-            The span, or None for a span to be ignored.
-        """
+        """End a span, and return it unless it is ignored. `close` ends its request: a streamed answer comes later."""
         with self._lock:
             span = self._begun.get(key)
             if span is None:

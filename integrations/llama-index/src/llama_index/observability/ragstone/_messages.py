@@ -35,12 +35,7 @@ def prompt_from(messages: Iterable[object]) -> tuple[Message, ...]:
 
 
 def message_from(message: ChatMessage, *, tool: str | None = None) -> Message:
-    """Read a message.
-
-    Args:
-        message: The message.
-        tool: Name of the tool whose result it holds, if it does.
-    """
+    """Read a message. `tool` is the name of the tool whose result it holds, if it does."""
     role = Message.role_of(str(getattr(message.role, "value", message.role)))
     blocks = message.blocks
     text = blocks[0].text if len(blocks) == 1 and type(blocks[0]) is TextBlock else Message.text_in(blocks)

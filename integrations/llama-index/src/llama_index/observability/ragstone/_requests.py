@@ -22,14 +22,7 @@ from ragstone.schema import TraceStatus
 
 
 class RequestTracker:
-    """The requests in flight through one instrumentor. Any thread may call any method, and none raises.
-
-    Args:
-        options: The recorder, and the options of the instrumentor.
-        live: The requests in flight.
-        guard: Counts errors of this package.
-        clock: Unix time in seconds.
-    """
+    """The requests in flight through one instrumentor. Any thread may call any method, and none raises."""
 
     def __init__(
         self,
@@ -201,13 +194,7 @@ class RequestTracker:
         self._abandon(self.live.give_up(only=lambda _: True))
 
     def settle(self, live: Live, status: TraceStatus, answer: str | None = None) -> None:
-        """End a request and record it, once.
-
-        Args:
-            live: The request.
-            status: How it ended.
-            answer: The text of its stream.
-        """
+        """End a request and record it, once. `answer` is the text of its stream."""
         if self.live.close(live):
             if answer is not None:
                 live.root.reply = answer

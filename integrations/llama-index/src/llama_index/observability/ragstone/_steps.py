@@ -43,15 +43,7 @@ def text_of(value: object) -> str | None:
 
 
 def fill_arguments(step: Step, kind: Kind, arguments: Mapping[str, Any], instance: Any, passages: Passages) -> None:
-    """Fill in what a step is given.
-
-    Args:
-        step: The step.
-        kind: The kind of its span.
-        arguments: The arguments of the method, by name.
-        instance: The object whose method it is.
-        passages: The passages of the request.
-    """
+    """Fill in what a step is given: the arguments of the method, by name, and the object whose method it is."""
     first = next(iter(arguments.values()), None)
     if kind == "retrieve":
         step.name, step.query = type(instance).__name__, text_of(first)

@@ -69,13 +69,7 @@ class _Text:
 def wrap_stream(
     tokens: Any, listener: StreamListener, text_of: Callable[[Any], str | None]
 ) -> Generator[Any, Any, Any]:
-    """Replace an iterator of tokens.
-
-    Args:
-        tokens: A generator, or any other iterator.
-        listener: Hears what becomes of it.
-        text_of: The text of an item that is not a string.
-    """
+    """Replace an iterator of tokens. `text_of` returns the text of an item that is not a string."""
     text = _Text(text_of)
     stand_in = _tap(tokens, listener, text)
     # On the generator, not on the response around it: applications keep only this.

@@ -132,12 +132,7 @@ async def _ask_each(
 
 
 async def _ask(check: ClaimCheck, questions: Sequence[tuple[str, tuple[int, ...]]]) -> tuple[Mark, ...]:
-    """Judge which sentences their passages support. Sentences with the same passages are judged together.
-
-    Args:
-        check: The judge, and the sample.
-        questions: Sentences, each with the positions of passages, from 1.
-    """
+    """Judge if passages (positions from 1) support sentences. Those with the same passages are judged together."""
     sample = check.sample
     texts = [passage.text for passage in sample.contexts or ()]
     about = {**question_fields(sample), "response": sample.response or ""}

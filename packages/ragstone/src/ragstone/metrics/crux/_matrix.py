@@ -114,11 +114,7 @@ def answers_of(
 ) -> Answers:
     """Determine for each passage of a ranking which sub-questions it answers first, and which it repeats.
 
-    Args:
-        ranking: Passage ids in their order. A repeated id repeats its answers.
-        ratings: Ratings. A passage without a rating for a sub-question does not answer it.
-        questions: Sub-questions that count, without duplicates.
-        rating_threshold: Smallest rating that means that a passage answers a sub-question.
+    A repeated id repeats its answers. A passage without a rating for a sub-question does not answer it.
 
     Examples:
         >>> answers = answers_of(["a", "b"], {"when?": {"a": 5, "b": 4}, "where?": {"b": 2}}, ["when?", "where?"])

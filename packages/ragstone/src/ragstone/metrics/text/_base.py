@@ -40,10 +40,7 @@ def best_overlap(
 ) -> TextOverlap | None:
     """Compute the overlap with the reference with the highest F1, or None if every reference is empty.
 
-    Args:
-        parts: Parts of the text, possibly none.
-        references: Parts of each reference. An empty reference is skipped, because its recall would be 0 / 0.
-        common: Function that counts the shared parts of two texts.
+    An empty reference is skipped, because its recall would be 0 / 0.
     """
     best: TextOverlap | None = None
     for position, reference in enumerate(references):

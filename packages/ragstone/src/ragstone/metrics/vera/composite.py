@@ -138,17 +138,10 @@ class VeraComposite(LocalModelMetric["CrossEncoder"]):
 def enriched(
     response: str, statements: str, passages: str, *, limit: float, cut: Callable[[str, int], tuple[str, int]]
 ) -> tuple[str, list[str]] | None:
-    """Join response, statements and passages to at most `limit` tokens.
+    """Join response, statements and passages to at most `limit` tokens. Return the text and the parts that were cut.
 
-    Args:
-        response: The response.
-        statements: Sentences with metric values, which are never cut.
-        passages: Texts of the retrieved passages, which are cut first.
-        limit: Maximum number of tokens.
-        cut: Function that shortens a text to a number of tokens, and returns the text and its number of tokens.
-
-    Returns:
-        The text and the names of the parts that were cut, or None if the statements exceed the limit.
+    The statements, with metric values, are never cut, and passages are cut first. `cut` shortens a text to a number of
+    tokens, and returns both. The result is None if the statements exceed the limit.
     """
     if limit == math.inf:
         return f"{response}\n\n{statements}\n\n{passages}".rstrip(), []

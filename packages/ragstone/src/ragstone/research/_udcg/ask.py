@@ -158,12 +158,8 @@ class Models:
     async def grade(self, sample: Sample, *, has_relevant: bool) -> Grade:
         """Grade a sample's response (or the reader's answer without one).
 
-        An answer that equals a reference is correct, and one that only declines is an abstention. The judge decides about
-        the others.
-
-        Args:
-            sample: The sample.
-            has_relevant: Whether its contexts contain a relevant passage. Without one, a correct answer is "partial".
+        An answer that equals a reference is correct, and one that only declines is an abstention. The judge decides
+        about the others. Without a relevant passage, a correct answer is "partial".
         """
         response = sample.response
         if response is None:

@@ -137,13 +137,9 @@ def rating_from(
 ) -> PassageRating | None:
     """Rate a passage from its annotation, or return None if the annotation is not sufficient.
 
-    Args:
-        passage: A passage with or without an annotation in its metadata.
-        threshold: Label from which a passage of the data is relevant.
-        labels: Source of relevance. "data": only the passage's own label. "judge": only an annotation by a judge. "auto":
-            the passage's label, or without one the annotation.
-        reader: Hash of the reader whose annotations are accepted. None accepts all.
-        judge: Hash of the judge whose relevance labels are accepted. None accepts all.
+    `labels` "data" takes only the passage's own label, which is relevant from `threshold` on, "judge" only an
+    annotation by a judge, and "auto" the former, or else the latter. `reader` and `judge` are hashes of those whose
+    annotations are accepted. None accepts all.
     """
     annotation = annotation_of(passage)
     p = _number(annotation, "p_abstain", 0, 1)

@@ -65,9 +65,7 @@ def common_length(contexts: Sequence[RatedContext]) -> int:
 def design_of(contexts: Sequence[RatedContext], features: Features = "utility") -> Design:
     """Build the features of contexts with the same number of passages.
 
-    Args:
-        contexts: The contexts.
-        features: "utility" (u+ and u- of each position), "relevance_only" (u+ only) or "binary" (1 for a relevant passage).
+    "utility" is u+ and u- of each position, "relevance_only" u+ only, and "binary" is 1 for a relevant passage.
     """
     import numpy as np
 

@@ -62,11 +62,8 @@ def labels_of(
 ) -> list[LabelRecord]:
     """Return the labels of a file with the metrics that they are compared with.
 
-    Args:
-        file: The labels.
-        metrics: The metrics that are compared.
-        is_stated: Whether the caller has chosen the metrics, so that a label without a metric is compared with all.
-        has_positions: Whether a row without an id has its position as id, because the rows are the samples.
+    `is_stated` says that the caller has chosen the metrics, so that a label without a metric is compared with all. With
+    `has_positions`, a row without an id has its position as id, because the rows are the samples.
     """
     unclear = [each.name for each in file.records if each.metric is None and each.name not in GENERIC_LABELS]
     if unclear and not is_stated and len(metrics) > 1:
@@ -145,11 +142,9 @@ def with_pairs(system: SystemOutcomes, metric: str, labels: Iterable[LabelRecord
 def read_stored_labels(
     sources: Sequence[OutcomeSource | Mapping[str, OutcomeSource]], systems: Sequence[SystemOutcomes]
 ) -> tuple[list[LabelRecord] | None, dict[str, Mapping[str, float]]]:
-    """Read the labels that the stores among the sources contain of their requests.
+    """Return the labels, from 0 (wrong) to 1 (correct), that the stores among the sources contain, or None without any.
 
-    Returns:
-        The labels, from 0 (wrong) to 1 (correct), or None without any. And by system the probabilities with which its
-        requests were drawn to be labeled, by id.
+    Also return, by system, the probabilities with which its requests were drawn to be labeled, by id.
     """
     labels: list[LabelRecord] = []
     draws: dict[str, Mapping[str, float]] = {}

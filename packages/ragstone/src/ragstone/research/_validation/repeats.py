@@ -34,12 +34,7 @@ class MetricRepeatability:
 def read_repeats(
     systems: Sequence[SystemOutcomes], repeats: Sequence[OutcomeSource] | Mapping[str, Sequence[OutcomeSource]]
 ) -> dict[str, Repeats]:
-    """Collect all outcomes of each sample, by system.
-
-    Args:
-        systems: The systems. Their own files may contain a sample several times.
-        repeats: Files of the same samples scored again. By system if there are several.
-    """
+    """Collect all outcomes of each sample, by system, from its own files and those of the same samples scored again."""
     if not isinstance(repeats, Mapping):
         if repeats and len(systems) > 1:
             names = ", ".join(system.name for system in systems)
