@@ -85,3 +85,52 @@ def test_a_dry_run_of_a_damaged_file_does_not_end_with_success(tmp_path: Path) -
     done = run_command("replay", path, "--dry-run")
     assert "NOT READ TO ITS END" in done.stdout
     assert 3 == done.returncode
+
+
+SYSTEMS = [
+    {"question": f"Why {n}?", "response": f"{model} {n}", "model": model} for model in "xy" for n in range(3)
+]  # fmt: skip
+COPIES = [{"question": f"Why {n}?", "response": f"a {n}", "metric": metric} for n in range(3) for metric in "xy"]
+
+
+@pytest.mark.parametrize("options", [["--dry-run"], []])
+@pytest.mark.parametrize(
+    ("rows", "note"),
+    [
+        (SYSTEMS, "model: 2 values (x, y) with the same questions, scored together as one system"),
+        (COPIES, "the others repeat question, answer and passages of an earlier row, and differ in metric"),
+    ],
+)
+def test_repeated_questions_are_reported(
+    tmp_path: Path, rows: list[dict[str, str]], note: str, options: list[str]
+) -> None:
+    """The report of the reader is printed as `evaluate` prints it, and the options that it names are said to be of `evaluate`."""
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = replay(path, *options)
+    printed = " ".join((done.stdout if options else done.stderr).split())
+    assert (0, True) == (done.exit_code, note in printed), done.output
+    assert "query ← question" in printed
+    assert "--field: options of `ragstone evaluate`" in printed or "--field, --on-bad-row: options of" in printed
+    assert any(note in line for line in json.loads(replay(path, *options, "--json").stdout)["files"][0]["notes"])
+
+
+def test_options_of_another_command_are_named_only_if_a_message_has_one(tmp_path: Path) -> None:
+    """A row without a known name has them in its reason, in full."""
+    path = tmp_path / "rows.jsonl"
+    path.write_text(json.dumps(ROW) + "\n")
+    assert "options of" not in replay(path, "--dry-run").stdout
+    path.write_text("".join(json.dumps(row) + "\n" for row in (ROW, {"Frage": "Warum?", "Antwort": "Darum."})))
+    printed = " ".join(replay(path, "--dry-run").stdout.split())
+    assert "--field query=Frage --field response=Antwort" in printed
+    assert "--field: options of `ragstone evaluate`" in printed
+
+
+@pytest.mark.parametrize("command", ["evaluate", "replay"])
+@pytest.mark.parametrize("content", ["query,response\n", "query,response\n,\n"])
+def test_a_dry_run_without_a_sample_fails(tmp_path: Path, command: str, content: str) -> None:
+    """Nothing would be scored."""
+    path = tmp_path / "rows.csv"
+    path.write_text(content)
+    done = run_command(command, path, "--metrics", "ccrs.qr", "--judge", "lexical", "--dry-run")
+    assert 2 == done.returncode, done.stdout + done.stderr

@@ -116,6 +116,8 @@ def evaluate_command(
         for sample in iter_samples(file, rejected, choice=Choice(**choice), report=reading, **read):
             spread.add(sample)
         print_reading(reading)
+        if not spread.n_seen:
+            raise DataError("the data does not contain valid samples. Give rows with a query, contexts and a response")
         _print_dry_run(spread, reading, names, models, reasons=reasons, json_output=json_output)
         return
     specs = models.specs()

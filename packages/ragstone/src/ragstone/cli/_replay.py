@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -39,6 +40,8 @@ from ragstone.store import is_database_url, open_store, quote_store
 from ragstone.worker import StorePlan, Worker, advise, read_ledger
 
 _SHOWN = 5
+_OPTIONS = re.compile(r"--(?:field|rows|separator|on-bad-row|encoding)\b")
+"""Options that messages of a reader name."""
 
 
 def replay_command(
@@ -275,11 +278,15 @@ def _file_lines(files: Sequence[FileReport], *, planned: bool = False) -> Iterat
         if counts.n_clashing:
             yield f"  {counts.n_clashing} skipped: the store has other traces with these ids. Use another --store."
         for rejected in counts.rejected[:_SHOWN]:
-            yield f"  rejected, {sanitize_for_terminal(rejected.place)}: {sanitize_for_terminal(rejected.reason)}"
+            yield f"  rejected, {sanitize_for_terminal(rejected.place)}: {sanitize_for_terminal(rejected.reason, width=500)}"
         if counts.n_rejected > _SHOWN:
             yield f"  and {counts.n_rejected - _SHOWN} more"
         if counts.damaged is not None:
-            yield f"  NOT READ TO ITS END: {sanitize_for_terminal(counts.damaged)}"
+            yield f"  NOT READ TO ITS END: {sanitize_for_terminal(counts.damaged, width=1000)}"
+        yield from (f"  {note}" for note in counts.notes)
+        texts = [*counts.notes, counts.damaged or "", *(rejected.reason for rejected in counts.rejected[:_SHOWN])]
+        if options := sorted({*_OPTIONS.findall(" ".join(texts))}):
+            yield f"  {', '.join(options)}: options of `ragstone evaluate`, which reads the same file. `ragstone replay` does not have them."
 
 
 def _skipped_lines(skipped: Sequence[RejectedRecord]) -> Iterator[str]:
@@ -306,3 +313,5 @@ def _print_plan(plan: ReplayPlan, models: Models, *, reasons: int, json_output: 
     )
     if any(counts.damaged for counts in plan.files):
         leave("a file could not be read completely, see above.")
+    if not plan.n_scorable:
+        raise DataError("these files do not contain a request that can be scored.")

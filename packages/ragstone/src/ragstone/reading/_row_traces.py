@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.reading._columns import FIELD_ALIASES, name_key
@@ -17,9 +17,10 @@ from ragstone.reading._files import PARQUET
 from ragstone.reading._formats import RejectedRecord
 from ragstone.reading._json import clean
 from ragstone.reading._records import Record
+from ragstone.reading._repeats import Repeats
 from ragstone.reading._report import ReadingReport
 from ragstone.reading._rows import RowReader
-from ragstone.reading._samples import laid_out
+from ragstone.reading._samples import Questions, laid_out
 from ragstone.reading._source import InputFile
 from ragstone.reading._tables import detect_separator, open_table
 from ragstone.reading._trec import (
@@ -81,10 +82,27 @@ class RowsFormat:
         for part in source.parts():
             started_at = part.modified_at()
             of_part = "" if part is source else f" of {part.name}"
-            table, report = open_table(part), ReadingReport()
-            report.has_text_cells, reader = table.has_text_cells, RowReader(report=report)
-            for position, row in reader.look(laid_out(table.rows, {}, report)):
-                yield trace_of_row(Record(f"row {position}{of_part}", row), self.name, started_at, reader)
+            (rows, report), questions = _rows(part), Questions()
+            reader = RowReader(report=report)
+            for position, row in reader.look(rows):
+                trace = trace_of_row(Record(f"row {position}{of_part}", row), self.name, started_at, reader)
+                if isinstance(trace, Trace):
+                    questions.add(trace.query)
+                yield trace
+            if questions.have_twice():
+                rows, again = _rows(part)
+                try:
+                    Repeats(rows, RowReader(report=again), again, {}).check(report)
+                except DataError as error:  # the traces before were read
+                    report.warn(str(error))
+            source.notes.extend(report.lines())
+
+
+def _rows(source: InputFile) -> tuple[Iterator[tuple[int, Any]], ReadingReport]:
+    """Return the rows of a file with their positions, and the report of their reader."""
+    table = open_table(source)
+    report = ReadingReport(source=source.name, format=table.format, has_text_cells=table.has_text_cells)
+    return laid_out(table.rows, {}, report), report
 
 
 def trace_of_row(

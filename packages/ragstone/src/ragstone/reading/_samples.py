@@ -193,7 +193,7 @@ def iter_samples(
         yield sample
     if not rejected or on_bad_row == "skip":
         reader.finish()
-        if ids.have_questions_twice():
+        if ids.questions.have_twice():
             read_again().check(report)
     if rejected and on_bad_row == "raise":
         remedy = "Fix these rows, or skip them with on_bad_row='skip' (--on-bad-row skip)"
@@ -382,12 +382,7 @@ class RowIds:
         self.repeated: dict[str, None] = {}
         """Given ids that occur more than once."""
         self._derived: Counter[str] = Counter()
-        self._questions: set[int] = set()
-        self._n_asked = 0
-
-    def have_questions_twice(self) -> bool:
-        """Return whether two of the first rows have one question."""
-        return len(self._questions) < self._n_asked
+        self.questions = Questions()
 
     def add(self, sample: Sample, position: int, *, is_row: bool) -> Sample:
         """Return the sample with an id that no earlier row has. A derived id of a row that occurs again gets a number.
@@ -397,7 +392,7 @@ class RowIds:
         """
         id_, earlier = sample.id, self.seen.add(sample.id, position)
         if earlier is None:
-            self._count_question(sample, is_row=is_row)
+            self.questions.add(sample.query if is_row else None)
             return sample
         if not is_row or id_ != derive_id(sample):
             self.repeated[id_] = None
@@ -405,10 +400,23 @@ class RowIds:
         while self.seen.add(sample.id, position) is not None:
             self._derived[id_] += 1
             sample = sample.model_copy(update={"id": f"{id_}-{self._derived[id_] + 1}"})
-        self._count_question(sample, is_row=is_row)
+        self.questions.add(sample.query if is_row else None)
         return sample
 
-    def _count_question(self, sample: Sample, *, is_row: bool) -> None:
-        if is_row and sample.query and self._n_asked < _MAX_ASKED:
-            self._n_asked += 1
-            self._questions.add(hash(sample.query))
+
+class Questions:
+    """The questions of the first rows."""
+
+    def __init__(self) -> None:
+        self._known: set[int] = set()
+        self._n = 0
+
+    def add(self, query: str | None) -> None:
+        """Count a question."""
+        if query and self._n < _MAX_ASKED:
+            self._n += 1
+            self._known.add(hash(query))
+
+    def have_twice(self) -> bool:
+        """Return whether two rows have one question."""
+        return len(self._known) < self._n

@@ -54,6 +54,7 @@ class InputFile:
         retriever_tools: Names of tools whose text results are passages, with the separator between passages (None: the
             whole text is one passage).
         encoding: Encoding of its text. None detects UTF-8 and UTF-16.
+        notes: Receives the reading report of a file of rows.
     """
 
     path: Path
@@ -62,6 +63,7 @@ class InputFile:
     without: frozenset[str] = frozenset()
     retriever_tools: RetrieverTools = field(default_factory=dict, hash=False)
     encoding: str | None = None
+    notes: list[str] = field(default_factory=list, hash=False, compare=False)
 
     def parts(self) -> Iterator[InputFile]:
         """Return this file, or the files of this directory and its subdirectories, by name, without hidden files.

@@ -85,6 +85,8 @@ class FileReport:
     """The first rejected records, with the reason."""
     damaged: str | None = None
     """Why reading stopped before the end of the file."""
+    notes: list[str] = field(default_factory=list)
+    """The reading report of a file of rows, in lines."""
 
     def reject(self, record: RejectedRecord) -> None:
         """Count a rejected record, and keep the first ones."""
@@ -109,7 +111,7 @@ class ReplayTraceSource:
         clean: Callable[[Iterator[Trace | RejectedRecord]], Iterator[Trace | RejectedRecord]] = iter,
     ) -> None:
         self.counts = [
-            FileReport(name=source.name, format=found.format.name, detected_by=found.detected_by)
+            FileReport(name=source.name, format=found.format.name, detected_by=found.detected_by, notes=source.notes)
             for source, found in files
         ]
         self._shard = shard

@@ -108,7 +108,9 @@ def plan_replay(
     tools = read_retriever_tools(retriever_tools)
     with open_inputs(sources) as found:
         files, skipped = find_formats([replace(source, retriever_tools=tools) for source in found], format)
-        counts = [FileReport(name=s.name, format=d.format.name, detected_by=d.detected_by) for s, d in files]
+        counts = [
+            FileReport(name=s.name, format=d.format.name, detected_by=d.detected_by, notes=s.notes) for s, d in files
+        ]
         spread = StrideSampler(max_rehearsed)
         n_traces = 0
         for trace in _read(files, counts, part):
