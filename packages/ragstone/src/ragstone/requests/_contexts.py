@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from textwrap import shorten
 from typing import Final
 
 from ragstone.requests._answer import Answer
@@ -184,11 +183,10 @@ def _telling(facts: Facts, calls: Sequence[Call], question: str | None) -> list[
     queries = {facts.canonical(step.query) for step in facts.tree.steps if step.query and step.kind != "chain"}
     queries.add(facts.canonical(question or ""))
     # A call whose reply became a document, or a part of one, compressed a passage, as a call inside of a retriever does.
-    made = {candidate.text for candidate in facts.candidates}
-    retrieved = {facts.canonical(passage.text) for search in facts.searches for passage in search.passages}
-    written = facts.text(" ".join(made - retrieved))
-    known = queries | made
-    return [call for call in calls if call.reply not in known and not (_is_long(call.reply) and call.reply in written)]
+    known = queries | facts.made_texts
+    return [
+        call for call in calls if call.reply not in known and not (_is_long(call.reply) and call.reply in facts.written)
+    ]
 
 
 def _stands(facts: Facts, call: Call, after: Call, question: str | None) -> int:
@@ -207,10 +205,11 @@ def _reply_doubts(facts: Facts, calls: Sequence[Call], matches: Sequence[Match],
     places = {call.place for call in calls}
     left_out = [call for call in facts.calls if call.place not in places and call.place < max(places)]
     for call in _telling(facts, [call for call in left_out if not call.step.calls_tool], question):
-        phrase = shorten(call.reply[: _MAX_PHRASE + 1], _MAX_PHRASE, placeholder="").rstrip(".!?")
+        phrase = call.reply if len(call.reply) <= _MAX_PHRASE else call.reply[: _MAX_PHRASE + 1].rpartition(" ")[0]
+        phrase = phrase.rstrip(".!?")
         later = [after for after in calls if after.place > call.place]
         standing = any(_stands(facts, call, after, question) for after in later)
-        if not standing and not any(phrase in after.prompt.text for after in later):
+        if not standing and not any(after.shows(phrase) for after in later):
             continue
         lost = [one.candidate.text for one in facts.matches(call, question=question) if one.candidate.text not in known]
         # A name or a number that the call took from a passage may stand inside of a sentence.

@@ -64,6 +64,14 @@ class Call:
         """Whether its prompt is known."""
         self.matches: list[Match] | None = None
         """The passages in its prompt, once they are known."""
+        self._shown: dict[str, bool] = {}
+
+    def shows(self, text: str) -> bool:
+        """Whether its prompt holds a text. Many calls, such as graders, give the same reply."""
+        if text not in self._shown:
+            self._facts.budget.spend(len(self.prompt.text) // _CHARS_AT_ONCE)
+            self._shown[text] = text in self.prompt.text
+        return self._shown[text]
 
     @cached_property
     def prompt(self) -> Text:
@@ -89,17 +97,20 @@ class Call:
         """The reply without thoughts and without the fence around JSON."""
         return (self.step.reply or "").rpartition("</think>")[2].strip("` \n").removeprefix("json").strip()
 
-    @cached_property
+    @property
     def said(self) -> list[frozenset[str]]:
         """Of each text that the application can take from the reply, its parts: a value in JSON, a line, or all."""
-        texts = [text for _, text in self.fields]
-        if not texts:
-            reply = self._shown_reply
-            lines = reply.splitlines()
-            texts = [reply, *lines, *(line.partition(": ")[2] for line in lines)]
-        texts += [_CITATION.sub("", text) for text in texts if "[" in text]
-        parts = (items_of([text]) for text in dict.fromkeys(texts) if text)
-        return [one for one in parts if one]
+        known = self._facts.said.get(self.reply)
+        if known is None:
+            texts = [text for _, text in self.fields]
+            if not texts:
+                reply = self._shown_reply
+                lines = reply.splitlines()
+                texts = [reply, *lines, *(line.partition(": ")[2] for line in lines)]
+            texts += [_CITATION.sub("", text) for text in texts if "[" in text]
+            parts = (items_of([text]) for text in dict.fromkeys(texts) if text)
+            known = self._facts.said[self.reply] = [one for one in parts if one]
+        return known
 
 
 @dataclasses.dataclass(slots=True, eq=False)
@@ -135,6 +146,8 @@ class Facts:
         """Names of tools that do not retrieve."""
         self._canonical: dict[str, str] = {}
         self._tool_values: dict[Hashable, list[Value]] = {}
+        self.said: dict[str, list[frozenset[str]]] = {}
+        """By reply, see `Call.said`."""
         self._failed = self._find_failed()
 
     @cached_property
@@ -193,9 +206,7 @@ class Facts:
 
     def quotes(self, after: Call, call: Call) -> bool:
         """Whether a prompt holds the reply of another call, in whole words."""
-        text = after.prompt
-        self.budget.spend(len(text.text) // _CHARS_AT_ONCE)
-        return call.reply in text.text and call.reply in text
+        return after.shows(call.reply) and call.reply in after.prompt
 
     @cached_property
     def _is_indexed(self) -> bool:
@@ -412,6 +423,17 @@ class Facts:
                 loses_id = before is not None and one.id is None and before.id is not None
                 youngest[text] = dataclasses.replace(one, id=before.id) if before and loses_id else one
         return [Candidate(passage, text) for text, passage in youngest.items() if text]
+
+    @cached_property
+    def made_texts(self) -> frozenset[str]:
+        """The texts of documents."""
+        return frozenset(candidate.text for candidate in self.candidates)
+
+    @cached_property
+    def written(self) -> Text:
+        """The texts of documents that were not retrieved, but made."""
+        found = {self.canonical(passage.text) for search in self.searches for passage in search.passages}
+        return self.text(" ".join(self.made_texts - found))
 
     def _hidden_texts(self) -> set[str]:
         """Return the texts that tools returned that do not retrieve, unless a retrieval found them as well."""

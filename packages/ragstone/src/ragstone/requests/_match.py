@@ -165,7 +165,14 @@ class Text:
 
     def anchor_starts(self, anchor: str) -> Iterator[int]:
         """Yield the positions of 32 characters that begin a word."""
+        if self.is_indexed and anchor[0].isalnum():
+            index = self._index("")
+            return index.positions(anchor) if anchor in index else iter(())
         return (start for start in self._positions(anchor) if not _joins(self.text, start))
+
+    def can_hold(self, seed: _Seed) -> bool:
+        """Whether the index does not show that the text lacks a seed."""
+        return not seed.chars or seed.chars in self._index(seed.mark)
 
     def extended(self, start: int, passage: str, anchor: int, n_gaps: int = 0) -> tuple[int, int]:
         """Return the span around equal characters up to which both texts are equal, cut to whole words."""
@@ -263,6 +270,9 @@ class _Index:
                 if key in following:
                     self._later[start] = following[key]
                 following[key] = start
+
+    def __contains__(self, seed: str) -> bool:
+        return seed in self._first
 
     def positions(self, seed: str) -> Iterator[int]:
         """Yield the positions of 32 characters in their order."""
@@ -410,6 +420,9 @@ class Finder:
         for candidate in sorted(candidates, key=lambda candidate: -len(candidate.text)):
             size = len(candidate.text)
             seed = candidate.seed if self._text.is_indexed else None
+            if seed is not None and not self._text.can_hold(seed):
+                rest.append(candidate)
+                continue
             found = islice(self._text.starts(candidate.text, seed), _MAX_OCCURRENCES)
             starts = [start for start in found if self._is_free(start, start + size)]
             if not starts:
@@ -435,26 +448,35 @@ class Finder:
             smallest = max(_MIN_EXCERPT, min(size // 4, max(_LARGE_EXCERPT, size // 20)))
             if candidate.anchors is None:
                 candidate.anchors = find_anchors(candidate.text, smallest)
+            begins = list(self._text.anchor_starts(candidate.text[:_SEED])) if size > _SEED else []
+            anchors = candidate.anchors if begins or candidate.anchors[:1] != [0] else candidate.anchors[1:]
             for n_gaps in (_MAX_GAPS, 0):
-                piece = longest_piece(
-                    self._text, candidate.text, smallest=smallest, anchors=candidate.anchors, n_gaps=n_gaps
-                )
+                piece = longest_piece(self._text, candidate.text, smallest=smallest, anchors=anchors, n_gaps=n_gaps)
                 if piece is None or not any(piece[0] <= one.start and one.end <= piece[1] for one in self._matches):
                     break  # a changed passage is not one around others
-            piece, is_changed = (piece, False) if piece is not None else self._beginning(candidate, candidates)
-            if piece is None:
+            if piece is not None:
+                self._add_piece(candidate, *piece)
+            elif not any(self._add_beginning(candidate, start, candidates) for start in begins):
                 missing.append(candidate)
-            elif self._is_free(*piece):
-                self._add(Match(candidate, *piece, excerpt=self._text.text[slice(*piece)], is_changed=is_changed))
         if missing:
             self._find_sentences(missing, candidates)
 
-    def _find_sentences(self, candidates: Sequence[Candidate], others: Iterable[Candidate]) -> None:
-        """Find sentences of passages, from 32 characters on, outside of what was found."""
+    def _add_beginning(self, candidate: Candidate, start: int, others: Iterable[Candidate]) -> bool:
+        """Add the beginning of a passage, from 32 characters on, unless it is a heading, with which another one begins as well."""
+        begin, end = self._text.extended(start, candidate.text, 0)
+        known = (other for other in (*others, *(match.candidate for match in self._matches)) if other is not candidate)
+        is_piece = end - begin >= _SEED and not any(
+            other.text.startswith(candidate.text[: end - begin]) for other in known
+        )
+        if is_piece:
+            self._add_piece(candidate, begin, end, end - begin)
+        return is_piece
+
+    def _find_sentences(self, candidates: Iterable[Candidate], others: Iterable[Candidate]) -> None:
+        """Find sentences of passages, from 32 characters on, outside of what was found, that no other passage has."""
         text, end, starts = self._text.text, 0, {}
-        for begin, stop in sorted(
-            [*self._blanks, *((match.start, match.end) for match in self._matches), (len(text), 0)]
-        ):
+        spans = [*self._blanks, *((match.start, match.end) for match in self._matches), (len(text), 0)]
+        for begin, stop in sorted(spans):
             words = _WORD_START.finditer(text, end, begin) if begin - end >= _SEED else ()
             starts.update((text[word.start() : word.start() + _SEED], word.start()) for word in words)
             end = max(end, stop)
@@ -468,27 +490,17 @@ class Finder:
         missing = set(candidates)
         for seed, places in found.items():
             candidate, place = places[0]
-            if len(places) == 1 and candidate in missing:  # others have a heading in common
+            if len(places) == 1 and candidate in missing:
                 begin, end = self._text.extended(starts[seed], candidate.text, place)
-                if end - begin >= _SEED and self._is_free(begin, end):
-                    self._add(Match(candidate, begin, end, excerpt=text[begin:end]))
+                if end - begin >= _SEED:
+                    self._add_piece(candidate, begin, end, place + end - starts[seed])
 
-    def _beginning(self, candidate: Candidate, others: Iterable[Candidate]) -> tuple[tuple[int, int] | None, bool]:
-        """Return the span of the beginning of a passage, and whether the rest follows in another form.
-
-        It has 32 characters, and is not a heading, with which another passage begins as well.
-        """
-        passage = candidate.text
-        for start in self._text.anchor_starts(passage[:_SEED]) if len(passage) > _SEED else ():
-            begin, end = self._text.extended(start, passage, 0)
-            known = (
-                other for other in (*others, *(match.candidate for match in self._matches)) if other is not candidate
-            )
-            if end - begin >= _SEED and not any(other.text.startswith(passage[: end - begin]) for other in known):
-                rest = passage[end - begin :].strip()[:_RESUMED]
-                near = self._text.text[end : end + _MAX_MARK]
-                return (begin, end), len(rest) == _RESUMED and rest in near
-        return None, False
+    def _add_piece(self, candidate: Candidate, begin: int, end: int, rest: int | None = None) -> None:
+        """Add a piece of a passage. `rest` is the place behind it in the passage, if that may follow in another form."""
+        if self._is_free(begin, end):
+            following = "" if rest is None else candidate.text[rest:].strip()[:_RESUMED]
+            is_changed = len(following) == _RESUMED and following in self._text.text[end : end + _MAX_MARK]
+            self._add(Match(candidate, begin, end, excerpt=self._text.text[begin:end], is_changed=is_changed))
 
     def _add(self, match: Match) -> None:
         self._spans.add(match.start, match.end)
@@ -536,6 +548,8 @@ def longest_piece(
     first = 0
     for anchor in find_anchors(passage, smallest) if anchors is None else anchors:
         for start in islice(text.anchor_starts(passage[anchor : anchor + _SEED]), _MAX_ANCHOR_OCCURRENCES):
+            if best is not None and start < best[1] and start - anchor == best[0] - first:
+                continue  # in the best piece
             piece = text.extended(start, passage, anchor)
             if best is None or piece[1] - piece[0] > best[1] - best[0]:
                 best, first = piece, anchor + piece[0] - start
