@@ -13,6 +13,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, AnyMessage
+from langchain_core.output_parsers import JsonOutputParser
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
@@ -87,6 +88,8 @@ class State(TypedDict, total=False):
     verdict: str
     research_brief: str
     final_report: str
+    ruling: str
+    remark: str
     answer: str
 
 
@@ -488,6 +491,83 @@ def draft_and_another_text() -> Any:
 def answer_and_a_verdict() -> Any:
     """A verdict is not an answer."""
     return analyzed("verdict", text="grounded")
+
+
+KEEP = "Keep the packaging until you are sure that the pump fits."
+
+
+def judged(take: Any, **fields: str) -> Any:
+    """A node whose model replies with JSON, of which the application writes what it takes into the state."""
+
+    def judge(state: Any) -> Any:
+        chain = says(json.dumps(fields)) | JsonOutputParser()
+        return take(chain.invoke(f"{shown(find(RETURNS, POSTAGE))}\n\n{state['question']}"))
+
+    return line(judge), {"question": Q}
+
+
+@program([RETURNS, POSTAGE])
+def value_of_json_under_another_key() -> Any:
+    """The answer is the value, not the JSON."""
+    return judged(lambda fields: {"ruling": fields["verdict"]}, verdict=ANSWER, note=KEEP)
+
+
+@program([RETURNS, POSTAGE], "Yes")
+def word_of_json_under_another_key() -> Any:
+    """The same for a word."""
+    return judged(lambda fields: {"ruling": fields["verdict"]}, verdict="Yes", note=KEEP)
+
+
+@program([RETURNS, POSTAGE], json.dumps({"ruling": ANSWER, "remark": KEEP}))
+def json_returned_whole() -> Any:
+    """An object with several texts is the answer as a whole."""
+    return judged(lambda fields: fields, ruling=ANSWER, remark=KEEP)
+
+
+@program([RETURNS, POSTAGE], json.dumps({"verdict": ANSWER, "note": KEEP}), ("several_answers",))
+def two_values_under_other_keys() -> Any:
+    """Nothing says which one is the answer."""
+    return judged(lambda fields: {"ruling": fields["verdict"], "remark": fields["note"]}, verdict=ANSWER, note=KEEP)
+
+
+@program([RETURNS, POSTAGE], json.dumps({"verdict": ANSWER, "note": KEEP}), ("several_answers",))
+def translation_under_another_key() -> Any:
+    """The application changes the value in a way that cannot be followed."""
+    return judged(lambda fields: {"ruling": "Ja, innerhalb von 30 Tagen."}, verdict=ANSWER, note=KEEP)
+
+
+@program([RETURNS, POSTAGE], "Yes (shop.md), within 30 days (shop.md, page 2).")
+def citations_of_a_short_answer() -> Any:
+    """The application puts names of files in the place of numbers."""
+
+    def ask(question: str) -> str:
+        reply = says("Yes [1], within 30 days [2].").invoke(f"{shown(find(RETURNS, POSTAGE))}\n\n{question}").text
+        return reply.replace("[1]", "(shop.md)").replace("[2]", "(shop.md, page 2)")
+
+    return RunnableLambda(ask), Q
+
+
+@program([RETURNS, POSTAGE], "Returns: within 30 days. Postage: a prepaid label.")
+def findings_that_the_application_joins() -> Any:
+    """Each worker searches one page, and no call joins what they say."""
+
+    def ask(question: str) -> str:
+        one = says("within 30 days").invoke(f"{shown(find(RETURNS))}\n\n{question}").text
+        two = says("a prepaid label").invoke(f"{shown(find(POSTAGE))}\n\n{question}").text
+        return f"Returns: {one}. Postage: {two}."
+
+    return RunnableLambda(ask), Q
+
+
+@program(["The original packaging must be included.", POSTAGE])
+def middle_sentence_and_a_whole_passage() -> Any:
+    """A sentence splitter keeps one sentence of a passage."""
+
+    def ask(question: str) -> str:
+        one, two = find(RETURNS, POSTAGE)
+        return says(ANSWER).invoke(f"- {one.page_content.split('. ')[1]}.\n- {two.page_content}\n\n{question}").text
+
+    return RunnableLambda(ask), Q
 
 
 @pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream", "astream"])
