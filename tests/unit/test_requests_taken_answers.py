@@ -201,3 +201,18 @@ def test_a_sentence_of_the_question_is_not_a_piece() -> None:
     steps.retrieval(root, PAGE, C, query=question)
     steps.model(root, prompt(C, question=question), ANSWER)
     assert [C] == [passage.text for passage in assemble(steps.request()).contexts or ()]
+
+
+@pytest.mark.parametrize(("verdict", "key"), [(V, "ruling"), ("Yes", "ruling")])
+def test_arguments_for_a_tool_that_does_not_run_are_a_structured_reply(verdict: str, key: str) -> None:
+    """The application takes a field of the object that the model filled in. Arguments of a search are not an answer."""
+    steps = Steps()
+    outputs = {"search_query": "warranty of pumps", key: verdict}
+    root = steps.chain(inputs={"question": QUESTION}, outputs=outputs)
+    steps.model(root, QUESTION, json.dumps({"query": "warranty of pumps"}), calls_tool=True)
+    tool = steps.add("tool", within=root, name="search", inputs={"query": "warranty of pumps"}, outputs=A)
+    steps.retrieval(tool, A)
+    steps.model(root, prompt(A), json.dumps({"verdict": verdict, "note": N}), calls_tool=True)
+    draft = assemble(steps.request())
+    assert (verdict, ()) == said(draft)
+    assert [A] == [passage.text for passage in draft.contexts or ()]

@@ -260,7 +260,11 @@ def _add_taken(facts: Facts, texts: dict[int, _Named], question: str | None) -> 
     known = {facts.canonical(text) for _, text in texts.values()}
     values = [value for value in _own_outputs(facts, question) if facts.canonical(value[1]) not in known]
     found: dict[int, list[_Named]] = {}
-    for call in _replying(facts) if values else ():
+    tools = [facts.tree.place[step.id] for step in facts.tree.steps if step.kind == "tool"]
+    for call in facts.calls if values else ():
+        # Arguments for a tool that did not run are an object that the model filled in.
+        if call.in_tool or not call.reply or (call.step.calls_tool and call.place < max(tools, default=-1)):
+            continue
         taken = [value for value in values if _is_taken(facts, call, value[1])]
         if taken and call.place not in texts:
             found[call.place] = taken
@@ -286,13 +290,6 @@ def _own_outputs(facts: Facts, question: str | None) -> list[_Named]:
     given = {facts.canonical(value.text) for value in root.inputs if value.text} | {facts.canonical(question or "")}
     values = [(value.path, value.text) for value in root.outputs if value.text and not is_shown_object(value.text)]
     return sorted((value for value in values if facts.canonical(value[1]) not in given), key=_is_item)
-
-
-def _replying(facts: Facts) -> list[Call]:
-    """Return the calls that reply outside of tools."""
-    return [
-        call for call in facts.calls if call.step.reply is not None and not call.step.calls_tool and not call.in_tool
-    ]
 
 
 def _is_taken(facts: Facts, call: Call, text: str) -> bool:
@@ -340,7 +337,9 @@ def _foreign(facts: Facts, call: Call, values: Sequence[_Named]) -> bool:
 
 
 def _last_reply(facts: Facts, question: str | None) -> Answer | None:
-    calls = _replying(facts)
+    calls = [
+        call for call in facts.calls if call.step.reply is not None and not call.step.calls_tool and not call.in_tool
+    ]
     if len(calls) > 1:
         calls = _with_passages(facts, calls, question)
     if not calls:
