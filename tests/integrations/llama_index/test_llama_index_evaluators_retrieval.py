@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from llama_index.core.evaluation import RetrieverEvaluator
 from llama_index.core.evaluation.retrieval.metrics import METRIC_REGISTRY
 
-from llama_index.evaluation.ragstone import register_retrieval_metrics, retrieval_metrics
+from llama_index.evaluation.ragstone import retrieval_metrics
 from ragstone.errors import ConfigurationError
 from ragstone.metrics import all_metrics, resolve_metrics
 from ragstone.metrics.ranking import RankingMetric, average_precision, ndcg
@@ -23,15 +22,6 @@ OTHERS = [
     if card.extra is None or importlib.util.find_spec(card.extra.module) is not None
 ]
 FOUND, WANTED = ["a", "b", "c"], ["b", "x"]
-
-
-@pytest.fixture(autouse=True)
-def registry_as_it_was() -> Iterator[None]:
-    """What a test registers is gone after it."""
-    known = dict(METRIC_REGISTRY)
-    yield
-    METRIC_REGISTRY.clear()
-    METRIC_REGISTRY.update(known)
 
 
 def computed(name: str, found: list[str] | None = FOUND, wanted: list[str] | None = WANTED) -> Any:
@@ -95,26 +85,6 @@ def test_retriever_evaluator_takes_instances(app):
 
     found = asyncio.run(inside()).metric_vals_dict
     assert {"ndcg@10": pytest.approx(0.6309, abs=1e-4), "recall@5": 1.0, "mrr": 0.5} == found
-
-
-def test_retriever_evaluator_takes_names_once_registered(app):
-    """Names work after registering, which may be done twice."""
-    with pytest.raises(ValueError, match="Invalid metric name"):
-        RetrieverEvaluator.from_metric_names(["ndcg@3"], retriever=app.retriever())
-    for _ in range(2):
-        register_retrieval_metrics("ndcg@3", "reciprocal_rank")
-    evaluator = RetrieverEvaluator.from_metric_names(["ndcg@3", "reciprocal_rank", "mrr"], retriever=app.retriever())
-    found = evaluator.evaluate("who?", expected_ids=["id-beta"]).metric_vals_dict
-    assert found["mrr"] == found["reciprocal_rank"] == 0.5
-
-
-def test_registering_replaces_nothing():
-    """A name that someone else has taken is refused, and then none of the names is registered."""
-    METRIC_REGISTRY["recall@5"] = METRIC_REGISTRY["recall"]
-    before = dict(METRIC_REGISTRY)
-    with pytest.raises(ConfigurationError, match="other metrics called 'recall@5'"):
-        register_retrieval_metrics("ndcg@10", "recall@5")
-    assert before == METRIC_REGISTRY
 
 
 def test_data_set_is_evaluated_question_by_question(app):

@@ -3,13 +3,12 @@
 from llama_index.evaluation.ragstone._evaluator import RagstoneEvaluator
 from llama_index.evaluation.ragstone._frame import results_to_pandas
 from llama_index.evaluation.ragstone._judge import LlamaIndexJudge, LlamaIndexModel
-from llama_index.evaluation.ragstone._retrieval import register_retrieval_metrics, retrieval_metrics
+from llama_index.evaluation.ragstone._retrieval import retrieval_metrics
 
 __all__ = [
     "LlamaIndexJudge",
     "LlamaIndexModel",
     "RagstoneEvaluator",
-    "register_retrieval_metrics",
     "results_to_pandas",
     "retrieval_metrics",
 ]

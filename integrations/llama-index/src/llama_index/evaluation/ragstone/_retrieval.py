@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any, ClassVar
 
-from llama_index.core.evaluation.retrieval.metrics import METRIC_REGISTRY
 from llama_index.core.evaluation.retrieval.metrics_base import BaseRetrievalMetric, RetrievalMetricResult
 
 from ragstone.errors import ConfigurationError, DataError
@@ -58,20 +57,6 @@ def _made(name: str) -> type[_RetrievalMetric]:
     return type(kind, (_RetrievalMetric,), body)
 
 
-def _classes(names: Sequence[str]) -> list[type[_RetrievalMetric]]:
-    found: dict[str, type[_RetrievalMetric]] = {}
-    for name in names:
-        # Of the group "ranking" those that need nothing but ids.
-        usable = [metric for metric in resolve_metrics(name) if isinstance(metric, RankingMetric)]
-        if not usable:
-            raise ConfigurationError(
-                f"{name!r} needs more than the ids of expected and retrieved nodes. Use a metric of 'ranking' except "
-                f"alpha_ndcg (such as 'ndcg@10'), or RagstoneEvaluator({name!r})"
-            )
-        found |= {metric.card.name: _made(metric.card.name) for metric in usable}
-    return list(found.values())
-
-
 def retrieval_metrics(*names: str) -> list[BaseRetrievalMetric]:
     """Create ranking metrics for `RetrieverEvaluator(metrics=...)`.
 
@@ -88,28 +73,14 @@ def retrieval_metrics(*names: str) -> list[BaseRetrievalMetric]:
         RetrieverEvaluator(metrics=retrieval_metrics("ndcg@10", "recall@5"), retriever=retriever)
         ```
     """
-    return [kind() for kind in _classes(names)]
-
-
-def register_retrieval_metrics(*names: str) -> None:
-    """Add ranking metrics to the names that `RetrieverEvaluator.from_metric_names` accepts, in this process.
-
-    Args:
-        names: As for `retrieval_metrics`.
-
-    Raises:
-        ConfigurationError: If a metric does not exist or needs more than ids, or if LlamaIndex has another metric of that name.
-
-    Examples:
-        ```python
-        register_retrieval_metrics("ndcg@10", "recall@5")
-        RetrieverEvaluator.from_metric_names(["ndcg@10", "mrr"], retriever=retriever)
-        ```
-    """
-    kinds = {kind.metric_name: kind for kind in _classes(names)}
-    if taken := [name for name, kind in kinds.items() if METRIC_REGISTRY.get(name, kind) is not kind]:
-        raise ConfigurationError(
-            f"LlamaIndex has other metrics called {', '.join(map(repr, taken))}; pass retrieval_metrics({taken[0]!r}) to "
-            "RetrieverEvaluator(metrics=...) instead"
-        )
-    METRIC_REGISTRY.update(kinds)
+    found: dict[str, BaseRetrievalMetric] = {}
+    for name in names:
+        # Of the group "ranking" those that need nothing but ids.
+        usable = [metric for metric in resolve_metrics(name) if isinstance(metric, RankingMetric)]
+        if not usable:
+            raise ConfigurationError(
+                f"{name!r} needs more than the ids of expected and retrieved nodes. Use a metric of 'ranking' except "
+                f"alpha_ndcg (such as 'ndcg@10'), or RagstoneEvaluator({name!r})"
+            )
+        found |= {metric.card.name: _made(metric.card.name)() for metric in usable}
+    return list(found.values())
