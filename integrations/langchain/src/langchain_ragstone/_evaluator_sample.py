@@ -47,10 +47,8 @@ def sample_from_run(
 
     Inputs and outputs are a text, messages or a mapping, outputs with the contexts in addition. `given` are further
     arguments of the evaluator, which take precedence. `fields` map sample fields to the application's names, if these
-    are not known names.
-
-    Raises:
-        DataError: If a field named in `fields` is missing, two names of one field disagree, or a value cannot be read.
+    are not known names. Raise DataError if a field named in `fields` is missing, two names of one field disagree, or a
+    value cannot be read.
     """
     places = {
         "inputs": inputs if isinstance(inputs, Mapping) else {"query": inputs},

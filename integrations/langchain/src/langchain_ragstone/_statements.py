@@ -19,8 +19,7 @@ ContextsExtractor = Callable[[Any], Iterable[Document | str | Mapping[str, Any]]
 def stated_contexts(contexts: Iterable[Document | str | Mapping[str, Any] | PassageDraft]) -> list[PassageDraft]:
     """Copy contexts that an application states: documents, texts, mappings with a text, or passages.
 
-    Raises:
-        ConfigurationError: If an item is none of these, or if `contexts` is a single text or mapping.
+    Raise ConfigurationError if an item is none of these, or if `contexts` is a single text or mapping.
     """
     if isinstance(contexts, str | Mapping):
         items: Any = contexts  # refused below, with an explanation

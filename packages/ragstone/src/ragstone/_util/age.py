@@ -8,11 +8,7 @@ from ragstone.errors import ConfigurationError
 
 
 def parse_age(text: object, *, name: str) -> float:
-    """Return an age such as "30d", "12h" or "90m" in seconds.
-
-    Raises:
-        ConfigurationError: If it is not a positive age.
-    """
+    """Return an age such as "30d", "12h" or "90m" in seconds. Raise ConfigurationError if it is not a positive age."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([dhm])", text) if isinstance(text, str) else None
     if found is None or float(found[1]) == 0:
         raise ConfigurationError(f"{name} must be a positive age such as 30d, 12h or 90m, got {text!r}.")

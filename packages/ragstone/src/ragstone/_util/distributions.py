@@ -27,8 +27,7 @@ def normal_cdf(x: float) -> float:
 def normal_quantile(p: float) -> float:
     """Compute the quantile of the standard normal distribution. Infinite for `p` of 0 and 1.
 
-    Raises:
-        ValueError: If `p` is not in [0, 1].
+    Raise ValueError if `p` is not in [0, 1].
     """
     # Wichura 1988, exact to 16 digits. Its module imports `decimal` and `fractions`.
     from statistics import NormalDist

@@ -13,10 +13,8 @@ def try_flock(fd: int, *, shared: bool = False) -> bool:
     """Lock an open file without waiting. Return False if another process or descriptor holds the lock.
 
     The lock belongs to the open file, not to the process. A second `open` of the same path competes with the first even
-    in one process, a forked child shares the lock, and it ends when the last descriptor is closed.
-
-    Raises:
-        ConfigurationError: If `flock` is missing on this platform.
+    in one process, a forked child shares the lock, and it ends when the last descriptor is closed. Raise
+    ConfigurationError if `flock` is missing on this platform.
     """
     try:
         import fcntl
@@ -58,9 +56,8 @@ class FileLock:
     def acquire(self) -> bool:
         """Take the lock without waiting, and return whether this object holds it (also if it did before).
 
-        Raises:
-            ConfigurationError: If `flock` is missing on this platform.
-            OSError: If the lock file cannot be created or opened, or its file system does not have locks.
+        Raise ConfigurationError if `flock` is missing on this platform. Raise OSError if the lock file cannot be
+        created or opened, or its file system does not have locks.
         """
         if self._fd is not None:
             return True

@@ -22,9 +22,8 @@ _SPECIAL: Final = ("/dev/", "/proc/")
 def check_output(path: str | os.PathLike[str], suffixes: Collection[str] = ()) -> Path:
     """Check that a file can be written, before anything is computed.
 
-    Raises:
-        ConfigurationError: If the name does not end in one of the suffixes, if any are given, the directory does not exist,
-            or the path is that of a directory.
+    Raise ConfigurationError if the name does not end in one of the suffixes, if any are given, the directory does not
+    exist, or the path is that of a directory.
     """
     file = Path(path)
     if suffixes and file.suffix.lower() not in suffixes:
@@ -39,8 +38,7 @@ def check_output(path: str | os.PathLike[str], suffixes: Collection[str] = ()) -
 def check_not_read(output: str | os.PathLike[str] | None, *inputs: object) -> None:
     """Check that a command does not write to a file that it reads. Inputs that are not paths are ignored.
 
-    Raises:
-        ConfigurationError: If they are the same file, also by a link.
+    Raise ConfigurationError if they are the same file, also by a link.
     """
     for given in inputs:
         if output is not None and isinstance(given, str | os.PathLike) and _is_same_file(output, given):
@@ -65,10 +63,8 @@ def open_output(
 
     A new file has mode 0600, because it may hold texts of users. An existing one keeps its mode. A symbolic link stays,
     and the file that it leads to is written. Pipes and devices, such as `/dev/stdout`, are written directly. `errors`
-    (for characters that UTF-8 cannot hold) and `newline` are as for `open`.
-
-    Raises:
-        OSError: If the file cannot be written. Its `filename` is the path as given.
+    (for characters that UTF-8 cannot hold) and `newline` are as for `open`. Raise OSError if the file cannot be
+    written. Its `filename` is the path as given.
     """
     try:
         with _open_output(path, errors, newline) as file:
@@ -145,11 +141,7 @@ def sync_directory(directory: Path) -> None:
 def write_output(
     path: str | os.PathLike[str], text: str, *, errors: str = "strict", newline: str | None = None
 ) -> None:
-    """Write a text file as `open_output` does.
-
-    Raises:
-        OSError: If the file cannot be written.
-    """
+    """Write a text file as `open_output` does. Raise OSError if the file cannot be written."""
     with open_output(path, errors=errors, newline=newline) as file:
         file.write(text)
 
@@ -157,8 +149,7 @@ def write_output(
 def write_json(path: Path, value: object) -> None:
     """Write a file for another process, whole, in a folder that only its owner may read.
 
-    Raises:
-        OSError: If the file cannot be written.
+    Raise OSError if the file cannot be written.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_output(path, json.dumps(value))

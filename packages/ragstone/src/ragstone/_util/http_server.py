@@ -77,11 +77,7 @@ class HttpServer:
         return f"http://{host}:{self.port}"
 
     async def start(self) -> None:
-        """Start to listen.
-
-        Raises:
-            ConfigurationError: If the address is not available.
-        """
+        """Start to listen. Raise ConfigurationError if the address is not available."""
         from aiohttp import web
 
         # Bodies are decompressed by their handlers, which limit the size.

@@ -39,8 +39,7 @@ def lazy_names(package: str, names: Mapping[str, str]) -> tuple[Callable[[str], 
 def needs_extra(extra: str, package: str, feature: str) -> Iterator[None]:
     """Import optional packages in the block. If one is missing, the error says how to install it.
 
-    Raises:
-        MissingExtraError: If an import in the block fails.
+    Raise MissingExtraError if an import in the block fails.
     """
     try:
         yield

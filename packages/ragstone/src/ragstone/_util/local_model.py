@@ -35,11 +35,7 @@ MODELS: Final = OptionalDependency(
 
 
 def check_installed(needed: OptionalDependency, feature: str) -> None:
-    """Check that a package is installed.
-
-    Raises:
-        MissingExtraError: If it is not installed.
-    """
+    """Check that a package is installed. Raise MissingExtraError if it is not installed."""
     if importlib.util.find_spec(needed.module) is None:
         raise MissingExtraError(feature=feature, package=needed.package, extra=needed.extra)
 
@@ -67,8 +63,7 @@ class LocalModel(Generic[T]):
     async def prepare(self) -> None:
         """Load the model if it is not loaded yet.
 
-        Raises:
-            ConfigurationError: If the model cannot be loaded or its package is not installed.
+        Raise ConfigurationError if the model cannot be loaded or its package is not installed.
         """
         self._refusal = None
         await self.run(lambda _: None)
@@ -76,8 +71,7 @@ class LocalModel(Generic[T]):
     async def run(self, work: Callable[[T], R]) -> R:
         """Call `work` with the model in the model's thread, after all earlier calls.
 
-        Raises:
-            ConfigurationError: If the model cannot be loaded or its package is not installed.
+        Raise ConfigurationError if the model cannot be loaded or its package is not installed.
         """
         return await asyncio.wrap_future(self._thread().submit(self._run, work))
 

@@ -26,9 +26,8 @@ _VALUE_BYTES: Final = 64
 def parquet_rows(path: Path, *, extra: str, name: str = "") -> Iterator[tuple[int, dict[str, Any] | DataError]]:
     """Yield the rows with their number from 1, or for a row that is too large its error.
 
-    Raises:
-        DataError: If the file, or the rest of it, cannot be read, or would take too much memory.
-        MissingExtraError: If pyarrow is not installed.
+    Raise DataError if the file, or the rest of it, cannot be read, or would take too much memory. Raise
+    MissingExtraError if pyarrow is not installed.
     """
     with needs_extra(extra, "pyarrow", "Reading Parquet"):
         import pyarrow as pa
@@ -109,11 +108,7 @@ class _Group(NamedTuple):
 
 
 def _batch_rows(group: _Group) -> int:
-    """Return how many rows of a group are read at once.
-
-    Raises:
-        DataError: If one row can have too many values.
-    """
+    """Return how many rows of a group are read at once. Raise DataError if one row can have too many values."""
     in_lists = [column.n_values for column in group.columns if column.n_values > group.n_rows]
     if sum(in_lists) > max(_REPEATED, 64 * group.n_rows):
         raise DataError(
@@ -167,8 +162,7 @@ def _row_bytes(array: Any) -> Any:
 def _check_pages(file: BinaryIO, groups: Sequence[_Group]) -> None:
     """Check the sizes that the headers of all pages name, which is what a reader allocates.
 
-    Raises:
-        DataError: If the pages are too large, or a header is damaged.
+    Raise DataError if the pages are too large, or a header is damaged.
     """
     for number, group in enumerate(groups, start=1):
         total = 0
@@ -188,11 +182,9 @@ def _check_pages(file: BinaryIO, groups: Sequence[_Group]) -> None:
 def _read_groups(file: BinaryIO) -> list[_Group]:
     """Read the row groups from the end of a file. If it is damaged, pyarrow may abort the process when it describes them.
 
-    It is a struct of Thrift's compact protocol. Its field 4 lists the groups. Of a group, 1 lists the columns and 3 is the number
-    of rows. Of a column, 3 is a struct: 5 the number of values, 7 the compressed size, 9 and 11 the first pages.
-
-    Raises:
-        DataError: If it is damaged.
+    It is a struct of Thrift's compact protocol. Its field 4 lists the groups. Of a group, 1 lists the columns and 3 is
+    the number of rows. Of a column, 3 is a struct: 5 the number of values, 7 the compressed size, 9 and 11 the first
+    pages. Raise DataError if it is damaged.
     """
     file.seek(0, os.SEEK_END)
     end = file.tell()  # codespell:ignore

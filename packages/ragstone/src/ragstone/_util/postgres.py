@@ -65,11 +65,7 @@ def is_denied(error: psycopg.Error) -> bool:
 
 
 def connection_parameters(url: str) -> dict[str, Any]:
-    """Parse the URL of a database.
-
-    Raises:
-        ConfigurationError: If the URL is invalid. The message does not quote it.
-    """
+    """Parse the URL of a database. Raise ConfigurationError if the URL is invalid. The message does not quote it."""
     # With more than one `@`, or one in another part, a piece of the password is parsed as a part that messages show.
     clear = url.count("@") == _user_part(url).count("@") <= 1
     try:

@@ -17,8 +17,7 @@ MAX_ROW_VALUES: Final = 500_000
 def check_json_row(text: bytes) -> None:
     """Check the size of a row of JSON before it is parsed. Brackets and commas inside strings count too.
 
-    Raises:
-        DataError: If it has too many bytes or values.
+    Raise DataError if it has too many bytes or values.
     """
     if len(text) > MAX_ROW_BYTES:
         raise DataError(f"longer than {MAX_ROW_BYTES} bytes")
@@ -56,11 +55,7 @@ class BoundedStream:
         self._n_bytes, self._weight = 0, 0.0
 
     def read(self, n: int = -1) -> bytes:
-        """Return the next bytes.
-
-        Raises:
-            DataError: If the current item is too large.
-        """
+        """Return the next bytes. Raise DataError if the current item is too large."""
         chunk: bytes = self._stream.read(n)
         self.n_read += len(chunk)
         if self.n_read <= self._n_skipped:
@@ -93,11 +88,7 @@ class CsvLines:
         return self
 
     def __next__(self) -> str:
-        """Return the next line.
-
-        Raises:
-            DataError: If the row is too long.
-        """
+        """Return the next line. Raise DataError if the row is too long."""
         line = self._lines.readline(MAX_ROW_BYTES + 1)
         if not line:
             self.has_ended = True

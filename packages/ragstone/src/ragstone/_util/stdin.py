@@ -18,9 +18,8 @@ _PART: Final = 2**20
 def copy_stdin(target: Path) -> None:
     """Copy standard input to a new file: at most half of the free space of its disk, and at most 20 GiB.
 
-    Raises:
-        ConfigurationError: If standard input is a terminal or another device.
-        DataError: If it is larger, or the file cannot be written.
+    Raise ConfigurationError if standard input is a terminal or another device. Raise DataError if it is larger, or the
+    file cannot be written.
     """
     stdin: TextIO | None = sys.stdin
     if stdin is None or stdin.closed:

@@ -77,8 +77,7 @@ def describe_broker(url: str) -> str:
 def parse_broker_url(url: str) -> BrokerAddress:
     """Parse the URL of a message broker. A password that it does not contain is read from `RAGSTONE_BROKER_PASSWORD`.
 
-    Raises:
-        ConfigurationError: If it is invalid. The message does not quote credentials.
+    Raise ConfigurationError if it is invalid. The message does not quote credentials.
     """
     shown = describe_broker(url)
     try:

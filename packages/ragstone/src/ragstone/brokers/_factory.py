@@ -14,9 +14,7 @@ from ragstone.worker import broker_spool_directory
 def open_broker(url: str) -> Broker:
     """Return the broker of a URL. It connects when it is used.
 
-    Raises:
-        ConfigurationError: If the URL is invalid.
-        MissingExtraError: If the extra of the broker is not installed.
+    Raise ConfigurationError if the URL is invalid. Raise MissingExtraError if the extra of the broker is not installed.
     """
     return _broker(parse_broker_url(url))
 
@@ -24,9 +22,7 @@ def open_broker(url: str) -> Broker:
 def make_relay(url: str) -> BrokerRelay:
     """Return the relay that publishes this host's spool of a broker.
 
-    Raises:
-        ConfigurationError: If the URL is invalid.
-        MissingExtraError: If the extra of the broker is not installed.
+    Raise ConfigurationError if the URL is invalid. Raise MissingExtraError if the extra of the broker is not installed.
     """
     address = parse_broker_url(url)
     _broker(address)  # a missing package is an error here, and not later on the relay's thread
@@ -36,9 +32,7 @@ def make_relay(url: str) -> BrokerRelay:
 def make_trace_source(url: str) -> BrokerTraceSource:
     """Return the trace source that reads a broker.
 
-    Raises:
-        ConfigurationError: If the URL is invalid.
-        MissingExtraError: If the extra of the broker is not installed.
+    Raise ConfigurationError if the URL is invalid. Raise MissingExtraError if the extra of the broker is not installed.
     """
     return BrokerTraceSource(open_broker(url))
 
@@ -46,9 +40,8 @@ def make_trace_source(url: str) -> BrokerTraceSource:
 def read_broker_status(url: str) -> tuple[str, BrokerStatus]:
     """Return the URL of a broker without credentials, and its state.
 
-    Raises:
-        BrokerError: If the broker does not answer.
-        ConfigurationError: If the URL is invalid, or the extra of the broker is not installed.
+    Raise BrokerError if the broker does not answer. Raise ConfigurationError if the URL is invalid, or the extra of the
+    broker is not installed.
     """
     broker = open_broker(url)
     try:

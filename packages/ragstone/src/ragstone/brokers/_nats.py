@@ -89,8 +89,7 @@ class NatsBroker:
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the client's loop, which answers the server's pings between calls.
 
-        Raises:
-            BrokerError: If the server does not answer in time, or with an error.
+        Raise BrokerError if the server does not answer in time, or with an error.
         """
         if self._loop is None:
             self._loop = asyncio.new_event_loop()

@@ -37,11 +37,7 @@ class Broker(Protocol):
     """Longest line that the broker accepts. Final after `check`."""
 
     def check(self) -> None:
-        """Check that the broker keeps entries.
-
-        Raises:
-            ConfigurationError: If it may lose them.
-        """
+        """Check that the broker keeps entries. Raise ConfigurationError if it may lose them."""
         ...
 
     # -- application -------------------------------------------------------------------------------------------
@@ -53,10 +49,8 @@ class Broker(Protocol):
     def publish(self, segment: str, offset: int, next_offset: int, lines: Sequence[bytes]) -> int:
         """Publish lines of a segment, and store its new position with them. Return the position.
 
-        If the position differs from `offset`, nothing is published.
-
-        Raises:
-            BrokerError: If the broker did not confirm all lines, or has too many entries that no worker has stored.
+        If the position differs from `offset`, nothing is published. Raise BrokerError if the broker did not confirm all
+        lines, or has too many entries that no worker has stored.
         """
         ...
 
@@ -69,10 +63,8 @@ class Broker(Protocol):
     def join(self, store_id: str) -> None:
         """Start to receive entries, from the oldest one. The first store that joins owns the entries.
 
-        Entries of another format version that another version of Ragstone has set aside are received again.
-
-        Raises:
-            ConfigurationError: If another store owns them.
+        Entries of another format version that another version of Ragstone has set aside are received again. Raise
+        ConfigurationError if another store owns them.
         """
         ...
 

@@ -123,9 +123,8 @@ class RedisBroker:
     def check(self) -> None:
         """Check that Redis keeps what it confirms: it has an append-only file, and does not evict keys.
 
-        Raises:
-            BrokerError: If Redis does not answer.
-            ConfigurationError: If it may lose entries, and the address does not accept that.
+        Raise BrokerError if Redis does not answer. Raise ConfigurationError if it may lose entries, and the address
+        does not accept that.
         """
         with self._errors():
             info = self._client.info("everything")

@@ -163,8 +163,7 @@ class BrokerRelay:
     def count_spooled(self) -> int:
         """Return the number of entries in the spool, also of those that are published, without the broker.
 
-        Raises:
-            SpoolError: If the spool cannot be read.
+        Raise SpoolError if the spool cannot be read.
         """
         return sum(self._count_after(segment.name, 0) for segment in self._reader.segments())
 

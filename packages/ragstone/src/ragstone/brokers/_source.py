@@ -78,8 +78,7 @@ class BrokerTraceSource:
     def transfer_batch(self, store: Store, errors: StepErrors) -> int:
         """Move a batch into the store. After an error, further calls do nothing for a while.
 
-        Raises:
-            ConfigurationError: If the broker may lose entries, or belongs to another store.
+        Raise ConfigurationError if the broker may lose entries, or belongs to another store.
         """
         if self._clock() < self._retry_at:
             return 0

@@ -156,11 +156,7 @@ class Converter:
         return rate >= 1 or is_sampled(_label(about.trace_id) or "", rate=rate)
 
     def feedback_line(self, feedback: FeedbackDraft) -> bytes:
-        """Return the spool line of feedback, with a redacted comment.
-
-        Raises:
-            RedactionError: If the redactor fails.
-        """
+        """Return the spool line of feedback, with a redacted comment. Raise RedactionError if the redactor fails."""
         comment = self._conversion().comment(feedback.comment)
         entry = Feedback(
             request_id=_label(feedback.request_id) or "",
@@ -173,9 +169,8 @@ class Converter:
     def line(self, draft: TraceDraft | Request) -> tuple[Literal["captured", "sampled_out"], bytes]:
         """Return the spool line of a draft and its kind.
 
-        Raises:
-            RedactionError: If the redactor fails.
-            ValueError: If the draft is not a valid trace (includes pydantic's errors).
+        Raise RedactionError if the redactor fails. Raise ValueError if the draft is not a valid trace (includes
+        pydantic's errors).
         """
         about = draft.draft if isinstance(draft, Request) else draft
         trace_id = _label(about.trace_id) or ""

@@ -24,11 +24,7 @@ class FeedbackDraft:
 
 
 def make_feedback(request_id: object, value: object, comment: object, *, given_at: float) -> FeedbackDraft:
-    """Check feedback.
-
-    Raises:
-        DataError: If a value has another type or is out of range.
-    """
+    """Check feedback. Raise DataError if a value has another type or is out of range."""
     if isinstance(request_id, int) and not isinstance(request_id, bool) and 0 < request_id < 2**128:
         request_id = f"{request_id:032x}"
     if not isinstance(request_id, str) or not 0 < len(request_id) <= MAX_REQUEST_ID or not request_id.isprintable():

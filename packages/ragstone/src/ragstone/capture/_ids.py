@@ -40,11 +40,7 @@ class IdHasher:
         self._key: bytes | None = None
 
     def __call__(self, kind: Literal["user", "session"], value: str) -> str:
-        """Return the hash of an id.
-
-        Raises:
-            StoreError: If the key cannot be read or created.
-        """
+        """Return the hash of an id. Raise StoreError if the key cannot be read or created."""
         if self._key is None:
             source = self._source
             self._key = source.encode() if isinstance(source, str) else _read_key(source)
@@ -53,11 +49,7 @@ class IdHasher:
 
 
 def hash_trace_ids(trace: Trace, hasher: IdHasher) -> Trace:
-    """Return the trace with hashes of its user and session.
-
-    Raises:
-        StoreError: If the key cannot be read.
-    """
+    """Return the trace with hashes of its user and session. Raise StoreError if the key cannot be read."""
     changed: dict[str, Any] = {}
     if trace.user_id is not None:
         changed["user_id"] = hasher("user", trace.user_id)

@@ -101,11 +101,7 @@ class _SafeRedactor:
         self._function = function
 
     def __call__(self, text: str) -> str:
-        """Return the redacted text.
-
-        Raises:
-            RedactionError: If the function fails.
-        """
+        """Return the redacted text. Raise RedactionError if the function fails."""
         return redact_encoded(text, self._call, also_whole=True) if text else text
 
     def _call(self, text: str) -> str:
@@ -308,9 +304,7 @@ def redact_trace(trace: Trace, redact: Redactor) -> Trace:
     """Return the trace with every text redacted, and the default rules applied to the names in it.
 
     Names are those of the request, its model and its retrievers. Ids are not redacted: users look requests up by them.
-
-    Raises:
-        RedactionError: If the function fails. A trace that cannot be redacted must not be stored.
+    Raise RedactionError if the function fails. A trace that cannot be redacted must not be stored.
     """
     redact = safe_redactor(redact)
     update: dict[str, Any] = {

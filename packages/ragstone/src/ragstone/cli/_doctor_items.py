@@ -162,8 +162,7 @@ class ItemsResult:
 async def rate_items(judge: Judge) -> ItemsResult:
     """Ask a judge to rate the answers of all items.
 
-    Raises:
-        JudgeUnavailableError: If the endpoint does not reply to one of them.
+    Raise JudgeUnavailableError if the endpoint does not reply to one of them.
     """
     loop = asyncio.get_running_loop()
     started = loop.time()

@@ -94,8 +94,7 @@ def parse_address(text: str, option: str = "--listen") -> tuple[str, int]:
 def resolve_new_store(store: str) -> str:
     """Return the full name of a store that a command may create.
 
-    Raises:
-        StoreNotFoundError: If the directory of its file does not exist.
+    Raise StoreNotFoundError if the directory of its file does not exist.
     """
     from ragstone.store import is_database_url, resolve_store
 

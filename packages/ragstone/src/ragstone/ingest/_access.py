@@ -37,8 +37,7 @@ class Access:
     def check_address(self, host: str, option: str) -> None:
         """Check that clients of other machines need the token.
 
-        Raises:
-            ConfigurationError: If other machines can reach the address, and the token is missing.
+        Raise ConfigurationError if other machines can reach the address, and the token is missing.
         """
         if self._token is None and not is_loopback(host):
             raise ConfigurationError(

@@ -107,8 +107,7 @@ class Body:
 def decompress(body: bytes | bytearray, encoding: str, max_bytes: int) -> bytes | None:
     """Decompress a body. Return None if it has more bytes then.
 
-    Raises:
-        DataError: If the encoding is unknown, or the body is damaged.
+    Raise DataError if the encoding is unknown, or the body is damaged.
     """
     if encoding in ("identity", ""):
         return bytes(body) if len(body) <= max_bytes else None

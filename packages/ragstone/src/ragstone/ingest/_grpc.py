@@ -26,10 +26,8 @@ _IGNORED: Final = frozenset({_SERVICE.format("logs", "Logs"), _SERVICE.format("m
 class OtlpGrpcReceiver:
     """Receives spans of OTLP exporters over gRPC, without TLS.
 
-    Logs and metrics are accepted and not stored. The arguments are those of `OtlpReceiver`.
-
-    Raises:
-        MissingExtraError: If grpcio or the protobuf messages of OTLP are not installed.
+    Logs and metrics are accepted and not stored. The arguments are those of `OtlpReceiver`. Raise MissingExtraError if
+    grpcio or the protobuf messages of OTLP are not installed.
     """
 
     def __init__(
@@ -59,11 +57,7 @@ class OtlpGrpcReceiver:
         return f"http://{host}:{self._port}"
 
     async def start(self) -> None:
-        """Listen.
-
-        Raises:
-            ConfigurationError: If the address is not available.
-        """
+        """Listen. Raise ConfigurationError if the address is not available."""
         grpc = self._grpc
         options = (
             ("grpc.max_receive_message_length", self._intake.max_bytes),

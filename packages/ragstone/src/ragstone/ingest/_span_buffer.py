@@ -34,9 +34,7 @@ _LOG_S: Final = 60.0
 class SharedSpanBuffer:
     """Spans on disk, used by the receiver and the worker from different threads. They survive a crash of the process.
 
-    Raises:
-        StoreOwnedError: If another process uses this file.
-        StoreError: If the file cannot be created or used.
+    Raise StoreOwnedError if another process uses this file. Raise StoreError if the file cannot be created or used.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, clock: Callable[[], float] = steady_time) -> None:
@@ -54,11 +52,7 @@ class SharedSpanBuffer:
         self._lock = threading.Lock()
 
     def add(self, spans: Iterable[BufferedSpan]) -> int:
-        """Write spans to disk, and return the number of new ones.
-
-        Raises:
-            StoreError: If the spans cannot be written.
-        """
+        """Write spans to disk, and return the number of new ones. Raise StoreError if the spans cannot be written."""
         with self._lock:
             return self._buffer.add(spans)
 
@@ -76,11 +70,7 @@ class SharedSpanBuffer:
         return traces
 
     def forget(self, seqs: list[int]) -> None:
-        """Remove traces that were moved to the store.
-
-        Raises:
-            StoreError: If the file cannot be written.
-        """
+        """Remove traces that were moved to the store. Raise StoreError if the file cannot be written."""
         with self._lock:
             self._buffer.forget(seqs)
 

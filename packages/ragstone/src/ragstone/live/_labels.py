@@ -87,10 +87,8 @@ class LabelDesk:
     def save(self, body: bytes) -> web.Response:
         """Save or remove a label, and return its request.
 
-        The JSON has `trace_id`, `author` and `value` (from 0 to 1, or None to remove the label).
-
-        Raises:
-            DataError: If a field is invalid, or the request was not drawn.
+        The JSON has `trace_id`, `author` and `value` (from 0 to 1, or None to remove the label). Raise DataError if a
+        field is invalid, or the request was not drawn.
         """
         try:
             given = json.loads(body)

@@ -39,11 +39,8 @@ def serve(
     `port` 0 selects a free port. The first request of a browser must have `token`: at least 16 characters, or "auto" to
     make one. It is needed if other machines can reach `host`. `hosts` are further names of this machine, for example
     behind a proxy. `targets` are means that metrics should reach, and `by` labels whose values are compared. `on_ready`
-    gets the address of the page.
-
-    Raises:
-        ConfigurationError: If the address is not available, or the token is missing or too short.
-        StoreError: If the store cannot be read.
+    gets the address of the page. Raise ConfigurationError if the address is not available, or the token is missing or
+    too short. Raise StoreError if the store cannot be read.
     """
     from ragstone._util.http_server import HttpServer
     from ragstone.live._app import EVENTS, make_app

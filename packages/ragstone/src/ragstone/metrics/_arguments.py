@@ -163,8 +163,7 @@ def base_name(name: str) -> str:
 def read_values(make: type, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a call that differ from their defaults, of those that a text can state.
 
-    Raises:
-        ConfigurationError: If a value does not follow the rule of its argument.
+    Raise ConfigurationError if a value does not follow the rule of its argument.
     """
     try:
         given = inspect.signature(make).bind(*args, **kwargs).arguments
@@ -182,8 +181,7 @@ def read_values(make: type, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
 def parse_values(spec: str, text: str, arguments: Sequence[Argument]) -> dict[str, Any]:
     """Parse the text after the @ of a metric. A value without a key is that of the first argument.
 
-    Raises:
-        ConfigurationError: If the text has another form, an argument is unknown or repeated, or a value is invalid.
+    Raise ConfigurationError if the text has another form, an argument is unknown or repeated, or a value is invalid.
     """
     known = {argument.name: argument for argument in arguments}
     if not known:
@@ -271,8 +269,7 @@ def _number(value: float) -> str:
 def split_at_commas(text: str) -> list[str]:
     """Split a text at its commas, except those in quoted values, which begin after a comma, an @ or an equals sign.
 
-    Raises:
-        ConfigurationError: If a quote is not closed.
+    Raise ConfigurationError if a quote is not closed.
     """
     parts, start, place, before, quoted = [], 0, 0, ",", False
     while place < len(text):
@@ -294,8 +291,7 @@ def split_at_commas(text: str) -> list[str]:
 def split_metrics(text: str) -> list[str]:
     """Split a text into metrics. A part that begins with `key=` continues the arguments of the metric before.
 
-    Raises:
-        ConfigurationError: If arguments follow a metric without an @, or a quote is not closed.
+    Raise ConfigurationError if arguments follow a metric without an @, or a quote is not closed.
     """
     specs: list[str] = []
     for part in filter(None, map(str.strip, split_at_commas(text))):

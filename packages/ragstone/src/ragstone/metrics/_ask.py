@@ -47,10 +47,7 @@ async def ask_text_list(judge: Judge, prompt: Prompt, *, most: int, max_tokens: 
 
     The task describes the items. The judge adds the instructions about the reply format. A server that enforces the
     reply's schema ends the list at `most`, even if it is incomplete. By default, `max_tokens` suffices for texts of one
-    sentence each.
-
-    Raises:
-        JudgeError: If the judge does not return a usable reply, for example a list that is too long.
+    sentence each. Raise JudgeError if the judge does not return a usable reply, for example a list that is too long.
     """
     limit = _TOKENS_AROUND + _TOKENS_A_TEXT * most if max_tokens is None else max_tokens
     reply = await judge.ask_json(prompt, shape := _texts_shape(most), max_tokens=limit)
@@ -63,10 +60,8 @@ async def ask_ratings(judge: Judge, prompt: Prompt, count: int, *, low: int = 0,
     """Ask for an integer in [low, high] for each of `count` numbered parts of a field.
 
     The reply names each part by its number. A missing part is therefore detected and does not shift other ratings.
-
-    Raises:
-        JudgeError: If the judge does not return a usable reply. A reply without a rating for every part is unusable.
-        ValueError: If `count` is below 1.
+    Raise JudgeError if the judge does not return a usable reply. A reply without a rating for every part is unusable.
+    Raise ValueError if `count` is below 1.
     """
     if count < 1:
         raise ValueError(f"count must be at least 1, got {count!r}")

@@ -100,16 +100,14 @@ class ClaimCheck:
     async def of_response(self) -> tuple[str, ...]:
         """Extract the claims of the response. An empty response does not have claims.
 
-        Raises:
-            JudgeError: If the judge does not return a usable reply.
+        Raise JudgeError if the judge does not return a usable reply.
         """
         return await self._claims(self.sample.response or "")
 
     async def of_references(self) -> tuple[tuple[str, ...], ...]:
         """Extract the claims of each reference. References without claims are omitted.
 
-        Raises:
-            JudgeError: If the judge does not return a usable reply.
+        Raise JudgeError if the judge does not return a usable reply.
         """
         texts = dict.fromkeys(text for reference in self.sample.reference if (text := reference.strip()))
         return tuple(claims for claims in await gather_or_cancel(*map(self._claims, texts)) if claims)
@@ -184,11 +182,7 @@ class ClaimCheck:
         return tuple(itertools.chain.from_iterable(marks))
 
     async def ask_texts_once(self, prompt: Prompt, *, most: int, max_tokens: int | None = None) -> TextListReply:
-        """Ask for a list of texts, once per sample.
-
-        Raises:
-            JudgeError: If the judge does not return a usable reply.
-        """
+        """Ask for a list of texts, once per sample. Raise JudgeError if the judge does not return a usable reply."""
         reply = await compute_once(
             self._key(prompt, most), lambda: ask_text_list(self.judge, prompt, most=most, max_tokens=max_tokens)
         )
@@ -198,8 +192,7 @@ class ClaimCheck:
     async def ask_marks_once(self, prompt: Prompt, count: int, *, high: int = 1) -> RatingsReply:
         """Ask for ratings from 0 to `high`, once per sample.
 
-        Raises:
-            JudgeError: If the judge does not return a usable reply.
+        Raise JudgeError if the judge does not return a usable reply.
         """
         reply = await compute_once(self._key(prompt, high), lambda: ask_ratings(self.judge, prompt, count, high=high))
         self._note(reply.method)
@@ -208,8 +201,7 @@ class ClaimCheck:
     async def ask_number_once(self, prompt: Prompt) -> float:
         """Ask for a number from 0 to 1, once per sample.
 
-        Raises:
-            JudgeError: If the judge does not return a usable reply.
+        Raise JudgeError if the judge does not return a usable reply.
         """
         reply = await compute_once(self._key(prompt, 1), lambda: ask_number(self.judge, prompt, low=0, high=1))
         self._note(reply.method, reply.n)

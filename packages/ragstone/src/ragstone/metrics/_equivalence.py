@@ -25,10 +25,8 @@ EQUIVALENCE: Final = (
 async def rate_equivalence(check: ClaimCheck, task: str, *, most: int) -> ClaimShare:
     """Ask for at most `most` questions that the response answers, and their mean equivalence with the query (0 to 1).
 
-    Several questions are some of those that the response answers, so their mean has an interval.
-
-    Raises:
-        JudgeError: If the judge does not return a usable reply.
+    Several questions are some of those that the response answers, so their mean has an interval. Raise JudgeError if
+    the judge does not return a usable reply.
     """
     response = check.sample.response or ""
     if not response.strip():

@@ -85,11 +85,8 @@ async def label_of(
     """Label one passage by the data (`Passage.relevance`, relevant from `threshold` on) or the judge.
 
     `mode` "data" never calls the judge, "judge" always, and "auto" if the data does not have a label. The judge is
-    shown the reference answers.
-
-    Raises:
-        JudgeError: If the judge does not return a usable reply. The kind is "unsupported" if `mode` is "data" and the
-            passage is not labeled.
+    shown the reference answers. Raise JudgeError if the judge does not return a usable reply. The kind is "unsupported"
+    if `mode` is "data" and the passage is not labeled.
     """
     if not judge_asked(passage, mode):
         label = from_data(passage, threshold)

@@ -77,8 +77,7 @@ class PassageUtility:
 def check_label_options(labels: str, threshold: float) -> None:
     """Check the options of relevance labels.
 
-    Raises:
-        ConfigurationError: If `labels` is not a mode, or `threshold` is not a finite number above 0.
+    Raise ConfigurationError if `labels` is not a mode, or `threshold` is not a finite number above 0.
     """
     if labels not in LABEL_MODES:
         raise ConfigurationError(f"labels must be 'auto', 'data' or 'judge', got {labels!r}")

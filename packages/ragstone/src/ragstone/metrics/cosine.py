@@ -60,9 +60,8 @@ class _QuestionCosine(MetricBase):
     async def compute(self, sample: Sample, judge: Judge) -> Score:
         """Score `sample` between -1 and 1.
 
-        Raises:
-            ConfigurationError: If no embedder is bound.
-            JudgeError: If the judge or the embedder does not return a usable reply.
+        Raise ConfigurationError if no embedder is bound. Raise JudgeError if the judge or the embedder does not return
+        a usable reply.
         """
         if self._embedder is None:
             raise ConfigurationError(f"{self!r} does not have an embedder. Pass one with embedder=")

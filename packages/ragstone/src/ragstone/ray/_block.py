@@ -112,9 +112,7 @@ class BlockScorer:
 def open_output(output: str) -> tuple[FileSystem, str]:
     """Return the file system of a directory or URI and the path in it. The directory is created.
 
-    Raises:
-        DataError: If the directory cannot be created.
-        MissingExtraError: If pyarrow is not installed.
+    Raise DataError if the directory cannot be created. Raise MissingExtraError if pyarrow is not installed.
     """
     with needs_extra("ray", "pyarrow", "Parquet output"):
         from pyarrow.fs import FileSystem
@@ -131,8 +129,7 @@ def open_output(output: str) -> tuple[FileSystem, str]:
 def read_done(output: str) -> Digests:
     """Return the sorted digests of the requests that an output has, in 16 bytes each.
 
-    Raises:
-        DataError: If a file of the output cannot be read.
+    Raise DataError if a file of the output cannot be read.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -191,8 +188,7 @@ def _rows(trace: Trace, outcomes: Iterable[AnyOutcome]) -> list[dict[str, Any]]:
 def _check_answered(outcomes: Iterable[AnyOutcome]) -> None:
     """Raise an error if the judge was away, so that the block is not written, and a later run scores it.
 
-    Raises:
-        JudgeUnavailableError: If it was.
+    Raise JudgeUnavailableError if it was.
     """
     for outcome in outcomes:
         if isinstance(outcome, Failure) and outcome.kind in _AWAY:

@@ -43,8 +43,7 @@ class Shard:
 def parse_shard(shard: str | None) -> Shard | None:
     """Read "3/16" as the third of 16 parts. None, and the only part "1/1", mean all traces.
 
-    Raises:
-        ConfigurationError: If it has another form, or the number is not between 1 and the total.
+    Raise ConfigurationError if it has another form, or the number is not between 1 and the total.
     """
     if shard is None:
         return None

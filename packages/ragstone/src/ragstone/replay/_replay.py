@@ -234,8 +234,7 @@ def redacted(
 ) -> Iterator[Trace | RejectedRecord]:
     """Redact traces as live capture does. A trace that cannot be redacted is rejected.
 
-    Raises:
-        StoreError: If the key of hashed ids cannot be read.
+    Raise StoreError if the key of hashed ids cannot be read.
     """
     for record in records:
         if isinstance(record, RejectedRecord):

@@ -28,11 +28,8 @@ class Journal:
 
     Each reply is written as one line in one write. If a kill leaves an incomplete last line, it is removed when the
     file is opened, and only this call is repeated. With the path None, the replies are only in memory. A missing file
-    is created.
-
-    Raises:
-        ConfigurationError: If another process uses the file, or it cannot be written.
-        DataError: If the file is not a journal, or a line before the last is damaged.
+    is created. Raise ConfigurationError if another process uses the file, or it cannot be written. Raise DataError if
+    the file is not a journal, or a line before the last is damaged.
     """
 
     def __init__(self, path: Path | None = None) -> None:

@@ -137,8 +137,7 @@ class Run:
     async def add_judge(self, judge: Judge, given: object) -> JournaledJudge:
         """Prepare a judge, and keep its replies. It is closed at the end, unless the caller has given it as an object.
 
-        Raises:
-            JudgeError: If the judge is unavailable.
+        Raise JudgeError if the judge is unavailable.
         """
         await self._add(judge, given)
         return JournaledJudge(judge, self)
@@ -210,10 +209,8 @@ class Run:
     ) -> T:
         """Return the result of a call, from the journal if it contains a valid one.
 
-        `call` returns plain values for JSON. `read` makes the result from them, or raises ValueError or KeyError.
-
-        Raises:
-            JudgeError: If the call fails.
+        `call` returns plain values for JSON. `read` makes the result from them, or raises ValueError or KeyError. Raise
+        JudgeError if the call fails.
         """
         if key in self._journal.answers and key not in self._work:
             try:
@@ -269,11 +266,7 @@ class Run:
 
 
 def need_model(judge: str | Judge | None, work: str) -> Judge:
-    """Return the judge for work that needs a model.
-
-    Raises:
-        ConfigurationError: If it is none, or the lexical baseline.
-    """
+    """Return the judge for work that needs a model. Raise ConfigurationError if it is none, or the lexical baseline."""
     resolved = judge_from(judge)
     if resolved.identity.is_baseline or isinstance(resolved, MissingModel):
         raise ConfigurationError(
@@ -283,11 +276,7 @@ def need_model(judge: str | Judge | None, work: str) -> Judge:
 
 
 def folder_of(output: str | Path) -> Path:
-    """Return the output directory, and create it if missing.
-
-    Raises:
-        ConfigurationError: If it cannot be created.
-    """
+    """Return the output directory, and create it if missing. Raise ConfigurationError if it cannot be created."""
     folder = Path(output)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -392,11 +381,7 @@ class JournaledReader(_Journaled):
         )
 
     async def answer_logprob(self, query: str, passages: Sequence[str], answer: str) -> float:
-        """Read the log-probability of an answer once.
-
-        Raises:
-            ConfigurationError: If the reader does not provide it.
-        """
+        """Read the log-probability of an answer once. Raise ConfigurationError if the reader does not provide it."""
         if not isinstance(self._model, ExactReader):
             raise ConfigurationError(
                 f"part answer-prob needs the probability of a given answer, which the reader {self.identity.name} does not "

@@ -28,8 +28,7 @@ def other_version(version: object) -> str | None:
 def check_version(name: str, version: object) -> None:
     """Check that this version of Ragstone can read a file or database. The version is None if it is missing.
 
-    Raises:
-        StoreVersionError: If it is another version.
+    Raise StoreVersionError if it is another version.
     """
     if problem := other_version(version):
         raise StoreVersionError(f"{name} {problem}")
@@ -38,10 +37,7 @@ def check_version(name: str, version: object) -> None:
 def check_record(name: str, record: object) -> None:
     """Check the version of a record as parsed JSON, and that of the trace in it. A record may omit its version.
 
-    Only objects have a version.
-
-    Raises:
-        StoreVersionError: If it is another version.
+    Only objects have a version. Raise StoreVersionError if it is another version.
     """
     for each in (record, record.get("trace") if isinstance(record, Mapping) else None):
         if isinstance(each, Mapping):

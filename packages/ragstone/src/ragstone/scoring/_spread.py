@@ -14,10 +14,7 @@ _MAX_CHARS: Final = 16_000_000
 class StrideSampler:
     """An evenly spread part of a stream of unknown length: every k-th sample, with k doubled whenever the part is full.
 
-    There are at most `most` samples, and fewer if they are long.
-
-    Raises:
-        ConfigurationError: If `most` is smaller.
+    There are at most `most` samples, and fewer if they are long. Raise ConfigurationError if `most` is smaller.
     """
 
     def __init__(self, most: int) -> None:

@@ -51,11 +51,7 @@ def takes_settings(**keys: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]
 
 
 def check(table: str, call: str, /, **values: Any) -> None:
-    """Check arguments of a call that are keys of a table.
-
-    Raises:
-        ConfigurationError: If a value is invalid.
-    """
+    """Check arguments of a call that are keys of a table. Raise ConfigurationError if a value is invalid."""
     for name, value in values.items():
         read_table(TABLES[table], {name: value}, source=f"{call}({name}=...)")
 
@@ -69,10 +65,8 @@ def complete(
 ) -> dict[str, Any]:
     """Return the arguments that a call, the environment or a file states. `keys` are those of `takes_settings`.
 
-    None in the arguments of the call is not given. `call` is the name of the function, for messages.
-
-    Raises:
-        ConfigurationError: If a value is invalid.
+    None in the arguments of the call is not given. `call` is the name of the function, for messages. Raise
+    ConfigurationError if a value is invalid.
     """
     values: dict[str, Any] = {}
     places: dict[str, str] = {}

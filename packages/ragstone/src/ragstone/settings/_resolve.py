@@ -144,10 +144,8 @@ def resolve(
     that its table is ignored. A source without a URL describes the endpoint of the next source with one: a key is never
     sent to another endpoint. Options and plan have dotted keys. Texts of options are parsed by the type of the key,
     unless `parses_text` is False. `environment` None is that of the process. `names` say how the user wrote an option,
-    for messages (default: `--set`).
-
-    Raises:
-        ConfigurationError: If a key is unknown or a value is invalid. The message names source, key, value and rule.
+    for messages (default: `--set`). Raise ConfigurationError if a key is unknown or a value is invalid. The message
+    names source, key, value and rule.
     """
     written = names or {}
     content = {} if file is None else read_file(file)
@@ -170,10 +168,7 @@ def resolve_arguments(
 ) -> Configuration:
     """Return the settings of a Python call: its arguments, by dotted key, come before the environment and a file.
 
-    `places` say where they are, by dotted key, for messages.
-
-    Raises:
-        ConfigurationError: If a value is invalid.
+    `places` say where they are, by dotted key, for messages. Raise ConfigurationError if a value is invalid.
     """
     return resolve(arguments, file=file, names=places, parses_text=False)
 
@@ -181,8 +176,7 @@ def resolve_arguments(
 def read_table(kind: type[_T], table: Mapping[str, Any] | None, *, source: str) -> _T:
     """Read the table of a file or of an argument, without other sources. `source` is where it is, for messages.
 
-    Raises:
-        ConfigurationError: If a key is unknown or a value is invalid.
+    Raise ConfigurationError if a key is unknown or a value is invalid.
     """
     name = next(name for name, settings in TABLES.items() if settings is kind)
     if table is not None and not isinstance(table, Mapping):
@@ -353,8 +347,7 @@ def _warn_once(name: str, text: str) -> None:
 def read_file(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read a TOML file, and return its settings by dotted key. A secret in it is logged by its name.
 
-    Raises:
-        ConfigurationError: If the file does not exist, is not valid TOML or has an unknown table or key.
+    Raise ConfigurationError if the file does not exist, is not valid TOML or has an unknown table or key.
     """
     source = repr(os.fspath(path))
     values: dict[str, Any] = {}
@@ -393,11 +386,7 @@ def _warn_about_secrets(values: Mapping[str, Any], source: str) -> None:
 
 
 def _load_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read a TOML file.
-
-    Raises:
-        ConfigurationError: If the file does not exist, is too large or is not valid TOML.
-    """
+    """Read a TOML file. Raise ConfigurationError if the file does not exist, is too large or is not valid TOML."""
     name = os.fspath(path)
     try:
         with Path(path).open("rb") as file:

@@ -32,11 +32,7 @@ class AlarmSink(Protocol):
 
 
 class SlackSink(HttpSink):
-    """Posts alarms to a Slack channel through an incoming webhook.
-
-    Raises:
-        ConfigurationError: If the URL is invalid.
-    """
+    """Posts alarms to a Slack channel through an incoming webhook. Raise ConfigurationError if the URL is invalid."""
 
     _KIND = "slack"
     _EXAMPLE = "slack:https://hooks.slack.com/services/T000/B000/XXXX"
@@ -74,9 +70,8 @@ def _escape(text: str) -> str:
 def alarm_sink_from(spec: str) -> AlarmSink:
     """Create a destination of alarms: `slack:URL`, `webhook:URL`, `otlp` or `otlp:URL`.
 
-    Raises:
-        ConfigurationError: If it has another form or the URL is invalid.
-        MissingExtraError: If the extra `otlp` is needed and not installed.
+    Raise ConfigurationError if it has another form or the URL is invalid. Raise MissingExtraError if the extra `otlp`
+    is needed and not installed.
     """
     kind, _, url = spec.partition(":")
     if kind == "slack":

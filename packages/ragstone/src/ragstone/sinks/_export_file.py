@@ -24,9 +24,8 @@ _ROWS: Final = 2_000
 def check_export_path(path: Path) -> None:
     """Check the suffix and the directory of an output.
 
-    Raises:
-        ConfigurationError: If the suffix is not .jsonl or .parquet, or the directory does not exist.
-        MissingExtraError: If the file is Parquet and the extra `parquet` is not installed.
+    Raise ConfigurationError if the suffix is not .jsonl or .parquet, or the directory does not exist. Raise
+    MissingExtraError if the file is Parquet and the extra `parquet` is not installed.
     """
     if path.suffix not in (".jsonl", ".parquet"):
         raise ConfigurationError(f"the output must end in .jsonl or .parquet, got {path.name!r}.")
@@ -68,10 +67,8 @@ def write_export(path: Path, rows: Iterable[dict[str, Any]]) -> int:
     """Write rows of `export_row` to a new file that only its owner can read, and return how many.
 
     The file appears under its name when it is complete, and replaces one of before. Memory does not grow with the rows.
-
-    Raises:
-        ConfigurationError: If the suffix or the directory is invalid.
-        OSError: If the disk is full or the directory cannot be written.
+    Raise ConfigurationError if the suffix or the directory is invalid. Raise OSError if the disk is full or the
+    directory cannot be written.
     """
     check_export_path(path)
     with open_draft(path) as file:

@@ -79,10 +79,8 @@ class HttpClient:
     ) -> httpx.Response:
         """Send one request and return its response with any status, without following redirects.
 
-        `json` is encoded with `json_bytes`.
-
-        Raises:
-            SinkUnavailableError: If the connection fails or the request times out.
+        `json` is encoded with `json_bytes`. Raise SinkUnavailableError if the connection fails or the request times
+        out.
         """
         import httpx
 

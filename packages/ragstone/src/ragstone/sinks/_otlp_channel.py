@@ -86,9 +86,8 @@ class OtlpChannel:
     def export(self, events: Sequence[Event]) -> None:
         """Send `events` in one request, with the exporter's own retries until its timeout, and check the response.
 
-        Raises:
-            SinkUnavailableError: If the request failed. Events may or may not have arrived.
-            SinkRejectedError: If the receiver rejects the events themselves.
+        Raise SinkUnavailableError if the request failed. Events may or may not have arrived. Raise SinkRejectedError if
+        the receiver rejects the events themselves.
         """
         self._answers.clear()
         with _suppressed_instrumentation():

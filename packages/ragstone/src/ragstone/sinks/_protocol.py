@@ -84,11 +84,8 @@ def sink_from(spec: str | Sink) -> Sink:
     A specification is the name of an entry point in the group `ragstone.sinks`, optionally followed by a colon and an
     argument: `"jsonl:PATH"`, `"otlp"` (the endpoint comes from the `OTEL_EXPORTER_OTLP_*` variables),
     `"otlp:http://host:4318"`. `"NAME+text"` also sends explanations, reasons and details. They may quote captured text,
-    so network sinks omit them by default.
-
-    Raises:
-        ConfigurationError: If the name is unknown or the argument is invalid.
-        MissingExtraError: If the destination needs a package that is not installed.
+    so network sinks omit them by default. Raise ConfigurationError if the name is unknown or the argument is invalid.
+    Raise MissingExtraError if the destination needs a package that is not installed.
     """
     if not isinstance(spec, str):
         return _check_sink(spec, origin="sinks=")

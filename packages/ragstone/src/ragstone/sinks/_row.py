@@ -211,10 +211,8 @@ async def write_each(
     """Send each row in a separate request, and return the errors of those that did not arrive, by `outcome.id`.
 
     After the first `SinkUnavailableError`, the remaining rows are not sent, because each would wait for the same
-    timeout. `send` returns or raises the error of a row, or returns None.
-
-    Raises:
-        SinkDeniedError: If the credentials are rejected.
+    timeout. `send` returns or raises the error of a row, or returns None. Raise SinkDeniedError if the credentials are
+    rejected.
     """
     errors: dict[str, SinkError] = {}
     outage: SinkUnavailableError | None = None

@@ -198,8 +198,7 @@ def _append(fd: int, data: bytes) -> None:
 def _wait_for_lock(fd: int) -> None:
     """Wait until no other sink appends to an open file. Closing it ends the lock. Some file systems do not have locks.
 
-    Raises:
-        OSError: If another process does not end its batch in time, because it is stopped, for example.
+    Raise OSError if another process does not end its batch in time, because it is stopped, for example.
     """
     try:
         import fcntl

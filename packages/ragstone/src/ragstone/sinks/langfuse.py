@@ -136,9 +136,7 @@ class LangfuseSink(HttpSink):
     async def _post(self, body: dict[str, Any] | list[dict[str, Any]]) -> SinkRejectedError | None:
         """Send one body, and return an error if the server rejects it or a part of it.
 
-        Raises:
-            SinkUnavailableError: If the request can be retried.
-            SinkDeniedError: If the keys are rejected.
+        Raise SinkUnavailableError if the request can be retried. Raise SinkDeniedError if the keys are rejected.
         """
         response = await self._http.request("POST", self._url.geturl() + _PATH, json=body)
         error = parse_error_response(response, wrong_address=WRONG_ADDRESS)

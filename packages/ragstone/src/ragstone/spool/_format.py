@@ -66,8 +66,7 @@ def count_field(n_lines: int) -> bytes:
 def read_header(line: bytes, *, name: str) -> Header | None:
     """Read the first line of a segment. Return None if it is not one, or is damaged.
 
-    Raises:
-        StoreVersionError: If another version of Ragstone wrote the segment.
+    Raise StoreVersionError if another version of Ragstone wrote the segment.
     """
     try:
         fields = json.loads(line)

@@ -76,11 +76,7 @@ class SpoolReader:
         self._foreign: set[str] = set()
 
     def segments(self) -> list[SegmentState]:
-        """List every segment, oldest first.
-
-        Raises:
-            SpoolError: If the directory or a segment cannot be read.
-        """
+        """List every segment, oldest first. Raise SpoolError if the directory or a segment cannot be read."""
         with self._os_errors("list segments"):
             try:
                 names = sorted(path.name for path in self._directory.iterdir() if NAME.fullmatch(path.name))
@@ -96,10 +92,8 @@ class SpoolReader:
         the append was never acknowledged and is ignored. A damaged line becomes a `Dropped` entry with reason
         "corrupt_segment", and reading continues with the next line. A segment that no longer exists has been processed
         and removed: the result is an empty batch with `at_end`. `offset` is 0, or the `next_offset` of an earlier batch
-        of this segment.
-
-        Raises:
-            SpoolError: If the file is not a segment, is not readable, or was written by another version of Ragstone.
+        of this segment. Raise SpoolError if the file is not a segment, is not readable, or was written by another
+        version of Ragstone.
         """
         parse = partial(_entry, name=str(self._directory / name))
         return self._read(name, offset, parse, lambda dropped: dropped, limit=max_entries)
@@ -109,8 +103,7 @@ class SpoolReader:
     ) -> Batch[bytes]:
         """Read entries of a segment as framed lines with their checksums, to copy them. Otherwise as `read`.
 
-        Raises:
-            SpoolError: If the file is not a segment, or is not readable.
+        Raise SpoolError if the file is not a segment, or is not readable.
         """
         damaged = spool_entry_adapter.dump_json
         batch = self._read(name, offset, lambda payload: payload, damaged, limit=max_entries, max_bytes=max_bytes)
@@ -176,8 +169,7 @@ class SpoolReader:
     def remove(self, name: str) -> None:
         """Remove a segment after `Batch.at_end` was reached. Do nothing if it no longer exists.
 
-        Raises:
-            SpoolError: If a running process still writes to it, or it cannot be removed.
+        Raise SpoolError if a running process still writes to it, or it cannot be removed.
         """
         path = self._directory / name
         with self._os_errors(f"remove segment {name!r}"):
@@ -321,9 +313,8 @@ def _entry(payload: bytes, *, name: str) -> SpoolEntry | None:
 def parse_line(line: bytes) -> SpoolEntry:
     """Parse a framed line.
 
-    Raises:
-        DataError: If its checksum is wrong, or it does not contain an entry.
-        StoreVersionError: If another version of Ragstone wrote it.
+    Raise DataError if its checksum is wrong, or it does not contain an entry. Raise StoreVersionError if another
+    version of Ragstone wrote it.
     """
     found = unframe(line)
     if found is None or found[0] not in (MORE, LAST):
@@ -334,9 +325,7 @@ def parse_line(line: bytes) -> SpoolEntry:
 def parse_entry(payload: bytes, *, name: str = "the entry") -> SpoolEntry:
     """Parse the JSON of an entry, whose name is for the error.
 
-    Raises:
-        DataError: If it is not an entry.
-        StoreVersionError: If another version of Ragstone wrote it.
+    Raise DataError if it is not an entry. Raise StoreVersionError if another version of Ragstone wrote it.
     """
     try:
         return spool_entry_adapter.validate_json(payload)

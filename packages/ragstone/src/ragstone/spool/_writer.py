@@ -29,10 +29,8 @@ class SpoolWriter:
     Only the owner can read segment files, because captured text is private. The first append creates `directory` with
     its parents. An append that would exceed `max_segment_bytes` starts a new segment. `max_spool_bytes` of all segments
     keep a spool that is not processed from filling the disk. It is checked when a segment is started, so each writing
-    process can exceed it by one segment. `clock` returns Unix seconds.
-
-    Raises:
-        ConfigurationError: If a size is not positive.
+    process can exceed it by one segment. `clock` returns Unix seconds. Raise ConfigurationError if a size is not
+    positive.
     """
 
     def __init__(
@@ -65,12 +63,8 @@ class SpoolWriter:
         """Append all lines, or none of them if an exception is raised.
 
         When this method returns, the kernel has the bytes: they survive the end of the process, and after `sync` also a
-        loss of power.
-
-        Raises:
-            SpoolError: If the directory or disk is full or not writable. `__cause__` is the `OSError`. A later call may
-                succeed.
-            ValueError: If a line contains a newline.
+        loss of power. Raise SpoolError if the directory or disk is full or not writable. `__cause__` is the `OSError`.
+        A later call may succeed. Raise ValueError if a line contains a newline.
         """
         if not lines:
             return
@@ -99,9 +93,8 @@ class SpoolWriter:
     def sync(self) -> None:
         """Wait until everything appended so far survives a loss of power.
 
-        Raises:
-            SpoolError: If the disk did not confirm. The appended lines may or may not survive. The next append starts a
-                new segment, because after a failed sync the kernel may report success for data it has discarded.
+        Raise SpoolError if the disk did not confirm. The appended lines may or may not survive. The next append starts
+        a new segment, because after a failed sync the kernel may report success for data it has discarded.
         """
         if self._fd < 0:
             return
@@ -115,8 +108,7 @@ class SpoolWriter:
     def close(self) -> None:
         """Seal the segment. Further calls have no effect, and a later append starts a new segment.
 
-        Raises:
-            SpoolError: If the disk did not confirm the lines appended since the last `sync`.
+        Raise SpoolError if the disk did not confirm the lines appended since the last `sync`.
         """
         with self._os_errors("seal"):
             self._seal()

@@ -35,8 +35,7 @@ class Scale:
 def check_targets(targets: Mapping[str, float], scales: Mapping[str, Scale]) -> None:
     """Check that each target belongs to a watched metric and lies strictly inside its range.
 
-    Raises:
-        ConfigurationError: If one does not.
+    Raise ConfigurationError if one does not.
     """
     for metric, target in targets.items():
         scale = scales.get(metric)

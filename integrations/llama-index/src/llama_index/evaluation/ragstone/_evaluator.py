@@ -144,11 +144,7 @@ class RagstoneEvaluator(BaseEvaluator):
         return {}
 
     def _update_prompts(self, prompts: PromptDictType) -> None:
-        """Refuse other wordings.
-
-        Raises:
-            ConfigurationError: If there is a prompt.
-        """
+        """Refuse other wordings. Raise ConfigurationError if there is a prompt."""
         if prompts:
             raise ConfigurationError(
                 f"{self.card.name} does not have a prompt {min(prompts)!r} that can be changed: the wording is part of the "

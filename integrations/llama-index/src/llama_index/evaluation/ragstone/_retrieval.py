@@ -31,9 +31,8 @@ class _RetrievalMetric(BaseRetrievalMetric):
     ) -> RetrievalMetricResult:
         """Measure one query. An empty retrieval scores 0.
 
-        Raises:
-            DataError: If no ids are expected: the metric is then undefined. (A `ValueError`, as with LlamaIndex's own
-                metrics, whose results must contain a number.)
+        Raise DataError if no ids are expected: the metric is then undefined. (A `ValueError`, as with LlamaIndex's own
+        metrics, whose results must contain a number.)
         """
         if retrieved_ids is None:
             raise DataError(f"{self.metric_name} compares ids, and retrieved_ids is None")

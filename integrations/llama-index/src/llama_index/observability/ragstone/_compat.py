@@ -11,8 +11,7 @@ LLAMA_INDEX_CORE_FLOOR = (0, 14)
 def check_floor(installed: str) -> None:
     """Fail at import instead of capturing nothing at run time.
 
-    Raises:
-        ImportError: If the installed llama-index-core is older than the oldest supported version.
+    Raise ImportError if the installed llama-index-core is older than the oldest supported version.
     """
     found = tuple(int(part) for part in installed.split(".")[:2] if part.isdigit())
     if found < LLAMA_INDEX_CORE_FLOOR:

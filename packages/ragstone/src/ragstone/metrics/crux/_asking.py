@@ -57,8 +57,7 @@ TASK_FROM_QUERY: Final = (
 async def sub_questions_of(judge: Judge, task: str, **field: str | tuple[str, ...]) -> TextListReply:
     """Ask the judge for sub-questions, once for all metrics of a sample. The list may be empty.
 
-    Raises:
-        JudgeError: If the judge does not return a usable reply.
+    Raise JudgeError if the judge does not return a usable reply.
     """
     prompt = Prompt(construct="sub_questions", task=task, fields=field)
     key = ("sub_questions", judge.identity.hash, task, *field.items())
@@ -75,10 +74,8 @@ def rating_prompt(evidence: str, questions: Sequence[str]) -> Prompt:
 async def rate_answerability(judge: Judge, evidence: str, questions: Sequence[str]) -> RatingsReply:
     """Rate from 0 to 5 how well a text answers each sub-question, once for all metrics of a sample.
 
-    For blank evidence all ratings are 0, without a judge call (`raw` and `method` are empty).
-
-    Raises:
-        JudgeError: If the judge does not return a usable reply.
+    For blank evidence all ratings are 0, without a judge call (`raw` and `method` are empty). Raise JudgeError if the
+    judge does not return a usable reply.
     """
     if not evidence.strip():
         return RatingsReply(marks=(0,) * len(questions), raw="", method="")

@@ -110,8 +110,7 @@ def key_of(passage: Passage) -> str:
 async def rate_contexts(sample: Sample, questions: Questions, judge: Judge) -> Rated:
     """Rate the retrieved passages. The judge rates only the pairs without a rating in the sample.
 
-    Raises:
-        JudgeError: If the judge does not return a usable reply for a passage.
+    Raise JudgeError if the judge does not return a usable reply for a passage.
     """
     ratings = {text: dict((sample.ratings or {}).get(text, {})) for text in questions.texts}
     passages: dict[str, Passage] = {}
@@ -142,11 +141,7 @@ async def rate_contexts(sample: Sample, questions: Questions, judge: Judge) -> R
 
 
 async def rate_response(sample: Sample, questions: Questions, judge: Judge) -> Rated:
-    """Rate the response for the same sub-questions.
-
-    Raises:
-        JudgeError: If the judge does not return a usable reply.
-    """
+    """Rate the response for the same sub-questions. Raise JudgeError if the judge does not return a usable reply."""
     reply = await rate_answerability(judge, sample.response or "", questions.texts)
     ratings = {text: {"response": float(mark)} for text, mark in zip(questions.texts, reply.marks, strict=True)}
     return Rated(keys=("response",), ratings=ratings, n_judged=int(bool(reply.method)), replies=(reply,))

@@ -31,8 +31,7 @@ def first_ranks(ranking: Sequence[str], k: int | None) -> dict[str, int]:
 def relevant_ids(qrels: Mapping[str, float], threshold: float) -> set[str]:
     """Return the ids of passages with at least the threshold grade.
 
-    Raises:
-        ValueError: If `qrels` is not a mapping, or a grade is not finite.
+    Raise ValueError if `qrels` is not a mapping, or a grade is not finite.
     """
     check_qrels(qrels)
     return {passage for passage, grade in qrels.items() if grade >= threshold}
@@ -41,8 +40,7 @@ def relevant_ids(qrels: Mapping[str, float], threshold: float) -> set[str]:
 def check_qrels(qrels: Mapping[str, float]) -> None:
     """Check that grades are finite numbers by passage id.
 
-    Raises:
-        ValueError: If `qrels` is not a mapping, or a grade is not finite.
+    Raise ValueError if `qrels` is not a mapping, or a grade is not finite.
     """
     if not isinstance(qrels, Mapping):
         raise ValueError(f'qrels must map passage ids to grades, as in {{"a": 1}}, got {qrels!r}')  # noqa: TRY004  all invalid arguments raise ValueError
@@ -52,10 +50,6 @@ def check_qrels(qrels: Mapping[str, float]) -> None:
 
 
 def check_k(k: int | None) -> None:
-    """Check a cutoff.
-
-    Raises:
-        ValueError: If `k` is below 1.
-    """
+    """Check a cutoff. Raise ValueError if `k` is below 1."""
     if k is not None and k < 1:
         raise ValueError(f"k must be at least 1 (or None for all ranks), got {k}")

@@ -218,11 +218,7 @@ class Measure:
 
 
 def measure_from(name: str, k: Cutoff | None = None) -> Measure:
-    """Return a measure by its name, with its cutoff.
-
-    Raises:
-        ConfigurationError: If the measure is unknown.
-    """
+    """Return a measure by its name, with its cutoff. Raise ConfigurationError if the measure is unknown."""
     kind = KINDS.get(name.strip().casefold())
     if kind is None:
         raise ConfigurationError(f"unknown ranking measure {name!r}. Known measures: {', '.join(KINDS)}")

@@ -63,11 +63,7 @@ def ndcg(
 
 
 def check_gain(gain: str) -> None:
-    """Check the name of a gain.
-
-    Raises:
-        ValueError: If the name is unknown.
-    """
+    """Check the name of a gain. Raise ValueError if the name is unknown."""
     if gain not in get_args(Gain):
         raise ValueError(f"gain must be 'exp' (2**grade - 1) or 'linear' (the grade), got {gain!r}")
 

@@ -61,11 +61,7 @@ class WeightFit:
         return tuple(notes)
 
     def save(self, path: str | Path) -> None:
-        """Write the file for `ccrs.composite@FILE`.
-
-        Raises:
-            ConfigurationError: If the file cannot be written.
-        """
+        """Write the file for `ccrs.composite@FILE`. Raise ConfigurationError if the file cannot be written."""
         content = {
             "weights": {name: weight.value for name, weight in zip(self.metrics, self.weights, strict=True)},
             "covariance": self.covariance,
