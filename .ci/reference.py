@@ -49,6 +49,7 @@ GUIDES_OF_TABLES = {
     "judge": "../how-to/judge-endpoints.md",
     "reader": "../how-to/udcg.md",
     "embedder": "../how-to/judge-endpoints.md#name-an-embedder",
+    "answers": "../how-to/see-results.md#if-your-application-refuses-in-its-own-words",
     "cache": "../how-to/cache.md",
     "limits": "../how-to/capacity.md",
     "budget": "../how-to/capacity.md#set-a-budget",

@@ -5,6 +5,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from typing import Final
 from unicodedata import normalize
@@ -13,6 +16,8 @@ from ragstone._util.words import normalize_case, split_sentences
 
 _LONGEST: Final = 400
 """Longer answers contain more than a refusal."""
+OWN_REFUSALS: Final[ContextVar[tuple[str, ...]]] = ContextVar("ragstone_own_refusals", default=())
+"""The user's own phrases (`answers.refusals`). A scorer keeps those of the context in which it is created."""
 
 # The words of each language, as alternatives of regular expressions for text after case folding. A clause declines if
 # it has one of `phrases`, or if it has one of `negations` and with it `speaker` (the application: "I do not know"), one of
@@ -318,6 +323,32 @@ _LABEL: Final = re.compile(r"^[\w ]{1,24}[:\uff1a]\s*|^[\w/]{1,4} ?[-\u2013\u201
 _MARKS: Final = " \"'.,!?;:\u3002\uff01\uff1f\u0964\n"
 
 
+@contextmanager
+def own_refusals(phrases: Sequence[str]) -> Iterator[None]:
+    """Add phrases of the user to the detection within a block. Without any, those around the block apply."""
+    token = OWN_REFUSALS.set(tuple(phrases) or OWN_REFUSALS.get())
+    try:
+        yield
+    finally:
+        OWN_REFUSALS.reset(token)
+
+
+def is_own_refusal(answer: str) -> bool:
+    """Return whether an answer that declines does so only by a phrase of the user."""
+    token = OWN_REFUSALS.set(())
+    try:
+        return not answer_abstains(answer)
+    finally:
+        OWN_REFUSALS.reset(token)
+
+
+@cache
+def _own_pattern(phrases: tuple[str, ...]) -> re.Pattern[str]:
+    words = [normalize_case(phrase).replace("\u2019", "'").strip(_MARKS).split() for phrase in phrases]
+    alternatives = "|".join(r"\s+".join(map(re.escape, phrase)) for phrase in words)
+    return re.compile(rf"(?:{alternatives})(?!\w)")
+
+
 def answer_abstains(answer: str, *, whole: bool = False) -> bool:
     """Return whether an answer declines to answer.
 
@@ -325,7 +356,8 @@ def answer_abstains(answer: str, *, whole: bool = False) -> bool:
     Chinese, Japanese and Korean, and typical phrases in Italian, Dutch, Swedish, Polish, Czech, Turkish and Hindi. A
     refusal before a contrast does not count, because an answer may follow ("I am not sure, but it is Oslo"), nor does a
     quoted one. With `whole`, each sentence must decline, and not state something else before it does ("It is Oslo, but
-    I am not sure"). Otherwise the first sentence that says something decides, as in a diagnosis.
+    I am not sure"). Otherwise the first sentence that says something decides, as in a diagnosis. A
+    sentence that begins with one of `OWN_REFUSALS` declines, and an answer of any length that begins with one.
 
     Examples:
         >>> answer_abstains("I could not find this in the handbook."), answer_abstains("She carries 24 cars.")
@@ -336,6 +368,9 @@ def answer_abstains(answer: str, *, whole: bool = False) -> bool:
         False
     """
     text = normalize_case(answer).replace("\u2019", "'").strip()
+    own = _own_pattern(phrases) if (phrases := OWN_REFUSALS.get()) else None
+    if own and not whole and own.match(text.strip(_MARKS)):
+        return True
     if not text or len(text) > _LONGEST:
         return not text
     bare = text.rstrip(".")
@@ -343,12 +378,12 @@ def answer_abstains(answer: str, *, whole: bool = False) -> bool:
     text = _MARKUP.sub("", text)
     scripts = [] if text.isascii() else [words for script, words in _SCRIPTS if script.search(text)]
     if scripts:
-        return _declines(text, _language(scripts[0]), whole=whole)
+        return _declines(text, _language(scripts[0]), own, whole=whole)
     # By frequent words: in a few words the language may be one of several.
     tokens = set(re.findall(r"[\w']+", text))
     votes = [len(tokens & _language(words).common) for words in _LATIN]
     likely = [words for words, vote in zip(_LATIN, votes, strict=True) if vote == max(votes)]
-    return any(_declines(text, _language(words), whole=whole) for words in likely)
+    return any(_declines(text, _language(words), own, whole=whole) for words in likely)
 
 
 class _Language:
@@ -388,7 +423,7 @@ def _language(words: str) -> _Language:
     return _Language(words)
 
 
-def _declines(text: str, language: _Language, *, whole: bool) -> bool:
+def _declines(text: str, language: _Language, own: re.Pattern[str] | None, *, whole: bool) -> bool:
     declines = False
     for raw in split_sentences(text) or [text]:
         stripped = raw.strip(_MARKS)
@@ -396,7 +431,7 @@ def _declines(text: str, language: _Language, *, whole: bool) -> bool:
         if not language.has("replies", stripped) and language.apologies.fullmatch(stripped):
             continue
         sentence = _LABEL.sub("", stripped)
-        declines = language.has("replies", sentence)
+        declines = language.has("replies", sentence) or (own is not None and own.match(stripped) is not None)
         if not declines and language.has("negations", sentence):
             has_source = language.has("sources", sentence)
             verdicts = [

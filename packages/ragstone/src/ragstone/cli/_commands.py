@@ -23,14 +23,14 @@ class Command(NamedTuple):
 
 
 _MODELS: Final = "judge reader embedder cache budget limits.concurrency limits.deadline_s limits.max_outage_s"
-_RUN: Final = f"{_MODELS} scoring.metrics scoring.sinks scoring.reasons"
+_RUN: Final = f"{_MODELS} answers scoring.metrics scoring.sinks scoring.reasons"
 _LONG: Final = "limits.processes limits.stop_early limits.max_failed_share limits.call_latency_s"
 _WORKER: Final = "watch retention daily_budget"
 _MEANS: Final = "analysis.cluster analysis.confidence_level"
 _GATED: Final = f"{_MEANS} analysis.undecided"
 _TESTS: Final = f"{_MEANS} analysis.n_permutations analysis.seed"
 _LAB: Final = "judge cache budget --set limits.concurrency limits.stop_early limits.max_failed_share"
-_UDCG: Final = f"reader {_LAB}"
+_UDCG: Final = f"reader answers {_LAB}"
 
 PANELS: Final = {
     "Measure": ("evaluate", "compare", "report", "metrics"),

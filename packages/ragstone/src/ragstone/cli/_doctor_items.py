@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -29,80 +30,65 @@ _TASK: Final = (
 _TEXTS: Final = """
 When does the Marlo Museum close on Fridays?
 The Marlo Museum is open daily from 10:00 to 17:00. On Fridays it stays open until 20:00.
-At 20:00.
-At 17:00.
+At 20:00. | At 17:00.
 
 How long is the warranty of the Tarn 4 kettle?
 The Tarn 3 kettle has a warranty of one year. The Tarn 4 kettle has a warranty of three years.
-Three years.
-One year.
+Three years. | One year.
 
 Who designed the bridge in Ostvik?
 The bridge in Ostvik was designed by the engineer Mira Dahl. Mayor Jon Reves opened it in 1962.
-Mira Dahl designed it.
-Jon Reves designed it.
+Mira Dahl designed it. | Jon Reves designed it.
 
 Is the red trail on Mount Keld open in winter?
 All trails on Mount Keld are open in summer. In winter only the blue trail is open.
-No, only the blue trail is open in winter.
-Yes, the red trail is open in winter.
+No, only the blue trail is open in winter. | Yes, the red trail is open in winter.
 
 How many seats does the Lindal theater have?
 The Lindal theater has 240 seats in the hall and 60 seats on the balcony, which makes 300 seats in total.
-It has 300 seats.
-It has 240 seats.
+It has 300 seats. | It has 240 seats.
 
 What must be done before the filter of the P20 pump is removed?
 Switch off the P20 pump and close the valve before you remove the filter. Afterwards, rinse the filter with water.
-The pump must be switched off and the valve closed.
-The filter must be rinsed with water.
+The pump must be switched off and the valve closed. | The filter must be rinsed with water.
 
 Why was the ferry to Sandholm canceled on Monday?
 The ferry to Sandholm was canceled on Monday because of strong wind. On Tuesday it was late because of a strike.
-Because of strong wind.
-Because of a strike.
+Because of strong wind. | Because of a strike.
 
 In which year did Brenna Foods leave the city of Talmont?
 Brenna Foods was founded in Talmont in 1931. It moved its last office from there to Vesk in 2004.
-In 2004.
-In 1931.
+In 2004. | In 1931.
 
 Can employees of Norvane carry over vacation days?
 Employees of Norvane may carry over up to five vacation days to the next year. Sick days cannot be carried over.
-Yes, up to five days.
-No, they cannot be carried over.
+Yes, up to five days. | No, they cannot be carried over.
 
 Which river flows through both Amsel and Orlen?
 The Drou flows through Amsel and joins the Iva there. The Iva flows through Amsel and Orlen to the sea.
-The Iva.
-The Drou.
+The Iva. | The Drou.
 
 What is the maximum weight of a parcel to the island of Fennay?
 Parcels to the mainland may weigh up to 30 kg. Parcels to the islands, such as Fennay, may weigh up to 10 kg.
-10 kg.
-30 kg.
+10 kg. | 30 kg.
 
 Did the new catalyst make the reaction in the Tessel study faster?
 In the Tessel study the new catalyst did not change the speed of the reaction, but it reduced the waste by a third.
-No, the speed did not change.
-Yes, it made the reaction a third faster.
+No, the speed did not change. | Yes, it made the reaction a third faster.
 
 Which of the two lamps, Alva or Benno, uses less power?
 The lamp Alva uses 9 watts and costs 14 euros. The lamp Benno uses 6 watts and costs 25 euros.
-Benno uses less power.
-Alva uses less power.
+Benno uses less power. | Alva uses less power.
 
 Who may borrow maps from the Quill archive?
 Books of the Quill archive may be borrowed by anyone with a card. Maps may be borrowed by members of staff only.
-Only members of staff.
-Anyone with a card.
+Only members of staff. | Anyone with a card.
 
 How many children did the painter Ilse Marren have?
 Ilse Marren grew up with four brothers. She married in 1888, had two daughters, and painted until her death.
-Two.
-Four.
+Two. | Four.
 """
-ITEMS: Final = tuple(tuple(paragraph.split("\n")) for paragraph in _TEXTS.strip().split("\n\n"))
+ITEMS: Final = tuple(tuple(re.split(r"\n| \| ", paragraph)) for paragraph in _TEXTS.strip().split("\n\n"))
 """Query, passage, right answer and wrong answer."""
 
 
@@ -167,7 +153,9 @@ async def rate_items(judge: Judge) -> ItemsResult:
     loop = asyncio.get_running_loop()
     started = loop.time()
     with metered() as meter:
-        replies = await asyncio.gather(*(_rate(judge, *item[:2], answer) for item in ITEMS for answer in item[2:]))
+        replies = await asyncio.gather(
+            *(_rate(judge, query, passage, answer) for query, passage, *answers in ITEMS for answer in answers)
+        )
     pairs = list(zip(replies[::2], replies[1::2], strict=True))
     ratings = [(right.value, wrong.value) for right, wrong in pairs if right and wrong]
     return ItemsResult(

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
+from ragstone._util.abstains import own_refusals
 from ragstone.cli._commands import commands_that_use
 from ragstone.cli._options import options_of
 from ragstone.errors import ConfigurationError
@@ -102,7 +103,9 @@ def settings_of(context: typer.Context, *, plan: Mapping[str, Any] | None = None
             values = {_OPTIONS[parameter].key: split_metrics(value) if parameter == "metrics" else value}
         options |= values
         names |= dict.fromkeys(values, place)
-    return resolve(options, file=context.find_root().params.get("config"), plan=plan, names=names)
+    settings = resolve(options, file=context.find_root().params.get("config"), plan=plan, names=names)
+    context.with_resource(own_refusals(settings.answers.refusals))
+    return settings
 
 
 def _parse_set(texts: Iterable[str], context: typer.Context, place: str) -> dict[str, str]:

@@ -11,6 +11,7 @@ from contextlib import aclosing, closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
+from ragstone._util.abstains import own_refusals
 from ragstone._util.files import check_not_read
 from ragstone._util.plural import count
 from ragstone._util.run_async import synchronous
@@ -78,6 +79,7 @@ async def aevaluate(
     stop_early: bool = True,
     reasons: int = 0,
     processes: int = 1,
+    refusals: Sequence[str] = (),
     cluster: str | None = AUTO_CLUSTER,
     confidence_level: float = CONFIDENCE_LEVEL,
     output: str | os.PathLike[str] | None = None,
@@ -128,6 +130,7 @@ async def aevaluate(
             change. The reasons are `Score.explanation`.
         processes: Number of processes that score. With more than 1, judge, reader and embedder are names or tables, and metrics
             can be pickled. The processes share the limits and the budget.
+        refusals: The application's own phrases of refusal. An answer that begins with one of them declines. Refusals in 17 languages are detected without them.
         cluster: Column of the rows whose equal values make a cluster, such as "session_id": samples of one cluster resemble
             each other, so intervals treat whole clusters as independent. "auto" uses `session_id` if at least 5% of the rows
             share one. None or "none" treats rows as independent.
@@ -189,15 +192,16 @@ async def aevaluate(
             f"a reason explains one answer, and with repeats={repeats} a score is the mean of several. Set repeats=1 or "
             "reasons=0"
         )
-    setup = open_setup(
-        metrics,
-        judge=judge,
-        reader=reader,
-        embedder=embedder,
-        sinks=sinks,
-        limits=Limits(concurrency=concurrency, deadline_s=deadline_s, processes=processes),
-        reasons=reasons,
-    )
+    with own_refusals(refusals):
+        setup = open_setup(
+            metrics,
+            judge=judge,
+            reader=reader,
+            embedder=embedder,
+            sinks=sinks,
+            limits=Limits(concurrency=concurrency, deadline_s=deadline_s, processes=processes),
+            reasons=reasons,
+        )
     saved, runner = SavedRuns(traces), None
     if app is not None:
         # Imported for applications only, because nothing else in `evaluate` needs capture.

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, Self
 
 from ragstone import judges, metrics, sinks
 from ragstone import worker as workers
+from ragstone._util.abstains import own_refusals
 from ragstone._util.clock import steady_time
 from ragstone._util.exit import run_exit_hooks
 from ragstone._util.fork import after_fork_in_child
@@ -71,6 +72,7 @@ _KEYS: Final = {
     "reasons": "scoring.reasons",
     "scoring": "scoring.mode",
     "cache": "cache.directory",
+    "refusals": "answers.refusals",
 }
 """Keys and tables of the settings, by argument of `Monitor`. Those of models are read with the models."""
 _METRICS: Final = ("ccrs",)
@@ -136,6 +138,7 @@ class Monitor(RequestBlocks):
             judge, reader, embedder and sinks are names or tables, and metrics can be pickled. "none": not by this monitor, but
             by a `ragstone worker`.
         cache: Directory of the cache of model replies. An empty text uses none. Default: `RAGSTONE_CACHE`, otherwise none.
+        refusals: The application's own phrases of refusal. An answer that begins with one of them declines.
         clock: Returns the current time in Unix seconds, for tests.
 
     Raises:
@@ -173,6 +176,7 @@ class Monitor(RequestBlocks):
         reasons: int = 0,
         scoring: Literal["thread", "process", "none"] = "thread",
         cache: str | os.PathLike[str] | None = None,
+        refusals: Sequence[str] = (),
         clock: Callable[[], float] = steady_time,
     ) -> None:
         cache = None if cache is None else os.fspath(cache)
@@ -187,17 +191,18 @@ class Monitor(RequestBlocks):
                 f"the directory of store={str(store)!r} does not exist. Create it, or give another path."
             )
         scores = relay is None and scoring != "none"
-        self._setup = workers.ScoringSetup(
-            metrics,
-            judge=judge,
-            reader=reader,
-            embedder=embedder,
-            sinks=sinks,
-            limits=Limits(concurrency=concurrency, deadline_s=deadline_s),
-            reasons=reasons,
-            closes_models=True,
-            may_lack_models=True,
-        )
+        with own_refusals(refusals):
+            self._setup = workers.ScoringSetup(
+                metrics,
+                judge=judge,
+                reader=reader,
+                embedder=embedder,
+                sinks=sinks,
+                limits=Limits(concurrency=concurrency, deadline_s=deadline_s),
+                reasons=reasons,
+                closes_models=True,
+                may_lack_models=True,
+            )
         self._worker_options = {
             "max_outage_s": max_outage_s,
             "watch": read_table(Watch, watch, source="Monitor(watch=...)"),
@@ -217,6 +222,7 @@ class Monitor(RequestBlocks):
                 concurrency=concurrency,
                 deadline_s=deadline_s,
                 reasons=reasons,
+                refusals=self._setup.refusals,
             )
             process = workers.WorkerWork(self._store, spec, self._setup.plan, tuple(sinks), self._worker_options)
         self._background = (

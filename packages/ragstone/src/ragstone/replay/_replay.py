@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from ragstone._util.abstains import own_refusals
 from ragstone._util.run_async import run_async, synchronous
 from ragstone.capture import IdHasher, Ids, RedactionError, Redactor, hash_trace_ids, redact_secrets, redact_trace
 from ragstone.errors import DataError
@@ -142,6 +143,7 @@ async def areplay_traces(
     stop_early: bool = True,
     reasons: int = 0,
     processes: int = 1,
+    refusals: Sequence[str] = (),
     redact: Redactor | bool | None = redact_secrets,
     ids: Ids = "keep",
     started: Callable[[ReplayTraceSource, Worker], None] | None = None,
@@ -173,6 +175,7 @@ async def areplay_traces(
             "truncated". The traces stay pending for the next run.
         reasons: Number of the worst answers for which the judge explains its lowest score. An answer is explained when it
             is scored, if it is among the worst so far, so that at the end at least the worst answers of the run are.
+        refusals: The application's own phrases of refusal. An answer that begins with one of them declines.
         processes: Number of processes that score. With more than 1, judge, reader and embedder are names or tables, and metrics
             can be pickled. The processes share the limits and the budget.
         redact: Function from text to text, applied to every text before it is stored. None stores texts unchanged.
@@ -187,15 +190,16 @@ async def areplay_traces(
         StoreError: The store cannot be used, or another process owns it.
     """
     part = parse_shard(shard)
-    setup = open_setup(
-        metrics,
-        judge=judge,
-        reader=reader,
-        embedder=embedder,
-        sinks=sinks,
-        limits=Limits(concurrency=concurrency, deadline_s=deadline_s, processes=processes),
-        reasons=reasons,
-    )
+    with own_refusals(refusals):
+        setup = open_setup(
+            metrics,
+            judge=judge,
+            reader=reader,
+            embedder=embedder,
+            sinks=sinks,
+            limits=Limits(concurrency=concurrency, deadline_s=deadline_s, processes=processes),
+            reasons=reasons,
+        )
     tools = read_retriever_tools(retriever_tools)
     with open_inputs(sources) as found:
         files, skipped = find_formats([replace(source, retriever_tools=tools) for source in found], format)

@@ -57,6 +57,7 @@ def _id_of(key: tuple[str, ...]) -> str:
 
 AnswerMark = Literal[
     "abstains",  # the response declines to answer, by its wording
+    "own_phrase",  # it does so with one of the user's own phrases (`answers.refusals`)
     "unanswerable",  # all references decline to answer
     "relevant",  # labels of the data say that a passage is relevant
     "irrelevant",  # labels of the data say that no passage is relevant

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, Literal
 
-from ragstone._util.abstains import answer_abstains
+from ragstone._util.abstains import OWN_REFUSALS, answer_abstains, is_own_refusal
 from ragstone.metrics import MetricCard, base_name, resolve_metrics
 from ragstone.schema import AnswerCause, AnswerMark, Failure, NotApplicable, Passage, Sample, Score, TraceOutline
 
@@ -211,6 +211,7 @@ def answer_marks(sample: Sample) -> tuple[AnswerMark, ...]:
     note_sample(signals, sample)
     marks: dict[AnswerMark, bool] = {
         "abstains": signals.abstains is True,
+        "own_phrase": bool(OWN_REFUSALS.get()) and signals.abstains is True and is_own_refusal(sample.response or ""),
         "unanswerable": not signals.is_answerable,
         "relevant": signals.has_relevant is True,
         "irrelevant": signals.has_relevant is False,

@@ -20,6 +20,7 @@ from collections.abc import (
 from contextlib import asynccontextmanager
 from typing import Any, Final, get_args
 
+from ragstone._util.abstains import OWN_REFUSALS
 from ragstone._util.moving_timeout import MovingTimeout
 from ragstone._util.variables import suppress_capture
 from ragstone.errors import ConfigurationError, JudgeError
@@ -105,6 +106,8 @@ class Scorer:
         self._concurrency = concurrency
         self._deadline_s = deadline_s
         self._clock = clock
+        self.refusals = OWN_REFUSALS.get()
+        """The user's own phrases of refusal."""
         self._spent = UsageMeter()
         # Looked up once: `isinstance` with a Protocol for each outcome costs more than most metrics.
         self._others = {metric.card.name: _models_other_than_judge(metric) for metric in metrics}
@@ -173,6 +176,7 @@ class Scorer:
         """
         with suppress_capture(), metered() as meter:
             deadline = SampleDeadline(self._deadline_s)
+            token = OWN_REFUSALS.set(self.refusals)
             shared = {"fingerprint": fingerprint(sample.query, sample.history), "answer": answer_marks(sample)}
             try:
                 async with share_work():
@@ -184,6 +188,7 @@ class Scorer:
                             for metric in self.metrics
                         ]
             finally:
+                OWN_REFUSALS.reset(token)
                 # Also after a cancellation: sent requests count, and shared work may end after the metrics that use it.
                 self._spent.total += meter.total
             return tuple(task.result() for task in tasks)

@@ -22,6 +22,7 @@ RUN_KEYS: Final = {
     "max_outage_s": "limits.max_outage_s",
     "reasons": "scoring.reasons",
     "processes": "limits.processes",
+    "refusals": "answers.refusals",
 }
 """Keys of the arguments that functions have that score many samples."""
 _OBJECTS: Final = ("metrics", "sinks", "redact")

@@ -76,6 +76,7 @@ class Configuration:
     judge: tables.Judge
     reader: tables.Reader
     embedder: tables.Embedder
+    answers: tables.Answers
     cache: tables.Cache
     limits: tables.Limits
     budget: tables.Budget

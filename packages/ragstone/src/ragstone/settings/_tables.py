@@ -184,6 +184,23 @@ class Embedder(Endpoint):
     )
 
 
+def _phrases(value: tuple[str, ...]) -> tuple[str, ...]:
+    if not all(re.search(r"\w", phrase) for phrase in value):
+        raise ValueError(value)
+    return value
+
+
+class Answers(Settings):
+    """How answers of the application are read."""
+
+    refusals: Annotated[Texts, AfterValidator(_phrases)] = key(
+        (),
+        "The application's own phrases of refusal, in addition to those that are detected. An answer that begins with one "
+        "of them, or with it after an apology, declines.",
+        rule="a list of texts with a letter or a digit",
+    )
+
+
 class Cache(Settings):
     """The cache of model replies."""
 

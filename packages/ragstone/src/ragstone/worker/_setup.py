@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
-from functools import cached_property
+from functools import cached_property, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from ragstone._util.abstains import OWN_REFUSALS, own_refusals
 from ragstone.errors import ConfigurationError, RagstoneError
 from ragstone.judges import (
     ROLES,
@@ -107,6 +108,8 @@ class ScoringSetup:
         if self.missing is not None and not may_lack_models:
             raise ConfigurationError(self.missing)
         self._worst = WorstAnswers(reasons)
+        self.refusals = OWN_REFUSALS.get()
+        """The user's own phrases of refusal, when the setup was created."""
         self.scorer = self.scorer_of(self.metrics)
         """Scorer for all metrics."""
         self._to_close: list[Judge | Reader | Embedder] = []
@@ -124,14 +127,13 @@ class ScoringSetup:
 
     def scorer_of(self, metrics: Sequence[Metric]) -> Scorer:
         """Create a scorer for some of the metrics, with the same judge and limits."""
-        concurrency, deadline_s = self.limits.concurrency, self.limits.deadline_s
-        if self.processes is None:
-            return Scorer(metrics, self.judge, concurrency=concurrency, deadline_s=deadline_s)
-        from ragstone.worker._processes import ProcessScorer
+        create: Callable[..., Scorer] = Scorer
+        if self.processes is not None:
+            from ragstone.worker._processes import ProcessScorer
 
-        return ProcessScorer(
-            metrics, self.judge, processes=self.processes, concurrency=concurrency, deadline_s=deadline_s
-        )
+            create = partial(ProcessScorer, processes=self.processes)
+        with own_refusals(self.refusals):
+            return create(metrics, self.judge, concurrency=self.limits.concurrency, deadline_s=self.limits.deadline_s)
 
     def planned_metrics(self) -> list[PlannedMetric]:
         """Return the metrics with the identity of their judge, which is final after the scorer's `prepare`."""
@@ -182,6 +184,8 @@ class ScoringSetup:
         specs, models, metrics, _ = self._arguments
         names = [_name(spec) for spec in ([specs] if isinstance(specs, str | Metric) else specs)]
         settings: dict[str, Any] = {"scoring.metrics": names}
+        if self.refusals:
+            settings["answers.refusals"] = list(self.refusals)
         described = {role: self._describe_model(role, models[role]) for role in ROLES}
         named = {role for role in ROLES if f"{role}.url" in described[role]}
         for role, needed in find_needs(metrics, "reader" in named).items():

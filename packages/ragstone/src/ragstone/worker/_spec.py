@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypedDict, Unpack
 
+from ragstone._util.abstains import OWN_REFUSALS, own_refusals
 from ragstone.errors import ConfigurationError
 from ragstone.judges import ROLES, Budget, EmbedderSpec, EndpointOptions, JudgeSpec, ReaderSpec, read_endpoint
 from ragstone.metrics import Metric, resolve_metrics
@@ -32,6 +33,7 @@ class ScorerSpec:
         concurrency: Number of samples scored concurrently.
         deadline_s: Seconds until a sample's open metrics fail as "timeout". Default: 120 after the last call.
         reasons: Number of the worst answers whose lowest judged score gets a reason from the judge.
+        refusals: The application's own phrases of refusal.
         budget: Limit on the calls, tokens or cost of all models together. Each process that opens the spec counts its own.
 
     Raises:
@@ -54,6 +56,7 @@ class ScorerSpec:
     deadline_s: float | None = field(default=None, kw_only=True)
     reasons: int = field(default=0, kw_only=True)
     budget: Budget | None = field(default=None, kw_only=True)
+    refusals: tuple[str, ...] = field(default_factory=OWN_REFUSALS.get, kw_only=True)
 
     def __post_init__(self) -> None:
         for role in ROLES:
@@ -104,17 +107,18 @@ class ScorerSpec:
             from ragstone.worker._processes import ScoringProcesses
 
             pool = ScoringProcesses(self.split(processes), budget=budget)
-        return ScoringSetup(
-            self.metrics,
-            judge=self._endpoint("judge", budget),
-            reader=self._endpoint("reader", budget),
-            embedder=self._endpoint("embedder", budget),
-            sinks=sinks,
-            limits=limits,
-            reasons=self.reasons,
-            closes_models=True,
-            processes=pool,
-        )
+        with own_refusals(self.refusals):
+            return ScoringSetup(
+                self.metrics,
+                judge=self._endpoint("judge", budget),
+                reader=self._endpoint("reader", budget),
+                embedder=self._endpoint("embedder", budget),
+                sinks=sinks,
+                limits=limits,
+                reasons=self.reasons,
+                closes_models=True,
+                processes=pool,
+            )
 
     def find_budget(self) -> Budget | None:
         """Return the budget of the spec, or of the options of a model, or None."""

@@ -28,7 +28,7 @@ _MOST_LISTED: Final = 12
 _LEVELS: Final = 3
 _KEYWORD: Final = re.compile(r"\b(?:minimum|maximum|enum|maxItems|maxLength|invalid schema|grammar)\b", re.IGNORECASE)
 """What a server names if it refuses a part of a schema, instead of schemas in general."""
-STYLES: Final = ("json_schema", "json_object")
+STYLES: Final[tuple[str, ...]] = ("json_schema", "json_object")
 """Forms in which schemas are sent, the usual one first. Only llama-cpp-python knows the second one."""
 _SCHEMA: Final = re.compile("schema|maxItems|maxLength|grammar", re.IGNORECASE)
 _NO_SCHEMAS: Final = re.compile(r"response[_ ]format|json_schema|structured output", re.IGNORECASE)
