@@ -283,11 +283,17 @@ def _add_taken(facts: Facts, texts: dict[int, _Named], question: str | None) -> 
 
 
 def _own_outputs(facts: Facts, question: str | None) -> list[_Named]:
-    """Return the texts that the request returns and was not given, fields before items."""
+    """Return the texts that the request returns, fields before items, without what it was given or searched for."""
     root = facts.root
     if root is None:
         return []
-    given = {facts.canonical(value.text) for value in root.inputs if value.text} | {facts.canonical(question or "")}
+    steps = [one for search in facts.searches for one in (search.step, *facts.tree.ancestors(search.step))]
+    asked = [
+        question,
+        *(step.query for step in steps),
+        *(value.text for step in (root, *steps) for value in step.inputs),
+    ]
+    given = {facts.canonical(text) for text in asked if text}
     values = [(value.path, value.text) for value in root.outputs if value.text and not is_shown_object(value.text)]
     return sorted((value for value in values if facts.canonical(value[1]) not in given), key=_is_item)
 
