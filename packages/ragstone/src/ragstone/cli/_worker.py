@@ -72,6 +72,8 @@ def worker_command(
 
     def on_outcomes(trace: Trace, outcomes: Sequence[Outcome], _last: bool) -> None:  # noqa: FBT001
         counts.add(outcomes)
+        for notice in counts.take_notices():
+            announce(notice)
         if health is not None:
             health.count(trace, outcomes)
 

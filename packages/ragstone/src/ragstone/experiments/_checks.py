@@ -9,7 +9,7 @@ from typing import Final
 
 from ragstone._util.plural import count
 from ragstone.experiments._table import RARE, SCORED, MetricScores, Reads, ScoreTable
-from ragstone.judges import is_baseline
+from ragstone.judges import NO_CLAIMS, OUTCOME_CHECKS, check_method, is_baseline
 
 _LEAST: Final = 20
 """Smallest number of ratings, passages or draws for a check of their values."""
@@ -17,8 +17,6 @@ _FEW: Final = 0.1
 """Largest share of repeated requests without a notice."""
 _RATED: Final = ("single_reply", "forced_reply", "expected", "sampled", "reasoned")
 """Methods of ratings on a scale, at their start."""
-_NO_PROBABILITIES: Final = "no_probabilities"
-_NO_CLAIMS: Final = "does not contain claims"
 
 
 def check_metric(metric: MetricScores, system: int = 0) -> tuple[str, ...]:
@@ -28,33 +26,25 @@ def check_metric(metric: MetricScores, system: int = 0) -> tuple[str, ...]:
         if origin.state == SCORED and origin.method and not is_baseline(origin.judge):
             methods[origin.method] += n
     n = methods.total()
-    n_forced, n_repeated = (sum(k for m, k in methods.items() if m.startswith(way)) for way in ("forced", "second"))
-    n_other = sum(k for method, k in methods.items() if method.endswith(_NO_PROBABILITIES))
     texts = []
     n_empty = sum(
         k
         for origin, k in metric.origins[system].items()
-        if origin.reason.endswith(_NO_CLAIMS) and origin.method != "abstains" and not is_baseline(origin.judge)
+        if origin.reason.endswith(NO_CLAIMS) and origin.method != "abstains" and not is_baseline(origin.judge)
     )
     if n_empty > _FEW * (n + n_empty):
         texts.append(
             f"not applicable to {count(n_empty, 'answer')}, because the judge listed no claims in them. If they "
             "state facts, use another judge"
         )
-    if n_forced:
-        texts.append(
-            f"{n_forced:,} of {count(n, 'score')} are numbers that the server forced, because the judge's replies were "
-            "not numbers. They can be arbitrary: compare some of them with your own ratings, or use another judge"
-        )
-    if n_repeated > _FEW * n:
-        texts.append(
-            f"{n_repeated:,} of {count(n, 'score')} needed a second request, because the first reply was not usable"
-        )
-    if n_other:
-        texts.append(
-            f"{n_other:,} of {count(n, 'score')} are single replies, because the probabilities that "
-            "score_mode='expected' needs are not available"
-        )
+    found: Counter[str] = Counter()
+    for method, k in methods.items():
+        found.update(dict.fromkeys(check_method(method), k))
+    texts += [
+        f"{found[name]:,} of {count(n, 'score')} {text}"
+        for name, text in OUTCOME_CHECKS.items()
+        if found[name] > (_FEW * n if name == "second_request" else 0)
+    ]
     if (reads := _sum_reads(metric, system)) is not None:
         n_passages, n_abstaining, n_drawn, n_declined = reads
         if n_declined:

@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from ragstone.judges._parse import parse_number
     from ragstone.judges._protocol import (
         BASELINE_NOTE,
+        NO_CLAIMS,
+        OUTCOME_CHECKS,
         AbstentionEstimate,
         Embedder,
         ExactReader,
@@ -65,6 +67,8 @@ if TYPE_CHECKING:
         TextReply,
         ask_number,
         bounded_number,
+        check_method,
+        check_outcome,
         is_baseline,
     )
     from ragstone.judges._render import Message
@@ -139,7 +143,8 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_parse": "parse_number",
             "_protocol": (
                 "AbstentionEstimate Embedder JsonReply Judge JudgeIdentity NumberReply Prompt Reader TextReply "
-                "is_baseline ExactReader Preparable BASELINE_NOTE ask_number bounded_number"
+                "is_baseline ExactReader Preparable BASELINE_NOTE ask_number bounded_number OUTCOME_CHECKS "
+                "check_outcome check_method NO_CLAIMS"
             ),
             "_render": "Message",
             "dry_run": "DryRunEmbedder DryRunJudge DryRunReader",

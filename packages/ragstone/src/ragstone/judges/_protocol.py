@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Generic, Literal, Protocol, TypeVar, ru
 from pydantic import TypeAdapter
 
 from ragstone.errors import JudgeReplyError
-from ragstone.schema import Interval, Usage
+from ragstone.schema import Failure, Interval, NotApplicable, Score, Usage
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,6 +49,42 @@ class JudgeIdentity:
 def is_baseline(*judges: str | None) -> bool:
     """Return whether any of these names of judges (`Score.judge`) is, or contains, that of a baseline."""
     return any(judge is not None and _BASELINE.search(judge) for judge in judges)
+
+
+NO_CLAIMS: Final = "does not contain claims"
+"""End of the reason of an outcome without claims."""
+OUTCOME_CHECKS: Final[Mapping[str, str]] = {
+    "forced": (
+        "are numbers that the server forced, because the judge's replies were not numbers. They can be arbitrary: compare some "
+        "of them with your own ratings, or use another judge"
+    ),
+    "second_request": "needed a second request, because the first reply was not usable",
+    "no_probabilities": (
+        "are single replies, because the probabilities that score_mode='expected' needs are not available"
+    ),
+    "no_claims": "are not applicable, because the judge listed no claims in the answer",
+    "other_words": "are of a reader that declined in other words than its phrase (reader.abstention)",
+}
+"""What can make an outcome doubtful, in the words of a notice."""
+
+
+def check_method(method: str) -> list[str]:
+    """Return which of `OUTCOME_CHECKS` hold for the method of a score."""
+    found = {"forced": method.startswith("forced"), "second_request": method.startswith("second")}
+    found["no_probabilities"] = method.endswith("no_probabilities")
+    return [name for name, holds in found.items() if holds]
+
+
+def check_outcome(outcome: Score | NotApplicable | Failure) -> list[str]:
+    """Return which of `OUTCOME_CHECKS` hold for an outcome. A baseline is not checked."""
+    if isinstance(outcome, Failure) or is_baseline(outcome.judge):
+        return []
+    if isinstance(outcome, NotApplicable):
+        is_empty = outcome.reason.endswith(NO_CLAIMS) and "abstains" not in (outcome.answer or ())
+        return ["no_claims"] if is_empty else []
+    passages = outcome.details.get("passages") if outcome.metric.startswith("udcg") else None
+    is_other = isinstance(passages, list) and any(isinstance(p, Mapping) and p.get("n_declined") for p in passages)
+    return [*check_method(outcome.method), *(["other_words"] if is_other else [])]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

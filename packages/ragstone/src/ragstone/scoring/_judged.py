@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
+from ragstone._util.plural import count
+from ragstone.judges import OUTCOME_CHECKS, check_outcome
 from ragstone.schema import Failure, FailureKind, NotApplicable, Score
 
 AnyOutcome = Score | NotApplicable | Failure
@@ -16,6 +18,9 @@ or prompt."""
 _NOT_OF_JUDGE: Final[frozenset[FailureKind]] = frozenset({"application", "budget"})
 _MIN_FAILURES: Final = 20
 _MIN_SAMPLES: Final = 10
+_MIN_CHECKED: Final = 20
+_FEW: Final = 0.1
+"""Largest share of doubtful outcomes without a notice."""
 
 
 def is_judged(outcome: AnyOutcome) -> bool:
@@ -48,9 +53,16 @@ class JudgedCounts:
         """Number of failures by kind."""
         self._samples: dict[FailureKind, set[str]] = {}
         self._first: dict[FailureKind, Failure] = {}
+        self._checked: Counter[str] = Counter()
+        """Number of outcomes that are doubtful, by the name of the check. "" counts all that were checked."""
+        self._named: set[str] = set()
 
     def add(self, outcomes: Iterable[AnyOutcome]) -> None:
         """Count outcomes, of which only the judged ones matter."""
+        outcomes = list(outcomes)
+        for outcome in outcomes:
+            if outcome.judge_hash and not isinstance(outcome, Failure):
+                self._checked.update(["", *check_outcome(outcome)])
         for outcome in filter(is_judged, outcomes):
             if isinstance(outcome, Failure):
                 self.kinds[outcome.kind] += 1
@@ -60,6 +72,17 @@ class JudgedCounts:
                     samples.add(outcome.sample_id)
             else:
                 self.n_scored += 1
+
+    def take_notices(self) -> list[str]:
+        """Return what makes more than a tenth of at least 20 outcomes doubtful, each check once."""
+        n = self._checked[""]
+        new = [
+            name
+            for name in OUTCOME_CHECKS
+            if n >= _MIN_CHECKED and self._checked[name] > _FEW * n and name not in self._named
+        ]
+        self._named.update(new)
+        return [f"{self._checked[name]:,} of {count(n, 'judged outcome')} {OUTCOME_CHECKS[name]}" for name in new]
 
     @property
     def n(self) -> int:

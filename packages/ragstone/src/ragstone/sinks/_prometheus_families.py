@@ -14,6 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 
 from ragstone._util.ascii import without_controls
 from ragstone.errors import ConfigurationError
+from ragstone.judges import check_outcome
 from ragstone.metrics import resolve_metrics
 from ragstone.schema import Delivery, DeliveryCounts, Ledger, Score, Usage
 from ragstone.sinks._prometheus_streams import StoreCollector, StreamCollector, make_family
@@ -63,6 +64,10 @@ class Families:
             "ragstone_causes", "Wrong or unscored answers, by the step that failed first.", ["app", "cause"],
             registry=registry,
         )  # fmt: skip
+        self._checks = Counter(
+            "ragstone_doubtful_outcomes", "Outcomes that may not measure what they state, by reason.",
+            ["metric", "check"], registry=registry,
+        )  # fmt: skip
         self.ledgers = LedgerCollector()
         registry.register(self.ledgers)
         self.streams = StreamCollector(self._metric, self._app)
@@ -86,6 +91,8 @@ class Families:
             cause = None if delivery.cause is None else self._cause(delivery.cause.name)
         if cause is not None:
             self._causes.labels(app, cause).inc()
+        for check in check_outcome(outcome):
+            self._checks.labels(metric, check).inc()
         self._outcomes.labels(*labels, outcome.outcome).inc()
         if isinstance(outcome, Score):
             self._score.labels(*labels).observe(outcome.value, _exemplar(delivery))
@@ -106,7 +113,8 @@ class Families:
     def unregister(self, registry: CollectorRegistry) -> None:
         """Remove the metrics from their registry."""
         collectors = (
-            self._score, self._outcomes, self._seconds, self._tokens, self._causes, self.ledgers, self.streams
+            self._score, self._outcomes, self._seconds, self._tokens, self._causes, self._checks, self.ledgers,
+            self.streams,
         )  # fmt: skip
         for collector in collectors:
             registry.unregister(collector)
