@@ -302,11 +302,13 @@ def test_numbered_columns_with_the_same_text(second: list[list[str]], columns: s
 
 
 def test_answers_of_several_systems_are_no_references():
-    """A full set of numbered answers is proposed for neither field, and one of them can be read."""
+    """A full set of numbered answers may be of people or of systems, and the report has the option for both."""
     rows = [{"question": QUESTIONS[n], "answer_1": ANSWERS[n], "answer_2": GOLD[n]} for n in N]
-    _, report = read(rows)
-    assert "answer_1, answer_2: alternatives, not read as response" in report
-    assert {"response": "answer_1"} == named(report)
+    samples, report = read(rows)
+    assert (None, ()) == (samples[0].response, samples[0].reference)
+    assert (
+        "If all are correct: --field reference=answer_1+answer_2; if each is of another system: --field resp" in report
+    )
 
 
 @pytest.mark.parametrize(
@@ -459,3 +461,71 @@ def test_spans_in_a_table():
     row = {"context.span_id": "s", "span_kind": "CHAIN", "attributes.input.value": Q, "attributes.output.value": A}
     _, message = read([row])
     assert ({}, True) == (named(message), "spans of Phoenix. Write the data frame as Parquet" in message)
+
+
+@pytest.mark.parametrize(
+    ("response", "contexts"),
+    [
+        ([{"type": "file_search_call", "results": [{"text": P[0]}]}, {"type": "message", "role": "assistant"}], P[:1]),
+        ([{"type": "message", "role": "assistant"}], None),
+    ],
+)
+def test_the_message_after_the_calls_of_tools(response: list[dict[str, Any]], contexts: Any):
+    """Items of OpenAI's responses that are not messages are not an empty answer, and their passages are proposed."""
+    response[-1]["content"] = [{"type": "output_text", "text": A}]
+    rows = [{"input": Q, "output": response}]
+    (sample,), report = read(rows)
+    assert (A, "empty text" in report) == (sample.response, False)
+    assert contexts == parts(read(rows, fields=named(report))[0][0]).get("contexts")
+
+
+def test_a_list_of_objects_as_the_answer():
+    """Objects with an answer each are correct answers, as KILT has them, and equal faults are one line of the message."""
+    rows = [
+        {"input": question, "output": [{"answer": G, "provenance": [{"title": question}]}]} for question in QUESTIONS
+    ]
+    _, message = read(rows)
+    assert 1 == message.count("must be text")
+    assert [G] == parts(read(rows, fields=named(message))[0][0])["reference"]
+
+
+def test_replies_in_an_unknown_object():
+    """The path of the reply is named, and not that of a passage next to it."""
+    reply = {
+        "choices": [{"message": {"role": "assistant", "content": A}}],
+        "search_results": [{"snippet": f"{A} {P[0]}"}],
+    }
+    rows = [{"query": Q, "completion": reply}]
+    (sample,), _ = read(rows, fields=named(read(rows)[1]))
+    assert (A, f"{A} {P[0]}") == (sample.response, (sample.contexts or ())[0].text)
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (("Frage", "Antwort des Systems", "Musterantwort"), ("query", "response", "reference")),
+        (("Question", "R\u00e9ponse g\u00e9n\u00e9r\u00e9e", "R\u00e9ponse attendue"), ("response", "reference")),
+        (("pregunta", "respuesta_generada", "respuesta_esperada"), ("query", "response", "reference")),
+        (("\u95ee\u9898", "\u6a21\u578b\u56de\u7b54", "\u6807\u51c6\u7b54\u6848"), ("query", "response", "reference")),
+        (("Customer message", "Bot reply", "possible_answers"), ("query", "response", "reference")),
+    ],
+)
+def test_names_in_other_languages(names: tuple[str, str, str], expected: tuple[str, ...]):
+    """Correct answers and those of a model are told apart."""
+    rows = [dict(zip(names, values, strict=True)) for values in zip(QUESTIONS, ANSWERS, GOLD, strict=True)]
+    assert dict(zip(expected, names[-len(expected) :], strict=True)) == named(read(rows)[1])
+
+
+def test_questions_by_id_with_their_passage(tmp_path: Path):
+    """An object by id whose rows have several questions each, as DROP has them: the command writes a row for each."""
+    data = {
+        f"p{n}": {"passage": TEXTS[n][0], "qa_pairs": [{"question": QUESTIONS[n], "gold_answer": GOLD[n]}]} for n in N
+    }
+    found = followed(write(tmp_path / "t.json", data))
+    assert {"query": Q, "reference": [G], "contexts": P[:1]} == found
+
+
+def test_messages_of_people_are_no_passages():
+    """A thread of texts with their authors is not proposed for contexts."""
+    rows = [{"question": QUESTIONS[n], "thread": [{"user": "B", "text": ANSWERS[n]}]} for n in N]
+    assert {} == named(read(rows)[1])

@@ -52,17 +52,23 @@ _WORDS: Final = (
         ),
     ),
     ("reference", frozenset({"gold", "golden", "truth", "expected", "correct", "ideal", "gt"})),
-    ("query", frozenset({"question", "query"})),
-    ("response", frozenset({"answer", "response", "output", "generated", "prediction"})),
-)
+    ("query", frozenset({"question", "query", "message", "prompt", "frage", "pregunta", "pergunta", "domanda"})),
+    (
+        "response",
+        frozenset({
+            "answer", "answers", "response", "output", "generated", "prediction", "reply", "completion",
+            "antwort", "réponse", "respuesta", "resposta", "risposta",
+        }),
+    ),
+)  # fmt: skip
 """Words in a longer name that suggest a field."""
 _GOLD: Final = frozenset({
     "gold", "golden", "truth", "gt", "expected", "correct", "ideal", "reference", "references", "ref", "target", "targets",
-    "human", "annotation", "annotations", "annotator", "annotated", "expert", "official", "aliases", "solution",
+    "attendue", "attendu", "esperada", "erwartete", "correcta", "human", "annotation", "annotations", "annotator", "annotated", "expert", "official", "aliases", "solution",
 })  # fmt: skip
 """Words in a name, or in that of an object around it, of what is correct."""
 _GOLD_ANSWER: Final = frozenset(
-    {"long", "short", "exact", "best", "canonical", "normalized", "formed", "free", "accepted"}
+    {"answers", "long", "short", "exact", "best", "canonical", "normalized", "formed", "free", "accepted"}
 )
 """Words in the name of a correct answer, if no model is named."""
 _MODELS: Final = frozenset({
@@ -76,6 +82,7 @@ _CARRIERS: Final = frozenset({"text", "value", "content"})
 _OTHER_WORDS: Final = frozenset({
     "id", "ids", "score", "scores", "label", "labels", "count", "n", "num", "type", "date",
     "time", "url", "urls", "tokens", "length", "len", "rate", "latency", "cost", "embedding", "source", "name", "names", "title", "titles", "file", "files", "path",
+    "error", "template", "feedback", "comment", "tokenized",
 })  # fmt: skip
 """Words in the name of a column that describes another one (`answer_score`, `query_id`)."""
 _PASSAGES: Final = frozenset(
@@ -98,6 +105,7 @@ _MAX_DEPTH: Final = 6
 """Depth of objects in which a text is searched."""
 NUMBERED: Final = re.compile(r"(.*?\D)(\d{1,4})$", re.DOTALL)
 _PARTS: Final = re.compile(r"[A-Z]?[a-z]++|[A-Z]++|\d++")
+_SIGNS: Final = re.compile(r"[\W\d_]+")
 _SEPARATORS: Final = re.compile(r"[\s_.\-]+")
 _SHOWN_CHARS: Final = 60
 """Characters of the names of columns in a message."""
@@ -364,11 +372,14 @@ def path_of_text(value: object, path: str, field: str, item: str = ".0") -> str:
         field: "response", "query", "reference" or "contexts".
         item: How a path goes into a list: ".0" takes the first item, and "[]" takes all.
     """
-    names = {*map(name_key, (*FIELD_ALIASES[field], *field_names("text", "row"), "message", "output_text"))}
+    answers = FIELD_ALIASES["response"] if field == "reference" else ("message", "output_text")
+    names = {*map(name_key, (*FIELD_ALIASES[field], *field_names("text", "row"), *answers))}
 
     def rank(found: tuple[str, str]) -> tuple[bool, bool, bool, int]:
         *outer, name = found[0].removeprefix(path).split(".")
-        is_other = field != "contexts" and not _PASSAGES.isdisjoint(map(name_key, outer))
+        is_other = field != "contexts" and any(
+            name_key(step) in _PASSAGES or known_field(step) == "contexts" for step in outer
+        )
         words = words_of(name)
         return (
             not is_other,
@@ -422,4 +433,4 @@ def is_gold(column: str) -> bool:
 
 def words_of(name: str) -> set[str]:
     """Return the words in a name, in lower case."""
-    return {part.casefold() for part in _PARTS.findall(name)}
+    return {part.casefold() for part in (_PARTS.findall(name) if name.isascii() else _SIGNS.split(name))}

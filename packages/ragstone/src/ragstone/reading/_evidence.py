@@ -53,6 +53,7 @@ PASSAGES: Final = "passages with their sources"
 JSON: Final = "JSON texts"
 MESSAGES: Final = "messages"
 _NEVER: Final = frozenset({_LABELS, PROMPTFOO, _ADDRESSES, PLACES, _PASSAGE_IDS, _ONE_NUMBER, "times", "ids", _SAME})
+_SPEAKERS: Final = frozenset({"speaker", "role", "from", "sender", "user"})
 _QUERIES: Final = frozenset(map(name_key, FIELD_ALIASES["query"]))
 ALIASES: Final = frozenset({"alias", "aliases"})
 """Words in the name of other correct answers than the one in another column."""
@@ -160,7 +161,9 @@ class FirstRows:
         values = self.values(column)
         return bool(values) and all(
             isinstance(value, list)
-            and all(isinstance(item, Mapping) and not is_question(item) for item in value)
+            and all(
+                isinstance(item, Mapping) and not is_question(item) and _SPEAKERS.isdisjoint(item) for item in value
+            )
             and _has_passages(value)
             for value in values
         )
@@ -168,7 +171,9 @@ class FirstRows:
     def has_questions(self, column: str) -> bool:
         """Return whether the values of a column are lists of questions."""
         values = self.values(column)
-        return any(map(_objects_in, values)) and all(map(is_question, chain.from_iterable(map(_objects_in, values))))
+        items = [item for value in values if isinstance(value, list) for item in value]
+        are_objects = all(isinstance(item, Mapping) and is_question(item) for item in items)
+        return bool(items) and (are_objects or "questions" in words_of(column))
 
     def shared_id(self) -> str:
         """Return the column with an id that several rows share, each of which has other fields of one request, or ""."""
@@ -287,6 +292,10 @@ def propose(
         kind = first.kind(path)
         if kind == PROMPTFOO:
             notes[path] = f"cells that begin with [PASS] or [FAIL]: outputs of promptfoo. {_PROMPTFOO_REMEDY}"
+        if isinstance(value := flat.get(path), Mapping | list) and guess_field(path, read) == "response":
+            inner = path_of_text(value, path, "response") if "response" not in read else ""
+            if ".0." in inner and kind != MESSAGES and not first.has_passages(path):
+                found.append(("response", inner, ""))
         if (
             flat.get(path, path) in (None, "", [])
             or isinstance(flat.get(path), Mapping)
@@ -301,8 +310,8 @@ def propose(
             continue  # the option names a value in it
         if kind == MESSAGES and field != "response":
             field = "messages" if read.isdisjoint(_CONVERSATIONS) else None
-        elif field is None and first.has_passages(path):
-            field = "contexts"
+        elif (field is None or (field == "response" and path in flat)) and first.has_passages(path):
+            field = None if path.endswith("parts[]") else "contexts"
         is_list = "[]" in path and field in ("query", "response")
         if field is None or field in read or is_list or (kind == "objects" and field != "contexts"):
             continue
@@ -336,9 +345,14 @@ def _numbered(
     for (field, stem), columns in groups.items():
         if len(columns) < 2 or field not in ("contexts", "reference", "response") or field in read:
             continue
-        if field == "response" and any(first.has_gaps(column) for column in columns):
+        if field == "response":
+            if not any(first.has_gaps(column) for column in columns):
+                remedies = [field_option("reference", *columns), field_option(field, columns[0])]
+                note = f"{', '.join(columns)}: several answers, not read. If all are correct: {remedies[0]}; if each is"
+                notes |= dict.fromkeys(columns, f"{note} of another system: {remedies[1]}")
+                continue
             field = "reference"  # noqa: PLW2901 - each row has another number of correct answers
-        if field == "response" or words_of(stem) & _VERSIONS or (field == "contexts" and first.overlap(columns)):
+        if words_of(stem) & _VERSIONS or (field == "contexts" and first.overlap(columns)):
             remedy = f"To read one: {field_option(field, columns[0])}"
             notes |= dict.fromkeys(columns, f"{', '.join(columns)}: alternatives, not read as {field}. {remedy}")
         else:
@@ -353,7 +367,7 @@ def _paths(flat: Mapping[str, Any], plan: ColumnPlan) -> Iterator[tuple[str, boo
         inner, field = flat.get(outer), columns.get(outer)
         inner = json_value(inner) if isinstance(inner, str) and inner[:1] == "{" else inner
         read = text_key(inner, FIELD_ALIASES[field]) if field and isinstance(inner, Mapping) else None
-        for path in islice(paths_in(inner, outer, has_lists=field is None), _NESTED_PARTS):
+        for path in islice(paths_in(inner, outer, has_lists=True), _NESTED_PARTS):
             if path not in (outer, f"{outer}.{read}"):
                 yield path, field is not None
 
@@ -366,7 +380,7 @@ def paths_in(value: Any, path: str, depth: int = 0, *, has_lists: bool = False) 
         return
     is_list = has_lists and isinstance(value, list)
     if value not in (None, "", []):
-        yield f"{path}[]" if is_list and "[]" in path and isinstance(value[0], str) else path
+        yield f"{path}[]" if is_list and "[]" in path else path
     for item in islice(value, _NESTED_ITEMS) if is_list and depth <= _NESTED_DEPTH else ():
         if isinstance(item, Mapping) and not is_question(item):
             yield from paths_in(item, f"{path}[]", depth + 1, has_lists=True)

@@ -160,7 +160,7 @@ class ReadingReport:
         shown = dict.fromkeys((*_ALWAYS, *self.fields, *self.guesses))
         lines = [head, *(self._field_line(name) for name in shown)]
         guessed = {column for columns in self.guesses.values() for column in columns}
-        if others := [column for column in self.unused if column not in guessed]:
+        if others := [column for column in self.unused if column.strip() and column not in guessed]:
             more = f" and {len(others) - 5} more" if len(others) > 5 else ""
             lines.append(f"  not used: {', '.join(others[:5])}{more}")
         lines += [

@@ -115,7 +115,7 @@ def _columns(value: Mapping[Any, Any]) -> Table | None:
             )
         if all(isinstance(c, Mapping) and c.keys() == columns[0].keys() for c in columns):
             return Table(format="JSON columns", rows=({n: value[n][key] for n in value} for key in columns[0]))
-    if columns and all(isinstance(row, Mapping) for row in columns) and all(looks_like_row(row) for row in columns):
+    if _are_rows_by_id(value):
         return Table(format="JSON rows by id", rows=({"id": str(key)} | dict(row) for key, row in value.items()))
     return None
 
@@ -147,10 +147,15 @@ def _collect_lists(value: Mapping[Any, Any], path: tuple[str, ...], lists: dict[
 
 
 def _are_rows_by_id(value: Mapping[Any, Any]) -> bool:
-    """Return whether all values of an object are objects with a question."""
-    return len(value) > 1 and all(
-        isinstance(row, Mapping) and any(guess_field(str(key), is_nested=True) == "query" for key in row)
-        for row in value.values()
+    """Return whether all values of an object are objects with a question, or a list of questions."""
+    return len(value) > 1 and all(isinstance(row, Mapping) and _has_question(row) for row in value.values())
+
+
+def _has_question(row: Mapping[Any, Any]) -> bool:
+    return any(
+        guess_field(str(key), is_nested=True) == "query"
+        or (isinstance(inner, list) and not _QUERIES.isdisjoint(map(name_key, _keys(inner))))
+        for key, inner in row.items()
     )
 
 

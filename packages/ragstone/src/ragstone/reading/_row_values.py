@@ -19,7 +19,7 @@ _CONTAINERS: Final = (
     "hits", "documents", "passage_text", "retrievalResults", "contexts", "passages", "matches", "points", "results", "chunks",
 )  # fmt: skip
 """Names of the lists in what vector databases and search engines return."""
-_INNER: Final = ("_source", "content", "document", "chunk", "payload", "entity", "properties", "metadata")
+_INNER: Final = ("_source", "content", "document", "doc", "chunk", "payload", "entity", "properties", "metadata")
 """Names of the object in a hit that has the text."""
 _MAX_CONTAINERS: Final = 3
 _LABEL_WORDS: Final = {"true": 1.0, "yes": 1.0, "false": 0.0, "no": 0.0}

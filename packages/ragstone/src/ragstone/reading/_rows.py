@@ -68,7 +68,7 @@ _ASSERTION: Final = re.compile(
     r"\s*+(?:not-)?(?:i?contains(?:-\w++)*|equals|regex|starts-with|is-json|llm-rubric|model-graded-\w++|similar"
     r"|javascript|python)(?:\([\d.]*+\))?:"
 )
-_FIRST_PART: Final = re.compile(r"\s*+(?:<(\w{3,12})[ >]|(\[?(?:[^\W\d]{1,12})?[ _#:-]*+)1([\]).:]))")
+_FIRST_PART: Final = re.compile(r"\s*+(?:<(\w{2,12})[ >]|(\[?(?:[^\W\d]{1,12})?[ _#:-]*+)1([\]).:]))")
 """Beginning of a text with several passages: a tag, or the number 1, with the text around it."""
 _SPEAKERS: Final = ("speaker", "role", "from", "sender", "author")
 _ONE_MESSAGE: Final = (
@@ -227,11 +227,11 @@ class RowReader:
         return sample if id_ else sample.model_copy(update={"id": derive_id(sample)})
 
     def _is_apart(self, value: Any, field: str, column: str) -> bool:
-        """Return whether the user named a value in an object that does not have a text."""
-        is_object = (
-            type(value) is not str and isinstance(value, Mapping) and text_key(value, FIELD_ALIASES[field]) is None
-        )
-        return is_object and any(path.startswith(f"{column}.") for path in self._fields.values())
+        """Return whether the user named a value in objects that are not a text."""
+        if type(value) is str or not isinstance(value, Mapping | list):
+            return False
+        is_text = isinstance(value, Mapping) and text_key(value, FIELD_ALIASES[field]) is not None
+        return not is_text and any(path.startswith((f"{column}.", f"{column}[]")) for path in self._fields.values())
 
     def _parts_of_requests(self, column: str) -> str:
         """Return the error for rows that are parts of a request, with the command that joins them."""
@@ -277,10 +277,13 @@ class RowReader:
         )
         kind = kind or next((f" {text}" for keys, text in _OTHER_ROWS if keys <= names), "")
         if "query" not in report.guesses and (column := next(filter(self._first_rows.has_questions, flat), None)):
-            keys = json.dumps(column)
-            kind = f" {column!r} is a list of questions. Write a row for each: jq -c '.[{keys}][] + del(.[{keys}])' FILE > NEW.jsonl"
+            key = f".[{json.dumps(column)}]"
+            rows = "" if report.format == "JSON lines" else f".{report.where}[] | "
+            command = f": jq -c '{rows}{key}[] + del({key})' FILE > NEW.jsonl"
+            are_rows = all(isinstance(item, Mapping) for item in flat[column])
+            kind = f" {column!r} is a list of questions. Write a row for each{command if are_rows else ''}"
         problem = f"row {position} does not have a field with a known name; it has {shorten_names(flat)}.{kind}"
-        if kind.startswith((" They", " If a row")) or "jq" in kind:  # options would read something else
+        if kind.startswith((" They", " If a row")) or "a row for each" in kind:  # options would read something else
             return problem
         return f"{problem} Name its fields, for example {' '.join(remedies)}{rest}"
 
@@ -777,6 +780,9 @@ def _take_answer(found: dict[str, Any]) -> tuple[list[Any], tuple[Mapping[str, A
         del found["response"]
         return list(one_message), ()
     if isinstance(value, list) and value and all(isinstance(part, Mapping) and "type" in part for part in value):
+        if replies := [part for part in value if are_messages([part])]:  # of OpenAI's responses, after calls of tools
+            del found["response"]
+            return replies, ()
         found["response"], citations = read_content(value)
         return [], citations
     return [], ()
@@ -853,6 +859,12 @@ def _text(value: Any, field: str, position: int, keys: Sequence[str], column: st
         raise DataError(
             f"row {position}: {field} must be text, got true or false. Write it as the text of an answer: {command}"
         )
+    if isinstance(value, list) and value and isinstance(value[0], Mapping):
+        many, one = (
+            path_of_text(value, column or field, name, item) for name, item in (("reference", "[]"), (field, ".0"))
+        )
+        named = field_option("reference", many) if field == "response" else field_option(field, one)
+        raise DataError(f"row {position}: {field} must be text, got a list of objects. Name a key of them: {named}")
     nested = ""
     if isinstance(value, list | tuple):
         nested = ". Write alternatives as one list of texts, and join parts of one answer"

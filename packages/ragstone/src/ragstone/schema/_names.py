@@ -144,23 +144,25 @@ ROW_SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
 ROW_GUESSES: Final[Mapping[str, tuple[str, ...]]] = {
     "query": (
         "q", "body", "topic", "title", "instruction", "search_query", "utterance", "message", "request", "user_message",
-        "task", "problem", "text", "frage", "pregunta", "pergunta", "domanda", "vraag",
+        "task", "problem", "text", "user", "customer", "frage", "pregunta", "pergunta", "domanda", "vraag",
+        "\u95ee\u9898", "\u8cea\u554f",
     ),
     "contexts": (
         "evidence", "evidences", "evidence_list", "matches", "points", "paragraphs", "snippets", "sources", "chunks", "nodes", "docs",
         "references", "positive", "facts", "gold_contexts", "gold_context", "reference_contexts", "ground_truth_context",
         "ground_truth_contexts", "text", "passage", "document", "chunk", "content", "ctx", "ctxs",
-        "kontext", "contexto", "contexte", "contesto", "fundstellen",
+        "kontext", "contexto", "contexte", "contesto", "fundstellen", "\u4e0a\u4e0b\u6587", "\u68c0\u7d22\u7247\u6bb5",
     ),
     "response": (
         "completion", "reply", "generation", "generations", "summary", "hypothesis", "candidate", "pred", "predictions",
         "assistant", "bot", "chatbot", "model", "system", "llm", "gpt", "got", "antwort", "respuesta", "resposta",
-        "risposta", "antwoord",
+        "risposta", "antwoord", "candidates", "choices", "\u56de\u7b54", "\u6a21\u578b\u56de\u7b54",
     ),
     "reference": (
         "gold", "golden", "gt", "truth", "ref", "refs", "target", "targets", "label", "labels", "solution", "answers", "alt_ans",
         "short_answer", "short_answers", "exact_answer", "ideal", "correct", "musterantwort",
-        "musterl\u00f6sung", "respuesta_correcta",
+        "musterl\u00f6sung", "respuesta_correcta", "\u6807\u51c6\u7b54\u6848",
+        "\u53c2\u8003\u7b54\u6848", "\u6b63\u89e3",
     ),
 }  # fmt: skip
 """Names with several meanings. They are not read, and the report says which field they may be."""
