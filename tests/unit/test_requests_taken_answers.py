@@ -68,6 +68,15 @@ CLEAR: dict[str, tuple[Sequence[str | tuple[str, str]], dict[str, Any], str]] = 
         {"ruling": V, "why": "All is in the text."},
         V,
     ),
+    "graders that say the first word": (
+        [(f"Relevant? {A}", "Yes"), (f"Relevant? {B}", "Yes"), json.dumps({"verdict": "Yes, for two years.", "note": N})],
+        {"ruling": "Yes, for two years."},
+        "Yes, for two years.",
+    ),
+    "a plan": ([("Plan.", json.dumps({"steps": ["read a", "read b"]})), J], {"steps": ["read a", "read b"], "ruling": V}, V),
+    "a critique": ([V, (f"Check: {V} {A}", json.dumps({"critique": "It is short."}))], {"ruling": V, "critique": "It is short."}, V),
+    "a text in HTML": (["Two years."], {"ruling": "<b>Two years</b>."}, "<b>Two years</b>."),
+    "an object within a named field": ([J], {"answer": json.loads(J)}, J),
     "an empty state": ([V], {"status": "done"}, V),
 }  # fmt: skip
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ragstone.requests._facts import Call, Facts, items_of
+from ragstone.requests._facts import Call, Facts, items_of, words_of
 from ragstone.requests._harvest import is_shown_object, last_answer, look_up
 from ragstone.requests._match import TooLargeError, longest_piece
 from ragstone.requests._step import Step
@@ -25,17 +24,13 @@ _MIN_PIECE: Final = 40
 _DECISIONS: Final = frozenset({"verdict", "label", "grade"})
 _LABELS: Final = _DECISIONS | frozenset((
     "title", "topic", "category", "intent", "tone", "language", "lang", "sentiment", "check", "guard", "is_safe", "safe", "route",
-    "next", "rating", "score", "confidence", "status", "source", "sources", "citations", "reason", "why", "explanation", "thinking",
+    "next", "rating", "score", "confidence", "status", "source", "sources", "citations", "reason", "reasoning", "rationale", "why",
+    "explanation", "thinking", "critique", "feedback", "review", "assessment", "evaluation", "plan", "query", "search_query",
 ))  # fmt: skip
 """Names of texts that say something about an answer. A decision can be the answer, if the same reply has other texts."""
 _ENDS: Final = ("report", "answer", "response", "reply")
 _Named = tuple[tuple[str, ...], str]
 """The path of a text, and the text."""
-_ASIDE: Final = re.compile(
-    r"\[[^\]\n]{0,80}\](?:\([^)\n]{0,300}\))?|</?\w{1,9}>|[(\u3010][^)\u3011\n]{0,80}[)\u3011]|[\u00b9\u00b2\u00b3\u2070-\u2079]+"
-)
-"""Citations and other remarks that an application rewrites: in brackets, as links, or as raised numbers."""
-_WORD: Final = re.compile(r"[^\W_]+")
 
 
 @dataclass(slots=True)
@@ -141,7 +136,7 @@ def _written(facts: Facts, answer: Answer, question: str | None) -> Answer:
         text
     )
     if is_small:
-        calls = [call for call in said if _keeps_words(call, text) or (text and facts.find(text, call.reply) >= 0)]
+        calls = [call for call in said if text and facts.find(text, call.reply) >= 0] or _keeping_words(said, text)
     if pieces and not calls:
         answer.calls = pieces
         if is_small and len(pieces) > 1:
@@ -260,26 +255,37 @@ def _add_taken(facts: Facts, texts: dict[int, _Named], question: str | None) -> 
     known = {facts.canonical(text) for _, text in texts.values()}
     values = [value for value in _own_outputs(facts, question) if facts.canonical(value[1]) not in known]
     found: dict[int, list[_Named]] = {}
-    tools = [facts.tree.place[step.id] for step in facts.tree.steps if step.kind == "tool"]
-    for call in facts.calls if values else ():
-        # Arguments for a tool that did not run are an object that the model filled in.
-        if call.in_tool or not call.reply or (call.step.calls_tool and call.place < max(tools, default=-1)):
-            continue
-        taken = [value for value in values if _is_taken(facts, call, value[1])]
-        if taken and call.place not in texts:
-            found[call.place] = taken
+    for value in values:
+        for call in _taken_from(facts, value[1]):
+            found.setdefault(call.place, []).append(value)
     telling = {place for place, taken in found.items() if any(_LABELS.isdisjoint(path) for path, _ in taken)}
     if telling or texts:  # a text that says something about an answer is one only if nothing else is
         found = {place: taken for place, taken in found.items() if place in telling}
     unclear = set()
     for call in facts.calls:
-        if call.place in found:
+        if call.place in found and call.place not in texts:
             taken = found[call.place]
             texts[call.place], is_clear = _chosen_text(facts, call, taken)
             others = [value for value in values if value not in taken and len(value[1].split()) >= _FEW_WORDS]
             if not is_clear or (_leaves_texts(facts, call, taken) and _foreign(facts, call, others)):
                 unclear.add(call.place)
     return unclear
+
+
+def _taken_from(facts: Facts, text: str) -> list[Call]:
+    """Return the calls from whose replies a text was taken: a value of JSON, a line, or a long piece; or what it is made of."""
+    tools = max((facts.tree.place[step.id] for step in facts.tree.steps if step.kind == "tool"), default=-1)
+    # Arguments for a tool that did not run are an object that the model filled in.
+    calls = [
+        call
+        for call in facts.calls
+        if call.reply and not call.in_tool and not (call.step.calls_tool and call.place < tools)
+    ]
+    known, items = facts.canonical(text), items_of([text])
+    taken = [
+        call for call in calls if items in call.said or (len(known) >= _SHORT and facts.find(known, call.reply) >= 0)
+    ]
+    return taken or _keeping_words(calls, known) or _holding(calls, text)
 
 
 def _own_outputs(facts: Facts, question: str | None) -> list[_Named]:
@@ -296,17 +302,6 @@ def _own_outputs(facts: Facts, question: str | None) -> list[_Named]:
     given = {facts.canonical(text) for text in asked if text}
     values = [(value.path, value.text) for value in root.outputs if value.text and not is_shown_object(value.text)]
     return sorted((value for value in values if facts.canonical(value[1]) not in given), key=_is_item)
-
-
-def _is_taken(facts: Facts, call: Call, text: str) -> bool:
-    """Whether a text was taken from a reply: it holds a value of its JSON or a line of it, or is a long piece of it."""
-    known = facts.canonical(text)
-    items = items_of([text])
-    return (
-        any(parts <= items for parts in call.said)
-        or (len(known) >= _SHORT and facts.find(known, call.reply) >= 0)
-        or _keeps_words(call, known)
-    )
 
 
 def _chosen_text(facts: Facts, call: Call, taken: Sequence[_Named]) -> tuple[_Named, bool]:
@@ -409,18 +404,21 @@ def _contexts(facts: Facts, call: Call, question: str | None) -> frozenset[str]:
         return frozenset()
 
 
-def _keeps_words(call: Call, text: str) -> bool:
-    """Whether a text has the words of a reply, or of a value in its JSON, in their order, with other citations.
+def _keeping_words(calls: Sequence[Call], text: str) -> list[Call]:
+    """Return the calls whose replies, or values in their JSON, have the words of a text in its order, but for citations.
 
     They are the same words, or at least half of the words of the text.
     """
-    others = _WORD.findall(_ASIDE.sub(" ", text))
-    for reply in (call.reply, *(value for _, value in call.fields)):
-        words, rest = _WORD.findall(_ASIDE.sub(" ", reply)), iter(others)
-        is_most = len(words) >= _FEW_WORDS and 2 * len(words) >= len(others)
-        if (words and words == others) or (is_most and all(word in rest for word in words)):
-            return True
-    return False
+    others = words_of(text)
+    calls_found = []
+    for call in calls:
+        for words in call.words:
+            rest = iter(others)
+            is_most = len(words) >= _FEW_WORDS and len(words) <= len(others) <= 2 * len(words)
+            if (words and words == others) or (is_most and all(word in rest for word in words)):
+                calls_found.append(call)
+                break
+    return calls_found
 
 
 def _is_same(reply: str, text: str) -> bool:

@@ -40,6 +40,11 @@ _NAME: Final = re.compile(r"""['"](\w+)['"]\s*:""")
 _BETWEEN: Final = re.compile(r"""[\n,;:|"(){}\[\]<>]|[.!?]\s|\s[-*\u2022\u2013]\s|\\n""")
 _NUMBER: Final = re.compile(r"^[ \t]{0,8}\d{1,3}[.)]\s", re.MULTILINE)
 _CITATION: Final = re.compile(r"[ ]?\[[\d, ]{1,12}\]")
+_ASIDE: Final = re.compile(
+    r"\[[^\]\n]{0,80}\](?:\([^)\n]{0,300}\))?|</?\w{1,9}>|[(\u3010][^)\u3011\n]{0,80}[)\u3011]|[\u00b9\u00b2\u00b3\u2070-\u2079]+"
+)
+"""Citations and other remarks that an application rewrites: in brackets, as links, or as raised numbers."""
+_WORD: Final = re.compile(r"[^\W_]+")
 _AROUND: Final = " .!?'`*#-\u2022\u2013\u3002"
 _MIN_SENTENCE: Final = 32
 _MAX_PARSED_CHARS: Final = 1_000_000
@@ -96,6 +101,11 @@ class Call:
     def _shown_reply(self) -> str:
         """The reply without thoughts and without the fence around JSON."""
         return (self.step.reply or "").rpartition("</think>")[2].strip("` \n").removeprefix("json").strip()
+
+    @cached_property
+    def words(self) -> list[list[str]]:
+        """The words of the reply, and of each value in its JSON, without citations."""
+        return [words_of(text) for text in (self.reply, *(text for _, text in self.fields))]
 
     @property
     def said(self) -> list[frozenset[str]]:
@@ -546,6 +556,11 @@ def items_of(texts: Iterable[str]) -> frozenset[str]:
     """Return what stands by itself in texts: the parts between line ends and punctuation, in canonical form."""
     parts = (part for text in texts for part in _BETWEEN.split(_NUMBER.sub("", text)))
     return frozenset(canonical(part).strip(_AROUND) for part in parts) - {""}
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a text without citations and other remarks in brackets."""
+    return _WORD.findall(_ASIDE.sub(" ", text))
 
 
 def _is_item(path: tuple[str, ...]) -> bool:

@@ -19,7 +19,7 @@ Part = Literal["query", "contexts", "response"]
 _DOUBTFUL: Final[dict[str, tuple[tuple[Part, ...], str]]] = {
     "several_answers": (
         ("contexts", "response"),
-        "several model calls could have written the answer; state it, for example with an extractor",
+        "several model calls or texts could be the answer; state it, for example with an extractor",
     ),
     "no_model_wrote_it": (
         ("contexts",),
