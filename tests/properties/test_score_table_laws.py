@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ragstone
-from ragstone.experiments import build_report, check_source, summarize
+from ragstone.experiments import build_report, check_source
 from ragstone.metrics import resolve_metrics
 from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.settings import Analysis
+from summaries import summarize
 
 METRICS = ("ccrs.qr", "ccrs.cc")
 CARDS = [metric.card for metric in resolve_metrics(METRICS)]

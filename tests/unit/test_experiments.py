@@ -19,13 +19,14 @@ from ragstone.errors import (
     SinkRejectedError,
     SinkUnavailableError,
 )
-from ragstone.experiments import format_table, summarize
+from ragstone.experiments import format_table
 from ragstone.judges import JudgeIdentity
 from ragstone.metrics import resolve_metrics
 from ragstone.reading import read_samples
 from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.sinks import Delivery
 from ragstone.testing import FakeJudge, MemorySink
+from summaries import summarize
 
 ROWS = [
     {"question": "Where is the stone?", "contexts": ["The stone is at the river."], "answer": "At the river.",

@@ -7,10 +7,11 @@ import math
 from dataclasses import replace
 
 import ragstone
-from ragstone.experiments import Experiment, format_table, summarize
+from ragstone.experiments import Experiment, format_table
 from ragstone.judges import LexicalJudge
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, Score, Usage
+from summaries import summarize
 
 CARD = MetricCard(
     name="density", title="Density", description="", low=0.0, high=math.inf, needs=(), version="1", source="", group="x"

@@ -28,7 +28,15 @@ from ragstone.cli._output import (
 from ragstone.cli._progress import Progress, show_progress
 from ragstone.cli._settings import OF_COMMAND, arguments_of, settings_of
 from ragstone.errors import DataError, StoreError
-from ragstone.experiments import MetricSummary, check_source, format_table, stored_clusters, summarize, titles_of
+from ragstone.experiments import (
+    MetricSummary,
+    TableReader,
+    check_source,
+    format_table,
+    stored_clusters,
+    summarize_table,
+    titles_of,
+)
 from ragstone.judges import is_baseline
 from ragstone.metrics import resolve_metrics
 from ragstone.reading import RejectedRecord
@@ -36,7 +44,7 @@ from ragstone.replay import FileReport, ReplayPlan, ReplayReport, ReplayTraceSou
 from ragstone.schema import Ledger, Outcome, Trace
 from ragstone.scoring import MAX_CALLS_PER_REASON, JudgedCounts
 from ragstone.settings import Analysis
-from ragstone.store import is_database_url, open_store, quote_store
+from ragstone.store import MetricCounts, is_database_url, open_store, quote_store
 from ragstone.worker import StorePlan, Worker, advise, read_ledger
 
 _SHOWN = 5
@@ -91,7 +99,8 @@ def replay_command(
     if not is_database_url(store):
         models = Models(with_cache(models.settings, Path(f"{Path(store).absolute()}.cache")))
     with show_progress("scoring") as progress:
-        stop = _Stop(progress, n_pending=_count_pending(store))
+        results = _Results(names)
+        stop = _Stop(progress, results, n_pending=_count_pending(store))
         with handle_signals(dict.fromkeys(STOP_SIGNALS, lambda *_: stop.stop())):
             report = asyncio.run(
                 areplay_traces(
@@ -111,9 +120,8 @@ def replay_command(
                 )
             )
     stopped = stop.requested
-    counts = JudgedCounts()
     try:
-        summaries, notes = _summaries(store, names, counts, analysis)
+        summaries, notes, judged = results.summarize(store, analysis)
         ledger = read_ledger(store)
     except StoreError:
         if not stopped:
@@ -156,7 +164,7 @@ def replay_command(
     if stopped:
         typer.echo("stopped. Run the same command to resume.", err=True)
         raise typer.Exit(ExitCode.INTERRUPTED)
-    _exit(store, report, summaries, ledger, describe_excess(counts, limits.max_failed_share))
+    _exit(store, report, summaries, ledger, describe_excess(judged, limits.max_failed_share))
     exit_if_failed(check)
 
 
@@ -215,8 +223,9 @@ def _count_pending(store: str) -> int:
 class _Stop:
     """Stops the worker on a signal. Calls in flight are canceled, and the next run repeats them."""
 
-    def __init__(self, progress: Progress, *, n_pending: int) -> None:
+    def __init__(self, progress: Progress, results: _Results, *, n_pending: int) -> None:
         self.requested = False
+        self._results = results
         self._worker: Worker | None = None
         self._source: ReplayTraceSource | None = None
         self._progress = progress
@@ -236,35 +245,55 @@ class _Stop:
         self._worker.stop()
 
     def _count(self, _trace: Trace, outcomes: Sequence[Outcome], is_last: bool) -> None:  # noqa: FBT001 - the worker passes it by position
-        """Add the outcomes of a trace, or of a part of its metrics, to the progress."""
+        """Add the outcomes of a trace, or of a part of its metrics, to the results and to the progress."""
+        self._results.add(outcomes)
         self._progress.count(outcomes)
         n_new = sum(file.n_new for file in self._source.counts) if self._source is not None else 0
         self._progress.update(self._progress.n_done + is_last, self._n_pending + n_new)
 
 
-def _summaries(
-    store: str, metrics: list[str], counts: JudgedCounts, analysis: Analysis
-) -> tuple[tuple[MetricSummary, ...], tuple[str, ...]]:
-    """Summarize the outcomes of the planned metrics, with notes about clusters, and count the judged ones."""
+class _Results:
+    """The outcomes of this run as arrays, so that its summary does not read them from the store again."""
 
-    def count(outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
+    def __init__(self, metrics: Sequence[str]) -> None:
+        self.judged = JudgedCounts()
+        self._metrics, self._reader = metrics, TableReader()
+        self._reader.expect(metric.card for metric in resolve_metrics(metrics))
+
+    def add(self, outcomes: Iterable[Outcome]) -> None:
+        """Add outcomes that were stored."""
         for outcome in outcomes:
-            counts.add([outcome])
-            yield outcome
+            if outcome.metric in self._reader.columns:
+                self._reader.put(outcome)
+                self.judged.add((outcome,))
 
-    with open_store(store, mode="read") as opened:
-        # The store may also have outcomes of earlier judges or versions. A mean uses one judge.
-        planned = {(metric.name, metric.version, metric.judge_hash) for metric in opened.plan.metrics()}
-        outcomes = (outcome for outcome in opened.outcomes.read() if outcome.key[1:] in planned)
-        clusters, notes, _ = stored_clusters(opened, analysis.cluster)
-        summaries = summarize(
-            count(outcomes),
-            [metric.card for metric in resolve_metrics(metrics)],
-            clusters=clusters,
-            probabilities=opened.traces.inclusion_probabilities(),
-            confidence_level=analysis.confidence_level,
-        )
-        return summaries, notes
+    def summarize(
+        self, store: str, analysis: Analysis
+    ) -> tuple[tuple[MetricSummary, ...], tuple[str, ...], JudgedCounts]:
+        """Summarize all stored outcomes of the planned metrics, with notes about clusters and counts of the judged ones."""
+        with open_store(store, mode="read") as opened:
+            clusters, notes, counted = stored_clusters(opened, analysis.cluster)
+            judged, table = self.judged, self._reader.table()
+            if any(
+                _states(each) != table.metrics[each.metric].counts() for each in counted if each.metric in table.metrics
+            ):
+                # An earlier run or another process has stored outcomes as well, also of earlier judges or versions. A mean
+                # uses one judge.
+                planned = {(metric.name, metric.version, metric.judge_hash) for metric in opened.plan.metrics()}
+                everything = _Results(self._metrics)
+                everything.add(outcome for outcome in opened.outcomes.read() if outcome.key[1:] in planned)
+                judged, table = everything.judged, everything._reader.table()
+            table = table.depend(opened.traces.inclusion_probabilities(), clusters)
+            return summarize_table(table, analysis.confidence_level), notes, judged
+
+
+def _states(counts: MetricCounts) -> dict[str, int]:
+    """Return the numbers of stored outcomes of a metric, as `MetricScores.counts` does."""
+    return {
+        "n_scored": sum(counts.repeats),
+        "n_failed": counts.n_failed,
+        "n_not_applicable": counts.n_not_applicable,
+    }
 
 
 def _file_lines(files: Sequence[FileReport], *, planned: bool = False) -> Iterator[str]:

@@ -30,9 +30,10 @@ if TYPE_CHECKING:
         check_level,
         format_table,
         stored_clusters,
-        summarize,
         summarize_store,
+        summarize_table,
     )
+    from ragstone.experiments._table import TableReader
     from ragstone.experiments._views.follow import FollowedReport
     from ragstone.experiments._views.labeled import takes_labels
 
@@ -63,7 +64,8 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_labels": "add_labels draw_to_label drawn_rows",
             "_outcomes": "OutcomeSource SystemOutcomes TimeRange check_same_questions names_of read_outcomes store_of",
             "_report": "REPORT_FORMATS build_report explain_answer find_worst",
-            "_summary": "MetricSummary check_level format_table stored_clusters summarize summarize_store",
+            "_summary": "MetricSummary check_level format_table stored_clusters summarize_store summarize_table",
+            "_table": "TableReader",
             "_views.follow": "FollowedReport",
             "_views.labeled": "takes_labels",
         },

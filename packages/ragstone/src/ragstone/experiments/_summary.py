@@ -22,10 +22,9 @@ from ragstone.experiments._clusters import (
     cluster_notes,
     store_labels,
 )
-from ragstone.experiments._table import FAILED, NOT_APPLICABLE, MetricScores, ScoreTable, TableReader
+from ragstone.experiments._table import FAILED, NOT_APPLICABLE, MetricScores, ScoreTable
 from ragstone.judges import BASELINE_NOTE, is_baseline
 from ragstone.metrics import MetricCard
-from ragstone.schema import Outcome
 from ragstone.settings import Analysis
 from ragstone.stats import Estimate, estimate_mean, failure_bounds
 
@@ -164,24 +163,6 @@ def summarize_store(
             )
         )
     return tuple(summaries), notes
-
-
-def summarize(
-    outcomes: Iterable[Outcome],
-    cards: Sequence[MetricCard],
-    *,
-    clusters: Clusters | None = None,
-    probabilities: Mapping[str, float] | None = None,
-    confidence_level: float = CONFIDENCE_LEVEL,
-) -> tuple[MetricSummary, ...]:
-    """Summarize outcomes, one summary per card in the order of the cards. Outcomes of metrics without a card are ignored."""
-    check_level(confidence_level)
-    reader = TableReader()
-    reader.expect(cards)
-    for outcome in outcomes:
-        if outcome.metric in reader.columns:
-            reader.put(outcome)
-    return summarize_table(reader.table(probabilities, clusters), confidence_level)
 
 
 def summarize_table(table: ScoreTable, confidence_level: float) -> tuple[MetricSummary, ...]:

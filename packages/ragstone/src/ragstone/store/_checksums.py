@@ -72,7 +72,7 @@ class Body(str):
 
 
 def _compress(body: Body) -> bytes:
-    deflate = zlib.compressobj(_LEVEL, zlib.DEFLATED, -15, 9, zlib.Z_DEFAULT_STRATEGY, _DICTIONARY)
+    deflate = zlib.compressobj(_LEVEL, zlib.DEFLATED, -15, 8, zlib.Z_DEFAULT_STRATEGY, _DICTIONARY)
     return _FORMAT + deflate.compress(body.encode()) + deflate.flush()
 
 

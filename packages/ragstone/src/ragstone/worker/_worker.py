@@ -649,8 +649,8 @@ class Worker:
         self._daily_budget.record(paid)
         # The last outcomes end this worker's lease. Earlier ones are stored without an owner, so the lease continues.
         owner = self._name if last else ""
-        await committer.complete(Completion(trace_id=trace.trace_id, outcomes=outcomes, owner=owner))
-        if self.on_outcomes is not None:
+        is_stored = await committer.complete(Completion(trace_id=trace.trace_id, outcomes=outcomes, owner=owner))
+        if is_stored and self.on_outcomes is not None:
             self.on_outcomes(trace, outcomes, last)
 
     def _watch(self, store: Store, turn: _Turn, *, now_too: bool = False) -> None:
