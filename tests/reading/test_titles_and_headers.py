@@ -93,6 +93,56 @@ def test_the_first_row_is_the_header_without_a_title(tmp_path: Path, header: str
     assert "above the header" not in str(report)
 
 
+TWO = ["Why is it?", "It is red.", "It is a blue one.", "It is so."]
+
+
+@pytest.mark.parametrize(
+    ("header", "merged"),
+    [
+        ([["Input", "Retrieval", None, "Output"], ["question", "context 1", "context 2", "answer"]], ("B1:C1",)),
+        ([["question", "Contexts", None, "Answers"], ["question", "first", "second", "response"]], ("B1:C1",)),
+        ([["question", "contexts", None, "answer"]], ("B1:C1",)),
+        ([["Title"], ["question", "contexts", None, "answer"]], ("A1:D1", "B2:C2")),
+    ],
+)
+def test_a_header_with_merged_cells(tmp_path: Path, header: list[Any], merged: tuple[str, ...]):
+    """Names are in the row below, or a name is that of each column, so that no passage is lost."""
+    (sample,), report = read(write_workbook(tmp_path / "t.xlsx", [*header, TWO], merged))
+    assert (TWO[0], TWO[3]) == (sample.query, sample.response)
+    assert TWO[1:3] == [passage.text for passage in sample.contexts or ()]
+    assert "Merged cells" not in report
+
+
+def test_groups_of_names_above_a_header(tmp_path: Path):
+    """Pandas writes the levels of a header as rows, and the last one has the names."""
+    path = tmp_path / "t.csv"
+    path.write_text("Input,Retrieval,Retrieval,Output\nquestion,context_1,context_2,answer\n" + ",".join(TWO) + "\n")
+    (sample,), report = read(path)
+    assert (TWO[0], TWO[1:3]) == (sample.query, [passage.text for passage in sample.contexts or ()])
+    assert "rows above the header, not read: 'Input,Retrieval,Retrieval,Output'" in report
+
+
+def test_the_command_for_merged_rows(tmp_path: Path):
+    """It repeats the values of the merged columns alone, and the next message joins the passages."""
+    rows = [
+        ["Q1?", "p one.", "A1", "x"],
+        [None, "p two.", None, None],
+        ["Q2?", "p three.", "A2", None],
+        [None, "p 4.", None, None],
+    ]
+    path = write_workbook(
+        tmp_path / "t.xlsx", [["question", "contexts", "answer", "note"], *rows], ("A2:A3", "C2:C3", "A4:A5", "C4:C5")
+    )
+    report = ReadingReport()
+    read_samples(path, report=report)
+    command = str(report).partition("Repeat it: ")[2].partition("\n")[0].replace("python -c", f"{sys.executable} -c")
+    subprocess.run(command, shell=True, check=True, cwd=tmp_path)  # noqa: S602 - as a user types it
+    lines = (tmp_path / "NEW.csv").read_text().splitlines()
+    assert ["question,contexts,answer,note", "Q1?,p one.,A1,x", "Q1?,p two.,A1,"] == lines[:3]
+    with pytest.raises(DataError, match="each row has one passage"):
+        read_samples(tmp_path / "NEW.csv")
+
+
 def test_merged_cells_are_in_the_report(tmp_path: Path):
     """Excel stores the value of merged rows once, so that the other rows do not have it."""
     path = write_workbook(tmp_path / "t.xlsx", [HEADER, ROWS[0], [None, None, "b"], ROWS[1]], ("A2:A3", "B2:B3"))

@@ -175,9 +175,10 @@ class ReadingReport:
         return lines
 
     def __str__(self) -> str:
-        """Return the lines, broken between words after at most 80 characters. An option stays with its value."""
+        """Return the lines, broken between words after at most 80 characters. An option stays with its value, and a command whole."""
         joined = (_OPTION.sub(lambda option: option[0].replace(" ", "\0"), line) for line in self.lines())
-        return "\n".join(part for line in joined for part in _WRAPPER.wrap(line)).replace("\0", " ")
+        parts = (part for line in joined for part in ([line] if " -c " in line else _WRAPPER.wrap(line)))
+        return "\n".join(parts).replace("\0", " ")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain values."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shlex
 import zipfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import islice, repeat, zip_longest
 from typing import TYPE_CHECKING, Any, Final
@@ -41,8 +42,9 @@ _SHEET_COLUMNS: Final = 1000
 _TITLE_ROWS: Final = 10
 """Rows that a title and comments above a header can have."""
 _PERCENT: Final = re.compile(rb'numFmtId="(?:9|10)"|formatCode="[^"]*%')
-_MERGED: Final = re.compile(rb'<mergeCell ref="([A-Z]+)(\d+):[A-Z]+(?!\2")\d+"')
-"""Merged cells of several rows."""
+_MERGED: Final = re.compile(rb'<mergeCell ref="(([A-Z]{1,3})(\d{1,7}):([A-Z]{1,3})(\d{1,7}))"')
+"""Merged cells: all, and the column and the row of the first and the last one."""
+_WORDS_OF_NAME: Final = 3
 _HEADER_ROWS: Final = 100
 """Rows in which the header of a sheet is searched."""
 
@@ -171,13 +173,15 @@ def _text_table(source: InputFile, head: bytes, suffix: str, wanted: str | None)
 
 
 def _header_place(rows: Iterable[Sequence[Any]]) -> int:
-    """Return the number of rows before the header: titles and comments, if a row with names of fields follows."""
-    for n, row in enumerate(rows):
-        cells = [text for cell in row if cell is not None and (text := str(cell).strip())]
+    """Return the number of rows before the header: titles, comments and groups of names, if names of fields follow."""
+    table = [[text for cell in row if cell is not None and (text := str(cell).strip())] for row in rows]
+    for n, cells in enumerate(table):
         if looks_like_row(cells) or (
             n and len(cells) > 1 and any(guess_field(cell) for cell in cells if len(cell.split()) < 3)
         ):
-            return n
+            below = table[n + 1] if n + 1 < len(table) else []
+            are_names = all(len(cell.split()) <= _WORDS_OF_NAME for cell in below)
+            return n + (are_names and sum(map(_is_field, below)) > sum(map(_is_field, cells)))
         if n == _TITLE_ROWS or (len(cells) > 1 and not cells[0].startswith("#")):
             break
     return 0
@@ -245,7 +249,7 @@ def _workbook(source: InputFile, wanted: str | None) -> Table:
     with needs_extra("excel", "openpyxl", "Reading Excel"):
         import openpyxl
     try:
-        merged, has_percents = _check_parts(source)
+        tall, wide, has_percents = _check_parts(source)
         book = openpyxl.load_workbook(source.path, read_only=True, data_only=True)
         facts = {sheet.title: _sheet_facts(sheet) for sheet in book.worksheets}
     except DataError:
@@ -262,21 +266,31 @@ def _workbook(source: InputFile, wanted: str | None) -> Table:
     others = tuple(name for name in facts if name != title)
     table = Table(format="Excel", rows=iter(()), chosen=title, others=others, has_text_cells=True)
     first = list(islice(_filled(book[title], _SHEET_COLUMNS + 1, _HEADER_ROWS), _TITLE_ROWS + 1))
-    place = _header_place(first)
+    place, header = _sheet_header(first, wide)
     table.note = _title_note(row[0] for row in first[:place] if row)
-    if merged:
-        table.note += f"{table.note and '. '}Merged cells ({merged}, ...): only the first row has the value. Repeat it"
-    table.rows = _sheet_rows(book, title, source.name, place, has_percents=has_percents)
+    if columns := [header[n] for n in tall if n < len(header)]:
+        command = (
+            f'python -c "import pandas, sys; t = pandas.read_excel(sys.argv[1], header={place}); c = {columns}; t[c] = '
+            f"t[c].ffill(); t.to_csv('NEW.csv', index=False)\" {shlex.quote(source.name)}"
+        )
+        shown = (
+            f"Merged cells ({next(iter(tall.values()))}, ...): only the first row has the value. Repeat it: {command}"
+        )
+        table.note += f"{table.note and '. '}{shown}"
+    table.rows = _sheet_rows(book, title, source.name, place, header, has_percents=has_percents)
     return table
 
 
-def _check_parts(source: InputFile) -> tuple[str, bool]:
-    """Return the first cells that are merged over several rows, and whether a format of numbers shows percents.
+def _check_parts(source: InputFile) -> tuple[dict[int, str], dict[int, int], bool]:
+    """Return the merged cells of a workbook, and whether a format of numbers shows percents.
+
+    They are, by column, the first cells that are merged over several rows below the first one, and the first column of
+    those that are merged within one of the first rows.
 
     Raises:
         DataError: If a part is too large. A part cannot have more bytes than the archive states.
     """
-    merged, has_percents = "", False
+    tall, wide, has_percents = dict[int, str](), dict[int, int](), False
     with source.open() as file, zipfile.ZipFile(file) as archive:
         for part in archive.infolist():
             limit = _SHEET_BYTES if "/worksheets/" in part.filename else _TEXTS_BYTES
@@ -284,20 +298,59 @@ def _check_parts(source: InputFile) -> tuple[str, bool]:
                 raise DataError(f"{source.name!r} has a part of more than {limit // 2**20} MiB. Save it as CSV")
             if part.filename == "xl/styles.xml":
                 has_percents = _PERCENT.search(archive.read(part)) is not None
-            elif "/worksheets/sheet" in part.filename and not merged:
+            elif "/worksheets/sheet" in part.filename and not tall and not wide:
                 with archive.open(part) as sheet:
                     rest = b""
-                    while not merged and (chunk := sheet.read(2**20)):
-                        found = _MERGED.search(rest + chunk)
-                        merged = found[0][16:-1].decode() if found else ""
+                    while chunk := sheet.read(2**20):
+                        for cells, *ends in _MERGED.findall(rest + chunk):
+                            (left, top), (right, bottom) = ((_column(ends[n]), int(ends[n + 1])) for n in (0, 2))
+                            if top > 1 and bottom > top:
+                                tall.setdefault(left, cells.decode())
+                            elif top == bottom <= _TITLE_ROWS and right <= _SHEET_COLUMNS:
+                                wide |= dict.fromkeys(range(left, right + 1), left)
                         rest = chunk[-100:]
-    return merged, has_percents
+    return tall, wide, has_percents
+
+
+def _column(letters: bytes) -> int:
+    """Return the position of a column of a sheet: 0 for A, 26 for AA."""
+    return sum((letter - 64) * 26**n for n, letter in enumerate(reversed(letters))) - 1
+
+
+def _sheet_header(rows: Sequence[Sequence[Any]], merged: Mapping[int, int]) -> tuple[int, list[str]]:
+    """Return the number of rows before the last row of the header, and the names of the columns.
+
+    A name that is merged over several columns (`merged` has the first one of each) is that of each, with a number, or
+    the names of the columns are in the next row.
+    """
+    place = _header_place(rows)
+    top, below = ([*map(_name, row)] for row in (*rows[place : place + 2], (), ())[:2])
+    top += [""] * (max(merged, default=0) + 1 - len(top))
+    gaps = [n for n, first in merged.items() if n != first and not top[n] and top[first]]
+    if gaps and all(len(cell.split()) <= _WORDS_OF_NAME for cell in below) and sum(map(_is_field, below)) > 1:
+        place, below = place + 1, below + [""] * (len(top) - len(below))
+    else:
+        below = [""] * len(top)
+    groups = Counter(merged[n] for n in gaps)
+    numbered = {n: f"{top[first]} {n - first + 1}" for n, first in merged.items() if first in groups}
+    names = [cell if _is_field(cell) else numbered.get(n, top[n]) for n, cell in enumerate(below)]
+    while names and not names[-1]:
+        names.pop()
+    return place, names
+
+
+def _name(cell: Any) -> str:
+    return "" if cell is None else str(cell).strip()
+
+
+def _is_field(name: str) -> bool:
+    return guess_field(name, is_nested=True) is not None
 
 
 def _sheet_facts(sheet: Any) -> Facts:
     first = list(islice(_filled(sheet, _SHEET_COLUMNS + 1, _HEADER_ROWS), _TITLE_ROWS + 1))
     header = first[_header_place(first)] if first else ()
-    return Facts(max((sheet.max_row or 1) - 1, 0), {str(cell) for cell in header if cell not in (None, "")})
+    return Facts(max((sheet.max_row or 1) - 1, 0), {*map(_name, header)} - {""})
 
 
 def _filled(sheet: Any, width: int, n_rows: int, *, has_percents: bool = False) -> Iterator[tuple[Any, ...]]:
@@ -321,13 +374,11 @@ def _shown(cell: Any) -> Any:
     return cell.value
 
 
-def _sheet_rows(book: Any, title: str, name: str, place: int, *, has_percents: bool) -> Iterator[Any]:
+def _sheet_rows(
+    book: Any, title: str, name: str, place: int, header: list[str], *, has_percents: bool
+) -> Iterator[Any]:
     try:
         sheet = book[title]
-        first = next(islice(_filled(sheet, _SHEET_COLUMNS + 1, _HEADER_ROWS), place, None))
-        header = ["" if cell is None else str(cell).strip() for cell in first]
-        while header and not header[-1]:
-            header.pop()
         if len(header) > _SHEET_COLUMNS:
             raise DataError(f"{name!r} has more than {_SHEET_COLUMNS:,} columns. Save it as CSV")  # noqa: TRY301
         filled = _filled(sheet, len(header) + 1, _SHEET_ROWS, has_percents=has_percents)
