@@ -475,13 +475,10 @@ def test_topicality_warns(written):
 
 
 def test_topicality_shows_how_standard_errors_converge(written):
-    """On request, one row for each metric and query set, and in JSON always."""
+    """The JSON has the standard errors for increasing numbers of resamples."""
     paths = [written(name, {"vera.answer_relevance": noisy(seed)}) for seed, name in enumerate(("in", "out"))]
-    report = topicality(*paths, n_resamples=600, convergence=True)
-    assert "SE by resamples B" in str(report)
+    report = topicality(*paths, n_resamples=600)
     errors = report.metrics[0].contrast.second.standard_errors
     assert [50, 100, 200, 500, 600] == list(errors)
-    assert f"{errors[50]:.4f}" in str(report)
-    assert "SE by resamples B" not in str(topicality(*paths, n_resamples=600))
     plain = json.loads(json.dumps(report.to_dict()))
     assert errors[50] == plain["metrics"][0]["contrast"]["second"]["standard_errors"]["50"]

@@ -32,7 +32,7 @@ PUBLIC = {
         read_traces read_trec_run sample_from_row
     """,
     "ragstone.demo": """
-        SAMPLE_FILES Bm25 DemoChain DemoQuestion extract_answer load_corpus sample_file
+        Bm25 DemoChain DemoQuestion extract_answer load_corpus
     """,
     "ragstone.errors": """
         ApplicationError BrokerError ConfigurationError DataError JudgeError JudgeRejectedError JudgeReplyError

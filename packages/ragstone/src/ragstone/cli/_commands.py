@@ -144,7 +144,7 @@ COMMANDS: Final = {
     "lab topicality": Command(
         "Check if a repository is about a domain.",
         "in-domain.jsonl out-of-domain.jsonl",
-        f"{_MEANS} analysis.n_resamples analysis.seed research.convergence",
+        f"{_MEANS} analysis.n_resamples analysis.seed",
     ),
     "store verify": Command("Read all rows of a store, and find damage.", "ragstone.db"),
     "store backup": Command("Copy a store file while its worker runs.", "ragstone.db copy.db"),

@@ -3,4 +3,4 @@
 from ragstone.demo._chain import Bm25, DemoChain, DemoQuestion, extract_answer, load_corpus, load_questions
 from ragstone.demo._samples import SAMPLE_FILES, sample_file
 
-__all__ = ["SAMPLE_FILES", "Bm25", "DemoChain", "DemoQuestion", "extract_answer", "load_corpus", "sample_file"]
+__all__ = ["Bm25", "DemoChain", "DemoQuestion", "extract_answer", "load_corpus"]

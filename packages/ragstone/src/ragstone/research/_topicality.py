@@ -81,8 +81,6 @@ class TopicalityReport:
     """Confidence level of each mean, and of all differences together: each of k informative metrics has 1 - (1 - level) / k."""
     n_resamples: int
     seed: int
-    convergence: bool = False
-    """Whether the text shows the standard errors by number of resamples."""
     notes: tuple[str, ...] = ()
 
     def verdict(self) -> str:
@@ -121,21 +119,6 @@ class TopicalityReport:
         yield self.in_domain, means[0], f"{m.n_in} / {m.n_failed_in} / {m.n_not_applicable_in}"
         yield self.out_of_domain, means[1], f"{m.n_out} / {m.n_failed_out} / {m.n_not_applicable_out}"
 
-    def _convergence(self) -> str:
-        """Return the table of standard errors by number of resamples."""
-        rows: list[tuple[str, ...]] = []
-        for m in self.metrics:
-            for name, side, _ in self._sides(m):
-                if side is not None:
-                    rows = rows or [("SE by resamples B", "query set", *(f"{size:,}" for size in side.standard_errors))]
-                    rows.append((m.metric, name, *(f"{error:.4f}" for error in side.standard_errors.values())))
-        if not rows:
-            return "no standard errors, because no metric has scores on both query sets"
-        return (
-            text_table(rows, n_keys=2)
-            + "\nWith B resamples, the standard error itself has a relative error of about 1 / sqrt(2 B): 10% with 50, 1% with 5,000."
-        )
-
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         metrics = [plain_fields(m) | {"advantage": m.advantage} for m in self.metrics]
@@ -161,8 +144,6 @@ class TopicalityReport:
         lines = [self.verdict(), "", text_table(rows, n_keys=2), ""]
         if len(differences) > 1:
             lines += [text_table(differences), ""]
-        if self.convergence:
-            lines += [self._convergence(), ""]
         lines += [
             f"CI: {self.confidence_level:.0%} for each mean, {self.confidence_level:.0%} for all differences together",
             f"SE: standard error of the mean by bootstrap, {self.n_resamples:,} resamples (decreases with more queries). SD: standard deviation of the scores",
@@ -185,7 +166,6 @@ def topicality(
     confidence_level: float = 0.95,
     n_resamples: int = 10_000,
     seed: int = 0,
-    convergence: bool = False,
     cluster: str | None = AUTO_CLUSTER,
 ) -> TopicalityReport:
     """Compare in-domain with out-of-domain queries, both answered from the same repository.
@@ -207,7 +187,6 @@ def topicality(
         confidence_level: Simultaneous confidence level of all differences of the verdict, in (0, 1).
         n_resamples: Number of bootstrap resamples.
         seed: Seed of the random numbers.
-        convergence: Whether the report shows how the standard errors converge with the number of resamples.
         cluster: Key whose equal values make a cluster of queries, such as "document_id": intervals then treat whole clusters as
             independent. "auto" uses `session_id` if at least 5% of the queries of a set share one. None or "none":
             independent queries.
@@ -255,7 +234,6 @@ def topicality(
         confidence_level=confidence_level,
         n_resamples=n_resamples,
         seed=seed,
-        convergence=convergence,
         notes=tuple(notes),
     )
 

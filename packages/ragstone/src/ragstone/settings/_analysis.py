@@ -107,9 +107,6 @@ class Research(Settings):
         "pass@k for these k, from repeated answers: the probability that one of k answers reaches the threshold.",
         rule="integers, such as 1,5",
     )
-    convergence: bool = key(
-        default=False, description="Whether standard errors are shown for increasing numbers of resamples."
-    )
     threshold: float | None = key(
         None, "Score from which a sample is positive, for yes/no labels, or smallest grade that means relevant."
     )
