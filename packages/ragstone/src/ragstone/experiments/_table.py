@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from array import array
 from collections import Counter
@@ -36,6 +35,7 @@ RARE: Final = 0.01
 Reads = tuple[int, int, int, int]
 """Of a score with a reader: passages, those on which it may abstain, drawn replies, those that decline otherwise."""
 
+_NAN: Final = array("d", [math.nan]).tobytes()
 _TOLERANCE: Final = 1e-9
 """Tolerance for values and bounds that exceed the metric's range by rounding."""
 
@@ -84,7 +84,7 @@ class ScoreRows:
             reads = _reads_of(outcome) if self.card.group == "udcg" else None
             method = "" if judge is None else outcome.method
             value = outcome.value
-            origin = Origin(SCORED, version, judge, judge_hash, ranks=ranks, method=method, reads=reads)
+            origin = Origin(SCORED, version, judge, judge_hash, "", (), ranks, method, reads)
         elif isinstance(outcome, Failure):
             ends = bounds_of(outcome, self.card)
             origin = Origin(FAILED, version, judge, judge_hash, outcome.kind)
@@ -107,11 +107,12 @@ class ScoreRows:
 
     def _extend(self, row: int) -> None:
         """Add rows without an outcome, up to a row."""
+        # Bytes are faster than numbers: most rows are added one by one.
         gap = row + 1 - len(self.codes)
-        self.codes.extend(itertools.repeat(0, gap))
-        self.values.extend(itertools.repeat(math.nan, gap))
+        self.codes.frombytes(bytes(gap * self.codes.itemsize))
+        self.values.frombytes(_NAN * gap)
         if self.decisions is not self.values:
-            self.decisions.extend(itertools.repeat(math.nan, gap))
+            self.decisions.frombytes(_NAN * gap)
 
     def move(self, source: int, row: int) -> None:
         """Put the outcome of a row into another one, if there is one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -138,10 +139,13 @@ class MetricCard:
         repeats = score.method == MEAN_OF_REPEATS
         if not self.decided_by:
             return [float(v) for v in details.get("repeats") or () if is_number(v)] if repeats else [score.value]
-        parts = (details.get("repeat_parts") or {}) if repeats else {n: [details.get(n)] for n in self.decided_by}
-        rows = list(zip(*(parts.get(name) or () for name in self.decided_by), strict=False))
+        if repeats:
+            parts = details.get("repeat_parts") or {}
+            rows = list(zip(*(parts.get(name) or () for name in self.decided_by), strict=False))
+        else:
+            rows = [tuple(map(details.get, self.decided_by))]
         best = min if self.direction == "lower" else max
-        return [float(best(row)) for row in rows] if all(is_number(v) for row in rows for v in row) else []
+        return [float(best(row)) for row in rows] if all(map(is_number, itertools.chain(*rows))) else []
 
     def is_good(self, score: Score) -> bool | None:
         """Return whether the decision value reaches the threshold. None if either is not known."""

@@ -283,21 +283,22 @@ def note_outcome(signals: Signals, outcome: Score | NotApplicable | Failure, car
             signals.has_relevant, signals.relevant_by = "relevant" in marks, _LABELS
     if isinstance(outcome, NotApplicable):
         return
+    name = base_name(outcome.metric)
     if isinstance(outcome, Failure):
         signals.n_failures += 1
-        signals.has_failed_correctness |= base_name(outcome.metric) in _CORRECTNESS_METRICS
-        signals.has_failed_support |= base_name(outcome.metric) in _SUPPORT_METRICS
+        signals.has_failed_correctness |= name in _CORRECTNESS_METRICS
+        signals.has_failed_support |= name in _SUPPORT_METRICS
     else:
         signals.n_scores += 1
         if card is not None and math.isfinite(width := card.high - card.low):
             distance = (outcome.value - card.low if card.direction == "lower" else card.high - outcome.value) / width
             signals.badness += min(max(distance, 0.0), 1.0)
             signals.n_rated += 1
-        if base_name(outcome.metric) in _CORRECTNESS_METRICS:
+        if name in _CORRECTNESS_METRICS:
             good = (card or _default_card(outcome.metric)).is_good(outcome)
-            if good is not None and (base_name(outcome.metric) in _JUDGED or signals.correct_by is None):
+            if good is not None and (name in _JUDGED or signals.correct_by is None):
                 signals.is_correct, signals.correct_by = good, outcome.metric
-        elif base_name(outcome.metric) in _SUPPORT_METRICS:
+        elif name in _SUPPORT_METRICS:
             _note_support(signals, outcome, card or _default_card(outcome.metric))
     if outcome.metric.startswith(_RELEVANCE_METRICS):
         _note_relevance(signals, outcome)

@@ -104,7 +104,7 @@ def simultaneous_differences(
         # For each pair, the largest statistic of its own and of those that are smaller in the data.
         steps = np.maximum.accumulate(statistics(chunk)[:, order[::-1]], axis=1)[:, ::-1]
         reached += (steps >= observed[order] - tolerance).sum(axis=0)
-        largest.append(steps[:, 0])
+        largest.append(steps[:, 0].copy())
     drawn = np.sort(np.concatenate(largest))
     # The data count as one additional draw. An enumeration already includes them.
     extra = 0 if exact else 1
@@ -254,11 +254,16 @@ def _all_signs(n_units: int) -> Iterator[NDArray[np.float64]]:
 
 
 def _random_signs(n_units: int, n_resamples: int, seed: np.random.SeedSequence) -> Iterator[NDArray[np.float64]]:
-    """Yield chunks of random signs, draws by units."""
+    """Yield chunks of random signs, draws by units. They share their memory."""
     import numpy as np
 
     rng = np.random.default_rng(seed)
     size = max(1, _CHUNK // n_units)
+    signs = np.empty((min(size, n_resamples), n_units))
     for start in range(0, n_resamples, size):
         bits = rng.integers(0, 256, (min(size, n_resamples - start), (n_units + 7) // 8), dtype=np.uint8)
-        yield np.unpackbits(bits, axis=1, count=n_units) * np.float64(2) - 1
+        chunk = signs[: len(bits)]
+        chunk[:] = np.unpackbits(bits, axis=1, count=n_units)
+        chunk *= 2
+        chunk -= 1
+        yield chunk

@@ -110,8 +110,8 @@ class Reading:
         self._rule: WrongRule = "abstention"
         self.n_earlier = 0
         """Number of outcomes that do not count, because a later one is of the same sample and metric."""
-        self.usage = Usage()
-        """Calls, tokens and cost of the judge."""
+        self._spent: Counter[str] = Counter()
+        """Sums of the known numbers of `Usage`."""
         self._timeline = Timeline()
 
     def read(self) -> None:
@@ -128,7 +128,7 @@ class Reading:
         if earlier and is_first:
             self._signals.clear()
             self._reader = TableReader(cards=self._source.cards)
-            self.usage = Usage()
+            self._spent.clear()
             self.n_earlier = earlier.total()
             self._read_samples()
             self._read_outcomes(earlier)
@@ -201,11 +201,18 @@ class Reading:
     def _add(self, outcome: Outcome) -> bool:
         """Add an outcome, and return False if it replaces one."""
         if outcome.usage is not None:
-            self.usage += outcome.usage
-        signals = self._signals_of(outcome.sample_id)
-        is_new = self._reader.put(outcome)
-        note_outcome(signals, outcome, self._reader.column(outcome).card)
-        return is_new
+            # Adding two `Usage` for each of many outcomes would take much longer.
+            for name, number in vars(outcome.usage).items():
+                if number is not None:
+                    self._spent[name] += number
+        column = self._reader.column(outcome)
+        note_outcome(self._signals_of(outcome.sample_id), outcome, column.card)
+        return column.put(self._reader.row(outcome.sample_id), outcome)
+
+    @property
+    def usage(self) -> Usage:
+        """Calls, tokens and cost of the judge."""
+        return Usage.model_validate(self._spent)
 
     def report(
         self,
@@ -293,23 +300,20 @@ class Reading:
 
     def _questions(self, rows: Sequence[MetricRow], slices: Sequence[SliceTable]) -> tuple[QuestionRow, ...]:
         labels = {} if self._slices is None else self._slices.names(slices)
-        columns = [self._table.by_sample(row.name) for row in rows]
-        low: dict[str, list[int]] = {}
-        ids = tuple(self._table.sample_ids)
-        for n, row in enumerate(rows):
-            for place in (self._table.metrics[row.name].good() == 0).nonzero()[0].tolist():
-                low.setdefault(ids[place], []).append(n)
+        metrics = [self._table.metrics[row.name] for row in rows]
+        values = zip(*(metric.values[:, 0].tolist() for metric in metrics), strict=True)
+        low = zip(*((metric.good() == 0).tolist() for metric in metrics), strict=True)
         return tuple(
             QuestionRow(
                 id=id_,
                 query=self._queries.get(id_),
                 cause=self.causes[id_],
                 rating=signals.rating,
-                values=tuple(column.get(id_) for column in columns),
-                low=tuple(low.get(id_, ())),
+                values=tuple(None if math.isnan(value) else value for value in numbers),
+                low=tuple(itertools.compress(itertools.count(), is_low)),
                 labels=labels.get(id_, ()),
             )
-            for id_, signals in self._signals.items()
+            for (id_, signals), numbers, is_low in zip(self._signals.items(), values, low, strict=True)
         )
 
     def answers_by_importance(self, view: ReportView) -> Iterator[AnswerView]:
