@@ -197,48 +197,40 @@ def _holding(calls: Sequence[Call], text: str) -> list[Call]:
 
 
 def _reply_in_output(facts: Facts, question: str | None) -> Answer | None:
-    """Find the reply that is a text in the outputs of the request, under whatever name.
+    """Find the reply that is a text in the outputs of the request, or that such a text was taken from, under whatever name.
 
     A field goes before the items of a list, such as notes. The last reply of several is the answer if its name says so, or if
     it was made from the items. Otherwise, the answer is in doubt.
     """
-    root = facts.root
-    if root is None:
-        return None
-    values = [(value.path, value.text) for value in root.outputs if value.text and _LABELS.isdisjoint(value.path)]
-    if root.reply and not root.calls_tool:
-        values.append(((), root.reply))
-    texts: dict[int, _Named] = {}
-    """By the place of a call, the first value that is its reply, a field before an item."""
-    values.sort(key=_is_item)
-    last = next((call for call in reversed(facts.calls) if call.reply and not call.step.calls_tool), None)
-    for path, text in values:
-        known = facts.canonical(text)
-        for call in facts.calls:
-            is_last = call is last and not call.in_tool and len(call.reply) >= _MIN_PIECE
-            is_part = (is_last or is_shown_object(text)) and facts.find(call.reply, known) >= 0
-            if call.reply and (is_part or (_is_same(call.reply, known) and not is_shown_object(text))):
-                texts.setdefault(call.place, (path, text))
-    unclear = _add_taken(facts, texts, question)
-    calls = [call for call in facts.calls if call.place in texts]
+    values = _own_outputs(facts, question)
+    found: dict[int, list[_Named]] = {}
+    for value in values:
+        for call in _sources(facts, value[1]):
+            found.setdefault(call.place, []).append(value)
+    telling = {place: taken for place, taken in found.items() if any(_LABELS.isdisjoint(path) for path, _ in taken)}
+    found = telling or found  # a text that says something about an answer is one only if nothing else is
+    calls = [call for call in facts.calls if call.place in found]
     if not calls:
         return None
-    items = [call for call in calls if _is_item(texts[call.place])]
+    texts = {call.place: _chosen_text(facts, call, found[call.place]) for call in calls}
+    items = [call for call in calls if all(map(_is_item, found[call.place]))]
     chosen, doubts = _chosen(facts, [call for call in calls if call not in items] or calls, question)
     last_field = next((call for call in reversed(calls) if call not in items), chosen[-1])
     if len({call.reply for call in (*chosen, last_field)}) > 1:
         notes = [call.reply for call in items if _contexts(facts, call, question)]
         is_made_of_items = any(facts.find(note, last_field.prompt.text) >= 0 for note in notes)
-        is_named = _is_named(texts[last_field.place])
-        if not last_field.in_tool and (is_made_of_items or is_named):
+        if not last_field.in_tool and (is_made_of_items or any(map(_is_named, found[last_field.place]))):
             chosen, doubts = [last_field], []
         else:
             doubts = ["several_answers"]
-    if chosen[-1].place in unclear:
+    call = chosen[-1]
+    text, is_clear = texts[call.place]
+    taken = found[call.place]
+    others = [value for value in values if value not in taken and len(value[1].split()) >= _FEW_WORDS]
+    if not is_clear or (_leaves_texts(facts, call, taken) and _foreign(facts, call, others)):
         doubts = ["several_answers"]
-    _, text = texts[chosen[-1].place]
-    is_whole = is_shown_object(text) or _is_same(chosen[-1].reply, facts.canonical(text))
-    return Answer(chosen[-1].step.reply if is_whole else text, "reply_in_output", chosen[-1:], doubts)
+    is_whole = is_shown_object(text) or _is_same(call.reply, facts.canonical(text))
+    return Answer(call.step.reply if is_whole else text, "reply_in_output", [call], doubts)
 
 
 def _is_item(value: _Named) -> bool:
@@ -250,42 +242,23 @@ def _is_named(value: _Named) -> bool:
     return any(name in _NAMES or name.startswith("final") or name.endswith(_ENDS) for name in value[0])
 
 
-def _add_taken(facts: Facts, texts: dict[int, _Named], question: str | None) -> set[int]:
-    """Add, for other calls, the text that the application took from the reply. Return the calls for which this is not clear."""
-    known = {facts.canonical(text) for _, text in texts.values()}
-    values = [value for value in _own_outputs(facts, question) if facts.canonical(value[1]) not in known]
-    found: dict[int, list[_Named]] = {}
-    for value in values:
-        for call in _taken_from(facts, value[1]):
-            found.setdefault(call.place, []).append(value)
-    telling = {place for place, taken in found.items() if any(_LABELS.isdisjoint(path) for path, _ in taken)}
-    if telling or texts:  # a text that says something about an answer is one only if nothing else is
-        found = {place: taken for place, taken in found.items() if place in telling}
-    unclear = set()
-    for call in facts.calls:
-        if call.place in found and call.place not in texts:
-            taken = found[call.place]
-            texts[call.place], is_clear = _chosen_text(facts, call, taken)
-            others = [value for value in values if value not in taken and len(value[1].split()) >= _FEW_WORDS]
-            if not is_clear or (_leaves_texts(facts, call, taken) and _foreign(facts, call, others)):
-                unclear.add(call.place)
-    return unclear
-
-
-def _taken_from(facts: Facts, text: str) -> list[Call]:
-    """Return the calls from whose replies a text was taken: a value of JSON, a line, or a long piece; or what it is made of."""
+def _sources(facts: Facts, text: str) -> list[Call]:
+    """Return the calls whose reply a text is, or was taken from: a value of JSON, a line or a piece; or that it is made of."""
+    known, items = facts.canonical(text), items_of([text])
+    said = [call for call in facts.calls if call.reply]
+    if is_shown_object(text):
+        return [call for call in said if facts.find(call.reply, known) >= 0]
+    if same := [call for call in said if _is_same(call.reply, known)]:
+        return same
+    last = next((call for call in reversed(said) if not call.step.calls_tool), None)
+    if last and not last.in_tool and len(last.reply) >= _MIN_PIECE and facts.find(last.reply, known) >= 0:
+        return [last]
     tools = max((facts.tree.place[step.id] for step in facts.tree.steps if step.kind == "tool"), default=-1)
     # Arguments for a tool that did not run are an object that the model filled in.
-    calls = [
-        call
-        for call in facts.calls
-        if call.reply and not call.in_tool and not (call.step.calls_tool and call.place < tools)
-    ]
-    known, items = facts.canonical(text), items_of([text])
-    taken = [
-        call for call in calls if items in call.said or (len(known) >= _SHORT and facts.find(known, call.reply) >= 0)
-    ]
-    return taken or _keeping_words(calls, known) or _holding(calls, text)
+    said = [call for call in said if not call.in_tool and not (call.step.calls_tool and call.place < tools)]
+    is_long = len(known) >= _SHORT
+    taken = [call for call in said if items in call.said or (is_long and facts.find(known, call.reply) >= 0)]
+    return taken or _keeping_words(said, known) or _holding(said, text)
 
 
 def _own_outputs(facts: Facts, question: str | None) -> list[_Named]:
@@ -294,32 +267,26 @@ def _own_outputs(facts: Facts, question: str | None) -> list[_Named]:
     if root is None:
         return []
     steps = [one for search in facts.searches for one in (search.step, *facts.tree.ancestors(search.step))]
-    asked = [
-        question,
-        *(step.query for step in steps),
-        *(value.text for step in (root, *steps) for value in step.inputs),
-    ]
+    asked = [question, *(step.query for step in steps), *(one.text for step in (root, *steps) for one in step.inputs)]
     given = {facts.canonical(text) for text in asked if text}
-    values = [(value.path, value.text) for value in root.outputs if value.text and not is_shown_object(value.text)]
+    values = [(value.path, value.text) for value in root.outputs if value.text]
+    if root.reply and not root.calls_tool:
+        values.append(((), root.reply))
     return sorted((value for value in values if facts.canonical(value[1]) not in given), key=_is_item)
 
 
-def _chosen_text(facts: Facts, call: Call, taken: Sequence[_Named]) -> tuple[_Named, bool]:
+def _chosen_text(facts: Facts, call: Call, taken: Sequence[_Named]) -> tuple[str, bool]:
     """Choose the answer among texts that were taken from one reply. Return it, and whether this is clear."""
-    whole = (taken[0][0], call.step.reply or "")
     fields = [value for value in taken if not _is_item(value)] or taken
-    if len({value[1] for value in fields}) > 1:
+    if len({text for _, text in fields}) > 1:
         names = {facts.canonical(text): path for path, text in call.fields}
-        named = [
-            value for value in fields if _is_named(value) or _is_named((names.get(facts.canonical(value[1]), ()), ""))
-        ]
+        named = [one for one in fields if _is_named(one) or _is_named((names.get(facts.canonical(one[1]), ()), ""))]
         fields = named or [value for value in fields if (_LABELS - _DECISIONS).isdisjoint(value[0])] or fields
-    if len({value[1] for value in fields}) == 1:
-        return fields[0], True
+    if len({text for _, text in fields}) == 1:
+        return fields[0][1], True
     returned = {(path[-1:], facts.canonical(text)) for path, text in taken}
-    return whole, bool(call.fields) and all(
-        (path[-1:], facts.canonical(text)) in returned for path, text in call.fields
-    )
+    is_whole = all((path[-1:], facts.canonical(text)) in returned for path, text in call.fields)
+    return call.step.reply or "", bool(call.fields) and is_whole
 
 
 def _leaves_texts(facts: Facts, call: Call, taken: Sequence[_Named]) -> bool:

@@ -151,7 +151,7 @@ def _with_predecessors(facts: Facts, answering: Sequence[Call], question: str | 
         found = [
             call
             for call in before
-            if (call.place in possible and facts.quotes(after, call))
+            if (call.place in possible and after.shows(call.reply))
             or call.reply in said
             or any(_is_result_in(facts, run, call, after) for run in results.get(call.place, ()))
         ]
@@ -232,7 +232,7 @@ def _rest(facts: Facts, call: Call, question: str | None) -> str:
 
 def _joined(facts: Facts, calls: Sequence[Call], after: Call, question: str | None) -> list[Call]:
     """Return the calls with passages if all their replies, even short ones, stand next to each other in a prompt."""
-    shown = [call for call in calls if facts.quotes(after, call)]
+    shown = [call for call in calls if after.shows(call.reply)]
     if len(shown) < 2 or _size(call.reply for call in shown) < _MIN_REPEATED:
         return []
     calls = [call for call in calls if not call.step.calls_tool and facts.matches(call, question=question)]

@@ -72,10 +72,10 @@ class Call:
         self._shown: dict[str, bool] = {}
 
     def shows(self, text: str) -> bool:
-        """Whether its prompt holds a text. Many calls, such as graders, give the same reply."""
+        """Whether its prompt holds a text, in whole words. Many calls, such as graders, give the same reply."""
         if text not in self._shown:
             self._facts.budget.spend(len(self.prompt.text) // _CHARS_AT_ONCE)
-            self._shown[text] = text in self.prompt.text
+            self._shown[text] = text in self.prompt.text and text in self.prompt
         return self._shown[text]
 
     @cached_property
@@ -213,10 +213,6 @@ class Facts:
             return -1
         start = text.find(piece, begin)
         return start if start >= 0 and has_word_edges(text, start, start + len(piece)) else -1
-
-    def quotes(self, after: Call, call: Call) -> bool:
-        """Whether a prompt holds the reply of another call, in whole words."""
-        return after.shows(call.reply) and call.reply in after.prompt
 
     @cached_property
     def _is_indexed(self) -> bool:

@@ -474,7 +474,8 @@ class Finder:
 
     def _find_sentences(self, candidates: Iterable[Candidate], others: Iterable[Candidate]) -> None:
         """Find sentences of passages, from 32 characters on, outside of what was found, that no other passage has."""
-        text, end, starts = self._text.text, 0, {}
+        text, end = self._text.text, 0
+        starts: dict[str, int] = {}
         spans = [*self._blanks, *((match.start, match.end) for match in self._matches), (len(text), 0)]
         for begin, stop in sorted(spans):
             words = _WORD_START.finditer(text, end, begin) if begin - end >= _SEED else ()
