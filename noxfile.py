@@ -96,7 +96,7 @@ def junit(session: nox.Session, name: str = "") -> str:
 @nox.session
 def demo(session: nox.Session) -> None:
     """Run the demo on a small corpus, without key, GPU or network. `RAGSTONE_JUDGE=URL` uses your own judge."""
-    session.install(*CORE, *LANGCHAIN)
+    session.install(*CORE)
     session.run("ragstone", "demo", *session.posargs)
 
 

@@ -32,7 +32,7 @@ PUBLIC = {
         read_traces read_trec_run sample_from_row
     """,
     "ragstone.demo": """
-        Bm25 DemoChain DemoQuestion extract_answer load_corpus
+        Bm25 extract_answer load_corpus
     """,
     "ragstone.errors": """
         ApplicationError BrokerError ConfigurationError DataError JudgeError JudgeRejectedError JudgeReplyError

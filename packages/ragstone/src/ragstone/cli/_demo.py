@@ -1,19 +1,18 @@
-"""`ragstone demo`: a LangChain chain whose requests are captured live and scored in the background."""
+"""`ragstone demo`: an application whose requests are captured live and scored in the background."""
 
 from __future__ import annotations
 
 import os
 import sys
 import time
-from importlib.metadata import entry_points
 from pathlib import Path
 
 import typer
 
 from ragstone.cli._output import ledger_lines, print_json, print_lines, print_text, terminal_options
 from ragstone.cli._progress import show_progress
-from ragstone.demo import SAMPLE_FILES, load_questions, sample_file
-from ragstone.errors import ConfigurationError, DataError, MissingExtraError, StoreError
+from ragstone.demo import SAMPLE_FILES, build_application, load_questions, sample_file
+from ragstone.errors import ConfigurationError, DataError, StoreError
 from ragstone.experiments import build_report
 from ragstone.monitor import Monitor
 from ragstone.views import ReportText
@@ -43,15 +42,12 @@ def demo_command(
             raise ConfigurationError(f"unknown sample file {samples!r}. Available: {', '.join(SAMPLE_FILES)}.")
         typer.echo(sample_file(samples), nl=False)
         return
-    demos = {e.name: e for e in entry_points(group="ragstone.demos")}
-    if "langchain" not in demos:
-        raise MissingExtraError(feature="The demo", package="langchain-ragstone", extra="langchain-ragstone")
     store, scores = _reset_directory(output_dir)
     judge = os.environ.get("RAGSTONE_JUDGE") or "lexical"
     questions = load_questions()
     started = time.monotonic()
     with Monitor(judge=judge, metrics=_METRICS, store=store, sinks=[f"jsonl:{scores}"]) as monitor:
-        ask = demos["langchain"].load()(monitor)
+        ask = build_application(monitor)
         with show_progress("asking") as progress:
             for done, question in enumerate(questions, start=1):
                 ask(question)
@@ -93,7 +89,9 @@ def demo_command(
     print(f"  {scores}: all outcomes, one per line")
     if judge == "lexical":
         print("  RAGSTONE_JUDGE=http://localhost:8000/v1 ragstone demo       the demo with a real judge")
-    print("  your own chain: config={'callbacks': [RagstoneCallbackHandler(Monitor(judge=...))]}")
+    print(
+        "  your own application: with Monitor(judge=...).request(question), RagstoneCallbackHandler or RagstoneInstrumentor"
+    )
 
 
 def _reset_directory(directory: Path) -> tuple[Path, Path]:

@@ -1,4 +1,4 @@
-"""The demo: an invented ferry handbook, BM25 retrieval, an extractive answer, and the protocol of its chain."""
+"""The demo: an invented ferry handbook, BM25 retrieval, an extractive answer, and the application."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal
+
+from ragstone.requests import RequestBlocks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +51,7 @@ def _rows(name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
+_INSTRUCTION: Final = "You answer questions about the handbook of a ferry line, from these sections only."
 NOT_FOUND: Final = "I could not find this in the handbook."
 
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s+")
@@ -82,52 +85,11 @@ def extract_answer(query: str, passages: Sequence[str]) -> str:
 
 
 _WORD: Final = re.compile(r"\w+(?:[.:,]\w+)*")  # 9.40, 07:30 and 18,000 are one word each
-_STOP_WORDS: Final = frozenset(
-    [
-        "a",
-        "an",
-        "and",
-        "are",
-        "as",
-        "at",
-        "be",
-        "by",
-        "can",
-        "do",
-        "does",
-        "for",
-        "from",
-        "has",
-        "have",
-        "how",
-        "in",
-        "is",
-        "it",
-        "its",
-        "may",
-        "much",
-        "many",
-        "no",
-        "not",
-        "of",
-        "on",
-        "or",
-        "she",
-        "that",
-        "the",
-        "their",
-        "there",
-        "they",
-        "to",
-        "was",
-        "what",
-        "when",
-        "where",
-        "which",
-        "who",
-        "with",
-    ]
-)
+_STOP_WORDS: Final = frozenset((
+    "a", "an", "and", "are", "as", "at", "be", "by", "can", "do", "does", "for", "from", "has", "have", "how", "in", "is", "it", "its",
+    "may", "much", "many", "no", "not", "of", "on", "or", "she", "that", "the", "their", "there", "they", "to", "was", "what", "when",
+    "where", "which", "who", "with",
+))  # fmt: skip
 
 
 def words(text: str) -> list[str]:
@@ -181,5 +143,24 @@ class Bm25:
         return sum(self._idf[t] * counts[t] * (_K1 + 1) / (counts[t] + norm) for t in sorted(terms) if t in counts)
 
 
-DemoChain: TypeAlias = Callable[[DemoQuestion], str]
-"""Runs one question through a captured RAG chain and returns the answer."""
+def build_application(recorder: RequestBlocks) -> Callable[[DemoQuestion], None]:
+    """Build an application over the handbook, whose requests get the correct answer as their reference."""
+    index = Bm25(load_corpus())
+
+    def ask(question: DemoQuestion) -> None:
+        about = {"question_id": question.id, "question_kind": question.kind}
+        with recorder.request(
+            question.query, name="handbook", session_id="demo", reference=question.reference, metadata=about
+        ) as request:
+            hits = [
+                {"id": passage.id, "text": passage.text, "score": score, "metadata": {"title": passage.title}}
+                for passage, score in index.search(question.query)
+            ]
+            texts = [hit["text"] for hit in request.found(hits, query=question.query)]
+            prompt = request.prompt("\n---\n".join([_INSTRUCTION, *texts, question.query]))
+            answer = extract_answer(question.query, texts)
+            # Words stand in for tokens.
+            usage = {"input_tokens": len(prompt.split()), "output_tokens": len(answer.split())}
+            request.answer({"content": answer, "model": "extractive-demo", "usage": usage})
+
+    return ask
