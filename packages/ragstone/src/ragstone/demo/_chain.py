@@ -152,11 +152,13 @@ def build_application(recorder: RequestBlocks) -> Callable[[DemoQuestion], None]
         with recorder.request(
             question.query, name="handbook", session_id="demo", reference=question.reference, metadata=about
         ) as request:
+            found = index.search(question.query)
             hits = [
-                {"id": passage.id, "text": passage.text, "score": score, "metadata": {"title": passage.title}}
-                for passage, score in index.search(question.query)
+                {"id": one.id, "text": one.text, "score": score, "metadata": {"title": one.title}}
+                for one, score in found
             ]
-            texts = [hit["text"] for hit in request.found(hits, query=question.query)]
+            request.found(hits, query=question.query)
+            texts = [passage.text for passage, _ in found]
             prompt = request.prompt("\n---\n".join([_INSTRUCTION, *texts, question.query]))
             answer = extract_answer(question.query, texts)
             # Words stand in for tokens.
