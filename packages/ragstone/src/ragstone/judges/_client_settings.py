@@ -120,9 +120,13 @@ class ClientSettings(Generic[T]):
 
     @staticmethod
     def read_reply(text: str, *places: object, logprobs: object = None) -> tuple[Completion, Usage]:
-        """Read how a reply ended, and its usage, from objects or mappings of any provider, of which the first one counts.
+        """Read how a reply ended, its usage and its tokens, under the names that providers use.
 
-        `logprobs` are in OpenAI's form, which other providers use too.
+        Args:
+            text: Text of the reply. A refusal replaces it.
+            places: Objects or mappings of the client that may say how it ended and its numbers of tokens: raw replies,
+                metadata. The first one that does counts. Unknown numbers are 0.
+            logprobs: Log-probabilities in OpenAI's form, which other providers use too.
         """
         refusal, reason = None, ""
         for place in (inner for outer in places for inner in _choices(outer)):
