@@ -399,7 +399,14 @@ def test_a_translated_question():
     assert "another wording" not in read(rows)[1]
 
 
-@pytest.mark.parametrize("passage", [{"text": "a", "used": False}, {"text": "a", "metadata": {"in_prompt": False}}])
+@pytest.mark.parametrize(
+    "passage",
+    [
+        {"text": "a", "used": False},
+        {"text": "a", "used": False, "metadata": {"page": 1}},
+        {"text": "a", "metadata": {"in_prompt": False}},
+    ],
+)
 def test_passages_that_the_model_did_not_get(passage: dict[str, Any]):
     """They are counted."""
     rows = [{"query": "q", "contexts": [passage, {"text": "b", "used": True}]}] * 2

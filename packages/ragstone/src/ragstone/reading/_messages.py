@@ -6,14 +6,12 @@ Read are the messages of OpenAI (chat and Responses API), Anthropic, Gemini, Lan
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ragstone._util.surrogates import replace_surrogates_in
 from ragstone.errors import DataError
-from ragstone.reading._row_values import read_passage, shorten
+from ragstone.reading._row_values import json_value, read_passage, shorten
 from ragstone.requests import CALL_PARTS, RESULT_PARTS, TEXT_PARTS, calls_tool, get, message_body, part_text
 from ragstone.schema import MESSAGE_ROLES, MessageRole, Passage, Turn, field_names, message_role
 
@@ -153,14 +151,14 @@ def _message(one: object, number: int, name: str, position: int) -> _Message | N
         if message.found is None:
             message.found = _passages(content) if parts else None
         if message.found is None:
-            message.found = _passages(_parsed(message.text))
+            message.found = _passages(json_value(message.text))
     return message
 
 
 def _result(part: object) -> list[Passage] | None:
     content = get(part, "content")
     found = _passages(content)
-    return _passages(_parsed(read_content(content)[0] or "")) if found is None else found
+    return _passages(json_value(read_content(content)[0] or "")) if found is None else found
 
 
 def _joined(results: Sequence[list[Passage] | None]) -> list[Passage] | None:
@@ -195,15 +193,6 @@ def _document(item: object) -> object:
     if isinstance(text := get(item, "page_content"), str):  # LangChain's Document
         return {"text": text, "id": get(item, "id"), "metadata": get(item, "metadata")}
     return None
-
-
-def _parsed(text: str) -> object:
-    if text.lstrip()[:1] not in ("[", "{"):
-        return None
-    try:
-        return replace_surrogates_in(json.loads(text))
-    except (ValueError, RecursionError):
-        return None
 
 
 def _turns(messages: Sequence[_Message]) -> tuple[Turn, ...]:

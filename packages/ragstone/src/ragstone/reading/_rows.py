@@ -207,7 +207,7 @@ class RowReader:
         if talk.history:
             values["history"] = talk.history
         for name in ("query", "response"):
-            if name in found and not self._is_apart(found[name], name, sources.get(name, name)):
+            if name in found and (type(found[name]) is str or not self._is_apart(found[name], name, sources)):
                 values[name] = _text(found[name], name, position, FIELD_ALIASES[name], sources.get(name, ""))
         for name in ("reference", "sub_questions"):
             if name in found:
@@ -215,7 +215,7 @@ class RowReader:
         if "qrels" in found:
             values["qrels"] = _grades(found["qrels"], "qrels", position)
         elif (ids := row.get("reference_context_ids")) is not None:
-            values["qrels"] = _qrels_from_reference_ids(ids)
+            values["qrels"] = dict.fromkeys(_names(ids), 1.0) or None
         if "ratings" in found:
             values["ratings"] = _ratings(found["ratings"], position)
         try:
@@ -226,12 +226,12 @@ class RowReader:
         self._count(sample, found, used, sources)
         return sample if id_ else sample.model_copy(update={"id": derive_id(sample)})
 
-    def _is_apart(self, value: Any, field: str, column: str) -> bool:
+    def _is_apart(self, value: Any, field: str, sources: Mapping[str, str]) -> bool:
         """Return whether the user named a value in objects that are not a text."""
-        if type(value) is str or not isinstance(value, Mapping | list):
-            return False
         is_text = isinstance(value, Mapping) and text_key(value, FIELD_ALIASES[field]) is not None
-        return not is_text and any(path.startswith((f"{column}.", f"{column}[]")) for path in self._fields.values())
+        begin = tuple(f"{sources.get(field, field)}{sign}" for sign in (".", "[]"))
+        is_object = isinstance(value, Mapping | list) and not is_text
+        return is_object and any(path.startswith(begin) for path in self._fields.values())
 
     def _parts_of_requests(self, column: str) -> str:
         """Return the error for rows that are parts of a request, with the command that joins them."""
@@ -512,12 +512,7 @@ class RowReader:
         else:
             raise DataError(f"row {position}: contexts must be a list of passages, got {shorten(value)}")
         for item in items:
-            if type(item) is dict and any(
-                part.get(name) is False
-                for part in (item, item.get("metadata"))
-                if isinstance(part, dict)
-                for name in _USED.intersection(part)
-            ):
+            if type(item) is dict and ("metadata" in item or not _USED.isdisjoint(item)) and _is_unused(item):
                 self._report.count_value("unused", "contexts")
         try:
             return read_passages(items, position)
@@ -623,6 +618,12 @@ class RowReader:
                 self._report.count_value("empty", field)
         elif start in _BRACKETS and (n == 1 or begins_like_list(text)):
             self._report.count_value("bracket", field)
+
+
+def _is_unused(passage: Mapping[str, Any]) -> bool:
+    """Return whether a passage says that the model did not get it."""
+    parts = [part for part in (passage, passage.get("metadata")) if isinstance(part, Mapping)]
+    return any(part.get(name) is False for part in parts for name in _USED)
 
 
 def _is_like(name: str, value: Any) -> bool:
@@ -882,13 +883,7 @@ def _row_items(value: Any, field: str, position: int) -> Sequence[Any]:
         raise DataError(f"row {position}: {field}: {error}") from None
 
 
-def _qrels_from_reference_ids(ids: Any) -> dict[str, float] | None:
-    """Return ragas's reference passages as qrels: only these are relevant."""
-    return dict.fromkeys(names, 1.0) if (names := _names(ids)) else None
-
-
 def _names(ids: Any) -> list[str]:
-    ids = to_plain(ids)
     ids = _plain_list(ids)
     return [str(name) for name in ids if not is_missing(name)] if isinstance(ids, list | tuple) else []
 
@@ -918,13 +913,8 @@ def _ratings(value: Any, position: int) -> dict[str, dict[str, float]] | None:
 
 def _object(value: Any, field: str, position: int) -> Mapping[Any, Any] | None:
     value = to_plain(value)
-    if isinstance(value, str) and not value.strip():
-        return None
     if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            value = shorten(value)
+        value = (json_value(value) or shorten(value)) if value.strip() else None
     if value is None or isinstance(value, Mapping):
         return value
     raise DataError(f"row {position}: {field} must be an object of grades by passage id, got {shorten(value)}")

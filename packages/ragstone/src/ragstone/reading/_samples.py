@@ -255,9 +255,7 @@ def laid_out(rows: Iterable[Any], fields: Mapping[str, str], report: ReadingRepo
                 yield position, problem
             continue
         if is_first and (layout := find_layout(row)) is not None:
-            layout = layout if not layout.parts or rows_of(row, layout, fields) else None
-            if layout is not None:
-                report.note(layout.describe())
+            report.note(layout.describe())
         is_first = False
         if layout is None or not layout.keys <= row.keys():
             yield position, row
@@ -400,7 +398,7 @@ class RowIds:
         while self.seen.add(sample.id, position) is not None:
             self._derived[id_] += 1
             sample = sample.model_copy(update={"id": f"{id_}-{self._derived[id_] + 1}"})
-        self.questions.add(sample.query if is_row else None)
+        self.questions.add(sample.query)
         return sample
 
 

@@ -314,7 +314,7 @@ def _check_parts(source: InputFile) -> tuple[dict[int, str], dict[int, int], boo
 
 def _column(letters: bytes) -> int:
     """Return the position of a column of a sheet: 0 for A, 26 for AA."""
-    return sum((letter - 64) * 26**n for n, letter in enumerate(reversed(letters))) - 1
+    return int(sum((letter - 64) * 26**n for n, letter in enumerate(reversed(letters)))) - 1
 
 
 def _sheet_header(rows: Sequence[Sequence[Any]], merged: Mapping[int, int]) -> tuple[int, list[str]]:
