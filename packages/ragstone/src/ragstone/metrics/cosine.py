@@ -11,6 +11,7 @@ to the query. Here an embedding model compares them. Both kinds share the judge 
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from functools import cached_property
 from typing import Annotated, Final, Self
 
@@ -23,6 +24,7 @@ from ragstone.metrics._card import Metric, WorkedExample
 from ragstone.metrics._claim_reason import EMPTY_RESPONSE
 from ragstone.metrics._claims import ClaimCheck
 from ragstone.metrics._questions import QUESTIONS, WRITE_QUESTION, write_questions
+from ragstone.metrics.ragas._examples import ANSWER_RELEVANCY
 from ragstone.schema import Interval, Sample, Score
 from ragstone.stats import mean_interval
 
@@ -137,22 +139,10 @@ class RagasAnswerRelevancyCosine(_QuestionCosine):
     source = "RAGAS, section 3 (answer relevance)"
     formula = "mean of cos(e(query), e(question)) over 3 questions written from the response"
     # The example of the guide. Its third question is close to the query in words, but not in meaning.
-    example: WorkedExample | None = WorkedExample(
-        row={
-            "query": "How do I tune a PID controller?",
-            "response": "By the rules of Ziegler and Nichols, from the gain at which the loop starts to swing.",
-        },
-        replies={
-            "answer_questions": {
-                "items": [
-                    "How is a PID controller tuned by Ziegler and Nichols?",
-                    "From what do Ziegler and Nichols find the parameters?",
-                    "Who wrote tuning rules for controllers?",
-                ]
-            }
-        },
+    example: WorkedExample | None = replace(
+        ANSWER_RELEVANCY,
+        replies={"answer_questions": ANSWER_RELEVANCY.replies["answer_questions"]},
         cosines=(0.92, 0.68, 0.25),
-        value=0.6167,
         steps="The cosines of the query and the three questions are 0.92, 0.68 and 0.25: (0.92 + 0.68 + 0.25) / 3 = 0.617.",
     )
 
