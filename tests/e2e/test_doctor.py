@@ -9,6 +9,7 @@ import pytest
 
 from command_line import Done, run_command
 from fake_servers import FakeEmbeddingServer, FakeModelServer
+from fake_servers.loopback import error_reply
 from ragstone.cli._doctor_items import ITEMS
 from ragstone.testing import ScriptedModel
 
@@ -228,6 +229,21 @@ def test_items(ratings, code, line):
     (found,) = (text for text in done.stdout.splitlines() if "as a judge" in text)
     assert f"  -> as a judge: {line}" in found
     assert re.search(r"\(\d+ calls, \d+\.\d s\)$", found)
+
+
+def test_items_that_are_not_answered():
+    """What was measured before is shown, with the reason why the judge is not known."""
+
+    class Overloaded(FakeModelServer):
+        async def _answer(self, request):
+            is_rating = b"<response>" in (request.content or b"")
+            return error_reply(503, "overloaded") if is_rating else await super()._answer(request)
+
+    with Overloaded(ScriptedModel(REPLIES)) as server:
+        done = doctor("--judge", server.url)
+    assert (3, "") == (done.returncode, done.stderr)
+    assert "exact: token-id chain" in done.stdout
+    assert "  -> as a judge: not measured, " in done.stdout
 
 
 def test_items_for_programs():

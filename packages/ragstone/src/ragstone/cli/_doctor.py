@@ -88,7 +88,7 @@ class _Finding:
     def as_text(self) -> list[str]:
         """Return lines for a terminal."""
         lines = [f"{self.roles}: {sanitize_for_terminal(self.name)}"]
-        if self.error is not None:
+        if self.error is not None and self.can is None:
             return [*lines, f"  probe failed: {sanitize_for_terminal(self.error, width=600)}"]
         if self.dimension is not None:
             return [*lines, f"  replies with vectors of dimension {self.dimension}"]
@@ -105,6 +105,8 @@ class _Finding:
         ]
         lines.append(text_table(rows, indent=2))
         lines.append(f"  -> {_why(can)}")
+        if self.error is not None:
+            lines.append(f"  -> as a judge: not measured, {sanitize_for_terminal(self.error, width=600)}")
         if self.items is not None:
             lines.append(f"  -> as a judge: {sanitize_for_terminal(self.items.as_text(), width=600)}")
         lines += [f"  advice: {text}" for text in _advice(can)]

@@ -24,7 +24,7 @@ from ragstone.metrics._card import Metric, WorkedExample
 from ragstone.metrics._claim_reason import EMPTY_RESPONSE
 from ragstone.metrics._claims import ClaimCheck
 from ragstone.metrics._questions import QUESTIONS, WRITE_QUESTION, write_questions
-from ragstone.metrics.ragas._examples import ANSWER_RELEVANCY
+from ragstone.metrics.ragas import ANSWER_RELEVANCY
 from ragstone.schema import Interval, Sample, Score
 from ragstone.stats import mean_interval
 
