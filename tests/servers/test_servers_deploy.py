@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import sys
 import time
-from importlib.resources import files
 from pathlib import Path
 
 import httpx
@@ -77,12 +76,6 @@ def test_the_units_are_what_systemd_reads(tmp_path, unit):
     )
 
     assert (0, []) == (done.returncode, [line for line in done.stderr.splitlines() if unit in line])
-
-
-def test_the_rules_are_those_that_the_command_prints():
-    """One file, in two places."""
-    shipped = files("ragstone.sinks") / "alerts" / "ragstone.rules.yml"
-    assert shipped.read_text() == (DEPLOY / "prometheus" / "ragstone.rules.yml").read_text()
 
 
 def test_what_compose_mounts_exists():

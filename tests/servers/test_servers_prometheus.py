@@ -12,7 +12,6 @@ import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from importlib.resources import files
 from pathlib import Path
 
 import httpx
@@ -27,7 +26,7 @@ from watched_store import DAY_S, fill
 
 pytestmark = pytest.mark.servers
 
-RULES = files("ragstone.sinks") / "alerts" / "ragstone.rules.yml"
+RULES = Path(__file__).parents[2] / "examples/deploy/prometheus/ragstone.rules.yml"
 TESTS = Path(__file__).with_name("alerts_test.yml")
 DEADLINE_S = 120
 

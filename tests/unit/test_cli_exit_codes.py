@@ -86,7 +86,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("lab topicality good.jsonl no-such.jsonl", 2),
         ("metrics", 0),
         ("metrics no-such", 2),
-        ("store prometheus-rules", 0),
         ("doctor --judge lexical", 0),
         (f"doctor --judge {NOBODY}", 3),
         ("demo --output-dir rows.jsonl", 2),

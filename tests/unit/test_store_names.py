@@ -109,13 +109,3 @@ def test_brokers_and_a_database_of_one_host_have_spools_of_their_own(monkeypatch
     spools = [spool_directory("postgresql://h/d"), *(broker_spool_directory("h", 6379, app) for app in ("a", "b"))]
 
     assert [tmp_path, tmp_path / "h_6379_a.spool", tmp_path / "h_6379_b.spool"] == spools
-
-
-def test_the_alert_rules_are_printed():
-    """As they are, so that a file of them is what was tested."""
-    printed = run_command("store", "prometheus-rules")
-
-    assert 0 == printed.returncode
-    assert printed.stdout.startswith("# Alert rules")
-    assert "alert: RagstoneQualityDropped" in printed.stdout
-    assert "RagstoneMean" not in printed.stdout

@@ -158,7 +158,6 @@ COMMANDS: Final = {
         f"{_MODELS} limits.call_latency_s daily_budget",
     ),
     "store deliveries": Command("List deliveries to sinks by state, or retry them.", "ragstone.db --state failed"),
-    "store prometheus-rules": Command("Print Prometheus alert rules.", "> ragstone.rules.yml"),
     "demo": Command(
         "Capture, score and report a small corpus, or print a sample file.",
         "--samples answers > answers.jsonl",

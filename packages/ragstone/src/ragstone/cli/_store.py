@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict
-from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
@@ -160,15 +159,6 @@ def restore_command(file: Path, store: str, *, replace: bool = False) -> None:
     """
     found = restore_store(file, store, replace=replace)
     print_text(f"{found.checked['traces']:,} requests and {found.checked['outcomes']:,} outcomes restored in {store}.")
-
-
-def prometheus_rules_command() -> None:
-    """Print Prometheus alert rules.
-
-    The rules use the metrics of `--listen` and of `PrometheusSink`.
-    """
-    rules = files("ragstone.sinks") / "alerts" / "ragstone.rules.yml"
-    typer.echo(rules.read_text(encoding="utf-8"), nl=False)
 
 
 def _verify_spool(store: str) -> tuple[int, int]:
