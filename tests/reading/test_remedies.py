@@ -536,3 +536,47 @@ def test_messages_of_people_are_no_passages():
     """A thread of texts with their authors is not proposed for contexts."""
     rows = [{"question": QUESTIONS[n], "thread": [{"user": "B", "text": ANSWERS[n]}]} for n in N]
     assert {} == named(read(rows)[1])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "kind"),
+    [
+        ("t.yaml", "samples:\n  - query: Why?\n    response: So.\n", "a YAML document"),
+        ("t.yml", "- query: Why?\n", "a YAML document"),
+        ("t.toml", "[[samples]]\nquery = 'Why?'\n", "a TOML document"),
+        ("t.md", "# Results\n\n| query | response |\n|---|---|\n| q | a |\n", "a Markdown table"),
+    ],
+)
+def test_files_of_other_kinds(tmp_path: Path, name: str, content: str, kind: str):
+    """They are named, with the way to a file that is read. A table in a cell is the text of an answer."""
+    (tmp_path / name).write_text(content)
+    assert f"is {kind}." in read(tmp_path / name)[1]
+    (tmp_path / "t.csv").write_text('query,response\nq,"| a | b |\n|---|---|\n| 1 | 2 |"\n')
+    assert ["q"] == [sample.query for sample in read(tmp_path / "t.csv")[0]]
+
+
+def test_json_texts_with_question_and_answer():
+    """A message that contains both is not the question: its parts are proposed."""
+    rows = [{"message": json.dumps({"question": QUESTIONS[n], "answer": ANSWERS[n]}), "time": n} for n in N]
+    _, message = read(rows)
+    assert {"query": "message.question", "reference": "message.answer"} == named(message)
+    assert "--field reference=message.answer (or response, if a model wrote it)" in message
+
+
+def test_a_question_in_the_header(tmp_path: Path):
+    """One column of a form with a question in each row does not make its header a row."""
+    names = ("Time", "What was your question?", "What did the bot answer?", "Was it?")
+    rows = [dict(zip(names, ("9:00", QUESTIONS[n], ANSWERS[n], "y"), strict=True)) for n in N]
+    message = read(write(tmp_path / "t.csv", rows))[1]
+    assert {"query": "What was your question?", "response": "What did the bot answer?"} == named(message)
+
+
+def test_passages_under_the_name_of_a_reference():
+    """Objects with their sources are not correct answers, and the options read both meanings."""
+    rows = [{"question": QUESTIONS[n], "references": [{"id": "d", "text": text} for text in TEXTS[n]]} for n in N]
+    samples, report = read(rows)
+    assert [()] * 3 == [sample.reference for sample in samples]
+    option = re.search(r"not read as reference; otherwise: --field '([^']+)'", report)
+    assert option is not None
+    assert P == parts(read(rows, fields=dict([option[1].split("=", 1)]))[0][0])["reference"]
+    assert P == parts(read(rows, fields=named(report))[0][0])["contexts"]

@@ -175,6 +175,11 @@ class FirstRows:
         are_objects = all(isinstance(item, Mapping) and is_question(item) for item in items)
         return bool(items) and (are_objects or "questions" in words_of(column))
 
+    def has_answers(self, column: str) -> bool:
+        """Return whether JSON texts contain an answer, so that they are not only a question."""
+        inner = json_value(self.values(column)[0])
+        return isinstance(inner, Mapping) and any(guess_field(str(key), is_nested=True) == "response" for key in inner)
+
     def shared_id(self) -> str:
         """Return the column with an id that several rows share, each of which has other fields of one request, or ""."""
         common = set.intersection(*map(set, self._rows)) if len(self._rows) > 1 else set()
@@ -303,11 +308,13 @@ def propose(
         ):
             continue
         field = None if words_of(path) & ALIASES else guess_field(path, read)
-        if "." in path and name_key(path.rpartition(".")[2]) == "answer" and field == "response":
-            outer = path.split(".")[:-1]
-            field = field if any(guess_field(step, is_nested=True) == "response" for step in outer) else "reference"
-        if kind == JSON and field != "query":
-            continue  # the option names a value in it
+        what = kind if kind in (MESSAGES, JSON) else ""
+        outer = [guess_field(step, is_nested=True) for step in path.split(".")[:-1]]
+        if field == "response" and outer and name_key(path.rpartition(".")[2]) == "answer" and field not in outer:
+            # Next to its question, as sets of questions have it, and records of applications as well.
+            field, what = "reference", "or response, if a model wrote it"
+        if kind == JSON and (field != "query" or first.has_answers(path)):
+            continue  # the options name values in it
         if kind == MESSAGES and field != "response":
             field = "messages" if read.isdisjoint(_CONVERSATIONS) else None
         elif (field is None or (field == "response" and path in flat)) and first.has_passages(path):
@@ -324,7 +331,7 @@ def propose(
         is_guess = "." not in path or name_key(path.rpartition(".")[2]) not in KNOWN_NAMES
         if path and path not in seen and not first.problem(path, field, is_guess=is_guess):
             seen.add(path)
-            found.append((field, path, kind if kind in (MESSAGES, JSON) else ""))
+            found.append((field, path, what))
     for name in ("query", "contexts"):
         for column in plan.names.get(name, ()):
             notes |= {path: note for path, note in first.versions(column, name, paths) if path not in notes}

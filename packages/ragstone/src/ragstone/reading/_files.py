@@ -25,7 +25,9 @@ _PAIRS: Final = 4
 """Characters of ASCII that a file without a mark must begin with to be UTF-16."""
 _HIGH: Final = re.compile(rb"[\x80-\xff]+")
 _HTML: Final = re.compile(rb"\s*+(?:<!--[^>]{0,200}-->\s*+)?<(?:!doctype html|html|head)\b", re.IGNORECASE)
-_MARKDOWN: Final = re.compile(rb"\s*+\|[^\n]*\n\s*+\|[ :|-]++\r?\n")
+_YAML: Final = re.compile(rb"(?:---\r?\n)?(?:\w{1,80}:\s*\n\s*)?- \w{1,80}: ")
+_TOML: Final = re.compile(rb"\[{1,2}[a-z_.]{1,80}\]{1,2}\r?\n\w{1,80} ?= ?")
+_MARKDOWN: Final = re.compile(rb"(?:\s*+#[^\n]*+\n)*+\s*+\|[^\n]*\n\s*+\|[ :|-]++\r?\n")
 _TRANSCRIPT: Final = re.compile(
     rb"WEBVTT|1\r?\n\d\d:\d\d:\d\d,\d{3} -->|[\[(]?(?:\d{1,2}:)?\d{1,2}:\d\d[\])]? |"
     rb"(?:user|human|customer|agent|assistant|interviewer|speaker \d{1,3}|q|question) ?: [^\n,;\t\x22]{1,300}\n",
@@ -114,6 +116,10 @@ def refuse_other(head: bytes, name: str) -> None:
         )
     elif _MARKDOWN.match(head[:10_000]):
         found = ("a Markdown table", "Save it as CSV or JSON lines")
+    elif _YAML.match(head[:1000]):
+        found = ("a YAML document", "Write it as JSON: yq -o json FILE > NEW.json")
+    elif _TOML.match(head[:1000]):
+        found = ("a TOML document", "Write it as JSON: yq -p toml -o json FILE > NEW.json")
     elif _HTML.match(head[:1000]):
         found = ("an HTML page, not data", "Check the address: a login or an error page is often saved in its place")
     elif head.startswith(b"PK\x03\x04"):

@@ -251,7 +251,11 @@ class RowReader:
     def _unknown(self, flat: Mapping[str, Any], position: int) -> str:
         """Return what is wrong with a row without a known name, and the ways out."""
         report, names = self._report, {name_key(name) for name in flat}
-        if report.has_text_cells and len(flat) > 1 and any(_is_like(name, flat[name]) for name in flat):
+        if (
+            report.has_text_cells
+            and len(flat) > 1
+            and 2 * sum(_is_like(name, flat[name]) for name in flat) >= len(flat)
+        ):
             sign = report.format.rpartition(" by ")[2]
             sign = {"commas": ",", "tabs": "\\t"}.get(sign, sign.strip("'"))
             asked = next((name for name in flat if "?" in name), None) or max(flat, key=lambda name: len(name.split()))
@@ -266,7 +270,11 @@ class RowReader:
             n for n in flat if isinstance(flat[n], str) and not self._first_rows.problem(n, "query", is_guess=True)
         ]
         guesses = report.guesses or {"query": dict.fromkeys(texts[:1] or ["COLUMN"], "")}
-        remedies = [field_option(name, next(iter(columns))) for name, columns in guesses.items()]
+        remedies = [
+            field_option(name, column) + (what and f" ({what})")
+            for name, columns in guesses.items()
+            for column, what in [next(iter(columns.items()))]
+        ]
         open_fields = [name for name in ("query", "response", "contexts", "reference") if name not in guesses]
         others = "".join(f" --field {name}=COLUMN" for name in open_fields)
         rest = f"\n    The others, if it has them:{others}" if others else ""
@@ -385,7 +393,8 @@ class RowReader:
                 report.guess("reference", joined, "if it is the correct answer")
         for column, field_, why in plan.problems:
             is_read = column in plan.names.get(field_, ())
-            option = "" if is_read or why == PASSAGES else f"; otherwise: {field_option(field_, column)}"
+            path = path_of_text(first.values(column)[0], column, field_, "[]") if why == PASSAGES else column
+            option = "" if is_read else f"; otherwise: {field_option(field_, path)}"
             report.note(f"{column}: {why}, {'' if is_read else 'not '}read as {field_}{option}")
         for column in plan.unused:
             if column.startswith("__expected"):

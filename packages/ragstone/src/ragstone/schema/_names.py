@@ -155,7 +155,7 @@ ROW_GUESSES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "response": (
         "completion", "reply", "generation", "generations", "summary", "hypothesis", "candidate", "pred", "predictions",
-        "assistant", "bot", "chatbot", "model", "system", "llm", "gpt", "got", "antwort", "respuesta", "resposta",
+        "assistant", "bot", "chatbot", "model", "system", "llm", "gpt", "got", "raw", "antwort", "respuesta", "resposta",
         "risposta", "antwoord", "candidates", "choices", "\u56de\u7b54", "\u6a21\u578b\u56de\u7b54",
     ),
     "reference": (
