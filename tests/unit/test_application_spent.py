@@ -137,6 +137,12 @@ def test_invalid_numbers_in_a_file_are_named(tmp_path: Path, stated, words) -> N
         build_report(path)
 
 
+def test_few_answers_do_not_limit_a_median(write) -> None:
+    """What an answer needs is never negative. Three answers do not say how much it may be."""
+    latency, *_ = build_report(write("a", [0.4, 0.5, 0.6], latency_s=[1.0, 2.0, 3.0])).spent
+    assert (2.0, 0.0, math.inf) == (latency.estimate.value, latency.estimate.low, latency.estimate.high)
+
+
 def test_the_cheapest_that_is_not_worse(write) -> None:
     """The cheap system loses less than the margin, the cheapest one more."""
     systems = [
@@ -146,7 +152,7 @@ def test_the_cheapest_that_is_not_worse(write) -> None:
     ]
     cheapest, fastest = ragstone.compare(systems, margin=0.05).cheapest
     assert cheapest.startswith("cheapest that is not worse: small, cost ")
-    assert "(225 of 300 known, " in cheapest
+    assert "(225 of 300 known, at least 4" in cheapest
     assert (
         "a loss of 5 points on ccrs.qr against the best system is excluded (non-inferiority test, one-sided 95% bo"
         in cheapest

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy import optimize, stats
 from sklearn import metrics
 from sklearn.calibration import calibration_curve
 
@@ -35,6 +36,35 @@ def test_the_estimates_are_those_of_scikit_learn(levels, share):
     at = [*thresholds].index(found.best_threshold)
     assert (true - false).max() == pytest.approx(true[at] - false[at])
     assert (None, (), None) == (found.calibration_error, found.reliability, found.length_bias)
+
+
+@pytest.mark.parametrize("size", [1, 4])
+@pytest.mark.parametrize("level", [0.8, 0.95])
+def test_the_interval_of_an_auc_is_that_of_its_definition(level, size):
+    """DeLong's variance from all pairs, over clusters of this size, with a tenth of an answer in the middle."""
+    y = np.repeat(RNG.random(40), size) + 0.1 * RNG.random(40 * size) < 0.3
+    x = np.round(y + RNG.normal(0, 0.9, y.size), 1)
+    clusters = np.repeat(np.arange(40), size)
+    wins = (x[y][:, None] > x[~y]) + (x[y][:, None] == x[~y]) / 2
+    auc = wins.mean()
+    influence = np.empty(x.size)
+    influence[y] = (wins.mean(axis=1) - auc) / y.sum()
+    influence[~y] = (wins.mean(axis=0) - auc) / (~y).sum()
+    units = [len({*clusters[side]}) for side in (y, ~y)]
+    variance = sum(influence[clusters == c].sum() ** 2 for c in range(40)) * 40 / 39
+    variance += 0.1 * (0.5 - auc) ** 2 * sum(1 / n**2 for n in units)
+    t = stats.t.ppf((1 + level) / 2, min(units) - 1)
+
+    found = judge_errors(
+        x, y.astype(float), threshold=0.5, correct_from=0.5, clusters=clusters.tolist(), confidence_level=level
+    ).auc
+    assert auc == pytest.approx(found.value)
+    for end, (low, high) in ((found.low, (1e-9, auc)), (found.high, (auc, 1 - 1e-9))):
+        # The variance of an AUC of p is in proportion to p (1 - p), as that of a share.
+        expected = optimize.brentq(
+            lambda p: (auc - p) ** 2 * auc * (1 - auc) - t**2 * variance * p * (1 - p), low, high
+        )
+        assert expected == pytest.approx(end)
 
 
 def test_reliability_is_that_of_scikit_learn():

@@ -52,3 +52,24 @@ def test_sampled_values_weigh_more():
     found = estimate_median(population[kept], probabilities=p[kept])
     assert found.low <= 1000.5 <= found.high
     assert estimate_median(population[kept]).high < 700
+
+
+def test_weights_belong_to_their_values_and_widen_the_interval():
+    """In any order. A few heavy values decide, so there are fewer independent ones than values."""
+    rng = np.random.default_rng(5)
+    x, p = rng.gamma(1.5, size=300), rng.choice([0.02, 1.0], size=300)
+    found = estimate_median(x, probabilities=p)
+    order = np.argsort(-x)
+    assert found == estimate_median(x[order], probabilities=p[order])
+    repeated = np.repeat(x, np.round(1 / p).astype(int))
+    assert np.median(repeated) == pytest.approx(found.value)
+    alone = estimate_median(x[p < 1])
+    assert 0.9 < (found.high - found.low) / (alone.high - alone.low) < 1.4
+
+
+def test_clusters_that_do_not_matter_add_nothing():
+    """There are never more independent values than values."""
+    x = np.arange(100.0)
+    pairs = [min(i, 99 - i) if abs(i - 49.5) > 10 else i // 2 for i in range(100)]
+    one, other = estimate_median(x), estimate_median(x, clusters=pairs)
+    assert (one.low, one.high) == (other.low, other.high)

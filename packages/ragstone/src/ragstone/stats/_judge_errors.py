@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _BINS: Final = 10
 _UNSEEN: Final = 0.1
 """Answers in the middle of the others that are added to the error of an AUC on each side. Without them, intervals of
-an AUC near 1 cover 91%, because a sample often lacks the few answers that overlap."""
+an AUC near 1 cover 90%, because a sample often lacks the few answers that overlap."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -106,7 +106,7 @@ def _gate(cases: Sequence[tuple[str, ...]]) -> Markup:
     rows = (
         tag("tr", *(tag("td", text, class_="bad" if text == "failed" else None) for text in case)) for case in cases
     )
-    return tag("table", tag("tbody", *rows), class_="scores")
+    return tag("table", tag("tbody", *rows), class_="scores gate")
 
 
 def _means(view: ComparisonView) -> Markup:

@@ -238,7 +238,8 @@ def spent_cells(row: SpentRow) -> tuple[str, str, str]:
     if (found := row.estimate) is not None:
         value, *ends = (_SPENT_UNITS[row.name].format(number) for number in (found.value, found.low, found.high))
         interval, n = f"[{', '.join(end.partition(' ')[0].replace('inf', '∞') for end in ends)}]", found.n
-    total = "" if row.total is None else f", {_SPENT_UNITS[row.name].format(row.total)} in all"
+    least = "at least " if n < row.n else ""
+    total = "" if row.total is None else f", {least}{_SPENT_UNITS[row.name].format(row.total)} in all"
     return value, interval, f"{n:,} of {row.n:,} known{total}"
 
 
