@@ -77,6 +77,8 @@ CLEAR: dict[str, tuple[Sequence[str | tuple[str, str]], dict[str, Any], str]] = 
     "a critique": ([V, (f"Check: {V} {A}", json.dumps({"critique": "It is short."}))], {"ruling": V, "critique": "It is short."}, V),
     "a text in HTML": (["Two years."], {"ruling": "<b>Two years</b>."}, "<b>Two years</b>."),
     "an object within a named field": ([J], {"answer": json.loads(J)}, J),
+    "a title under another key": ([json.dumps({"body": V, "title": "On pumps"})], {"headline": "On pumps", "article": V}, V),
+    "a value and ids of three words": ([J], {"ruling": V, "pages": ["page 1 of a", "page 2 of b"]}, V),
     "an empty state": ([V], {"status": "done"}, V),
 }  # fmt: skip
 
@@ -123,6 +125,7 @@ def test_several_texts_that_can_be_the_answer_are_in_doubt(name: str) -> None:
         ("Yes [doc_1], for two years [doc_2].", "Yes [1], for two years [2]."),
         ("Yes【3:0†manual.pdf】, two years.", "Yes [manual.pdf], two years."),
         ("Two years [1].", "Two years.\n\nSources: manual.pdf"),
+        ("Two years [1].", "TWO YEARS"),
         ("Two [1]. Parts too [2]. Labor too [1]. Returns not [2].", "Two (a). Parts too (b). Labor too (a). Returns not (b)."),
         (json.dumps({"answer": "Yes [1], two years.", "note": "x"}), "Yes (manual.pdf), two years."),
     ],
@@ -134,6 +137,32 @@ def test_citations_are_rewritten_in_a_short_answer(reply: str, answer: str) -> N
     assert [A, B] == [passage.text for passage in draft.contexts or ()]
 
 
+@pytest.mark.parametrize("key", ["answer", "combined"])
+@pytest.mark.parametrize("form", ["{}\n\n{}", "Warranty: {}\nReturns: {}"])
+def test_findings_that_the_application_joins(form: str, key: str) -> None:
+    """The passages behind both replies are contexts."""
+    replies = [
+        "The warranty lasts two years and covers all parts.",
+        "Returns are accepted for thirty days in the shop.",
+    ]
+    draft = assemble(returned(*zip((prompt(A), prompt(B)), replies, strict=True), outputs={key: form.format(*replies)}))
+    assert (form.format(*replies), ()) == said(draft)
+    assert [A, B] == [passage.text for passage in draft.contexts or ()]
+
+
+def test_the_word_of_a_value_and_of_a_grader() -> None:
+    """Nothing says which one the application returned, if they saw different passages."""
+    verdict = json.dumps({"verdict": "Yes", "note": N})
+    assert SEVERAL == said(assemble(returned((f"Is this relevant? {A}", "Yes"), verdict, outputs={"ruling": "Yes"})))[1]
+
+
+@pytest.mark.parametrize(("key", "doubts"), [("answer", ("no_model_wrote_it",)), ("combined", SEVERAL)])
+def test_a_finding_and_a_text_of_the_application(key: str, doubts: tuple[str, ...]) -> None:
+    """What the application made of the other finding is not known."""
+    calls = [(prompt(A), "Two years."), (prompt(B), "Thirty days.")]
+    assert doubts == said(assemble(returned(*calls, outputs={key: "Two years, and a month."})))[1]
+
+
 def test_a_word_of_a_grader_in_a_fixed_text() -> None:
     """The word does not make the grader the author of the text."""
     answer = "Yes, see the handbook on the shelf in the hall."
@@ -141,6 +170,7 @@ def test_a_word_of_a_grader_in_a_fixed_text() -> None:
     assert (answer, SEVERAL) == said(draft)
 
 
+@pytest.mark.parametrize("key", ["answer", "combined"])
 @pytest.mark.parametrize(
     ("answer", "form", "doubts"),
     [
@@ -149,13 +179,12 @@ def test_a_word_of_a_grader_in_a_fixed_text() -> None:
         ("Two years and thirty days.", "Findings:\n- {}\n- {}", ()),
         ("Two years and thirty days.", '{{"warranty": "{}", "returns": "{}"}}', ()),
         ("Two years and thirty days.", "The first expert says {} and the second one {}", ()),
-        ("Two years, and a month.", None, SEVERAL),
     ],
 )
-def test_short_findings_of_parallel_workers(answer: str, form: str | None, doubts: tuple[str, ...]) -> None:
+def test_short_findings_of_parallel_workers(answer: str, form: str | None, doubts: tuple[str, ...], key: str) -> None:
     """The passages of both are contexts, whether the application or another call joins the findings."""
     steps = Steps()
-    root = steps.chain(inputs={"question": QUESTION}, outputs={"answer": answer})
+    root = steps.chain(inputs={"question": QUESTION}, outputs={key: answer})
     for page, finding in ((A, "Two years."), (B, "Thirty days.")):
         worker = steps.chain(root)
         steps.retrieval(worker, page)

@@ -144,12 +144,7 @@ def _written(facts: Facts, answer: Answer, question: str | None) -> Answer:
         elif is_small and 4 * len(pieces[0].reply) < len(text) and pieces != said[-1:]:
             answer.doubts = ["several_answers"]  # such as the "Yes" of a grader
         return answer
-    calls = calls or _rewritten(facts, said, text)
-    if not calls and (held := _holding(said, answer.text or "")):
-        answer.calls, answer.doubts = _chosen(facts, held, question)
-        if len({call.reply for call in _with_passages(facts, said, question)}) > 1:
-            answer.doubts = ["several_answers"]  # the rest of the answer may come from another reply
-        return answer
+    calls = calls or _rewritten(facts, said, text) or _holding(facts, said, answer.text or "", question)
     if not calls and facts.request.draft.status == "truncated":
         # The stream of the call was dropped before its end, so that its reply is not known.
         calls = [call for call in facts.calls if call.step.reply is None and not call.step.calls_tool][-1:]
@@ -175,6 +170,12 @@ def _pieces(facts: Facts, calls: Sequence[Call], text: str) -> list[Call]:
     return sorted(pieces, key=lambda call: call.place)
 
 
+def _joined(facts: Facts, calls: Sequence[Call], text: str) -> list[Call]:
+    """Return the calls whose replies make up at least half of a text."""
+    pieces = _pieces(facts, calls, text)
+    return pieces if 2 * sum(len(call.reply) for call in pieces) >= len(text) else []
+
+
 def _rewritten(facts: Facts, calls: Sequence[Call], text: str) -> list[Call]:
     """Return the call whose reply has the largest piece of an answer, as where the application rewrites citations."""
     whole = facts.text(text)
@@ -189,11 +190,15 @@ def _rewritten(facts: Facts, calls: Sequence[Call], text: str) -> list[Call]:
     return [sizes[max(sizes)]] if sizes else []
 
 
-def _holding(calls: Sequence[Call], text: str) -> list[Call]:
-    """Return the calls of which the answer holds a value in JSON or a line, as at least a quarter of what it says."""
+def _holding(facts: Facts, calls: Sequence[Call], text: str, question: str | None) -> list[Call]:
+    """Return the calls of whose values in JSON or lines at least half of a text is made, or a quarter if no other can be."""
     items = items_of([text])
-    smallest = sum(map(len, items)) / 4
-    return [call for call in calls if any(parts <= items and sum(map(len, parts)) >= smallest for parts in call.said)]
+    sizes = {}
+    for call in calls:
+        held: set[str] = set().union(*(parts for parts in call.said if parts <= items))
+        sizes[call] = sum(map(len, held)) / max(1, sum(map(len, items)))
+    is_only = len({call.reply for call in _with_passages(facts, list(calls), question)}) == 1
+    return [call for call in calls if sizes[call] >= (0.25 if is_only else 0.5)]
 
 
 def _reply_in_output(facts: Facts, question: str | None) -> Answer | None:
@@ -205,7 +210,7 @@ def _reply_in_output(facts: Facts, question: str | None) -> Answer | None:
     values = _own_outputs(facts, question)
     found: dict[int, list[_Named]] = {}
     for value in values:
-        for call in _sources(facts, value[1]):
+        for call in _sources(facts, value[1], question):
             found.setdefault(call.place, []).append(value)
     telling = {place: taken for place, taken in found.items() if any(_LABELS.isdisjoint(path) for path, _ in taken)}
     found = telling or found  # a text that says something about an answer is one only if nothing else is
@@ -226,11 +231,12 @@ def _reply_in_output(facts: Facts, question: str | None) -> Answer | None:
     call = chosen[-1]
     text, is_clear = texts[call.place]
     taken = found[call.place]
-    others = [value for value in values if value not in taken and len(value[1].split()) >= _FEW_WORDS]
+    others = [one for one in values if not (one in taken or _is_item(one) or len(one[1].split()) < _FEW_WORDS)]
     if not is_clear or (_leaves_texts(facts, call, taken) and _foreign(facts, call, others)):
         doubts = ["several_answers"]
     is_whole = is_shown_object(text) or _is_same(call.reply, facts.canonical(text))
-    return Answer(call.step.reply if is_whole else text, "reply_in_output", [call], doubts)
+    said = [] if is_whole else _joined(facts, [call for call in facts.calls if call.reply], facts.canonical(text))
+    return Answer(call.step.reply if is_whole else text, "reply_in_output", said or [call], doubts)
 
 
 def _is_item(value: _Named) -> bool:
@@ -242,23 +248,28 @@ def _is_named(value: _Named) -> bool:
     return any(name in _NAMES or name.startswith("final") or name.endswith(_ENDS) for name in value[0])
 
 
-def _sources(facts: Facts, text: str) -> list[Call]:
+def _sources(facts: Facts, text: str, question: str | None) -> list[Call]:
     """Return the calls whose reply a text is, or was taken from: a value of JSON, a line or a piece; or that it is made of."""
     known, items = facts.canonical(text), items_of([text])
     said = [call for call in facts.calls if call.reply]
     if is_shown_object(text):
         return [call for call in said if facts.find(call.reply, known) >= 0]
-    if same := [call for call in said if _is_same(call.reply, known)]:
+    same = [call for call in said if _is_same(call.reply, known)]
+    if same and len(known) >= _SHORT:
         return same
     last = next((call for call in reversed(said) if not call.step.calls_tool), None)
     if last and not last.in_tool and len(last.reply) >= _MIN_PIECE and facts.find(last.reply, known) >= 0:
         return [last]
+    if not same and (joined := _joined(facts, said, known)):
+        return joined[-1:]
     tools = max((facts.tree.place[step.id] for step in facts.tree.steps if step.kind == "tool"), default=-1)
     # Arguments for a tool that did not run are an object that the model filled in.
     said = [call for call in said if not call.in_tool and not (call.step.calls_tool and call.place < tools)]
     is_long = len(known) >= _SHORT
-    taken = [call for call in said if items in call.said or (is_long and facts.find(known, call.reply) >= 0)]
-    return taken or _keeping_words(said, known) or _holding(said, text)
+    taken = [
+        call for call in said if call in same or items in call.said or (is_long and facts.find(known, call.reply) >= 0)
+    ]
+    return taken or _keeping_words(said, known) or _holding(facts, said, text, question)
 
 
 def _own_outputs(facts: Facts, question: str | None) -> list[_Named]:
@@ -280,8 +291,9 @@ def _chosen_text(facts: Facts, call: Call, taken: Sequence[_Named]) -> tuple[str
     fields = [value for value in taken if not _is_item(value)] or taken
     if len({text for _, text in fields}) > 1:
         names = {facts.canonical(text): path for path, text in call.fields}
-        named = [one for one in fields if _is_named(one) or _is_named((names.get(facts.canonical(one[1]), ()), ""))]
-        fields = named or [value for value in fields if (_LABELS - _DECISIONS).isdisjoint(value[0])] or fields
+        paths = {value: (*value[0], *names.get(facts.canonical(value[1]), ())) for value in fields}
+        named = [value for value in fields if _is_named((paths[value], ""))]
+        fields = named or [one for one in fields if (_LABELS - _DECISIONS).isdisjoint(paths[one])] or fields
     if len({text for _, text in fields}) == 1:
         return fields[0][1], True
     returned = {(path[-1:], facts.canonical(text)) for path, text in taken}

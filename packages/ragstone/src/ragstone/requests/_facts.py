@@ -555,8 +555,8 @@ def items_of(texts: Iterable[str]) -> frozenset[str]:
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words of a text without citations and other remarks in brackets."""
-    return _WORD.findall(_ASIDE.sub(" ", text))
+    """Return the words of a text in lower case, without citations and other remarks in brackets."""
+    return _WORD.findall(_ASIDE.sub(" ", text).lower())
 
 
 def _is_item(path: tuple[str, ...]) -> bool:
