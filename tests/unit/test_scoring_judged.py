@@ -25,6 +25,7 @@ def score(method: str = "single_reply", **key: str) -> Score:
     [
         ([failure(i % 10) for i in range(20)], True),
         ([failure(i % 10, "truncated") for i in range(20)], True),
+        ([failure(i % 10, "repeated") for i in range(20)], True),
         ([failure(i % 10) for i in range(19)], False),
         ([failure(i % 9) for i in range(100)], False),
         ([*(failure(i) for i in range(20)), score()], False),

@@ -390,7 +390,7 @@ def check_finished(completion: Completion, role: str, max_tokens: int, *, is_ope
         "truncated",
         (
             f"the {role}'s reply was cut at {max_tokens} tokens. A model that reasons before it answers may need more "
-            "(max_tokens=8192, --set judge.max_tokens=8192)"
+            f"(max_tokens=8192, --set {role}.max_tokens=8192)"
         ),
     )
     if unit := repeated_end(completion.text):

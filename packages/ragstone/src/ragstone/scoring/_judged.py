@@ -12,7 +12,7 @@ from ragstone.schema import Failure, FailureKind, NotApplicable, Score
 
 AnyOutcome = Score | NotApplicable | Failure
 
-_OF_CONFIGURATION: Final[frozenset[FailureKind]] = frozenset({"rejected", "truncated", "prompt_truncated"})
+_OF_CONFIGURATION: Final[frozenset[FailureKind]] = frozenset({"rejected", "truncated", "repeated", "prompt_truncated"})
 """Failures that the next sample may have as well: credentials, unknown model, refused parameter, cut reply
 or prompt."""
 _NOT_OF_JUDGE: Final[frozenset[FailureKind]] = frozenset({"application", "budget"})
@@ -104,7 +104,7 @@ class JudgedCounts:
         """The first failure, if all fail for one cause in the configuration. Otherwise None.
 
         That is: no success so far, and at least 20 failures over at least 10 samples of one kind (rejected,
-        truncated, prompt_truncated). Rate limits and outages do not count.
+        truncated, repeated, prompt_truncated). Rate limits and outages do not count.
         """
         if self.n_scored:
             return None
