@@ -10,6 +10,7 @@ import pytest
 
 from command_line import run_command
 from live_store import make_store
+from ragstone.reading import read_label_file
 from ragstone.research import plan_judge_card
 from ragstone.schema import Score
 from ragstone.store import SqliteStore
@@ -332,3 +333,12 @@ def test_labels_are_added_to_a_store(folder: Path):
     assert "row 1: a preference between two answers is not a label of one answer" in done.stderr
     done = run_command("labels", "add", path, "l.csv", "--label", "human_score=ccrs.cc")
     assert "a store has one label of an answer" in done.stderr
+
+
+def test_columns_with_the_names_of_metrics_are_labels():
+    """They count before a general name, unless a column names the metric."""
+    rows = [{"id": "a", "ccrs.cc": 0.5, "label": 1}]
+    found = read_label_file(rows, metrics=["ccrs.cc"]).records
+    assert [("ccrs.cc", "ccrs.cc", 0.5)] == [(label.name, label.metric, label.value) for label in found]
+    found = read_label_file([row | {"metric": "ccrs.qr"} for row in rows], metrics=["ccrs.cc"]).records
+    assert [("label", "ccrs.qr", 1.0)] == [(label.name, label.metric, label.value) for label in found]

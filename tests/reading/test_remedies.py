@@ -580,3 +580,16 @@ def test_passages_under_the_name_of_a_reference():
     assert option is not None
     assert P == parts(read(rows, fields=dict([option[1].split("=", 1)]))[0][0])["reference"]
     assert P == parts(read(rows, fields=named(report))[0][0])["contexts"]
+
+
+def test_a_layout_says_what_is_read_from_where():
+    """Also for fields that are made of several keys, and a column that the user names is not read by the layout."""
+    row = {"question": Q, "answer": G, "supporting_facts": [["T", 0]], "context": [["T", P]], "type": "bridge"}
+    (sample,), report = read([row])
+    assert (
+        "rows of HotpotQA: id \u2190 _id + id, query \u2190 question, reference \u2190 answer, contexts \u2190 context, qrels"
+        in report
+    )
+    assert [" ".join(P)] == parts(sample)["contexts"]
+    (sample,), _ = read([row | {"context": P}], fields={"contexts": "context"})
+    assert P == parts(sample)["contexts"]

@@ -120,7 +120,7 @@ def _python_list(text: str) -> list[Any] | None:
 
 def _undoubled(text: str) -> str:
     """Return a text without doubled quotes, if each of its double quotes is doubled, as a table within a table has them."""
-    if '[""' not in text or text.replace('""', "").find('"') >= 0:
+    if '"' in text.replace('""', ""):
         return text
     undoubled = text.replace('""', '"')
     try:
@@ -201,8 +201,6 @@ class _Reader:
         if found is None:
             raise self._error(f"the quote at character {self._at + 1} is not closed")
         self._at = found.end()
-        if self._text[self._at : self._at + 1] in ("'", '"') or (self._text[self._at : self._at + 1].isalnum()):
-            raise self._error(f"no comma or blank after the text that ends at character {self._at}")
         body = found[0][1:-1]
         return _ESCAPE.sub(self._character, body) if "\\" in body else body
 
