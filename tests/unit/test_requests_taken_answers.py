@@ -79,6 +79,7 @@ CLEAR: dict[str, tuple[Sequence[str | tuple[str, str]], dict[str, Any], str]] = 
     "an object within a named field": ([J], {"answer": json.loads(J)}, J),
     "a title under another key": ([json.dumps({"body": V, "title": "On pumps"})], {"headline": "On pumps", "article": V}, V),
     "a value and ids of three words": ([J], {"ruling": V, "pages": ["page 1 of a", "page 2 of b"]}, V),
+    "an address": ([json.dumps({"verdict": V, "n": 1})], {"saved_to": "s3://answers/1.json"}, json.dumps({"verdict": V, "n": 1})),
     "an empty state": ([V], {"status": "done"}, V),
 }  # fmt: skip
 
@@ -218,6 +219,19 @@ def test_one_sentence_of_a_passage(sentence: str, others: list[str], form: str) 
     assert [(sentence, PAGE[:5]), *((text, text[:5]) for text in others)] == [
         (passage.text, passage.id) for passage in draft.contexts or ()
     ]
+
+
+@pytest.mark.parametrize("mark", ["- {}\n", "{}\n\n", "* {} (shop.md)\n"])
+def test_the_sentences_of_a_passage_as_a_list(mark: str) -> None:
+    """Each sentence is what the model read of the passage."""
+    steps = Steps()
+    root = steps.chain(inputs={"question": QUESTION}, outputs={"answer": ANSWER})
+    steps.retrieval(root, PAGE, C)
+    shown = [sentence.rstrip(".") for sentence in SENTENCES]
+    steps.model(root, prompt("".join(map(mark.format, shown)), C), ANSWER)
+    draft = assemble(steps.request())
+    assert (ANSWER, ()) == said(draft)
+    assert [*shown, C] == [passage.text.rstrip(".") if passage.id != C[:5] else C for passage in draft.contexts or ()]
 
 
 def test_a_sentence_that_passages_share_is_not_a_piece_of_them() -> None:

@@ -92,7 +92,9 @@ def synthesizer_alone(app):
 def test_model_is_asked_when_the_application_reads(app):
     """Until the first token is pulled nothing is generated; the late call belongs to the request it answers."""
     asked = []
-    model = app.model(lambda prompt: asked.append(prompt) or "answer", raw={"usage": {"prompt_tokens": 7, "completion_tokens": 1}})
+    model = app.model(
+        lambda prompt: asked.append(prompt) or "answer", raw={"usage": {"prompt_tokens": 7, "completion_tokens": 1}}
+    )
     response = app.engine(model=model, streaming=True).query(Q)
     assert ([], 1, []) == (asked, app.instrumentor.in_flight, app.seen())
     assert "answer" == str(response)

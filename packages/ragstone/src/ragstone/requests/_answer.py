@@ -310,9 +310,10 @@ def _leaves_texts(facts: Facts, call: Call, taken: Sequence[_Named]) -> bool:
 
 def _foreign(facts: Facts, call: Call, values: Sequence[_Named]) -> bool:
     """Whether one of the texts may be an answer that the application made of a reply, such as a translation."""
-    if not call.fields:
-        values = [value for value in values if len(value[1].split()) >= _FEW_WORDS]
-    texts = [facts.canonical(text) for path, text in values if _LABELS.isdisjoint(path)]
+    least = 1 if call.fields else _FEW_WORDS
+    texts = [facts.canonical(text) for path, text in values if _LABELS.isdisjoint(path) and len(text.split()) >= least]
+    # A word with digits or punctuation is an id or an address.
+    texts = [text for text in texts if " " in text or text.strip(".!?").isalpha()]
     return any(not call.is_visible or facts.find(text, call.prompt.text) < 0 for text in texts)
 
 

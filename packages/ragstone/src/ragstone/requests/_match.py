@@ -442,7 +442,6 @@ class Finder:
         Raises:
             TooLargeError: If the budget of compared characters is used up.
         """
-        missing: list[Candidate] = []
         for candidate in candidates:
             size = len(candidate.text)
             smallest = max(_MIN_EXCERPT, min(size // 4, max(_LARGE_EXCERPT, size // 20)))
@@ -456,10 +455,10 @@ class Finder:
                     break  # a changed passage is not one around others
             if piece is not None:
                 self._add_piece(candidate, *piece)
-            elif not any(self._add_beginning(candidate, start, candidates) for start in begins):
-                missing.append(candidate)
-        if missing:
-            self._find_sentences(missing, candidates)
+            else:
+                any(self._add_beginning(candidate, start, candidates) for start in begins)
+        if candidates:
+            self._find_sentences(candidates)
 
     def _add_beginning(self, candidate: Candidate, start: int, others: Iterable[Candidate]) -> bool:
         """Add the beginning of a passage, from 32 characters on, unless it is a heading, with which another one begins as well."""
@@ -472,7 +471,7 @@ class Finder:
             self._add_piece(candidate, begin, end, end - begin)
         return is_piece
 
-    def _find_sentences(self, candidates: Iterable[Candidate], others: Iterable[Candidate]) -> None:
+    def _find_sentences(self, candidates: Iterable[Candidate]) -> None:
         """Find sentences of passages, from 32 characters on, outside of what was found, that no other passage has."""
         text, end = self._text.text, 0
         starts: dict[str, int] = {}
@@ -482,13 +481,13 @@ class Finder:
             starts.update((text[word.start() : word.start() + _SEED], word.start()) for word in words)
             end = max(end, stop)
         found: dict[str, list[tuple[Candidate, int]]] = {}
-        for candidate in {*others, *(match.candidate for match in self._matches)} if starts else ():
+        for candidate in {*candidates, *(match.candidate for match in self._matches)} if starts else ():
             self._text.budget.spend(len(candidate.text))
             for sentence in _SENTENCE_END.finditer(candidate.text):
                 seed = candidate.text[sentence.end() : sentence.end() + _SEED]
                 if seed in starts:
                     found.setdefault(seed, []).append((candidate, sentence.end()))
-        missing = set(candidates)
+        missing = set(candidates).difference(match.candidate for match in self._matches if match.is_changed)
         for seed, places in found.items():
             candidate, place = places[0]
             if len(places) == 1 and candidate in missing:
