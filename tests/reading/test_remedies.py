@@ -591,5 +591,17 @@ def test_a_layout_says_what_is_read_from_where():
         in report
     )
     assert [" ".join(P)] == parts(sample)["contexts"]
+    (sample,), _ = read([row | {"context": [["T", [P[0], None]]]}])
+    assert P[:1] == parts(sample)["contexts"]
     (sample,), _ = read([row | {"context": P}], fields={"contexts": "context"})
     assert P == parts(sample)["contexts"]
+
+
+@pytest.mark.parametrize(("values", "is_read"), [(["pass", "no", "1"], False), (["yes", "5", "no"], True)])
+def test_labels_and_numbers_in_one_column(values: list[str], *, is_read: bool):
+    """With a word of a verdict they are labels. Yes, no and numbers can be answers."""
+    samples, report = read([{"question": q, "output": value} for q, value in zip(QUESTIONS, values, strict=True)])
+    assert (is_read, not is_read) == (
+        samples[0].response == values[0],
+        "output: labels, not read as response" in report,
+    )

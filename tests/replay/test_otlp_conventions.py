@@ -244,6 +244,16 @@ def test_traceloop_tells_nodes_that_came_from_nodes_that_were_sorted():
     assert ("chain", None, None) == read({"text": "long"}, ["short", "pieces"])
 
 
+def test_traceloop_tools_and_models():
+    """A tool has a query and a result. A step of an unknown kind with messages of a model is a model."""
+    tool = {"traceloop.span.kind": "tool", "traceloop.entity.input": json.dumps({"input_str": "when?"})}
+    step = TRACELOOP.read(span(tool | {"traceloop.entity.output": json.dumps({"output": "At nine."})}))
+    assert ("tool", "when?", "At nine.") == (step.kind, step.query, step.reply)
+    messages = [{"role": "assistant", "parts": [{"type": "text", "content": "At nine."}]}]
+    model = {"traceloop.entity.input": json.dumps({"x": "when?"}), "gen_ai.output.messages": json.dumps(messages)}
+    assert "model" == TRACELOOP.read(span(model)).kind
+
+
 @pytest.mark.parametrize("inputs", ["", {}, None])
 def test_the_name_and_tags_of_a_streamed_chain_are_not_its_question(inputs):
     """Traceloop records an empty input for a streamed chain, next to the name, tags and metadata of the run."""

@@ -32,20 +32,9 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "FIELD_ALIASES",
-    "InputFile",
-    "ReadingReport",
-    "RejectedRecord",
-    "TraceFormat",
-    "all_formats",
-    "detect",
-    "read_beir",
-    "read_qrels",
-    "read_samples",
-    "read_traces",
-    "read_trec_run",
-    "sample_from_row",
-]
+    "FIELD_ALIASES", "InputFile", "ReadingReport", "RejectedRecord", "TraceFormat", "all_formats", "detect",
+    "read_beir", "read_qrels", "read_samples", "read_traces", "read_trec_run", "sample_from_row",
+]  # fmt: skip
 
 if not TYPE_CHECKING:  # a type checker would accept any name
     __getattr__, __dir__ = lazy_names(

@@ -33,34 +33,17 @@ ALL_REQUIRED: Final = re.compile(
     r"(?:expected|required|key|gold|must|reference)\w*(?:facts|claims|points|nuggets|keywords|concepts|phrases)"
 )
 """Names of parts of a correct answer. All are required, and several references are alternatives."""
-_WORDS: Final = (
-    (
-        "contexts",
-        frozenset(
-            {
-                "context",
-                "contexts",
-                "passage",
-                "passages",
-                "chunk",
-                "chunks",
-                "paragraphs",
-                "document",
-                "documents",
-                "evidence",
-            }
-        ),
-    ),
-    ("reference", frozenset({"gold", "golden", "truth", "expected", "correct", "ideal", "gt"})),
-    ("query", frozenset({"question", "query", "message", "prompt", "frage", "pregunta", "pergunta", "domanda"})),
-    (
-        "response",
-        frozenset({
-            "answer", "answers", "response", "output", "generated", "prediction", "reply", "completion",
-            "antwort", "réponse", "respuesta", "resposta", "risposta",
-        }),
-    ),
-)  # fmt: skip
+_WORDS: Final = tuple(
+    (name, frozenset(words.split()))
+    for name, words in (
+        ("contexts", "context contexts passage passages chunk chunks paragraphs document documents evidence"),
+        ("contexts", "kontext contexto contextos contexte textstelle"),
+        ("reference", "gold golden truth expected correct ideal gt"),
+        ("query", "question query message prompt frage pregunta pergunta domanda"),
+        ("response", "answer answers response output generated prediction reply completion"),
+        ("response", "antwort r\u00e9ponse respuesta resposta risposta"),
+    )
+)
 """Words in a longer name that suggest a field."""
 _GOLD: Final = frozenset({
     "gold", "golden", "truth", "gt", "expected", "correct", "ideal", "reference", "references", "ref", "target", "targets",
@@ -85,20 +68,10 @@ _OTHER_WORDS: Final = frozenset({
     "error", "template", "feedback", "comment", "tokenized",
 })  # fmt: skip
 """Words in the name of a column that describes another one (`answer_score`, `query_id`)."""
-_PASSAGES: Final = frozenset(
-    {
-        "sources",
-        "chunks",
-        "documents",
-        "docs",
-        "passages",
-        "contexts",
-        "results",
-        "citations",
-        "references",
-        "annotations",
-    }
-)
+_PASSAGES: Final = frozenset({
+    "sources", "chunks", "documents", "docs", "passages", "contexts", "results", "citations", "references",
+    "annotations",
+})  # fmt: skip
 """Names of lists of passages next to an answer."""
 _MAX_ITEMS: Final = 5
 _MAX_DEPTH: Final = 6
