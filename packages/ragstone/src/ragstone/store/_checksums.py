@@ -72,7 +72,8 @@ class Body(str):
 
 
 def _compress(body: Body) -> bytes:
-    deflate = zlib.compressobj(_LEVEL, zlib.DEFLATED, -15, 8, zlib.Z_DEFAULT_STRATEGY, _DICTIONARY)
+    # With more memory, the state is so large that the C library may ask the system for it each time.
+    deflate = zlib.compressobj(_LEVEL, zlib.DEFLATED, -15, zlib.DEF_MEM_LEVEL, zlib.Z_DEFAULT_STRATEGY, _DICTIONARY)
     return _FORMAT + deflate.compress(body.encode()) + deflate.flush()
 
 
@@ -233,7 +234,8 @@ def _plain(column: object) -> object:
 
 def stored_text(text: str) -> str:
     """Return a text as both databases can store it. PostgreSQL stores neither NUL nor lone surrogates."""
-    return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode()
+    text = text.replace("\0", "\N{REPLACEMENT CHARACTER}")
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _parsed(text: bytes, table: str, row: str | None, parse: Callable[[bytes], R]) -> R:
