@@ -6,7 +6,7 @@ import asyncio
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,15 +22,14 @@ from ragstone.cli._output import print_result, sanitize_for_terminal
 from ragstone.cli._progress import show_progress
 from ragstone.cli._store import open_owned
 from ragstone.errors import ConfigurationError
-from ragstone.schema import Sample, Usage, sample_from_trace
-from ragstone.scoring import RunEstimate, estimate_run
-from ragstone.store import BackfillCounts, PlannedMetric, Store, open_store
+from ragstone.schema import Usage, sample_from_trace
+from ragstone.scoring import estimate_run
+from ragstone.store import BackfillCounts, Store, open_store
 from ragstone.worker import (
-    BackfillRequest,
+    Backfill,
     ScoringSetup,
     StorePlan,
     get_skip_reason,
-    run_backfill,
 )
 
 _REHEARSED = 50
@@ -66,92 +65,92 @@ def backfill_command(
     start, end = parse_time(since), time.time() if until is None else parse_time(until)
     if metrics is None:
         raise ConfigurationError("name the metrics to score with: --metrics ndcg@5")
+    if not 0 < sample <= 1:
+        raise ConfigurationError(f"sample must be above 0 and at most 1, got {sample!r}")
+    if not start < end:
+        raise ConfigurationError("the start of a backfill must be before its end")
     names = parse_metrics(metrics, criterion)
     plan = StorePlan.read(store)
     _, models = models_for_store(context, plan, metrics=names, keeps_plan=True, dry_run=dry_run)
-    settings = models.settings
-    setup = ScoringSetup(names, **models.specs(), limits=settings.limits, closes_models=True, may_lack_models=dry_run)
-    request = BackfillRequest(
-        metrics=[metric.card.name for metric in setup.metrics],
-        since=start,
-        until=end,
-        sample=sample,
-    )
-    command = _Command(store, setup, request, models, json_output)
-    asyncio.run(command.run(dry_run=dry_run))
+    limits = models.settings.limits
+    setup = ScoringSetup(names, **models.specs(), limits=limits, closes_models=True, may_lack_models=dry_run)
+    with (
+        open_store(store, mode="read") if dry_run else open_owned(store, " Stop the worker while this command runs.")
+    ) as opened:
+        run = _dry_run if dry_run else _score
+        asyncio.run(run(opened, setup, models, (start, end), sample, json_output=json_output))
 
 
-@dataclass(frozen=True, slots=True)
-class _Command:
-    """One call of the command."""
-
-    store: str
-    setup: ScoringSetup
-    request: BackfillRequest
-    models: Models
-    json_output: bool
-
-    async def run(self, *, dry_run: bool) -> None:
-        """Estimate the cost, or score."""
-        async with self.setup:
-            with (
-                open_store(self.store, mode="read")
-                if dry_run
-                else open_owned(self.store, " Stop the worker while this command runs.")
-            ) as opened:
-                if not dry_run:
-                    await self.setup.scorer.prepare()
-                planned = {metric.name: metric for metric in opened.plan.metrics()} if dry_run else {}
-                keys = [planned.get(metric.name, metric) for metric in self.setup.planned_metrics()]
-                counts = opened.outcomes.count_backfill(keys, since=self.request.since, until=self.request.until)
-                n = round(counts.unscored * self.request.sample)
-                if dry_run:
-                    heading = f"{self._about}{n:,} requests would be scored"
-                    print_estimate(
-                        await self._estimate(opened, keys),
-                        n,
-                        self.models,
-                        json_output=self.json_output,
-                        heading="\n".join([heading, *_why_not(counts, counts.unscored - n)]),
-                        facts={"n_requests": n, **counts._asdict()},
-                    )
-                    return
-                _check_alone(opened, self.request)
-                await self._score(opened, counts, n)
-
-    @property
-    def _about(self) -> str:
-        return "about " if self.request.sample < 1 else ""
-
-    async def _estimate(self, store: Store, keys: Sequence[PlannedMetric]) -> RunEstimate:
-        page = store.outcomes.unscored(
-            keys, since=self.request.since, before=(math.nextafter(self.request.until, 0.0), 2**62), limit=_REHEARSED
+async def _dry_run(
+    store: Store,
+    setup: ScoringSetup,
+    models: Models,
+    time_range: tuple[float, float],
+    sample: float,
+    *,
+    json_output: bool,
+) -> None:
+    """Print how many requests would be scored, and what this costs."""
+    since, until = time_range
+    async with setup:
+        planned = {metric.name: metric for metric in store.plan.metrics()}
+        keys = [planned.get(metric.name, metric) for metric in setup.planned_metrics()]
+        counts = store.outcomes.count_backfill(keys, since=since, until=until)
+        n = round(counts.unscored * sample)
+        before = (math.nextafter(until, 0.0), 2**62)
+        page = store.outcomes.unscored(keys, since=since, before=before, limit=_REHEARSED)
+        samples = [sample_from_trace(item.trace) for item in page.traces if get_skip_reason(item.trace) is None]
+        print_estimate(
+            await estimate_run(samples, setup.metrics, calls_per_reading=models.calls_per_reading),
+            n,
+            models,
+            json_output=json_output,
+            heading="\n".join(
+                [
+                    f"{'about ' if sample < 1 else ''}{n:,} requests would be scored",
+                    *_why_not(counts, counts.unscored - n),
+                ]
+            ),
+            facts={"n_requests": n, **counts._asdict()},
         )
-        samples: list[Sample] = [
-            sample_from_trace(item.trace) for item in page.traces if get_skip_reason(item.trace) is None
-        ]
-        return await estimate_run(samples, self.setup.metrics, calls_per_reading=self.models.calls_per_reading)
 
-    async def _score(self, store: Store, counts: BackfillCounts, n: int) -> None:
+
+async def _score(
+    store: Store,
+    setup: ScoringSetup,
+    models: Models,
+    time_range: tuple[float, float],
+    sample: float,
+    *,
+    json_output: bool,
+) -> None:
+    """Score, print the result, and exit with its code."""
+    since, until = time_range
+    async with setup:
+        await setup.scorer.prepare()
+        counts = store.outcomes.count_backfill(setup.planned_metrics(), since=since, until=until)
+        _check_alone(store, {metric.card.name for metric in setup.metrics})
+        n = round(counts.unscored * sample)
         interrupted = asyncio.Event()
         with stopped_by_signals(asyncio.get_running_loop(), interrupted.set), show_progress("scoring") as progress:
-            done = await run_backfill(
+            done = await Backfill(
                 store,
-                self.setup,
-                self.request,
-                patience_s=max_outage_of(self.models.settings),
+                setup,
+                since=since,
+                until=until,
+                sample=sample,
+                patience_s=max_outage_of(models.settings),
                 on_progress=lambda now: progress.update(now["n_done"], n),
                 should_stop=interrupted.is_set,
-                daily_budget=self.models.settings.daily_budget.stated,
-            )
-        n_outside = done["n_left"] if done["state"] == "done" else 0
-        text = "\n".join([_line(done), *_why_not(counts, n_outside, are="are")])
-        print_result(done | counts._asdict(), text, json_output=self.json_output)
-        if interrupted.is_set():
-            raise typer.Exit(ExitCode.INTERRUPTED)
-        if done["state"] == "stopped":
-            is_budget = "budget" in str(done["reason"])
-            raise typer.Exit(ExitCode.BUDGET if is_budget else ExitCode.INFRASTRUCTURE)
+                daily_budget=models.settings.daily_budget.stated,
+            ).run()
+    n_outside = done["n_left"] if done["state"] == "done" else 0
+    text = "\n".join([_line(done), *_why_not(counts, n_outside, are="are")])
+    print_result(done | counts._asdict(), text, json_output=json_output)
+    if interrupted.is_set():
+        raise typer.Exit(ExitCode.INTERRUPTED)
+    if done["state"] == "stopped":
+        raise typer.Exit(ExitCode.BUDGET if "budget" in str(done["reason"]) else ExitCode.INFRASTRUCTURE)
 
 
 def backfill_lines(found: Sequence[dict[str, Any]]) -> list[str]:
@@ -188,10 +187,10 @@ def _why_not(counts: BackfillCounts, n_outside: int, are: str = "are, by estimat
     return [f"  {n:,} {reason}" for reason, n in reasons.items() if n]
 
 
-def _check_alone(store: Store, request: BackfillRequest) -> None:
+def _check_alone(store: Store, metrics: AbstractSet[str]) -> None:
     """Refuse to pay twice for the same requests, if another process scores them now."""
     for each in store.outcomes.backfills():
-        names = {name for name, _, _ in each["metrics"]} & set(request.metrics)
+        names = {name for name, _, _ in each["metrics"]} & metrics
         if each["state"] == "running" and names and time.time() - each["updated_at"] < _ALIVE_S:
             raise ConfigurationError(
                 f"another process backfills {', '.join(sorted(names))} in this store now. Wait for its end "

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from ragstone._util.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from ragstone.worker._backfill import BackfillRequest, run_backfill
+    from ragstone.worker._backfill import Backfill
     from ragstone.worker._daily_budget import amounts_of, describe_reached
     from ragstone.worker._erase import Erasure, erase_requests
     from ragstone.worker._health import WorkerState, add_health_routes
@@ -32,7 +32,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "_backfill": "BackfillRequest run_backfill",
+            "_backfill": "Backfill",
             "_daily_budget": "amounts_of describe_reached",
             "_erase": "Erasure erase_requests",
             "_health": "WorkerState add_health_routes",

@@ -9,13 +9,11 @@ import math
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-from ragstone.errors import ConfigurationError
 from ragstone.schema import Failure, Outcome, Trace, Usage
-from ragstone.store import PlannedMetric, Store, UnscoredTrace
+from ragstone.store import Store, UnscoredTrace
 from ragstone.worker import _times
 from ragstone.worker._commit import Committer
 from ragstone.worker._daily_budget import DailyBudget
@@ -30,115 +28,72 @@ _PAGE: Final = 100
 """Requests of one read."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BackfillRequest:
-    """What is to be scored.
+class Backfill:
+    """Scores the requests of a time that lack a metric of a setup, in this process, which may write to the store.
 
-    Raises:
-        ConfigurationError: If the share or the time is invalid.
-    """
+    The newest requests come first, so that an early end leaves the most recent weeks scored. The budget of the models
+    ends it early, and the same backfill resumes.
 
-    metrics: Sequence[str]
-    """Names of metrics."""
-    since: float
-    """Requests that started at this time or later, Unix seconds."""
-    until: float
-    """And before this time."""
-    sample: float = 1.0
-    """Share of the sessions to score, in (0, 1]."""
-    id: str = field(default_factory=lambda: uuid.uuid4().hex)
-
-    def __post_init__(self) -> None:
-        """Check the values."""
-        if not 0 < self.sample <= 1:
-            raise ConfigurationError(f"sample must be above 0 and at most 1, got {self.sample!r}")
-        if not self.since < self.until:
-            raise ConfigurationError("the start of a backfill must be before its end")
-
-
-async def run_backfill(
-    store: Store,
-    setup: ScoringSetup,
-    request: BackfillRequest,
-    *,
-    patience_s: float = 3600.0,
-    clock: Callable[[], float] = time.time,
-    on_progress: Callable[[dict[str, Any]], None] = lambda _: None,
-    should_stop: Callable[[], bool] = lambda: False,
-    daily_budget: Mapping[str, float] | None = None,
-) -> dict[str, Any]:
-    """Run a backfill in this process, which may write to the store, and return its last progress.
-
-    `setup` is used after the scorer's `prepare`, and the budget of its models ends the backfill. A judge that is unavailable for `patience_s` ends the backfill, and
-    `should_stop` ends it early. `on_progress` gets the progress from time to time. `daily_budget` limits `calls`,
-    `tokens` and `usd` of the day of UTC, over all processes of the store.
-    """
-    spend = DailyBudget(daily_budget or {}, errors=StepErrors())
-    spend.update(store, now_too=True)
-    backfill = _Backfill(
-        request,
-        setup,
-        patience_s=patience_s,
-        clock=clock,
-        on_progress=on_progress,
-        why_stop=lambda: "it was interrupted" if should_stop() else spend.reached,
-        spend=spend,
-    )
-    committer = Committer(StepErrors(), store)
-    try:
-        return await backfill.run(committer)
-    finally:
-        await committer.aclose()
-        spend.update(store, now_too=True)
-
-
-class _Backfill:
-    """One backfill: newest requests first, so that an early end leaves the most recent weeks scored.
-
-    Raises:
-        ConfigurationError: If the setup does not have a metric of the request.
+    Args:
+        store: The store.
+        setup: Metrics, models and limits, after the scorer's `prepare`.
+        since: Requests that started at this time or later, Unix seconds,
+        until: and before this time.
+        sample: Share of the sessions to score, in (0, 1].
+        patience_s: Seconds of an outage of the judge after which the backfill ends.
+        on_progress: Called with the progress from time to time.
+        should_stop: Returns whether to end early.
+        daily_budget: Limits of `calls`, `tokens` and `usd` of the day of UTC, over all processes of the store.
     """
 
     def __init__(
         self,
-        request: BackfillRequest,
+        store: Store,
         setup: ScoringSetup,
         *,
-        patience_s: float,
-        clock: Callable[[], float],
-        on_progress: Callable[[dict[str, Any]], None],
-        why_stop: Callable[[], str | None],
-        spend: DailyBudget,
+        since: float,
+        until: float,
+        sample: float = 1.0,
+        patience_s: float = 3600.0,
+        on_progress: Callable[[dict[str, Any]], None] = lambda _: None,
+        should_stop: Callable[[], bool] = lambda: False,
+        daily_budget: Mapping[str, float] | None = None,
     ) -> None:
-        planned = {metric.name: metric for metric in setup.planned_metrics()}
-        if unknown := [name for name in request.metrics if name not in planned]:
-            raise ConfigurationError(
-                f"{', '.join(unknown)} cannot be backfilled by a process that scores {', '.join(planned)}."
-            )
-        self._request, self._setup = request, setup
-        self._planned: list[PlannedMetric] = [planned[name] for name in request.metrics]
-        self._patience_s, self._clock = patience_s, clock
-        self._on_progress, self._why_stop, self._spend = on_progress, why_stop, spend
+        self._store, self._setup = store, setup
+        self._since, self._until, self._sample = since, until, sample
+        self._patience_s, self._on_progress, self._should_stop = patience_s, on_progress, should_stop
+        self._planned = setup.planned_metrics()
+        self._spend = DailyBudget(daily_budget or {}, errors=StepErrors())
+        self._id = uuid.uuid4().hex
         self._parts: dict[tuple[str, ...], MetricGroups] = {}
         self._usage = Usage()
         self._n_done = self._n_failed = 0
         self._why_stopped: str | None = None
         self._stopped = asyncio.Event()
-        self._started_at = clock()
+        self._started_at = time.time()
         self._save_next = 0.0
 
-    async def run(self, committer: Committer) -> dict[str, Any]:
+    async def run(self) -> dict[str, Any]:
         """Score all requests that lack a metric, and return the last progress."""
+        self._spend.update(self._store, now_too=True)
+        committer = Committer(StepErrors(), self._store)
+        try:
+            return await self._run(committer)
+        finally:
+            await committer.aclose()
+            self._spend.update(self._store, now_too=True)
+
+    async def _run(self, committer: Committer) -> dict[str, Any]:
         tasks: set[asyncio.Task[None]] = set()
-        before: tuple[float, int] | None = (math.nextafter(self._request.until, 0.0), 2**62)
+        before: tuple[float, int] | None = (math.nextafter(self._until, 0.0), 2**62)
         try:
             while before is not None and not self._ends():
                 read = partial(
-                    committer.store.outcomes.unscored,
+                    self._store.outcomes.unscored,
                     self._planned,
-                    since=self._request.since,
+                    since=self._since,
                     before=before,
-                    sample=self._request.sample,
+                    sample=self._sample,
                     limit=_PAGE,
                 )
                 page = await committer.call(read)
@@ -159,7 +114,7 @@ class _Backfill:
         return await self._save(committer, "done" if self._why_stopped is None else "stopped", now_too=True)
 
     def _ends(self) -> bool:
-        if (reason := self._why_stop()) is not None:
+        if (reason := "it was interrupted" if self._should_stop() else self._spend.reached) is not None:
             self._stop(reason)
         return self._why_stopped is not None
 
@@ -191,7 +146,7 @@ class _Backfill:
             if len(paid) < len(outcomes):
                 has_all = False
                 self._stop("the budget of the models is reached")
-            await self._store(trace, paid, committer)
+            await self._add(trace, paid, committer)
 
         try:
             await self._groups(item.missing).score(trace, extend_lease=lambda: None, store_outcomes=store)
@@ -201,18 +156,18 @@ class _Backfill:
         self._n_done += has_all
         await self._save(committer, "running")
 
-    async def _store(self, trace: Trace, paid: Sequence[Outcome], committer: Committer) -> None:
+    async def _add(self, trace: Trace, paid: Sequence[Outcome], committer: Committer) -> None:
         for outcome in paid:
             if outcome.usage is not None:
                 self._usage += outcome.usage
         self._spend.record(paid)
-        self._spend.update(committer.store)
+        self._spend.update(self._store)
         self._n_failed += sum(isinstance(o, Failure) for o in paid)
         n: int | None = None
         while n is None:
             n = await committer.run_step(
                 "store outcomes of a backfill",
-                lambda: committer.store.outcomes.add_backfilled(trace.trace_id, paid, sample=self._request.sample),
+                lambda: self._store.outcomes.add_backfilled(trace.trace_id, paid, sample=self._sample),
                 None,
             )
             if n is None:
@@ -229,30 +184,30 @@ class _Backfill:
 
     async def _save(self, committer: Committer, state: str, *, now_too: bool = False) -> dict[str, Any]:
         """Record the progress, and return it."""
-        request, usage, store = self._request, self._usage, committer.store
+        outcomes = self._store.outcomes
         progress = {
-            "id": request.id,
+            "id": self._id,
             "metrics": [[metric.name, metric.version, metric.judge_hash] for metric in self._planned],
-            "since": request.since,
-            "until": request.until,
-            "sample": request.sample,
+            "since": self._since,
+            "until": self._until,
+            "sample": self._sample,
             "state": state,
             "reason": self._why_stopped,
             "started_at": self._started_at,
-            "updated_at": self._clock(),
+            "updated_at": time.time(),
             "n_done": self._n_done,
             "n_failed": self._n_failed,
             "n_left": None,
-            "usage": usage.model_dump(exclude_none=True),
+            "usage": self._usage.model_dump(exclude_none=True),
         }
         if now_too or time.monotonic() >= self._save_next:
             self._save_next = time.monotonic() + _times.BACKFILL_SAVE_S
             if state != "running":
-                count = partial(store.outcomes.count_backfill, self._planned, since=request.since, until=request.until)
+                count = partial(outcomes.count_backfill, self._planned, since=self._since, until=self._until)
                 counts = await committer.call(count)
                 progress["n_left"] = counts.unscored
                 progress["n_text_removed"] = counts.removed
             with contextlib.suppress(Exception) if state == "running" else contextlib.nullcontext():
-                await committer.call(partial(store.outcomes.save_backfill, progress))
+                await committer.call(partial(outcomes.save_backfill, progress))
             self._on_progress(progress)
         return progress
