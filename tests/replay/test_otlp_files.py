@@ -386,3 +386,43 @@ def test_a_request_to_a_receiver_is_read_as_files_are():
 def test_what_is_something_else_is_left_to_others(head):
     """Detection says no, and never raises."""
     assert OtlpFormat().detect(head) is None
+
+
+PAGE = (
+    "You may return any unused device within 30 days of delivery. The original packaging must be included in the box."
+)
+LABEL = "For returns within Germany we send you a prepaid label, but from other countries you pay the postage yourself."
+VERDICT, NOTE = "Yes. You can return the pump within 30 days.", "Keep the packaging until you are sure that it fits."
+JUDGED = json.dumps({"verdict": VERDICT, "note": NOTE})
+
+
+@pytest.mark.parametrize(
+    ("reply", "output", "response", "shown", "contexts", "doubts"),
+    [
+        (JUDGED, {"ruling": VERDICT, "ticket": "T-1"}, VERDICT, None, [PAGE, LABEL], ()),
+        (JUDGED, {"verdict": VERDICT, "note": NOTE}, JUDGED, None, [PAGE, LABEL], ()),
+        (JUDGED, {"ruling": VERDICT, "remark": NOTE}, JUDGED, None, [PAGE, LABEL], ("several_answers",)),
+        (JUDGED, {"ruling": "Ja, innerhalb von 30 Tagen."}, JUDGED, None, [PAGE, LABEL], ("several_answers",)),
+        ("Yes [1], 30 days [2].", "Yes (a.md), 30 days (b.md).", "Yes (a.md), 30 days (b.md).", None, [PAGE, LABEL], ()),
+        (VERDICT, VERDICT, VERDICT, f"- {PAGE.split('. ')[1]}\n- {LABEL}", [PAGE.split(". ")[1], LABEL], ()),
+    ],
+    ids=["value", "whole", "two values", "translation", "citations", "sentence"],
+)  # fmt: skip
+def test_an_answer_that_was_taken_from_a_reply(read, reply, output, response, shown, contexts, doubts):
+    """The rules of live capture hold for recorded spans: values of JSON, rewritten citations, sentences of passages."""
+    found = {f"retrieval__documents__{n}__document__content": text for n, text in enumerate((PAGE, LABEL))}
+    asked = {
+        "llm__input_messages__0__message__role": "user",
+        "llm__input_messages__0__message__content": f"{shown or f'{PAGE} {LABEL}'} Can I return it?",
+        "llm__output_messages__0__message__role": "assistant",
+        "llm__output_messages__0__message__content": reply,
+    }
+    given = {"output__value": output} if isinstance(output, str) else {"output__value": json.dumps(output)}
+    spans = [
+        span(openinference__span__kind="CHAIN", input__value="Can I return it?", output__mime_type="application/json" if isinstance(output, dict) else "text/plain", **given),
+        span(SEARCH, ROOT, openinference__span__kind="RETRIEVER", **found),
+        span("11f067aa0ba902b7", ROOT, openinference__span__kind="LLM", **asked),
+    ]  # fmt: skip
+    ((trace,), _) = read(OtlpFormat(), lines(message(*spans)))
+    seen = [passage.text for passage in trace.prompt_contexts or ()]
+    assert (response, contexts, doubts) == (trace.response, seen, trace.evidence.doubts)
