@@ -268,3 +268,26 @@ def test_arguments_for_a_tool_that_does_not_run_are_a_structured_reply(verdict: 
     draft = assemble(steps.request())
     assert (verdict, ()) == said(draft)
     assert [A] == [passage.text for passage in draft.contexts or ()]
+
+
+@pytest.mark.parametrize(
+    ("reply", "output"),
+    [
+        ("[" * 20_000, "["),
+        ('{"verdict": ' * 5_000, "x"),
+        (json.dumps({"verdict": "\ud800 Yes, two years"}), "\ud800 Yes, two years"),
+        ('{"verdict": NaN, "note": Infinity}', "NaN"),
+        (json.dumps({str(n): f"text {n}" for n in range(5_000)}), "text 7"),
+        ("[(<" * 5_000, "[(<" * 5_000 + "x"),
+        ("\u0000", "\u0000"),
+        (json.dumps(["a"] * 10_000), "a, a"),
+        ("a b c " * 5_000, "a b c d " * 5_000),
+    ],
+    ids=["brackets", "unclosed", "surrogate", "no numbers", "keys", "mixed brackets", "null character", "items", "words"],
+)  # fmt: skip
+@pytest.mark.parametrize("key", ["answer", "ruling"])
+def test_odd_replies_are_read_or_left(reply: str, output: str, key: str) -> None:
+    """No reply and no output stops the assembly."""
+    response, doubts = said(assemble(returned(reply, reply, outputs={key: output, "other": [output] * 40})))
+    assert response is not None
+    assert "internal_error" not in doubts

@@ -208,9 +208,10 @@ def _reply_in_output(facts: Facts, question: str | None) -> Answer | None:
     it was made from the items. Otherwise, the answer is in doubt.
     """
     values = _own_outputs(facts, question)
+    sources = {text: _sources(facts, text, question) for text in {text for _, text in values}}
     found: dict[int, list[_Named]] = {}
     for value in values:
-        for call in _sources(facts, value[1], question):
+        for call in sources[value[1]]:
             found.setdefault(call.place, []).append(value)
     telling = {place: taken for place, taken in found.items() if any(_LABELS.isdisjoint(path) for path, _ in taken)}
     found = telling or found  # a text that says something about an answer is one only if nothing else is
