@@ -360,7 +360,7 @@ def test_constraint_knows_the_scale():
     assert 1 <= reply.value <= 5
 
 
-@pytest.mark.parametrize(("structured", "n_calls"), [("ignored", 4), ("refused", 4)])
+@pytest.mark.parametrize(("structured", "n_calls"), [("ignored", 4), ("refused", 5)])
 def test_second_chance_without_constraints_is_a_reminder(structured, n_calls):
     """A server that cannot constrain is found out once and asked again in words from then on."""
     texts = {}

@@ -77,7 +77,7 @@ def test_a_missing_last_line_is_asked_for_once():
 def test_a_reply_that_was_cut_is_not_a_score():
     """Whatever number its last line has."""
     with pytest.raises(JudgeReplyError) as error:
-        ask("word " * 2000 + "\nScore: 5")
+        ask(" ".join(map(str, range(2000))) + "\nScore: 5")
     assert "truncated" == error.value.kind
 
 

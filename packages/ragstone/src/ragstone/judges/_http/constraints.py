@@ -113,7 +113,9 @@ class ConstrainedReplies:
         async with self._first.turn("schemas"), self._first.turn(parts):
             while self._styles:
                 completion = await self._in_style(ask, schema, parts)
-                if completion is not None or self._took_a_schema or self._schemas_refused < _REFUSALS:
+                # A server that refuses the usual style may refuse one schema. It knows the other style, or it does not.
+                limit = _REFUSALS if self._styles == STYLES else 1
+                if completion is not None or self._took_a_schema or self._schemas_refused < limit:
                     return completion
                 self._styles, self._schemas_refused = self._styles[1:], 0
             return None
