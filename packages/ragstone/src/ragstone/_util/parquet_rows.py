@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple
 
 from ragstone._util.lazy import needs_extra
-from ragstone._util.row_limits import MAX_ROW_BYTES, MAX_ROW_VALUES
+from ragstone._util.row_limits import MAX_ROW_BYTES, MAX_ROW_VALUES, refuse_repeated
 from ragstone.errors import DataError
 
 _BATCH: Final = 64
@@ -72,6 +72,7 @@ def arrow_rows(path: Path) -> Iterator[tuple[int, dict[str, Any] | DataError]]:
 def _batch_values(batch: Any, before: int) -> Iterator[dict[str, Any] | DataError]:
     """Yield the rows of a batch that follows `before` rows."""
     batch.validate(full=True)  # damaged places in a dictionary would be read as memory
+    refuse_repeated(batch.schema.names, "the file")
     sizes = _row_bytes(batch.to_struct_array())
     for i in range(batch.num_rows):
         if sizes[i] > MAX_ROW_BYTES:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from typing import BinaryIO, Final, Self
 
 from ragstone.errors import DataError
@@ -24,6 +25,13 @@ def check_json_row(text: bytes) -> None:
     # A shorter text cannot have too many, and is not searched.
     if len(text) > MAX_ROW_VALUES and _weight(text) > 1:
         raise DataError(f"it has more than {MAX_ROW_VALUES} lists and objects, or {2 * MAX_ROW_VALUES} values")
+
+
+def refuse_repeated(names: Iterable[object], source: str) -> None:
+    """Raise DataError if two columns have the same name: a row would have the values of the last one only."""
+    for name, n in Counter(names).items():
+        if n > 1 and name not in ("", None):
+            raise DataError(f"{source} has {n} columns with the name {name!r}. Rename or remove all but one")
 
 
 def bounded_lines(stream: BinaryIO) -> Iterator[bytes]:

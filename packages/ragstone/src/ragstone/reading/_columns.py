@@ -276,7 +276,7 @@ def _is_fit(problem: Callable[..., str], name: str, column: str) -> bool:
 def _is_dropped(column: str, problem: str) -> bool:
     """Return whether a column is not read although no other one has the name of its field."""
     key = name_key(column)
-    if problem.startswith(("places", "passages")):
+    if problem.startswith(("places", "passages", "turns")):
         return True
     if problem.startswith(("a few words", "nearly", "the same")) and _FIELD_OF[key][0] == "contexts":
         return False

@@ -42,14 +42,19 @@ _ONE_NUMBER: Final = "one number in all rows"
 PROMPTS: Final = "prompts with passages in them"
 _PROMPT: Final = re.compile(
     r"</?(?:context|document|passage|source)s?\b|^[\W_]{0,9}(?:\w{1,12} ){0,2}(?:context|document|passage|source|kontext|contexto)"
-    r"s?(?: \w{1,12}){0,3}\W{0,3}:",
+    r"s?(?: \w{1,12}){0,3}\W{0,3}:"
+    r"|\b(?:following|these|given|provided|retrieved) (?:\w{1,12} ){0,2}(?:context|document|passage|source|excerpt)s?:?[ \t]{0,3}$"
+    r"|^\[1\] .{1,1500}\n\s{0,9}\[2\] ",
     re.IGNORECASE | re.MULTILINE,
 )
-"""A tag, or a heading at the start of a line, before passages in a prompt."""
+"""A tag, a heading, or the end of an instruction before passages in a prompt, or two passages with numbers."""
 _TITLES: Final = "a few words each, perhaps titles"
 _TEMPLATE: Final = "nearly the same text in all rows"
 PROMPTFOO: Final = "outputs of promptfoo"
 PASSAGES: Final = "passages with their sources"
+_TURNS: Final = "turns of a conversation"
+_SPEAKER: Final = re.compile(r"(user|human|customer|assistant|ai|bot|agent) ?:", re.IGNORECASE)
+"""Beginning of a turn in a text."""
 JSON: Final = "JSON texts"
 MESSAGES: Final = "messages"
 _NEVER: Final = frozenset({_LABELS, PROMPTFOO, _ADDRESSES, PLACES, _PASSAGE_IDS, _ONE_NUMBER, "times", "ids", _SAME})
@@ -123,9 +128,13 @@ class FirstRows:
         If the name has several meanings, numbers and few different words are not a text either.
         """
         kind = self.kind(column)
+        if field == "query" and name_key(column) == "input" and self._rows:
+            task = next((name for name in self._rows[0] if name_key(name) == "instruction"), "")
+            if task and not self.problem(task, "query", is_guess=True):
+                return f"next to {task}, and may be passages ({field_option('contexts', column)})"
         if field not in ("query", "response", "reference", "contexts"):
             return ""
-        if field == "contexts" and (kind in (_TITLES, _TEMPLATE) or (kind == _SAME and self._is_short(column))):
+        if field == "contexts" and (kind in (_TITLES, _TEMPLATE, _TURNS) or (kind == _SAME and self._is_short(column))):
             return kind
         if kind == _SAME and (field == "contexts" or (field == "reference" and not is_guess)):
             return ""
@@ -264,7 +273,22 @@ class FirstRows:
             ids = [name for name in self._rows[0] if name_key(name) in map(name_key, FIELD_ALIASES["id"])]
             if len(values) > 1 and any(values == self.values(name) for name in ids):
                 return "ids"
+        if kind == "" and self._are_turns([_strings(value) for value in values]):
+            return _TURNS
         return _unlike_passages(values) if kind == "" else kind
+
+    def _are_turns(self, talks: list[list[str]]) -> bool:
+        """Return whether texts are the messages before a question: questions and answers, or lines of two speakers."""
+        asked = {text for row in self._rows for name in row if is_question({name: 0}) for text in _strings(row[name])}
+        questions = [text for texts in talks for text in texts[::2] if len(texts) > 1]
+        if questions and 2 * sum(text in asked for text in questions) >= len(questions):
+            return True
+        if all(texts and len(texts) % 2 == 0 for texts in talks):
+            ends = [[text.rstrip()[-1:] == "?" for text in texts[n::2]] for texts in talks for n in (0, 1)]
+            return all(map(all, ends[::2])) and not any(map(any, ends[1::2]))
+        lines = [line for texts in talks for text in texts for line in text.splitlines()]
+        names = [match[1].casefold() if (match := _SPEAKER.match(line)) else "" for line in lines]
+        return all(names) and len({*names}) > 1
 
     def _has_few(self, column: str) -> bool:
         texts = [text for value in self.values(column) for text in _strings(value)]

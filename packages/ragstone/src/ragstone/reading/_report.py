@@ -142,11 +142,18 @@ class ReadingReport:
             found.setdefault(column, what)
 
     def remedies(self, names: Iterable[str]) -> list[str]:
-        """Return the options that apply the first guesses for some fields ("--field reference=expected_answer")."""
-        return [field_option(name, *list(self.guesses.get(name, ()))[:1]) for name in names if self._is_open(name)]
+        """Return the options that apply the first guesses for some fields ("--field reference=expected_answer").
 
-    def _is_open(self, name: str) -> bool:
-        return name in self.guesses and name not in self.fields
+        A column that is read as another field is not among them.
+        """
+        read = {column for use in self.fields.values() for column in use.columns}
+        options = []
+        for name in names:
+            for column, what in self.guesses.get(name, {}).items():
+                if name not in self.fields and read.isdisjoint(column.split("+")):
+                    options.append(field_option(name, column) + (what and f" ({what})"))
+                    break
+        return options
 
     def lines(self) -> list[str]:
         """Return the report as text, in at most 12 lines."""

@@ -38,7 +38,7 @@ def read_passage(item: Any, rank: int, position: int) -> dict[str, Any]:
     is_object = type(item) is dict or isinstance(item, Mapping)
     if not is_object and isinstance(item, list | tuple) and len(item) > 2:  # a row of a database: id, text, distance
         texts = [part for part in item if isinstance(part, str)]
-        if [text for text in texts if " " in text] == texts[-1:] and len(texts) < 3:
+        if 0 < len(texts) < 3 and [text for text in texts if " " in text] == texts[-1:]:
             return {"text": texts[-1], "id": str(item[0]) if item[0] != texts[-1] else None, "rank": rank}
     if not is_object and isinstance(item, list | tuple) and len(item) == 2 and isinstance(item[0], str):
         text, other = item
@@ -188,10 +188,10 @@ def to_plain(value: Any) -> Any:
     return None if is_missing(value) else value
 
 
-def json_value(text: str) -> Any:
-    """Return the object, list or text that a text is as JSON, or None."""
+def json_value(text: object) -> Any:
+    """Return the object, list or text that a text is as JSON, or None for anything else."""
     try:
-        value = json.loads(text) if text.lstrip()[:1] in ("{", "[", '"') else None
+        value = json.loads(text) if isinstance(text, str) and text.lstrip()[:1] in ("{", "[", '"') else None
     except (ValueError, RecursionError):
         return None
     return replace_surrogates_in(value)

@@ -269,13 +269,9 @@ class RowReader:
         texts = [
             n for n in flat if isinstance(flat[n], str) and not self._first_rows.problem(n, "query", is_guess=True)
         ]
-        guesses = report.guesses or {"query": dict.fromkeys(texts[:1] or ["COLUMN"], "")}
-        remedies = [
-            field_option(name, column) + (what and f" ({what})")
-            for name, columns in guesses.items()
-            for column, what in [next(iter(columns.items()))]
-        ]
-        open_fields = [name for name in ("query", "response", "contexts", "reference") if name not in guesses]
+        remedies = report.remedies(report.guesses) or [field_option("query", *texts[:1] or ["COLUMN"])]
+        named = report.guesses or ("query",)
+        open_fields = [name for name in ("query", "response", "contexts", "reference") if name not in named]
         others = "".join(f" --field {name}=COLUMN" for name in open_fields)
         rest = f"\n    The others, if it has them:{others}" if others else ""
         kind = "".join(

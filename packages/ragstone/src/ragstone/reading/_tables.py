@@ -14,7 +14,7 @@ from itertools import islice, repeat, zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
 from ragstone._util.lazy import needs_extra
-from ragstone._util.row_limits import MAX_ROW_BYTES, BoundedStream, CsvLines, bounded_lines
+from ragstone._util.row_limits import MAX_ROW_BYTES, BoundedStream, CsvLines, bounded_lines, refuse_repeated
 from ragstone.errors import DataError
 from ragstone.reading._columns import guess_field
 from ragstone.reading._files import encoding_error, is_workbook, refuse_other
@@ -214,9 +214,7 @@ def _text_rows(source: InputFile, separator: str, *, n_skipped: int) -> Iterator
             reader = csv.reader(lines, delimiter=separator)
             header = next(reader, [])
             width = len(header)
-            for column, n in Counter(header).items():
-                if column and n > 1:
-                    raise DataError(f"{name!r} has {n} columns with the name {column!r}. Rename or remove all but one")
+            refuse_repeated(header, repr(name))
             if width > MAX_COLUMNS:
                 raise DataError(f"{name!r} has {width:,} columns, more than {MAX_COLUMNS:,}")
             for cells in filter(None, reader):
@@ -267,6 +265,7 @@ def _workbook(source: InputFile, wanted: str | None) -> Table:
     table = Table(format="Excel", rows=iter(()), chosen=title, others=others, has_text_cells=True)
     first = list(islice(_filled(book[title], _SHEET_COLUMNS + 1, _HEADER_ROWS), _TITLE_ROWS + 1))
     place, header = _sheet_header(first, wide)
+    refuse_repeated(header, repr(source.name))
     table.note = _title_note(row[0] for row in first[:place] if row)
     if columns := [header[n] for n in tall if n < len(header)]:
         command = (
