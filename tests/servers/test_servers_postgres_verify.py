@@ -8,7 +8,7 @@ import pytest
 
 from command_line import run_command
 from live_store import METRICS, add_requests
-from ragstone.store import PlannedMetric, StoredLabel, open_store
+from ragstone.store import DrawnRequest, PlannedMetric, StoredLabel, open_store
 
 pytestmark = pytest.mark.servers
 
@@ -96,3 +96,20 @@ def test_damaged_rows_are_found(store, change, table, tmp_path):
         saved = list(opened.outcomes.export(include_text=True, damaged=lost))
     assert N * len(METRICS) == len(saved) + len(lost)
     assert (table in ("outcomes", "traces")) == bool(lost)
+
+
+def test_a_database_that_sorts_like_a_dictionary_has_the_order_of_bytes(postgres):
+    """Pages of rows with ids of letters are read in one order, and not taken for a damaged tree."""
+    import psycopg
+
+    try:
+        url = postgres.new_database("TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'en-US' LOCALE 'C.UTF-8'")
+    except psycopg.errors.FeatureNotSupported:
+        pytest.skip("this server was built without ICU")
+    with psycopg.connect(url) as db:
+        assert (True,) == db.execute("SELECT 'a' < 'B'").fetchone()
+    with open_store(url, mode="own") as opened:
+        opened.labels.save_draw([DrawnRequest(trace_id, 0.5, None) for trace_id in ("B", "a", "\u00e9", "Z", "b")])
+    code, report = verify(url)
+    assert (0, {}) == (code, report["damaged"])
+    assert 5 == report["checked"]["label_frame"]

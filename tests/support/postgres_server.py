@@ -101,14 +101,14 @@ class Postgres:
         """The URL of a database, with its password."""
         return f"postgresql://admin:{self.password}@127.0.0.1:{self._port}/{database}"
 
-    def new_database(self):
-        """Make an empty database; its URL."""
+    def new_database(self, options=""):
+        """Make an empty database, with options of CREATE DATABASE; its URL."""
         import psycopg
 
         self._databases += 1
         name = f"test_{self._databases}"
         with psycopg.connect(self.url(), autocommit=True) as admin:
-            admin.execute(f"CREATE DATABASE {name}")
+            admin.execute(f"CREATE DATABASE {name} {options}")
         return self.url(name)
 
 
