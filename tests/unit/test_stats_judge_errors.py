@@ -23,7 +23,7 @@ def test_the_estimates_are_those_of_scikit_learn(levels, share):
     """Confusion matrix, sensitivity, specificity and AUC with ties, and the threshold with the largest Youden index."""
     y = RNG.random(200) < share
     x = np.clip(np.round((0.4 * y + 0.6 * RNG.random(200)) * levels) / levels, 0, 1)
-    found = judge_errors(x, y.astype(float), threshold=0.6, correct_from=0.5)
+    found = judge_errors(x, y.astype(float), threshold=0.6, correct_from=1.0)
     (tn, fp), (fn, tp) = metrics.confusion_matrix(y, x >= 0.6)
     assert (tp, fp, fn, tn) == (
         found.n_true_positive, found.n_false_positive, found.n_false_negative, found.n_true_negative
@@ -69,7 +69,7 @@ def test_the_interval_of_an_auc_is_that_of_its_definition(level, size):
 
 def test_reliability_is_that_of_scikit_learn():
     """Of a judge that is too sure."""
-    p = RNG.random(500)
+    p = np.minimum(RNG.random(500) * 1.02, 1)
     y = (RNG.random(500) < 0.25 + p / 2).astype(float)
     found = judge_errors(p, y, threshold=0.5, correct_from=0.5, are_probabilities=True)
 
