@@ -55,9 +55,11 @@ def test_the_interval_of_an_auc_is_that_of_its_definition(level, size):
     variance += 0.1 * (0.5 - auc) ** 2 * sum(1 / n**2 for n in units)
     t = stats.t.ppf((1 + level) / 2, min(units) - 1)
 
-    found = judge_errors(
+    errors = judge_errors(
         x, y.astype(float), threshold=0.5, correct_from=0.5, clusters=clusters.tolist(), confidence_level=level
-    ).auc
+    )
+    found = errors.auc
+    assert level == errors.sensitivity.confidence_level == errors.specificity.confidence_level
     assert auc == pytest.approx(found.value)
     for end, (low, high) in ((found.low, (1e-9, auc)), (found.high, (auc, 1 - 1e-9))):
         # The variance of an AUC of p is in proportion to p (1 - p), as that of a share.
@@ -112,10 +114,18 @@ def test_whole_clusters_count_once():
     """Copies of answers in one cluster change neither a number nor an interval much."""
     y = RNG.random(80) < 0.5
     x = y + RNG.normal(0, 0.8, 80)
-    one = judge_errors(x, y.astype(float), threshold=0.5, correct_from=0.5)
+    lengths = RNG.integers(5, 200, 80) + 40 * x
+    one = judge_errors(x, y.astype(float), threshold=0.5, correct_from=0.5, lengths=lengths)
     codes = np.repeat(np.arange(80), 5)
-    copied = judge_errors(x[codes], y[codes].astype(float), threshold=0.5, correct_from=0.5, clusters=codes.tolist())
-    for name in ("sensitivity", "specificity", "auc"):
+    copied = judge_errors(
+        x[codes],
+        y[codes].astype(float),
+        threshold=0.5,
+        correct_from=0.5,
+        clusters=codes.tolist(),
+        lengths=lengths[codes],
+    )
+    for name in ("sensitivity", "specificity", "auc", "length_bias"):
         first, second = getattr(one, name), getattr(copied, name)
         assert first.value == pytest.approx(second.value)
         assert (first.low, first.high) == pytest.approx((second.low, second.high), abs=0.04)
