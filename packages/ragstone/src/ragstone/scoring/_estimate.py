@@ -35,11 +35,6 @@ class RunEstimate:
     usage: Usage
     """Calls and tokens of all metrics together. Shared calls count once. Tokens are estimated from characters."""
 
-    def usd(self, usd_per_million_tokens: tuple[float, float]) -> float:
-        """Return the cost in US dollars at these prices per million input and output tokens."""
-        price_in, price_out = usd_per_million_tokens
-        return (self.usage.input_tokens * price_in + self.usage.output_tokens * price_out) / 1e6
-
 
 async def estimate_run(
     samples: AsyncIterable[Sample] | Iterable[Sample], metrics: Sequence[Metric], *, calls_per_reading: int = 1

@@ -94,15 +94,9 @@ class AppSummary:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        return {
-            "n_calls": self.n_calls,
-            "n_failed": self.n_failed,
-            "latency_p50_s": self.latency_p50_s,
-            "latency_p95_s": self.latency_p95_s,
-            "n_with_tokens": self.n_with_tokens,
-            "input_tokens": self.usage.input_tokens,
-            "output_tokens": self.usage.output_tokens,
-        }
+        names = ("n_calls", "n_failed", "latency_p50_s", "latency_p95_s", "n_with_tokens")
+        tokens = self.usage.model_dump(include={"input_tokens", "output_tokens"})
+        return {name: getattr(self, name) for name in names} | tokens
 
 
 def summarize_app(traces: Sequence[Trace]) -> AppSummary:

@@ -301,7 +301,7 @@ def judge_notes(metric: str, scales: Mapping[str, Collection[Origin]], *, allowe
     Raises:
         ConfigurationError: If the scales differ and `allowed` is false.
     """
-    by_parts = [_by_part(scales, part) for _, part in _MIXED]
+    by_parts = [{name: {getattr(scale, part) for scale in made} for name, made in scales.items()} for _, part in _MIXED]
     mixed = [(what, by) for (what, _), by in zip(_MIXED, by_parts, strict=True) if len(set().union(*by.values())) > 1]
     if not mixed:
         return []
@@ -317,10 +317,6 @@ def judge_notes(metric: str, scales: Mapping[str, Collection[Origin]], *, allowe
             "differences with care."
         )
     return [f"WARNING {note}: differences may come from the judges instead of the systems"]
-
-
-def _by_part(scales: Mapping[str, Collection[Origin]], part: str) -> dict[str, set[str]]:
-    return {system: {getattr(scale, part) for scale in made_with} for system, made_with in scales.items()}
 
 
 def note_question(questions: array[int], row: int, number: int) -> None:

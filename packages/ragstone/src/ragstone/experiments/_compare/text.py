@@ -30,7 +30,7 @@ _MOST_NAMES: Final = 10
 """Maximum number of metrics named for each of several pairs of systems. Otherwise only their number is printed."""
 _GROUPED: Final[dict[Kind, str]] = {
     "within": "differences below the minimum effect",
-    "undecided": "no significant difference",
+    "undecided": "no significant difference (number of samples needed: see the table of differences)",
     "identical": "no significant difference (identical scores on all samples)",
     "incomparable": "not comparable, no sample has a score of both",
 }
@@ -122,8 +122,9 @@ def _format_pairs(metric: MetricComparison, kind: Kind) -> list[str]:
         if kind == "within":
             sentences.append(f"{both} are within {_step(metric)} of each other on {name}: {size(metric, pair)}{doubt}")
         elif kind == "identical":
+            shared = "the one sample they share" if pair.n == 1 else f"all {pair.n} samples"
             sentences.append(
-                f"{_titled_name(metric)}: no significant difference between {both} (identical scores on {_all(pair.n)}){doubt}"
+                f"{_titled_name(metric)}: no significant difference between {both} (identical scores on {shared}){doubt}"
             )
         else:
             sentences.append(f"{both} cannot be compared on {name}: no sample has a score of both")
@@ -348,10 +349,6 @@ def _about(n: int) -> int:
     return -(-n // unit) * unit
 
 
-def _all(n: int) -> str:
-    return "the one sample they share" if n == 1 else f"all {n} samples"
-
-
 def overview(metrics: Sequence[MetricComparison], *, confidence_level: float, across_metrics: bool) -> list[str]:
     """Format the verdicts in at most 20 lines: first significant differences, then the other pairs.
 
@@ -393,7 +390,7 @@ def _verdict_lines(
     lines = [*_claim_lines(findings["claimed"], len(metrics), has_sizes=has_sizes), *false_positives]
     for kind, heading in _GROUPED.items():
         if findings[kind]:
-            lines += ["", f"{heading}{_more_of(kind)}:", *_by_systems(findings[kind])]
+            lines += ["", f"{heading}:", *_by_systems(findings[kind])]
     return lines
 
 
@@ -422,10 +419,6 @@ def _claim_lines(claimed: Sequence[Finding], n_metrics: int, *, has_sizes: bool)
         width = max(len(full_name(metric)) for metric, _ in wins)
         lines += [f"{head}:", *(f"  {full_name(m):<{width}}  by {claim_size(m, pair)}" for m, pair in wins)]
     return lines if has_sizes else [*lines, "(sizes and intervals: see the table of differences)"]
-
-
-def _more_of(kind: Kind) -> str:
-    return " (number of samples needed: see the table of differences)" if kind == "undecided" else ""
 
 
 def _by_systems(findings: Sequence[Finding]) -> Iterator[str]:

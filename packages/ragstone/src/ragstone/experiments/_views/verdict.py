@@ -77,7 +77,8 @@ def _describe_wrong(population: Population) -> Statement:
         what = what.replace("is not supported", "lacks support")  # "None ... is not" would be read twice
     text = f"{subject} of {count(total, 'answer')} {what} ({format_share(share)})."
     if total == 1:
-        text = f"The only answer {_describe_one(population)} ({format_share(share)})."
+        only = _ARE_WRONG[population.rule][0] if population.n_wrong else _IS_NOT_WRONG[population.rule]
+        text = f"The only answer {only} ({format_share(share)})."
     parts = _wrong_causes(population)[:2]
     if parts:
         numbers |= {f"n_{row.cause}": row.n for row in parts}
@@ -87,10 +88,6 @@ def _describe_wrong(population: Population) -> Statement:
     if population.rule == "abstention":
         text += " No metric says whether the answers are correct or supported."
     return Statement(text=text, kind="count", numbers=numbers)
-
-
-def _describe_one(population: Population) -> str:
-    return _ARE_WRONG[population.rule][0] if population.n_wrong else _IS_NOT_WRONG[population.rule]
 
 
 def _wrong_causes(population: Population) -> list[CauseRow]:
