@@ -147,6 +147,20 @@ def test_a_session_with_a_pending_trace_waits(store):
     assert {"t1", "t2", "t3", "t4"} == {o.trace_id for o in queued(store)}
 
 
+@pytest.mark.parametrize(("now", "closed"), [(90.0, 0), (120.0, 12), (1000.0, 20)])
+def test_a_session_that_goes_on_is_closed_at_its_longest_time(store, now, closed):
+    """A request every ten seconds: without a gap, the session has a closed part only after 100 s, and later as a whole."""
+    store.plan.set([PlannedMetric(name="a", version="1")], [])
+    times = {f"t{i}": 10.0 * (i + 1) for i in range(20)}
+    captured = [Captured(trace=Trace(trace_id=t, started_at=at, session_id="s")) for t, at in times.items()]
+    store.traces.ingest("x", 1, captured)
+    for trace_id in times:
+        complete(store, trace_id, [Score(sample_id=trace_id, metric="a", metric_version="1", value=0.5, method="x")])
+    with store.watch.read() as tables:
+        found = tables.queue.closed_outcomes(now=now, gap_s=30.0, max_s=100.0)
+    assert list(times)[:closed] == [outcome.trace_id for outcome in found]
+
+
 def test_folds_at_any_time_give_equal_states(tmp_path):
     """One fold, or one every six hours with the store closed in between: streams, budget and alarms are equal."""
     once = SqliteStore.open(make(tmp_path / "once.db", T0), mode="read")
