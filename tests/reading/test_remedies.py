@@ -591,7 +591,7 @@ def test_a_layout_says_what_is_read_from_where():
         in report
     )
     assert [" ".join(P)] == parts(sample)["contexts"]
-    (sample,), _ = read([row | {"context": [["T", [P[0], None]]]}])
+    (sample,), _ = read([row | {"context": [["T", [P[0], 7]]]}])
     assert P[:1] == parts(sample)["contexts"]
     (sample,), _ = read([row | {"context": P}], fields={"contexts": "context"})
     assert P == parts(sample)["contexts"]
@@ -605,3 +605,40 @@ def test_labels_and_numbers_in_one_column(values: list[str], *, is_read: bool):
         samples[0].response == values[0],
         "output: labels, not read as response" in report,
     )
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        (
+            {"response": A, "rank 1 passage": P[0], "rank 2 passage": P[1]},
+            {"contexts": "rank 1 passage+rank 2 passage"},
+        ),
+        ({"response": A, "retrieval": {"initial": P, "reranked": P[:1]}}, {"contexts": "retrieval.reranked"}),
+        ({"draft_answer": "x y", "revised_answer": A}, {"response": "revised_answer"}),
+        ({"response": A, "corrected_response": G}, {"reference": "corrected_response"}),
+        ({"response": A, "feedback": {"rating": "down", "correction": G}}, {"reference": "feedback.correction"}),
+    ],
+)
+def test_columns_of_applications(row: dict[str, Any], expected: dict[str, str]):
+    """Numbers within names, lists under a retrieval, later versions of a text, and corrections."""
+    assert expected == named(read([{"query": Q, **row}])[1])
+
+
+def test_an_instruction_next_to_an_input():
+    """The input may be the text that the instruction is about, so that the instruction is named. A constant one is not."""
+    rows = [{"instruction": QUESTIONS[n], "input": TEXTS[n][0], "output": ANSWERS[n]} for n in N]
+    assert "query \u2190 input; it may also be instruction: --field query=instruction" in read(rows)[1]
+    assert "may also be" not in read([row | {"instruction": "Answer the question."} for row in rows])[1]
+
+
+@pytest.mark.parametrize(
+    ("rows", "command"),
+    [([[q, "a"] for q in QUESTIONS], "query: .[0]"), ([json.dumps({"query": q}) for q in QUESTIONS], "fromjson")],
+)
+def test_rows_that_are_no_objects(tmp_path: Path, rows: Any, command: str):
+    """Equal faults are one line, and the command makes objects of lists and of JSON texts."""
+    path = write(tmp_path / "t.jsonl", rows)
+    _, message = read(path)
+    assert (1, True) == (message.count("must be an object"), command in message)
+    assert Q == followed(path)["query"]

@@ -47,7 +47,7 @@ _WORDS: Final = tuple(
 """Words in a longer name that suggest a field."""
 _GOLD: Final = frozenset({
     "gold", "golden", "truth", "gt", "expected", "correct", "ideal", "reference", "references", "ref", "target", "targets",
-    "attendue", "attendu", "esperada", "erwartete", "correcta", "human", "annotation", "annotations", "annotator", "annotated", "expert", "official", "aliases", "solution",
+    "attendue", "attendu", "esperada", "erwartete", "correcta", "human", "annotation", "annotations", "annotator", "annotated", "expert", "official", "corrected", "correction", "aliases", "solution",
 })  # fmt: skip
 """Words in a name, or in that of an object around it, of what is correct."""
 _GOLD_ANSWER: Final = frozenset(
@@ -76,7 +76,7 @@ _PASSAGES: Final = frozenset({
 _MAX_ITEMS: Final = 5
 _MAX_DEPTH: Final = 6
 """Depth of objects in which a text is searched."""
-NUMBERED: Final = re.compile(r"(.*?\D)(\d{1,4})$", re.DOTALL)
+_NUMBERED: Final = re.compile(r"(.*?\D)(\d{1,4})$", re.DOTALL)
 _PARTS: Final = re.compile(r"[A-Z]?[a-z]++|[A-Z]++|\d++")
 _SIGNS: Final = re.compile(r"[\W\d_]+")
 _SEPARATORS: Final = re.compile(r"[\s_.\-]+")
@@ -190,7 +190,7 @@ def plan_columns(
             continue
         if (place := _FIELD_OF.get(name_key(column))) is not None:
             known.setdefault(place[0], []).append((*place[1:], column))
-        elif (match := NUMBERED.fullmatch(column)) and (name := _LIST_KEYS.get(name_key(match[1]))) is not None:
+        elif (match := _NUMBERED.fullmatch(column)) and (name := _LIST_KEYS.get(name_key(match[1]))) is not None:
             numbers.setdefault(name, []).append((int(match[2]), column))
     fit = {
         name: [place for place in sorted(places) if _is_fit(problem, name, place[2])] for name, places in known.items()

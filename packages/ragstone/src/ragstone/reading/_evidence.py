@@ -11,7 +11,6 @@ from ragstone.errors import DataError
 from ragstone.reading._cells import MISSING_TEXTS, begins_like_list, parse_cell
 from ragstone.reading._columns import (
     FIELD_ALIASES,
-    NUMBERED,
     ColumnPlan,
     guess_field,
     is_gold,
@@ -69,20 +68,24 @@ _NESTED_ITEMS: Final = 3
 _WORDS_OF_TITLE: Final = 5
 _FEW_WORDS_OF_CONTEXT: Final = 25
 """Words of a text in all rows that is about the user or the session."""
+_RETRIEVAL: Final = frozenset({"retrieval", "retrieved", "retriever", "reranked", "hits"})
 _ID_WORDS: Final = frozenset({"id", "uuid", "request", "trace", "correlation", "session", "run", "thread", "turn"})
 _SOURCES: Final = frozenset(
     {"title", "url", "source", "id", "docid", "documentid", "chunkid", "score", "similarity", "documentname"}
 )
 """Keys of a passage that say where it was found."""
 _CONVERSATIONS: Final = frozenset({"query", "messages", "history"})
+_LAST_NUMBER: Final = re.compile(r"\d{1,4}(?=\D*\Z)")
 _VERSIONS: Final = frozenset({"v", "ver", "version", "run", "iter", "round", "attempt", "model", "system", "variant"})
 """Words before the number of an alternative."""
 _REWORDED: Final = frozenset(
     {"original", "rewritten", "rewrite", "standalone", "condensed", "reformulated", "expanded"}
 )
 _PROMPTFOO_REMEDY: Final = "Write them as JSON, which is read: promptfoo eval -o results.json"
-_LAST: Final = frozenset({"reranked", "after", "final", "used", "selected", "filtered", "kept", "original", "user"})
-_FIRST: Final = frozenset({"before", "initial", "raw", "candidate", "candidates", "rewritten"})
+_LAST: Final = frozenset(
+    {"reranked", "after", "final", "used", "selected", "filtered", "kept", "original", "user", "revised", "new"}
+)
+_FIRST: Final = frozenset({"before", "initial", "raw", "candidate", "candidates", "rewritten", "draft", "old"})
 """Words in the names of passages and questions that the model got, and of those that it did not get."""
 _SUFFIXES: Final = r"\.(?:pdf|md|txt|html?|docx?|pptx?|xlsx?|csv|jsonl?|rst)"
 _PLACE: Final = (
@@ -226,6 +229,13 @@ class FirstRows:
         has_both = any("query" in row and "response" in row for row in fields)
         return not has_both and all(any(name in row for row in fields) for name in ("query", "response"))
 
+    def has_text_lists(self, column: str) -> bool:
+        """Return whether the values of a column are lists of texts of several words."""
+        values = self.values(column)
+        return any(values) and all(
+            isinstance(v, list) and all(" " in text for text in _strings(v) or ("",)) for v in values
+        )
+
     def has_gaps(self, column: str) -> bool:
         """Return whether some of the rows do not have a value in a column."""
         return len(self.values(column)) < len(self._rows)
@@ -315,6 +325,8 @@ def propose(
     columns = plan.names.get("contexts", ())
     if columns and all(first.problem(column, "contexts") for column in columns):
         read.remove("contexts")
+    if [*map(name_key, plan.names.get("query", ()))] == ["input"]:  # next to the instruction it may be a text to read
+        read.remove("query")
     found, notes = _numbered(plan.unused, read, first)
     seen = {part for _, joined, _ in found for part in joined.split("+")} | {*notes}
     for path in paths:
@@ -343,6 +355,8 @@ def propose(
             field = "messages" if read.isdisjoint(_CONVERSATIONS) else None
         elif (field is None or (field == "response" and path in flat)) and first.has_passages(path):
             field = None if path.endswith("parts[]") else "contexts"
+        elif field is None and words_of(path) & _RETRIEVAL and first.has_text_lists(path):
+            field = "contexts"
         is_list = "[]" in path and field in ("query", "response")
         if field is None or field in read or is_list or (kind == "objects" and field != "contexts"):
             continue
@@ -369,8 +383,9 @@ def _numbered(
     """Return numbered columns that may be one list, and a note for each that is an alternative of another."""
     groups: dict[tuple[str | None, str], list[str]] = {}
     for column in unused:
-        if (match := NUMBERED.fullmatch(column)) is not None:
-            groups.setdefault((guess_field(match[1], read), match[1]), []).append(column)
+        if (number := _LAST_NUMBER.search(column)) is not None:
+            stem = column[: number.start()] + column[number.end() :]
+            groups.setdefault((guess_field(stem, read), stem), []).append(column)
     found: list[tuple[str, str, str]] = []
     notes: dict[str, str] = {}
     for (field, stem), columns in groups.items():

@@ -177,7 +177,12 @@ class RowReader:
             DataError: As `sample_from_row`.
         """
         if type(row) is not dict and not isinstance(row, Mapping):
-            raise DataError(f"row {position} must be an object with named fields, got {shorten(row)}")
+            remedies = {
+                "list": "list. Name its items: jq -c '{query: .[0], response: .[1]}' FILE > NEW.jsonl",
+                "str": "str. If it is JSON: jq -c fromjson FILE > NEW.jsonl",
+            }
+            remedy = remedies.get(type(row).__name__, shorten(row))
+            raise DataError(f"row {position} must be an object with named fields, got {remedy}")
         flat = flatten(row)
         for path in self._fields.values():
             if "." in path and path not in flat:

@@ -159,7 +159,7 @@ ROW_GUESSES: Final[Mapping[str, tuple[str, ...]]] = {
         "risposta", "antwoord", "candidates", "choices", "\u56de\u7b54", "\u6a21\u578b\u56de\u7b54",
     ),
     "reference": (
-        "gold", "golden", "gt", "truth", "ref", "refs", "target", "targets", "label", "labels", "solution", "answers", "alt_ans",
+        "gold", "golden", "gt", "truth", "correction", "ref", "refs", "target", "targets", "label", "labels", "solution", "answers", "alt_ans",
         "short_answer", "short_answers", "exact_answer", "ideal", "correct", "musterantwort",
         "musterl\u00f6sung", "respuesta_correcta", "\u6807\u51c6\u7b54\u6848",
         "\u53c2\u8003\u7b54\u6848", "\u6b63\u89e3",
