@@ -136,20 +136,16 @@ class Text:
         indexed: Whether many texts are going to be searched, so that an index is worth its cost.
     """
 
-    __slots__ = ("_indexes", "_is_indexed", "_searched", "budget", "text")
+    __slots__ = ("_indexes", "_searched", "budget", "is_indexed", "text")
 
     def __init__(self, text: str, budget: Budget, *, indexed: bool = False) -> None:
         self.text = text
         self.budget = budget
-        self._is_indexed = indexed
+        self.is_indexed = indexed
+        """Whether texts are looked up in an index instead of searched, which is so after a million searched characters."""
         self._searched = 0
         self._indexes: dict[str, _Index] = {}
         """By mark. That of all starts of words has the mark ""."""
-
-    @property
-    def is_indexed(self) -> bool:
-        """Whether texts are looked up in an index instead of searched."""
-        return self._is_indexed or self._searched > _INDEX_AFTER
 
     def __contains__(self, needle: str) -> bool:
         """Whether a canonical text stands here, in whole words."""
@@ -237,6 +233,7 @@ class Text:
         start = self.text.find(needle, begin)
         searched = (start if start >= 0 else len(self.text)) - begin + len(needle)
         self._searched += searched
+        self.is_indexed = self.is_indexed or self._searched > _INDEX_AFTER
         self.budget.spend(searched)
         return start
 
@@ -456,7 +453,9 @@ class Finder:
             if piece is not None:
                 self._add_piece(candidate, *piece)
             else:
-                any(self._add_beginning(candidate, start, candidates) for start in begins)
+                for start in begins:
+                    if self._add_beginning(candidate, start, candidates):
+                        break
         if candidates:
             self._find_sentences(candidates)
 
