@@ -200,6 +200,34 @@ def test_failed_samples_can_hide_a_loss(write) -> None:
     assert found.cheapest[0].startswith("cheapest that is not worse: a, ")
 
 
+def test_needing_less_is_tested(write) -> None:
+    """Costs that are often equal, and those that are lower on slightly more than half of the samples."""
+    n = 300
+    one = [float(1 + i % 3) for i in range(n)]
+    less = [cost - (i % 3 == 1) * 0.5 for i, cost in enumerate(one)]
+    even = [cost + (0.5 if i % 25 < 12 else -0.5) for i, cost in enumerate(one)]
+    large, small, other = (write(f"s{i}", scores(), tokens=costs) for i, costs in enumerate((one, less, even)))
+    (text,) = ragstone.compare([large, small], margin=0.05).cheapest
+    assert text.endswith("; it needs less than s0 (on 100 of 300 samples, sign test, p < 0.0001)")
+    (text,) = ragstone.compare([large, other], margin=0.05).cheapest
+    first, second = ("s2", "s0") if "worse: s2," in text else ("s0", "s2")
+    n_less = 156 if first == "s2" else 144
+    assert text.startswith(f"cheapest that is not worse: {first}, ")
+    assert f"; it is not shown to need less than {second} (on {n_less} of 300 samples, sign test, p = 0." in text
+
+
+def test_a_latency_is_not_a_cost(write) -> None:
+    """A system of which the latency alone is known is not the cheapest."""
+    systems = [
+        write("a", scores(), cost_usd=spread(9), latency_s=spread(3)),
+        write("b", scores(-0.01), latency_s=[0.001] * 300),
+    ]
+    cheapest, fastest = ragstone.compare(systems, margin=0.05).cheapest
+    assert cheapest.startswith("cheapest that is not worse: a, ")
+    assert cheapest.endswith("; not considered, because it is unknown: b")
+    assert fastest.startswith("fastest that is not worse: b, ")
+
+
 def test_nothing_shown_is_said(write, tmp_path: Path) -> None:
     """Each system is far below the best of one of two metrics."""
     systems = []
@@ -262,3 +290,21 @@ def test_equal_scores_are_not_worse(write) -> None:
     systems = [write("large", same, tokens=spread(9)), write("small", same, tokens=spread(2))]
     assert "worse: small" in ragstone.compare(systems, margin=0.03).cheapest[0]
     assert "worse: large" in ragstone.compare(systems, margin=0.005).cheapest[0]
+    # 1 - 0.05^(1/300) = 0.0099 for one pair, and 1 - 0.025^(1/300) = 0.0122 for the two directions.
+    assert "worse: large" in ragstone.compare(systems, margin=0.0115).cheapest[0]
+    assert "worse: small" in ragstone.compare(systems, margin=0.0125).cheapest[0]
+
+
+def test_only_the_primary_metric_decides(write, tmp_path: Path) -> None:
+    """The others are exploratory, and need no margin."""
+    systems = []
+    for name, shift in (("a", 0.0), ("b", -0.3)):
+        one = write(f"{name}1", scores(), tokens=spread(9 + 10 * shift))
+        two = write(f"{name}2", scores(shift), metric="ccrs.cc")
+        path = tmp_path / f"{name}.jsonl"
+        path.write_text(one.read_text() + two.read_text())
+        systems.append(path)
+    assert "worse: a, " in ragstone.compare(systems, margin=0.05).cheapest[0]
+    (text,) = ragstone.compare(systems, margin={"ccrs.qr": 0.05}, primary="ccrs.qr").cheapest
+    assert "worse: b, " in text
+    assert "ccrs.cc" not in text

@@ -106,6 +106,8 @@ def test_what_cannot_be_known_is_none():
     perfect = judge_errors([0.9] * 20 + [0.1] * 20, [1.0] * 20 + [0.0] * 20, threshold=0.5, correct_from=0.5).auc
     assert (1.0, 1.0) == (perfect.value, perfect.high)
     assert 0.7 < perfect.low < 0.9
+    one = judge_errors([0.9, 0.1, 0.5], [1.0, 1.0, 0.0], threshold=0.5, correct_from=0.5).auc
+    assert (0.5, 0.0, 1.0) == (one.value, one.low, one.high)
     empty = judge_errors([], [], threshold=0.5, correct_from=0.5)
     assert (0, None, None) == (empty.n_true_positive, empty.sensitivity, empty.auc)
 
