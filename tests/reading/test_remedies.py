@@ -628,8 +628,8 @@ def test_columns_of_applications(row: dict[str, Any], expected: dict[str, str]):
 def test_an_instruction_next_to_an_input():
     """The input may be the text that the instruction is about, so that the instruction is named. A constant one is not."""
     rows = [{"instruction": QUESTIONS[n], "input": TEXTS[n][0], "output": ANSWERS[n]} for n in N]
-    assert "query \u2190 input; it may also be instruction: --field query=instruction" in read(rows)[1]
-    assert "may also be" not in read([row | {"instruction": "Answer the question."} for row in rows])[1]
+    assert "perhaps instruction: --field query=instruction" in read(rows)[1]
+    assert "perhaps instruction" not in read([row | {"instruction": "Answer the question."} for row in rows])[1]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 
 import pytest
@@ -12,6 +13,7 @@ import ragstone
 from ragstone.cli._app import app
 from ragstone.errors import DataError
 from ragstone.reading import ReadingReport, iter_samples, read_samples
+from ragstone.reading._langfuse import LangfuseFormat
 from ragstone.replay import plan_replay
 from ragstone.schema import Captured, Passage, Trace, Turn
 from ragstone.store import open_store
@@ -159,6 +161,23 @@ def test_the_conversation_before_a_printed_answer_is_kept(tmp_path):
     (sample,) = read(file)[0]
 
     assert (turns, "41 metres.", ()) == (sample.history, sample.response, sample.contexts)
+
+
+def test_the_time_of_a_printed_answer(tmp_path):
+    """It is the time of the request, or that of the file if the answer does not have one."""
+    answer = {"id": "t1", "query": "q", "response": "a", "passages": [], "scores": [], "why": "", "time": 1700000000.0}
+    file = tmp_path / "answers.json"
+    file.write_text(json.dumps([answer, answer | {"id": "t2", "time": None}]))
+    os.utime(file, (1600000000, 1600000000))
+    assert [1700000000.0, 1600000000.0] == [each.started_at for each in ragstone.read_traces(file)]
+
+
+def test_the_folder_of_a_legacy_export_of_langfuse(tmp_path):
+    """It has traces and observations in two files."""
+    for name in ("traces", "observations"):
+        assert LangfuseFormat().detect_folder(tmp_path) is None
+        (tmp_path / f"{name}.jsonl").write_text("{}")
+    assert "`traces` and `observations`" == LangfuseFormat().detect_folder(tmp_path)
 
 
 def test_traces_as_objects_are_samples():

@@ -325,8 +325,6 @@ def propose(
     columns = plan.names.get("contexts", ())
     if columns and all(first.problem(column, "contexts") for column in columns):
         read.remove("contexts")
-    if [*map(name_key, plan.names.get("query", ()))] == ["input"]:  # next to the instruction it may be a text to read
-        read.remove("query")
     found, notes = _numbered(plan.unused, read, first)
     seen = {part for _, joined, _ in found for part in joined.split("+")} | {*notes}
     for path in paths:
