@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from textwrap import TextWrapper
 from typing import Any, Final, Literal
@@ -141,16 +141,16 @@ class ReadingReport:
         if len(found := self.guesses.setdefault(name, {})) < _MAX_GUESSES:
             found.setdefault(column, what)
 
-    def remedies(self, names: Iterable[str]) -> list[str]:
+    def remedies(self, names: Iterable[str], row: Container[str] = ()) -> list[str]:
         """Return the options that apply the first guesses for some fields ("--field reference=expected_answer").
 
-        A column that is read as another field is not among them.
+        A column that is read as another field is not among them. A field that was read has an option only for `row`.
         """
         read = {column for use in self.fields.values() for column in use.columns}
         options = []
         for name in names:
             for column, what in self.guesses.get(name, {}).items():
-                if name not in self.fields and read.isdisjoint(column.split("+")):
+                if (name not in self.fields or column in row) and read.isdisjoint(column.split("+")):
                     options.append(field_option(name, column) + (what and f" ({what})"))
                     break
         return options

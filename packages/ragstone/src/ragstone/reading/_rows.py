@@ -274,7 +274,7 @@ class RowReader:
         texts = [
             n for n in flat if isinstance(flat[n], str) and not self._first_rows.problem(n, "query", is_guess=True)
         ]
-        remedies = report.remedies(report.guesses) or [field_option("query", *texts[:1] or ["COLUMN"])]
+        remedies = report.remedies(report.guesses, flat) or [field_option("query", *texts[:1] or ["COLUMN"])]
         named = report.guesses or ("query",)
         open_fields = [name for name in ("query", "response", "contexts", "reference") if name not in named]
         others = "".join(f" --field {name}=COLUMN" for name in open_fields)
