@@ -17,7 +17,7 @@ logger = logging.getLogger("ragstone")
 
 def describe_reached(limits: Mapping[str, float], spent: Usage) -> str | None:
     """Return which limits a usage reaches, or None."""
-    amounts = amounts_of(spent)
+    amounts = amounts_of(spent) if limits else {}
     reached = [
         f"{amounts[name]:,.6g} of {limit:,.6g} {name}"
         for name, limit in limits.items()
@@ -77,7 +77,8 @@ class DailyBudget:
             if outcome.usage is not None:
                 with self._lock:
                     self._unsaved += outcome.usage
-                self._uncounted = self._uncounted or _find_uncounted(self._limits, outcome)
+                if self._limits:
+                    self._uncounted = self._uncounted or _find_uncounted(self._limits, outcome)
 
     def start(self, store: Store) -> None:
         """Store the limits, for readers of the store, and read what was spent today."""
