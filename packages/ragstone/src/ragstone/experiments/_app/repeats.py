@@ -11,7 +11,6 @@ from operator import add
 from typing import Any
 
 from ragstone._util.plural import count
-from ragstone.experiments._spent import spent_of
 from ragstone.metrics import MEAN_OF_REPEATS, is_number
 from ragstone.schema import Failure, Outcome, Score, Trace, Usage
 
@@ -101,6 +100,8 @@ class AppSummary:
 
 def summarize_app(traces: Sequence[Trace]) -> AppSummary:
     """Summarize the captured calls of an application."""
+    from ragstone.experiments._spent import spent_of  # `evaluate` of rows does not need it
+
     answered = [trace for trace in traces if trace.status == "ok"]
     seconds = sorted(t.ended_at - t.started_at for t in answered if t.ended_at is not None)
     usages = [t.usage for t in traces if t.usage is not None and spent_of([t]).tokens is not None]
