@@ -246,7 +246,7 @@ def test_a_sentence_that_passages_share_is_not_a_piece_of_them() -> None:
 
 
 def test_a_sentence_of_the_question_is_not_a_piece() -> None:
-    """The user quotes a sentence of a passage that the model was not shown."""
+    """The user quotes a sentence of a passage, which counts only if the application shows it as well."""
     question = f"The page says: {SENTENCES[1]} Is this true?"
     steps = Steps()
     root = steps.chain(inputs={"question": question}, outputs={"answer": ANSWER})
@@ -268,6 +268,16 @@ def test_arguments_for_a_tool_that_does_not_run_are_a_structured_reply(verdict: 
     draft = assemble(steps.request())
     assert (verdict, ()) == said(draft)
     assert [A] == [passage.text for passage in draft.contexts or ()]
+
+
+def test_a_sentence_that_the_question_and_the_application_quote() -> None:
+    """The question does not hide the sentence."""
+    question = f"The page says: {SENTENCES[1]} Is this true?"
+    steps = Steps()
+    root = steps.chain(inputs={"question": question}, outputs={"answer": ANSWER})
+    steps.retrieval(root, PAGE, C, query=question)
+    steps.model(root, prompt(SENTENCES[1], C, question=question), ANSWER)
+    assert [SENTENCES[1], C] == [passage.text for passage in assemble(steps.request()).contexts or ()]
 
 
 @pytest.mark.parametrize(
