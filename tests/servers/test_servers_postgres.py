@@ -471,14 +471,14 @@ class TestOpening:
     def test_spend_and_feedback(self, own):
         """Workers share the spend of a day, and feedback joins its request by either id."""
         worker, other = own(), own()
+        unknown = Usage(calls=1, input_tokens=3)
+        worker.plan.add_spend(unknown)
+        assert unknown == other.plan.spent_today()
         for store in (worker, other):
             store.plan.add_spend(Usage(calls=2, input_tokens=10, cost_usd=0.5))
+        worker.plan.add_spend(unknown)
         worker.plan.set_record("daily_budget", {"calls": 3.0})
-        assert (4, 20, 1.0) == (
-            other.plan.spent_today().calls,
-            other.plan.spent_today().input_tokens,
-            other.plan.spent_today().cost_usd,
-        )
+        assert Usage(calls=6, input_tokens=26, cost_usd=1.0, priced_calls=4) == other.plan.spent_today()
         assert {"calls": 3.0} == other.ledger().daily_budget
         said = [Feedback(request_id=name, value=0.0, comment="bad", given_at=1.0) for name in ("t", "nothing")]
         other.traces.ingest("b", 1, said)
