@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -161,6 +162,17 @@ def test_the_conversation_before_a_printed_answer_is_kept(tmp_path):
     (sample,) = read(file)[0]
 
     assert (turns, "41 metres.", ()) == (sample.history, sample.response, sample.contexts)
+
+
+def test_exported_requests_without_texts_are_no_traces(tmp_path):
+    """The store has removed their texts, and each is reported."""
+    source = Path(__file__).parent / "files" / "ragstone-export-texts.jsonl"
+    row = json.loads(source.read_text().splitlines()[0])
+    file = tmp_path / "export.jsonl"
+    file.write_text(json.dumps(row | {"query": None, "response": None, "contexts": None}))
+    rejected = []
+    assert [] == [*ragstone.read_traces(file, on_rejected=rejected.append)]
+    assert ["the texts of the request were removed from the store"] == [record.reason for record in rejected]
 
 
 def test_the_time_of_a_printed_answer(tmp_path):
