@@ -64,7 +64,7 @@ def dropped_by_a_function_and_answered_under_an_unknown_name() -> Request:
     return steps.request()
 
 
-@case(Expected(None, "unknown", response=None, response_rule="unknown"))
+@case(Expected(None, "unknown", response=None, response_rule="unknown", doubts=("no_answer",)))
 def several_prompts_and_no_known_answer() -> Request:
     """Nothing says which of the prompts led to what the request returns."""
     steps = Steps()

@@ -756,7 +756,7 @@ def test_observed_functions(recorder):
 
 
 def test_observed_methods_and_defaults(recorder):
-    """Without a name the parameter with a usual name holds the question, or the first one."""
+    """Without a name the parameter with a usual name holds the question, or the only one."""
 
     class App:
         @recorder.observe

@@ -80,6 +80,8 @@ CLEAR: dict[str, tuple[Sequence[str | tuple[str, str]], dict[str, Any], str]] = 
     "a title under another key": ([json.dumps({"body": V, "title": "On pumps"})], {"headline": "On pumps", "article": V}, V),
     "a value and ids of three words": ([J], {"ruling": V, "pages": ["page 1 of a", "page 2 of b"]}, V),
     "an address": ([json.dumps({"verdict": V, "n": 1})], {"saved_to": "s3://answers/1.json"}, json.dumps({"verdict": V, "n": 1})),
+    "a reply and a disclaimer": ([V], {"ruling": V, "disclaimer": "This text is no legal advice."}, V),
+    "a named answer and a fixed text": ([V], {"final_ruling": V, "banner": "The shop is closed in May."}, V),
     "an empty state": ([V], {"status": "done"}, V),
 }  # fmt: skip
 
@@ -96,7 +98,15 @@ def test_a_text_of_the_reply_under_another_key_is_the_answer(name: str) -> None:
 DOUBTFUL: dict[str, tuple[Sequence[str | tuple[str, str]], dict[str, Any]]] = {
     "two values under other keys": ([J], {"ruling": V, "remark": N}),
     "a word and a sentence": ([json.dumps({"verdict": "Yes", "note": N})], {"verdict": "Yes", "hint": N}),
-    "a value and a text of the application": ([J], {"ruling": V, "disclaimer": "This text is no legal advice."}),
+    "a value and a text of the application": ([J], {"ruling": V, "shown": "This text is no legal advice."}),
+    "a draft and a fixed text": ([V], {"draft": V, "shown": "Please ask our service in Berlin."}),
+    "a named draft and a fixed text": ([V], {"draft_answer": V, "final_text": "Please ask our service in Berlin."}),
+    "a raw reply and a fixed reply": ([V], {"raw": V, "reply": "Please ask our service in Berlin."}),
+    "a raw reply and a letter with it": (
+        [V],
+        {"raw_reply": V, "letter": f"Dear Ms Doe, {V} Keep it. Yours, the shop in Berlin"},
+    ),
+    "a draft and the text of a person": ([V], {"draft": V, "sent": "Yes, it is valid for two years. Ask us."}),
     "a value next to a translation": ([J], {"ruling": "Ja, zwei Jahre lang gilt sie.", "remark": N}),
     "a translation of a value": ([J], {"ruling": "Ja, zwei Jahre lang."}),
     "a translation of a reply": ([V], {"ruling": "Ja, die Garantie gilt zwei Jahre."}),

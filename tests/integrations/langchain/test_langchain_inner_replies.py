@@ -117,7 +117,7 @@ def expert(reply: str, page: str) -> Any:
 PROGRAMS: dict[str, tuple[Any, Any]] = {}
 
 
-def program(contexts: Any, answer: str = ANSWER, doubts: tuple[str, ...] = ()) -> Any:
+def program(contexts: Any, answer: str | None = ANSWER, doubts: tuple[str, ...] = ()) -> Any:
     """Add a program, which returns what is called and its input, with the contexts, answer and doubts that it leaves."""
 
     def add(function: Any) -> Any:
@@ -566,6 +566,28 @@ def middle_sentence_and_a_whole_passage() -> Any:
     def ask(question: str) -> str:
         one, two = find(RETURNS, POSTAGE)
         return says(ANSWER).invoke(f"- {one.page_content.split('. ')[1]}.\n- {two.page_content}\n\n{question}").text
+
+    return RunnableLambda(ask), Q
+
+
+@program([RETURNS, POSTAGE], doubts=("several_answers",))
+def fixed_text_in_the_place_of_a_draft() -> Any:
+    """A guard of the application shows another text than the model wrote."""
+
+    def ask(question: str) -> dict[str, str]:
+        draft = says(ANSWER).invoke(f"{shown(find(RETURNS, POSTAGE))}\n\n{question}").text
+        return {"draft": draft, "shown": "Please ask our service in Berlin."}
+
+    return RunnableLambda(ask), Q
+
+
+@program(None, answer=None, doubts=("no_answer",))
+def table_that_the_application_writes() -> Any:
+    """The rows of a table are in two prompts, and no reply has its text."""
+
+    def ask(question: str) -> dict[str, str]:
+        rows = [says(("row", {"days": 30, "by": "us"})).invoke(page.page_content) for page in find(RETURNS, POSTAGE)]
+        return {"table": "\n".join(f"| device {n} | thirty |" for n, _ in enumerate(rows))}
 
     return RunnableLambda(ask), Q
 

@@ -361,6 +361,45 @@ def test_experts_as_tools_of_an_agent(make_app: Any, form: str, first: str, stre
     )
 
 
+@pytest.mark.parametrize(
+    ("shown_text", "answer", "doubts"),
+    [
+        ({"draft": ANSWER, "shown": "Please ask our service in Berlin."}, ANSWER, SEVERAL),
+        ({"draft": ANSWER, "mail": f"Dear Ms Doe, {ANSWER} Yours, the shop in Berlin"}, ANSWER, SEVERAL),
+        ({"ruling": ANSWER, "disclaimer": "This text is no legal advice."}, ANSWER, ()),
+        ({"newsletter": f"{ANSWER}\n\n{NOTE}"}, f"{ANSWER}\n\n{NOTE}", ()),
+    ],
+    ids=["a fixed text is shown", "a letter is sent", "a disclaimer", "joined sections"],
+)
+def test_what_a_workflow_returns_next_to_a_reply(
+    make_app: Any, shown_text: Any, answer: str, doubts: tuple[str, ...]
+) -> None:
+    """A reply next to a text that no model wrote may be a draft that nobody saw."""
+    app = make_app(recorder=MemoryRecorder())
+
+    class Write(Workflow):
+        @step
+        async def write(self, event: StartEvent) -> StopEvent:
+            nodes = await app.retriever(*BOTH).aretrieve("rules of the shop")
+            await app.model(ANSWER).acomplete(f"{nodes[0].text}\n\n{event.question}")
+            if "newsletter" in shown_text:
+                await app.model(NOTE).acomplete(f"{nodes[1].text}\n\n{event.question}")
+            return StopEvent(result=shown_text)
+
+    async def go() -> None:
+        await Write(timeout=30).run(question=Q)
+
+    asyncio.run(go())
+    app.instrumentor.stop_registering()
+    (draft,) = app.drafts
+    contexts = BOTH if "newsletter" in shown_text else [RETURNS]
+    assert (contexts, answer, doubts) == (
+        [passage.text for passage in draft.contexts],
+        draft.response,
+        draft.evidence.doubts,
+    )
+
+
 @pytest.mark.parametrize("streamed", [False, True])
 @pytest.mark.parametrize(
     ("reply", "contexts", "doubts"),

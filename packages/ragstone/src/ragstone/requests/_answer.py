@@ -26,9 +26,12 @@ _LABELS: Final = _DECISIONS | frozenset((
     "title", "topic", "category", "intent", "tone", "language", "lang", "sentiment", "check", "guard", "is_safe", "safe", "route",
     "next", "rating", "score", "confidence", "status", "source", "sources", "citations", "reason", "reasoning", "rationale", "why",
     "explanation", "thinking", "critique", "feedback", "review", "assessment", "evaluation", "plan", "query", "search_query",
+    "disclaimer", "notice", "footer", "greeting",
 ))  # fmt: skip
 """Names of texts that say something about an answer. A decision can be the answer, if the same reply has other texts."""
 _ENDS: Final = ("report", "answer", "response", "reply")
+_BEGINS: Final = ("draft", "raw")
+"""How names of texts begin from which an application makes its answer."""
 _Named = tuple[tuple[str, ...], str]
 """The path of a text, and the text."""
 
@@ -66,7 +69,7 @@ def find_answer(facts: Facts, *, question: str | None) -> Answer:
                 return answer
     if output is not None and not facts.calls:
         return Answer(output, "output")
-    return Answer(None, "unknown")
+    return Answer(None, "unknown", doubts=["no_answer"] if status == "ok" and _own_outputs(facts, question) else [])
 
 
 def _output(facts: Facts) -> str | None:
@@ -77,7 +80,8 @@ def _text_of(step: Step) -> str | None:
     """Return what a step answers."""
     if step.reply is not None and not is_shown_object(step.reply):
         return None if step.calls_tool else step.reply
-    return None if step.kind in ("retrieval", "transform") else look_up(step.outputs, _NAMES, last_answer)
+    outputs = [value for value in step.outputs if value.text is None or value.path != ("raw",)]
+    return None if step.kind in ("retrieval", "transform") else look_up(outputs, _NAMES, last_answer)
 
 
 def _direct_answer(facts: Facts, question: str | None) -> Answer | None:
@@ -213,6 +217,7 @@ def _reply_in_output(facts: Facts, question: str | None) -> Answer | None:
     for value in values:
         for call in sources[value[1]]:
             found.setdefault(call.place, []).append(value)
+    written = [value for taken in found.values() for value in taken]
     telling = {place: taken for place, taken in found.items() if any(_LABELS.isdisjoint(path) for path, _ in taken)}
     found = telling or found  # a text that says something about an answer is one only if nothing else is
     calls = [call for call in facts.calls if call.place in found]
@@ -232,8 +237,8 @@ def _reply_in_output(facts: Facts, question: str | None) -> Answer | None:
     call = chosen[-1]
     text, is_clear = texts[call.place]
     taken = found[call.place]
-    others = [one for one in values if not (one in taken or _is_item(one) or len(one[1].split()) < _FEW_WORDS)]
-    if not is_clear or (_leaves_texts(facts, call, taken) and _foreign(facts, call, others)):
+    others = [one for one in values if not (one in written or _is_item(one) or len(one[1].split()) < _FEW_WORDS)]
+    if not is_clear or (_foreign(facts, call, others) and not any(map(_is_named, taken))):
         doubts = ["several_answers"]
     is_whole = is_shown_object(text) or _is_same(call.reply, facts.canonical(text))
     said = [] if is_whole else _joined(facts, [call for call in facts.calls if call.reply], facts.canonical(text))
@@ -246,7 +251,8 @@ def _is_item(value: _Named) -> bool:
 
 def _is_named(value: _Named) -> bool:
     """Whether a path says that its text is an answer."""
-    return any(name in _NAMES or name.startswith("final") or name.endswith(_ENDS) for name in value[0])
+    names = [name for name in value[0] if not name.startswith(_BEGINS)]
+    return any(name in _NAMES or name.startswith("final") or name.endswith(_ENDS) for name in names)
 
 
 def _sources(facts: Facts, text: str, question: str | None) -> list[Call]:
@@ -300,13 +306,6 @@ def _chosen_text(facts: Facts, call: Call, taken: Sequence[_Named]) -> tuple[str
     returned = {(path[-1:], facts.canonical(text)) for path, text in taken}
     is_whole = all((path[-1:], facts.canonical(text)) in returned for path, text in call.fields)
     return call.step.reply or "", bool(call.fields) and is_whole
-
-
-def _leaves_texts(facts: Facts, call: Call, taken: Sequence[_Named]) -> bool:
-    """Whether a reply in JSON has other texts than those that were taken, of which the application may have made another."""
-    returned = " ".join(facts.canonical(text) for _, text in taken)
-    fields = [value for value in call.fields if not _is_item(value) and (_LABELS - _DECISIONS).isdisjoint(value[0])]
-    return any(facts.find(facts.canonical(text), returned) < 0 for _, text in fields) and not any(map(_is_named, taken))
 
 
 def _foreign(facts: Facts, call: Call, values: Sequence[_Named]) -> bool:

@@ -48,7 +48,7 @@ def assemble(request: Request) -> TraceDraft:
 
 def _complete(draft: TraceDraft, facts: Facts) -> None:
     searches = facts.searches
-    query, query_rule = find_query(facts)
+    query, query_rule, query_doubts = find_query(facts)
     answer = find_answer(facts, question=query)
     contexts = find_contexts(facts, answer, question=query)
     draft.query = query
@@ -61,7 +61,9 @@ def _complete(draft: TraceDraft, facts: Facts) -> None:
         query=query_rule,
         contexts=contexts.rule,
         response=answer.rule,
-        doubts=tuple(dict.fromkeys([*answer.doubts, *contexts.doubts, *_stated(facts.request.statements)])),
+        doubts=tuple(
+            dict.fromkeys([*query_doubts, *answer.doubts, *contexts.doubts, *_stated(facts.request.statements)])
+        ),
         declared_tools=facts.declared_tools,
     )
     _fill_measures(draft, facts, [call.step for call in answer.calls])

@@ -16,48 +16,72 @@ _NAMES: Final = field_names("query", "input")
 _STATE_NAMES: Final = field_names("query", "output")
 _OTHER_NAMES: Final = frozenset({*field_names("contexts", "input"), "history", "chat_history"})
 """Names of texts that a prompt quotes next to the question."""
+_FEW_WORDS: Final = 4
+"""Words of a text in the inputs from which on it can be the question as well as a longer one."""
 _MAX_STANDALONE: Final = 300
 
 
-def find_query(facts: Facts) -> tuple[str | None, QueryRule]:
-    """Find what the user asked, as it was asked, by the first rule that finds it."""
+def find_query(facts: Facts) -> tuple[str | None, QueryRule, list[str]]:
+    """Find what the user asked, as it was asked, by the first rule that finds it, and what is unclear about it."""
     stated = facts.request.statements.query
     if stated is not None:
-        return stated, "stated"
+        return stated, "stated", []
     root = facts.root
     if root is not None:
         if root.query:
-            return root.query, "stated"
+            return root.query, "stated", []
         if text := look_up(root.inputs, _NAMES, last_question):
-            return text, "input"
+            return text, "input", []
         if root.kind == "model" and root.prompt and (text := last_question(root.prompt)):
-            return text, "prompt"
-        if text := _only_text(root):
-            return text, "only_input"
+            return text, "prompt", []
+        if text := _only_text(facts, root):
+            return text, "only_input", []
     if text := _nested(facts):
-        return text, "nested_input"
+        return text, "nested_input", []
     if root is not None:
         # A graph that is resumed gets a command, and has the question in its state. A bare text is its answer.
-        state = [value for value in root.outputs if value.path or value.text is None]
+        state = [
+            value for value in root.outputs if value.path[-1:] != (AS_JSON,) and (value.path or value.text is None)
+        ]
         if text := look_up(state, _STATE_NAMES, last_question):
-            return text, "output"
-    if text := _asked_of_model(facts):
-        return text, "prompt"
-    for step in facts.tree.steps:
-        if step.kind in ("retrieval", "transform", "tool") and step.query:
-            return step.query, "retrieval"
-    return None, "unknown"
+            return text, "output", []
+    return _asked_inside(facts)
 
 
-def _only_text(step: Step) -> str | None:
-    texts = {value.text for value in step.inputs if _is_text(value)}
-    return next(iter(texts)) if len(texts) == 1 else None
+def _queries(facts: Facts) -> list[str]:
+    return [step.query for step in facts.tree.steps if step.kind in ("retrieval", "transform", "tool") and step.query]
+
+
+def _only_text(facts: Facts, root: Step) -> str | None:
+    """Return the only text of the inputs. A word that neither the model nor a search was asked is a setting."""
+    texts = _texts_given(root)
+    if len(texts) != 1 or _has_words(texts[0]):
+        return texts[0] if len(texts) == 1 else None
+    asked = [*_queries(facts), *(last_question(call.messages) or "" for call in facts.calls[:1])]
+    return texts[0] if not asked or any(_is_in(facts, texts[0], facts.canonical(text)) for text in asked) else None
+
+
+def _texts_given(step: Step | None) -> list[str]:
+    """Return the texts in inputs that can be the question, also the last message of a conversation under any name, and a lone object's."""
+    texts: dict[str, None] = {}
+    for value in () if step is None else step.inputs:
+        text = value.text or last_question(value.messages or ())
+        if value.passages and len(value.passages) == 1 and not value.is_evident:
+            text = value.passages[0].text
+        if text and _is_text(value) and _OTHER_NAMES.isdisjoint(value.path):
+            texts[text] = None
+    return list(texts)
 
 
 def _is_text(value: Value) -> bool:
     """Whether a value is a text of the user: not a name, a tag or a setting of the run, and not a printed object."""
     is_said = SETTING_NAMES.isdisjoint(value.path) and value.path[-1:] != (AS_JSON,)
-    return bool(value.text) and is_said and not is_shown_object(value.text or "")
+    return is_said and not is_shown_object(value.text or "")
+
+
+def _has_words(text: str) -> bool:
+    """Whether a text is more than a word, such as a name or a setting, which can be in a prompt by coincidence."""
+    return len(text.split()) > 1 or not text.isascii()
 
 
 def _nested(facts: Facts) -> str | None:
@@ -70,27 +94,31 @@ def _nested(facts: Facts) -> str | None:
     return next(iter(texts)) if len(texts) == 1 else None
 
 
-def _asked_of_model(facts: Facts) -> str | None:
-    """Return what the first model was asked, unless its prompt quotes what was found.
+def _asked_inside(facts: Facts) -> tuple[str | None, QueryRule, list[str]]:
+    """Return what the first model or the first search was asked, and a doubt if several texts of the inputs can be the question.
 
-    This is the longest text of the inputs that is a part of the last message of the user, which can ask for something
-    else, such as to rewrite the question; without one, it is the message.
+    This is the text of the inputs that stands in the last message of the user, which can ask for something else, such as to
+    rewrite the question: of several, the one that was searched for, or the longest. Without one, it is the message, unless it
+    quotes what was found.
     """
-    for call in facts.calls[:1]:
-        text = last_question(call.messages)
-        known = facts.canonical(text or "")
-        if text and not any(facts.find(one.text, known) >= 0 for one in facts.candidates):
-            inputs = () if facts.root is None else facts.root.inputs
-            quoted = [one for value in inputs if (one := _possible_question(value)) and _is_in(facts, one, known)]
-            return max(quoted, key=len, default=text)
-    return None
-
-
-def _possible_question(value: Value) -> str | None:
-    """Return a text of the inputs that can be the question. A single word, such as a name, can be in a prompt by coincidence."""
-    text = value.text or ""
-    is_possible = _is_text(value) and _OTHER_NAMES.isdisjoint(value.path)
-    return text if is_possible and (len(text.split()) > 1 or not text.isascii()) else None
+    queries, given = _queries(facts), [text for text in _texts_given(facts.root) if _has_words(text)]
+    searched = {text for text in given if text in queries}
+    message = next((last_question(call.messages) for call in facts.calls), None)
+    rest = facts.canonical(message or "")
+    for one in facts.candidates:
+        if facts.find(one.text, rest) >= 0 and one.passage.text not in given:
+            rest, message = rest.replace(one.text, "\n"), None
+    quoted = [text for text in given if _is_in(facts, text, rest)]
+    if quoted:
+        quoted = [text for text in quoted if len(text.split()) >= _FEW_WORDS] or quoted
+        chosen = next((text for text in quoted if {text} == searched), max(quoted, key=len))
+        is_clear = searched == {chosen} or (len(quoted) == 1 and not searched)
+        return chosen, "prompt", [] if is_clear else ["several_questions"]
+    if message:
+        return message, "prompt", []
+    if queries:
+        return queries[0], "retrieval", ["several_questions"] if given and searched != {queries[0]} else []
+    return None, "unknown", []
 
 
 def _is_in(facts: Facts, text: str, prompt: str) -> bool:

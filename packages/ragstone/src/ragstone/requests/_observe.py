@@ -12,6 +12,8 @@ from ragstone.errors import ConfigurationError
 from ragstone.requests._block import RequestBlock
 from ragstone.requests._current import current_request
 from ragstone.requests._draft import TraceDraft
+from ragstone.requests._harvest import harvest
+from ragstone.requests._hits import read_object
 from ragstone.requests._step import Request
 from ragstone.schema import field_names
 
@@ -131,7 +133,7 @@ class RequestBlocks:
         Args:
             function: The function, if the decorator is used without arguments.
             question: Name of the parameter that holds the question. None takes the first parameter with a usual name
-                (`question`, `query`, `input`, …), else the first one.
+                (`question`, `query`, `input`, …), else the only argument. Of several, the one in the prompt counts.
             session_id: Name of the parameter that holds the id of the conversation.
             user_id: Name of the parameter that holds the id of the user.
             name: What the application calls such requests. None takes the function's name.
@@ -155,7 +157,10 @@ class RequestBlocks:
             def begin(args: tuple[Any, ...], kwargs: dict[str, Any]) -> RequestBlock:
                 values = self._guard.attempt(arguments.read, args, kwargs) or {}
                 label = name or getattr(inner, "__name__", None)
-                return self.request(**values, name=label, tags=tags, metadata=metadata)
+                inputs = values.pop("inputs", ())
+                block = self.request(**values, name=label, tags=tags, metadata=metadata)
+                block._step.inputs = inputs  # noqa: SLF001
+                return block
 
             return _wrapper(inner, begin)
 
@@ -175,18 +180,24 @@ class _Arguments:
                     f"it has {parameters}"
                 )
         self._names = {argument: parameter for argument, parameter in named.items() if parameter is not None}
-        if "question" not in self._names:
-            usual = (name for name in field_names("query", "input") if name in parameters)
-            others = (name for name in parameters if name not in ("self", "cls"))
-            first = next(usual, None) or next(others, None)
-            if first is not None:
-                self._names["question"] = first
+        usual = next((name for name in field_names("query", "input") if name in parameters), None)
+        if usual is not None:
+            self._names.setdefault("question", usual)
 
     def read(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments of `request`."""
+        """Return the arguments of `request`, and what can be the question under `inputs` if no parameter names it."""
         bound = self._signature.bind_partial(*args, **kwargs)
         bound.apply_defaults()
-        return {argument: bound.arguments.get(parameter) for argument, parameter in self._names.items()}
+        values = {argument: bound.arguments.get(parameter) for argument, parameter in self._names.items()}
+        if "question" not in values:
+            others = {key: value for key, value in bound.arguments.items() if key not in self._names.values()}
+            others.pop("self", None)
+            texts = [value for value in others.values() if isinstance(value, str)]
+            if len(texts) == 1:
+                values["question"] = texts[0]
+            else:
+                values["inputs"] = harvest(others, read_object)
+        return values
 
 
 def _wrapper(function: Any, begin: Callable[[tuple[Any, ...], dict[str, Any]], RequestBlock]) -> Any:

@@ -17,6 +17,10 @@ ResponseRule = Literal["stated", "output", "reply_in_output", "last_reply", "unk
 Part = Literal["query", "contexts", "response"]
 
 _DOUBTFUL: Final[dict[str, tuple[tuple[Part, ...], str]]] = {
+    "several_questions": (
+        ("query",),
+        "several texts of the inputs could be the question; state it, or name it question",
+    ),
     "several_answers": (
         ("contexts", "response"),
         "several model calls or texts could be the answer; state it, for example with an extractor",
@@ -51,7 +55,7 @@ _DOUBTFUL: Final[dict[str, tuple[tuple[Part, ...], str]]] = {
     ),
     "no_answer": (
         ("response",),
-        "the application ended the request without an answer; pass it to answer() inside the block",
+        "the application ended the request without an answer that is known; name it answer, or pass it to answer() in a block",
     ),
     "answered_twice": (
         (),
