@@ -347,3 +347,13 @@ def test_requests_with_plans_arrive_and_are_claimed_without_reading_those_that_a
             store.traces.ingest("app", 2 + i, [Captured(trace=make_trace(f"new{i}"), plan=plan)])
         assert len(steps) < 100
         assert [1501, 1501] == [plan.pending for plan in store.ledger().plans]
+
+
+def test_a_new_plan_applies_although_the_clock_was_put_back(tmp_path):
+    """The plan of the worker that starts last is the current one, also an hour before the other plan in time."""
+    now = [1e9]
+    with SqliteStore.open(tmp_path / "r.db", mode="own", clock=lambda: now[0]) as store:
+        first = store.plan.use({"scoring.metrics": ["ccrs"]}, {})
+        now[0] -= 3600
+        second = store.plan.use({"scoring.metrics": ["udcg"]}, {})
+        assert [first, second] == [plan.id for plan in store.ledger().plans]
