@@ -101,7 +101,7 @@ class TestRows:
         outcome = Score(
             sample_id="t", metric="m", metric_version="2", judge="somebody", judge_hash="j", prompt_hash="p",
             value=0.25, interval=Interval(low=0.1, high=0.4, method="wilson"), method="draws", n=7,
-            explanation="quotes the answer", usage=Usage(input_tokens=3, output_tokens=4, cost_usd=0.5),
+            explanation="quotes the answer", usage=Usage(input_tokens=3, output_tokens=4, calls=6, cost_usd=0.5, priced_calls=5),
             created_at=1_700_000_000.0, duration_s=1.5,
         )  # fmt: skip
         delivery = Delivery(
@@ -115,7 +115,7 @@ class TestRows:
         assert outcome.id == str(first)
         assert [
             "t", "r", "ab" * 16, "cd" * 8, "s", "u", "app", "2.4", "test", "chain", "m", "2", "score", 0.25, 0.1, 0.4, 0.95, "draws", 7, None,
-            "somebody", "j", "p", 3, 4, 0.5, 1.5, 0.5, datetime.fromtimestamp(1_600_000_000.5, UTC),
+            "somebody", "j", "p", 3, 4, 6, 0.5, 5, 1.5, 0.5, datetime.fromtimestamp(1_600_000_000.5, UTC),
             datetime.fromtimestamp(1_700_000_000, UTC), None, None, None,
         ] == rest  # fmt: skip
 
