@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import random
+import re
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -201,3 +204,219 @@ def test_options_of_the_last_line_say_under_which_condition_they_are_right():
     read_samples([{"question": QUESTIONS[n], "data": {"answer": ANSWERS[n]}} for n in N], report=report)
     (option,) = report.remedies(report.guesses)
     assert "(or response, if a model wrote it)" in option, json.dumps(report.to_dict())
+
+
+def write_lines(path: Path, rows: list[dict[str, Any]]) -> Path:
+    """Write rows as JSON lines, or as one list by the suffix."""
+    text = json.dumps(rows) if path.suffix == ".json" else "".join(json.dumps(row) + "\n" for row in rows)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def error_of(data: Any, **options: Any) -> str:
+    """Return the error of the reader."""
+    with pytest.raises(DataError) as caught:
+        read_samples(data, **options)
+    return str(caught.value)
+
+
+def after_command(message: str, path: Path) -> list[dict[str, Any]]:
+    """Return the rows that the command of a message writes."""
+    (command,) = re.findall(r"jq -c '([^']+)' FILE > NEW\.jsonl", message)
+    done = subprocess.run(["jq", "-c", command, str(path)], capture_output=True, text=True, check=True)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+needs_jq = pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
+
+
+def test_questions_without_an_answer_have_no_reference():
+    """SQuAD writes questions that cannot be answered with an empty list of texts."""
+    rows = [
+        {"id": str(n), "context": TEXTS[n][0], "question": QUESTIONS[n], "answers": {"text": texts, "answer_start": []}}
+        for n, texts in enumerate([["pier 4"], [], ["nine", "at nine"]])
+    ]
+    assert [("pier 4",), (), ("nine", "at nine")] == [sample.reference for sample in read(rows)[0]]
+
+
+@needs_jq
+@pytest.mark.parametrize("suffix", [".json", ".jsonl"])
+def test_the_command_for_truth_values(tmp_path: Path, suffix: str):
+    """It reads a list of rows, and rows on lines."""
+    path = write_lines(tmp_path / f"t{suffix}", [{"question": q, "answer": n > 0} for n, q in enumerate(QUESTIONS)])
+    rows = after_command(error_of(path), path)
+    assert ["no", "yes", "yes"] == [sample.response for sample in read(rows)[0]]
+
+
+@needs_jq
+@pytest.mark.parametrize("suffix", [".json", ".jsonl"])
+def test_answers_of_several_systems_are_not_correct_answers(tmp_path: Path, suffix: str):
+    """The report names the command that writes a row for each, and not the option that reads them as references."""
+    answers = [[{"model": m, "text": f"{ANSWERS[n]} {m}"} for m in "ab"] for n in N]
+    path = write_lines(tmp_path / f"t{suffix}", [{"question": QUESTIONS[n], "answers": answers[n]} for n in N])
+    _, report = read(path)
+    assert "--field" not in report
+    rows = after_command(report, path)
+    assert [(QUESTIONS[0], "a"), (QUESTIONS[0], "b")] == [(row["question"], row["model"]) for row in rows][:2]
+    assert 6 == len(rows)
+
+
+def test_lists_of_answers_are_proposed_by_their_first_one():
+    """The whole list is not one answer, and the option that named it was followed by an error."""
+    rows = rows_of(candidates=[[ANSWERS[n], "I do not know."] for n in N])
+    rows = [{key: value for key, value in row.items() if key != "answer"} for row in rows]
+    _, report = read(rows)
+    assert "candidates.0 (the first of several): --field response=candidates.0" in report
+    assert ANSWERS == [sample.response for sample in read(rows, fields={"response": "candidates.0"})[0]]
+
+
+def test_the_passage_of_a_prediction_is_not_the_answer():
+    """A reader of passages writes both, and several predictions for a question."""
+    rows = [
+        {
+            "question": QUESTIONS[n],
+            "predictions": [{"prediction": {"passage": text * 3, "text": ANSWERS[n]}} for text in TEXTS[n]],
+        }
+        for n in N
+    ]
+    _, report = read(rows)
+    assert (
+        "predictions.0.prediction.text (the first of several): --field response=predictions.0.prediction.text" in report
+    )
+
+
+def test_passages_of_a_training_set_are_not_proposed_as_contexts():
+    """They are those with and those without the answer, and no retrieval."""
+    rows = rows_of(
+        **{name: [[{"text": TEXTS[n][0], "score": 1}] for n in N] for name in ("positive_ctxs", "negative_ctxs")}
+    )
+    _, report = read(rows)
+    assert "positive_ctxs: ideal passages, not read as contexts" in report
+    assert "negative_ctxs: " not in report
+    assert "perhaps positive_ctxs" not in report
+
+
+@pytest.mark.parametrize("column", ["id+model", "task_id+model"])
+def test_an_id_of_several_columns_in_a_known_layout(column: str):
+    """The option that the message names works, and so does the name in the file."""
+    rows = [
+        {
+            "task_id": f"t{n // 2}",
+            "model": "ab"[n % 2],
+            "input": [{"speaker": "user", "text": QUESTIONS[n // 2]}],
+            "contexts": [],
+            "targets": [{"text": ANSWERS[n // 2]}],
+            "predictions": [{"text": f"{ANSWERS[n // 2]} {n}"}],
+        }
+        for n in range(6)
+    ]
+    assert "--field id=id+model" in error_of(rows)
+    samples, _ = read(rows, fields={"id": column})
+    assert ["t0+a", "t0+b", "t1+a", "t1+b", "t2+a", "t2+b"] == [sample.id for sample in samples]
+
+
+def test_different_questions_with_one_id_are_not_copies():
+    """The turns of a conversation were called the same sample, and the option that was named left most of them out."""
+    answers = [{"text": "at nine"}, {"text": "nine"}]
+    rows = [{"id": "s1", "turn": n, "utterance": QUESTIONS[n], "answers": answers} for n in N]
+    message = error_of(rows, fields={"query": "utterance"})
+    assert "--field id=id+turn" in message
+    assert "different sample" not in message
+    assert QUESTIONS == [sample.query for sample in read(rows, fields={"query": "utterance", "id": "id+turn"})[0]]
+
+
+def test_the_path_of_messages_in_a_question():
+    """The message named a path that no row has."""
+    rows = [{"input": {"messages": [{"role": "user", "content": q}]}, "output": {"role": "assistant", "content": "a b"}} for q in QUESTIONS]  # fmt: skip
+    assert "--field query=input.messages.0.content" in error_of(rows)
+    assert QUESTIONS == [sample.query for sample in read(rows, fields={"query": "input.messages.0.content"})[0]]
+
+
+@pytest.mark.parametrize("name", ["title", "Timestamp", "value", "comment"])
+def test_texts_without_a_question_mark_are_not_proposed_as_questions(name: str):
+    """Titles, times and values of a long table are no questions."""
+    rows = [{name: f"2026/11/0{n} some {n} text", "note": n} for n in N]
+    assert f"query={name}" not in error_of(rows)
+    asked = [{name: QUESTIONS[n], "note": n} for n in N]
+    assert f"query={name}" in error_of(asked)
+
+
+def test_settings_of_a_run_are_not_proposed_as_an_answer():
+    """`completion_fns` has the names of models."""
+    assert "response=" not in error_of([{"spec": {"completion_fns": ["gpt"], "seed": n}} for n in N]).replace(
+        "response=COLUMN", ""
+    )
+
+
+def test_tabs_separate_cells_below_a_header_with_commas(tmp_path: Path):
+    """A name of a column has a comma more often than a tab."""
+    path = tmp_path / "t.csv"
+    path.write_text(f"query\tresponse\tnote, internal, of us\n{QUESTIONS[0]}\tyes, no\tn\n", encoding="utf-8")
+    (sample,), _ = read(path)
+    assert (QUESTIONS[0], "yes, no") == (sample.query, sample.response)
+
+
+@pytest.mark.parametrize(
+    ("columns", "option"),
+    [
+        ({"model_response": ANSWERS, "answer_0": ["4", "Anna", "9"], "answer_1": ["four", "", "nine"]}, "reference=answer_0+answer_1"),
+        ({"source 1": [t[0] for t in TEXTS], "source 2": [t[1] for t in TEXTS]}, "'contexts=source 1+source 2'"),
+        ({"filtered_resps": [[a] for a in ANSWERS]}, "response=filtered_resps.0"),
+        ({"documents": TEXTS, "text": ANSWERS}, "response=text"),
+        ({"fragmentos": TEXTS}, "contexts=fragmentos"),
+        ({"\u53c2\u7167\u6587\u66f8": TEXTS}, "contexts=\u53c2\u7167\u6587\u66f8"),
+        ({"Referenzantwort": ANSWERS}, "reference=Referenzantwort"),
+    ],
+)  # fmt: skip
+def test_columns_that_were_never_named(columns: dict[str, Any], option: str):
+    """They are in the report, with the option that reads them."""
+    rows = [{"question": QUESTIONS[n]} | {name: values[n] for name, values in columns.items()} for n in N]
+    assert option in read(rows)[1].replace("'contexts=\u53c2", "contexts=\u53c2")
+
+
+@needs_jq
+@pytest.mark.parametrize("key", ["used", "in_prompt"])
+def test_the_command_for_passages_that_were_not_in_the_prompt(tmp_path: Path, key: str):
+    """The report names the key of the file."""
+    passages = [[{"text": text, key: k == 0} for k, text in enumerate(TEXTS[n])] for n in N]
+    path = write_lines(tmp_path / "t.jsonl", rows_of(passages=passages))
+    _, report = read(path)
+    assert "3 passages marked as not in the prompt, read as the others: contexts" in report
+    assert f"{key}: false. To read the other passages alone" in report
+    samples, _ = read(after_command(report, path))
+    assert [[texts[0]] for texts in TEXTS] == [[passage.text for passage in s.contexts or ()] for s in samples]
+
+
+@pytest.mark.parametrize("text", ["ERROR: timeout", "Error (500)", "TimeoutError: no reply", "HTTP 503: overloaded"])
+def test_errors_in_place_of_a_response_are_counted(text: str):
+    """They are scored, because a user got them."""
+    _, report = read([{"query": QUESTIONS[n], "response": text if n else ANSWERS[n]} for n in N])
+    assert "2 texts that begin like an error (ERROR: ...), read as text: response" in report.replace("begins", "begin")
+
+
+def test_answers_about_errors_are_not_counted():
+    """An answer may begin with the word."""
+    assert (
+        "like an error"
+        not in read([*rows_of(n=N), {"question": "Which one?", "answer": "Error 404 means: no page."}])[1]
+    )
+
+
+def test_formulas_without_a_stored_value(tmp_path: Path):
+    """A program that writes a workbook does not compute them, and the cells are empty."""
+    import openpyxl
+
+    book = openpyxl.Workbook()
+    for cells in (["question", "answer"], [QUESTIONS[0], "=A2"]):
+        book.active.append(cells)
+    book.save(tmp_path / "t.xlsx")
+    assert "Formulas without a stored value, read as empty" in read(tmp_path / "t.xlsx")[1]
+
+
+def test_a_total_below_a_table_is_not_a_sample(tmp_path: Path):
+    """It has one cell, with a number at its end."""
+    path = tmp_path / "t.csv"
+    path.write_text(f"no,question,answer\n1,{QUESTIONS[0]},a b\n,Total questions: 1,\n", encoding="utf-8")
+    samples, report = read(path)
+    assert QUESTIONS[:1] == [sample.query for sample in samples]
+    assert "a total below the table, left out: 'Total questions: 1'" in report

@@ -46,7 +46,7 @@ _WORDS: Final = tuple(
 )
 """Words in a longer name that suggest a field."""
 _GOLD: Final = frozenset({
-    "gold", "golden", "truth", "gt", "expected", "correct", "ideal", "reference", "references", "ref", "target", "targets",
+    "gold", "golden", "truth", "gt", "positive", "positives", "expected", "correct", "ideal", "reference", "references", "ref", "target", "targets",
     "attendue", "attendu", "esperada", "erwartete", "correcta", "human", "annotation", "annotations", "annotator", "annotated", "expert", "official", "corrected", "correction", "aliases", "solution",
 })  # fmt: skip
 """Words in a name, or in that of an object around it, of what is correct."""
@@ -57,7 +57,7 @@ _GOLD_ANSWER: Final = frozenset(
 _MODELS: Final = frozenset({
     "model", "llm", "generated", "predicted", "prediction", "bot", "rag", "gpt", "system", "ai", "assistant", "output",
 })  # fmt: skip
-_WRONG: Final = frozenset(
+WRONG: Final = frozenset(
     {"incorrect", "wrong", "negative", "negatives", "distractor", "distractors", "worst", "rejected"}
 )
 _CARRIERS: Final = frozenset({"text", "value", "content"})
@@ -65,7 +65,7 @@ _CARRIERS: Final = frozenset({"text", "value", "content"})
 _OTHER_WORDS: Final = frozenset({
     "id", "ids", "score", "scores", "label", "labels", "count", "n", "num", "type", "date",
     "time", "url", "urls", "tokens", "length", "len", "rate", "latency", "cost", "embedding", "source", "name", "names", "title", "titles", "file", "files", "path",
-    "error", "template", "feedback", "comment", "tokenized",
+    "error", "template", "feedback", "comment", "tokenized", "fns",
 })  # fmt: skip
 """Words in the name of a column that describes another one (`answer_score`, `query_id`)."""
 _PASSAGES: Final = frozenset({
@@ -350,8 +350,9 @@ def path_of_text(value: object, path: str, field: str, item: str = ".0") -> str:
 
     def rank(found: tuple[str, str]) -> tuple[bool, bool, bool, int]:
         *outer, name = found[0].removeprefix(path).split(".")
-        is_other = field != "contexts" and any(
-            name_key(step) in _PASSAGES or known_field(step) == "contexts" for step in outer
+        is_other = field != "contexts" and (
+            _LIST_KEYS.get(name_key(name)) == "contexts"
+            or any(name_key(step) in _PASSAGES or known_field(step) == "contexts" for step in outer)
         )
         words = words_of(name)
         return (
@@ -381,7 +382,7 @@ def guess_field(column: str, read: Collection[str] = (), *, is_nested: bool = Fa
     while len(steps) > 1 and name_key(steps[-1]) in _CARRIERS:
         steps.pop()
     key, words = name_key(steps[-1]), words_of(steps[-1])
-    if key.startswith("__") or ALL_REQUIRED.fullmatch(key) or words & _WRONG:
+    if key.startswith("__") or ALL_REQUIRED.fullmatch(key) or words & WRONG:
         return None
     if (is_nested or "." in column) and (known := _FIELD_OF.get(key)) is not None:
         name = known[0] if known[0] in _GUESSED else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice, pairwise
@@ -11,6 +12,7 @@ from ragstone.errors import DataError
 from ragstone.reading._cells import MISSING_TEXTS, begins_like_list, parse_cell
 from ragstone.reading._columns import (
     FIELD_ALIASES,
+    WRONG,
     ColumnPlan,
     guess_field,
     is_gold,
@@ -70,6 +72,8 @@ _FEW_WORDS_OF_CONTEXT: Final = 25
 """Words of a text in all rows that is about the user or the session."""
 _RETRIEVAL: Final = frozenset({"retrieval", "retrieved", "retriever", "reranked", "hits"})
 _ID_WORDS: Final = frozenset({"id", "uuid", "request", "trace", "correlation", "session", "run", "thread", "turn"})
+_SYSTEMS: Final = frozenset({"model", "modelid", "modelname", "system", "provider", "bot", "llm"})
+"""Keys of an answer that name the system which wrote it."""
 _SOURCES: Final = frozenset(
     {"title", "url", "source", "id", "docid", "documentid", "chunkid", "score", "similarity", "documentname"}
 )
@@ -137,7 +141,10 @@ class FirstRows:
                 return f"next to {task}, and may be passages ({field_option('contexts', column)})"
         if field not in ("query", "response", "reference", "contexts"):
             return ""
-        if field == "contexts" and (kind in (_TITLES, _TEMPLATE, _TURNS) or (kind == _SAME and self._is_short(column))):
+        if field == "contexts" and (
+            kind in (_TITLES, _TEMPLATE, _TURNS)
+            or (kind == _SAME and len(str(self.values(column)[0]).split()) <= _FEW_WORDS_OF_CONTEXT)
+        ):
             return kind
         if kind == _SAME and (field == "contexts" or (field == "reference" and not is_guess)):
             return ""
@@ -155,13 +162,10 @@ class FirstRows:
             return "few different words"
         if kind != "objects" or field not in ("contexts", "reference"):
             return ""
-        is_passages = any(map(_has_passages, self.values(column)))
+        is_passages = any(map(_texts_of, self.values(column)))
         if field == "contexts":
             return "" if is_passages else "objects without a text"
         return PASSAGES if is_passages and self._has_sources(column) else ""
-
-    def _is_short(self, column: str) -> bool:
-        return len(str(self.values(column)[0]).split()) <= _FEW_WORDS_OF_CONTEXT
 
     def _has_sources(self, column: str) -> bool:
         """Return whether the objects of a column, or in it, say where they were found."""
@@ -176,7 +180,7 @@ class FirstRows:
             and all(
                 isinstance(item, Mapping) and not is_question(item) and _SPEAKERS.isdisjoint(item) for item in value
             )
-            and _has_passages(value)
+            and _texts_of(value)
             for value in values
         )
 
@@ -259,6 +263,21 @@ class FirstRows:
                 which = "If the user asked it" if field == "query" else "If the model got these"
                 yield other, f"{other}: {what} {column}, not read. {which}: {field_option(field, other)}"
 
+    def most_texts(self, column: str) -> int:
+        """Return the length of the longest list in a column of lists of texts, or 0."""
+        lists = [value for value in self.values(column) if isinstance(value, list) and _strings(value)]
+        return max(map(len, lists), default=0)
+
+    def are_of_systems(self, column: str) -> bool:
+        """Return whether the values of a column are lists of objects that name the system which wrote them."""
+        items = [item for value in self.values(column) for item in _objects_in(value)]
+        return bool(items) and all(not {*map(name_key, item)}.isdisjoint(_SYSTEMS) for item in items)
+
+    def has_questions_in(self, column: str) -> bool:
+        """Return whether at least half of the values of a column are texts with a question mark."""
+        values = self.values(column)
+        return 2 * sum("?" in text for value in values for text in _strings(value)) >= max(len(values), 1)
+
     def has_texts(self, column: str) -> bool:
         """Return whether the values of a column are texts of several words."""
         values = self.values(column)
@@ -334,16 +353,19 @@ def propose(
         if isinstance(value := flat.get(path), Mapping | list) and guess_field(path, read) == "response":
             inner = path_of_text(value, path, "response") if "response" not in read else ""
             if ".0." in inner and kind != MESSAGES and not first.has_passages(path):
-                found.append(("response", inner, ""))
+                is_one = all(len(item) < 2 for item in first.values(path) if isinstance(item, list))
+                found.append(("response", inner, "" if is_one else "the first of several"))
         if (
             flat.get(path, path) in (None, "", [])
             or isinstance(flat.get(path), Mapping)
             or not seen.isdisjoint((path, path.rpartition("[]")[0], path.rpartition(".")[0]))
         ):
             continue
-        field = None if words_of(path) & ALIASES else guess_field(path, read)
+        field = None if words_of(path) & ALIASES else guess_field(path, read | {name for name, _, _ in found})
         what = kind if kind in (MESSAGES, JSON) else ""
         outer = [guess_field(step, is_nested=True) for step in path.split(".")[:-1]]
+        if field == "query" and name_key(path) == "title" and not first.has_questions_in(path):
+            continue
         if field == "response" and outer and name_key(path.rpartition(".")[2]) == "answer" and field not in outer:
             # Next to its question, as sets of questions have it, and records of applications as well.
             field, what = "reference", "or response, if a model wrote it"
@@ -352,9 +374,16 @@ def propose(
         if kind == MESSAGES and field != "response":
             field = "messages" if read.isdisjoint(_CONVERSATIONS) else None
         elif (field is None or (field == "response" and path in flat)) and first.has_passages(path):
-            field = None if path.endswith("parts[]") else "contexts"
+            field = None if path.endswith("parts[]") or words_of(path) & WRONG else "contexts"
         elif field is None and words_of(path) & _RETRIEVAL and first.has_text_lists(path):
             field = "contexts"
+        if field == "reference" and first.are_of_systems(outer_list := path.partition("[]")[0]):
+            key = f".[{json.dumps(outer_list)}]"
+            command = f"jq -c '(arrays[], objects) | {key}[] + del({key})' FILE > NEW.jsonl"
+            notes[outer_list] = f"{outer_list}: answers of several systems, not read. Write a row for each: {command}"
+            continue
+        if field == "response" and "[]" not in path and (n := first.most_texts(path)):
+            path, what = f"{path}.0", "the first of several" if n > 1 else ""  # noqa: PLW2901
         is_list = "[]" in path and field in ("query", "response")
         if field is None or field in read or is_list or (kind == "objects" and field != "contexts"):
             continue
@@ -383,11 +412,17 @@ def _numbered(
     for column in unused:
         if (number := _LAST_NUMBER.search(column)) is not None:
             stem = column[: number.start()] + column[number.end() :]
-            groups.setdefault((guess_field(stem, read), stem), []).append(column)
+            field = guess_field(stem, read) or guess_field(f"{stem.strip()}s", read)
+            groups.setdefault((field, stem), []).append(column)
     found: list[tuple[str, str, str]] = []
     notes: dict[str, str] = {}
     for (field, stem), columns in groups.items():
-        if len(columns) < 2 or field not in ("contexts", "reference", "response") or field in read:
+        if len(columns) < 2 or field not in ("contexts", "reference", "response"):
+            continue
+        if field == "response" and field in read and "reference" not in read:
+            found.append(("reference", "+".join(columns), "if they are correct answers"))
+            continue
+        if field in read or any(first.problem(column, field) for column in columns):
             continue
         if field == "response":
             if not any(first.has_gaps(column) for column in columns):
@@ -451,10 +486,6 @@ def _is_empty(value: Any) -> bool:
     if isinstance(value, str):
         return not value.strip() or value.strip() in MISSING_TEXTS
     return is_missing(value) or (isinstance(value, list | tuple | Mapping) and not value)
-
-
-def _has_passages(value: Any) -> bool:
-    return bool(_texts_of(value))
 
 
 def _texts_of(value: Any) -> list[str]:

@@ -296,9 +296,11 @@ def rows_of(row: Mapping[str, Any], layout: Layout, fields: Mapping[str, str]) -
 
 def renamed(row: Mapping[str, Any], layout: Layout, fields: Mapping[str, str]) -> dict[str, Any]:
     """Return a row of a layout under our field names, with its other keys."""
-    given = frozenset(fields.values())
+    given = frozenset(part for column in fields.values() for part in (column, *column.split("+")))
     places = {
-        name: place for name, place in layout.fields.items() if name not in fields and given.isdisjoint(_roots(place))
+        name: place
+        for name, place in layout.fields.items()
+        if (name not in fields or name in given) and given.isdisjoint(_roots(place))
     }
     used = {root for place in places.values() for root in _roots(place)} | (layout.keys - given) | {*layout.parts}
     used -= {layout.ideal}
@@ -341,7 +343,7 @@ def _value(place: Any, row: Any) -> Any:
         return place[1:] if place.startswith("=") else walk(row, place)
     if isinstance(place, tuple):
         values = [value for each in place if (value := _value(each, row)) is not None]
-        return next((value for value in values if value not in ("", [], {})), values[0] if values else None)
+        return next((value for value in values if value not in ("", [], {}, [[]])), values[0] if values else None)
     return _operation(place, row) if isinstance(place, Mapping) else place
 
 

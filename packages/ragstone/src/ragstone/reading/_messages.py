@@ -139,12 +139,7 @@ def _message(one: object, number: int, name: str, position: int) -> _Message | N
         return _Message("tool", "", found=_joined(results))
     text, citations = read_content(content)
     calls = bool(get(one, "tool_calls") or get(one, "function_call")) or label in CALL_PARTS
-    message = _Message(
-        role,
-        text or "",
-        calls_tool=calls or calls_tool(parts),
-        citations=citations,
-    )
+    message = _Message(role, text or "", calls_tool=calls or calls_tool(parts), citations=citations)
     if role == "tool":
         artifact = get(one, "artifact")
         message.found = _passages(artifact) if artifact is not None else None

@@ -117,7 +117,7 @@ class Repeats:
         ids = {*repeated}
         rows = [row for row in self._rows if row.id in ids]
         name = self._fields.get("id") or self._names.get("id")
-        contents = {(row.id, row.answer, row.passages) for row in rows}
+        contents = {(row.id, row.question, row.answer, row.passages) for row in rows}
         added = smallest_set(rows, [row.id for row in rows], range(len(rows)))
         is_copied = len(contents) == len({row.id for row in rows}) and not any(map(_is_system, added or ()))
         if rows and (is_copied or self._passages_column(rows)):

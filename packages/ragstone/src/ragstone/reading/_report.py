@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 
 from ragstone._util.plural import count
 
-ValueKind = Literal["empty", "placeholder", "placeholder_text", "bracket", "json", "id", "assertion", "unused"]
+ValueKind = Literal["empty", "placeholder", "placeholder_text", "bracket", "json", "id", "assertion", "unused", "error"]
 """Kinds of values that a report counts by field."""
 
 _ALWAYS: Final = ("query", "contexts", "response", "reference")
@@ -31,7 +31,8 @@ _SENTENCES: Final[Mapping[ValueKind, tuple[str, str]]] = {
     "placeholder_text": ("text", " with only a placeholder (None, nan), read as text"),
     "bracket": ("text", " with a bracket at the beginning, read as text"),
     "json": ("JSON text", " read as it is"),
-    "unused": ("passage", " marked as not in the prompt (used: false), read as the others"),
+    "unused": ("passage", " marked as not in the prompt, read as the others"),
+    "error": ("text", " that begins like an error (ERROR: ...), read as text"),
     "id": ("passage", " with only an id, a number or a URL, read as text"),
     "assertion": ("assertion", " of a test (contains:, llm-rubric:), read as text"),
 }

@@ -68,6 +68,9 @@ _ASSERTION: Final = re.compile(
     r"\s*+(?:not-)?(?:i?contains(?:-\w++)*|equals|regex|starts-with|is-json|llm-rubric|model-graded-\w++|similar"
     r"|javascript|python)(?:\([\d.]*+\))?:"
 )
+_ERROR: Final = re.compile(
+    r"(?:error|exception|traceback|http (?:error )?[45]\d\d|\w{1,40}(?:error|exception)) ?[:(]", re.IGNORECASE
+)
 _FIRST_PART: Final = re.compile(r"\s*+(?:<(\w{2,12})[ >]|(\[?(?:[^\W\d]{1,12})?[ _#:-]*+)1([\]).:]))")
 """Beginning of a text with several passages: a tag, or the number 1, with the text around it."""
 _SPEAKERS: Final = ("speaker", "role", "from", "sender", "author")
@@ -195,7 +198,7 @@ class RowReader:
         if flat and not is_known:
             raise DataError(self._unknown(flat, position))
         try:
-            talk = _read_messages(found, used, position)
+            talk = _read_messages(found, used, position, sources.get("query", ""))
         except DataError as error:
             perhaps = "".join(f". Perhaps {option}" for option in self._report.remedies(("messages",)))
             raise DataError(f"{error}{perhaps}") from None
@@ -271,9 +274,8 @@ class RowReader:
                 f"{shorten_names(flat)}. Write a header with the names query, response, contexts, reference above it: "
                 f"(printf '{header}\\n'; cat {file}) > NEW.csv"
             )
-        texts = [
-            n for n in flat if isinstance(flat[n], str) and not self._first_rows.problem(n, "query", is_guess=True)
-        ]
+        first = self._first_rows
+        texts = [n for n in flat if first.has_questions_in(n) and not first.problem(n, "query", is_guess=True)]
         remedies = report.remedies(report.guesses, flat) or [field_option("query", *texts[:1] or ["COLUMN"])]
         named = report.guesses or ("query",)
         open_fields = [name for name in ("query", "response", "contexts", "reference") if name not in named]
@@ -292,7 +294,7 @@ class RowReader:
             are_rows = all(isinstance(item, Mapping) for item in flat[column])
             kind = f" {column!r} is a list of questions. Write a row for each{command if are_rows else ''}"
         problem = f"row {position} does not have a field with a known name; it has {shorten_names(flat)}.{kind}"
-        if kind.startswith((" They", " If a row")) or "a row for each" in kind:  # options would read something else
+        if kind.startswith((" They", " If ")) or "a row for each" in kind:  # options would read something else
             return problem
         return f"{problem} Name its fields, for example {' '.join(remedies)}{rest}"
 
@@ -522,8 +524,12 @@ class RowReader:
         else:
             raise DataError(f"row {position}: contexts must be a list of passages, got {shorten(value)}")
         for item in items:
-            if type(item) is dict and ("metadata" in item or not _USED.isdisjoint(item)) and _is_unused(item):
+            if type(item) is dict and ("metadata" in item or not _USED.isdisjoint(item)) and (key := _unused_key(item)):
                 self._report.count_value("unused", "contexts")
+                command = f"(arrays[], objects) | .[{json.dumps(column)}] |= map(select(.{key} != false))"
+                self._report.note(
+                    f"{key}: false. To read the other passages alone: jq -c '{command}' FILE > NEW.jsonl", 0
+                )
         try:
             return read_passages(items, position)
         except DataError as error:
@@ -570,13 +576,7 @@ class RowReader:
             return passages
         return [{**passage, "id": name} for passage, name in zip(passages, names, strict=True)]
 
-    def _count(
-        self,
-        sample: Sample,
-        found: Mapping[str, Any],
-        used: set[str],
-        sources: dict[str, str],
-    ) -> None:
+    def _count(self, sample: Sample, found: Mapping[str, Any], used: set[str], sources: dict[str, str]) -> None:
         """Count empty texts, texts in brackets, and items of lists."""
         report = self._report
         for field in ("history", "messages"):
@@ -586,6 +586,8 @@ class RowReader:
         for field, text in (("query", sample.query), ("response", sample.response)):
             if text is not None:
                 if text[:1].isalnum():
+                    if field == "response" and _ERROR.match(text) is not None:
+                        report.count_value("error", field)
                     continue
                 start = text.lstrip()[:1]
                 if not start:
@@ -630,10 +632,11 @@ class RowReader:
             self._report.count_value("bracket", field)
 
 
-def _is_unused(passage: Mapping[str, Any]) -> bool:
-    """Return whether a passage says that the model did not get it."""
-    parts = [part for part in (passage, passage.get("metadata")) if isinstance(part, Mapping)]
-    return any(part.get(name) is False for part in parts for name in _USED)
+def _unused_key(passage: Mapping[str, Any]) -> str:
+    """Return the path of the value in a passage that says that the model did not get it, or ""."""
+    parts = ((passage, ""), (passage.get("metadata"), "metadata."))
+    named = ((part, outer, name) for part, outer in parts if isinstance(part, Mapping) for name in _USED)
+    return min((outer + name for part, outer, name in named if part.get(name) is False), default="")
 
 
 def _is_like(name: str, value: Any) -> bool:
@@ -708,7 +711,7 @@ def _cell_items(cell: Any) -> Sequence[Any]:
     return cell if isinstance(cell, list | tuple) else [cell]
 
 
-def _read_messages(found: dict[str, Any], used: set[str], position: int) -> Conversation:
+def _read_messages(found: dict[str, Any], used: set[str], position: int, column: str) -> Conversation:
     """Take messages and content blocks out of the found fields, and set query and response from them."""
     if "messages" not in found and "history" not in found:
         query, answer = found.get("query", ""), found.get("response", "")
@@ -732,7 +735,7 @@ def _read_messages(found: dict[str, Any], used: set[str], position: int) -> Conv
     messages = answered if answered[: len(asked)] == asked else [*asked, *answered]
     if not messages and not earlier:
         return Conversation(query=None, history=(), response=None, contexts=None, citations=citations)
-    query = _text(found.get("query"), "query", position, FIELD_ALIASES["query"])
+    query = _text(found.get("query"), "query", position, FIELD_ALIASES["query"], column)
     if messages:
         talk = read_conversation(messages, name="messages", position=position, query=query)
     else:
@@ -866,9 +869,11 @@ def _text(value: Any, field: str, position: int, keys: Sequence[str], column: st
                 f"row {position}: {field} must be text, got an object with {shorten_names(value)}. Name a key of it: {named}"
             )
     if isinstance(value, bool):
-        command = f'jq -c \'.[{json.dumps(column or field)}] |= if . then "yes" else "no" end\' FILE > NEW.jsonl'
+        key = f".[{json.dumps(column or field)}]"
+        command = f'jq -c \'(arrays[], objects) | {key} |= if . then "yes" else "no" end\' FILE > NEW.jsonl'
         raise DataError(
-            f"row {position}: {field} must be text, got true or false. Write it as the text of an answer: {command}"
+            f"row {position}: {field} must be text, got true or false. Write it as the text of an answer: yes or no in "
+            f"a sheet, and in a file of JSON with {command}"
         )
     if isinstance(value, list) and value and isinstance(value[0], Mapping):
         many, one = (

@@ -284,6 +284,8 @@ def _other_row(row: Mapping[str, Any], name: str, value: str, position: int) -> 
         others = [str(other).strip() for column, other in row.items() if column != name and not _is_blank(other)]
         if others and all(map(_SHARE.fullmatch, others)):
             return DataError(f"row {position} is a total ({value.strip()[:40]!r} and numbers), not a sample")
+        if not others and len(row) > 1 and word[-1].isdigit():
+            return f"a total below the table, left out: {value.strip()!r}"
     if not value[:1].isalnum() and not any(map(str.isalnum, "".join(map(str, row.values())))):
         return "rows without a letter or a digit, left out"
     if name_key(word) in KNOWN_NAMES or word == name.strip().casefold():

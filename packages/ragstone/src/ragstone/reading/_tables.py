@@ -42,6 +42,8 @@ _SHEET_COLUMNS: Final = 1000
 _TITLE_ROWS: Final = 10
 """Rows that a title and comments above a header can have."""
 _PERCENT: Final = re.compile(rb'numFmtId="(?:9|10)"|formatCode="[^"]*%')
+_FORMULA: Final = re.compile(rb"</f>\s{0,9}(?:<v ?/>|<v></v>)?\s{0,9}</c>")
+"""A formula without a stored value."""
 _MERGED: Final = re.compile(rb'<mergeCell ref="(([A-Z]{1,3})(\d{1,7}):([A-Z]{1,3})(\d{1,7}))"')
 """Merged cells: all, and the column and the row of the first and the last one."""
 _WORDS_OF_NAME: Final = 3
@@ -151,14 +153,11 @@ def _text_table(source: InputFile, head: bytes, suffix: str, wanted: str | None)
     lines = _LINE_END.split(text[stated.end() :] if stated else text, maxsplit=_TITLE_ROWS + 1)[: _TITLE_ROWS + 1]
 
     def cells(line: str) -> list[str]:
-        is_tab = suffix in (".tsv", ".tab")
-        return next(
-            csv.reader([line], delimiter=stated[1] if stated else detect_separator(line, prefers_tab=is_tab)), []
-        )
+        return next(csv.reader([line], delimiter=stated[1] if stated else detect_separator(line)), [])
 
     place = _header_place(map(cells, lines))
     header = cells(lines[place])
-    separator = stated[1] if stated else detect_separator(lines[place], prefers_tab=suffix in (".tsv", ".tab"))
+    separator = stated[1] if stated else detect_separator(lines[place])
     _refuse_transposed(header, [row[0] for line in lines[place + 1 :] if (row := cells(line))], source.name)
     if suffix not in _TEXT_SUFFIXES[:3] and not looks_like_row(header) and not (stated or len(header) > 1 or not head):
         raise DataError(
@@ -237,17 +236,17 @@ def _text_rows(source: InputFile, separator: str, *, n_skipped: int) -> Iterator
         raise DataError(f"{name!r} is not a valid CSV file: {error}") from error
 
 
-def detect_separator(header: str, *, prefers_tab: bool = False) -> str:
-    """Return the separator of a header line: the most frequent of comma, tab, semicolon and bar outside quotes."""
+def detect_separator(header: str) -> str:
+    """Return the separator of a header line outside quotes: a tab, or the most frequent of comma, semicolon and bar."""
     plain = "".join(header.split('"')[::2])
-    return "\t" if prefers_tab and "\t" in plain else max(",\t;|", key=plain.count)
+    return "\t" if "\t" in plain else max(",;|", key=plain.count)
 
 
 def _workbook(source: InputFile, wanted: str | None) -> Table:
     with needs_extra("excel", "openpyxl", "Reading Excel"):
         import openpyxl
     try:
-        tall, wide, has_percents = _check_parts(source)
+        tall, wide, has_percents, has_formulas = _check_parts(source)
         book = openpyxl.load_workbook(source.path, read_only=True, data_only=True)
         facts = {sheet.title: _sheet_facts(sheet) for sheet in book.worksheets}
     except DataError:
@@ -266,22 +265,23 @@ def _workbook(source: InputFile, wanted: str | None) -> Table:
     first = list(islice(_filled(book[title], _SHEET_COLUMNS + 1, _HEADER_ROWS), _TITLE_ROWS + 1))
     place, header = _sheet_header(first, wide)
     refuse_repeated(header, repr(source.name))
-    table.note = _title_note(row[0] for row in first[:place] if row)
+    notes = [_title_note(row[0] for row in first[:place] if row)]
     if columns := [header[n] for n in tall if n < len(header)]:
         command = (
             f'python -c "import pandas, sys; t = pandas.read_excel(sys.argv[1], header={place}); c = {columns}; t[c] = '
             f"t[c].ffill(); t.to_csv('NEW.csv', index=False)\" {shlex.quote(source.name)}"
         )
-        shown = (
-            f"Merged cells ({next(iter(tall.values()))}, ...): only the first row has the value. Repeat it: {command}"
-        )
-        table.note += f"{table.note and '. '}{shown}"
+        cells = next(iter(tall.values()))
+        notes.append(f"Merged cells ({cells}, ...): only the first row has the value. Repeat it: {command}")
+    if has_formulas:
+        notes.append("Formulas without a stored value, read as empty: save the file in Excel or LibreOffice")
+    table.note = ". ".join(filter(None, notes))
     table.rows = _sheet_rows(book, title, source.name, place, header, has_percents=has_percents)
     return table
 
 
-def _check_parts(source: InputFile) -> tuple[dict[int, str], dict[int, int], bool]:
-    """Return the merged cells of a workbook, and whether a format of numbers shows percents.
+def _check_parts(source: InputFile) -> tuple[dict[int, str], dict[int, int], bool, bool]:
+    """Return the merged cells of a workbook, whether a format of numbers shows percents, and whether a formula has no value.
 
     They are, by column, the first cells that are merged over several rows below the first one, and the first column of
     those that are merged within one of the first rows.
@@ -289,7 +289,7 @@ def _check_parts(source: InputFile) -> tuple[dict[int, str], dict[int, int], boo
     Raises:
         DataError: If a part is too large. A part cannot have more bytes than the archive states.
     """
-    tall, wide, has_percents = dict[int, str](), dict[int, int](), False
+    tall, wide, has_percents, has_formulas = dict[int, str](), dict[int, int](), False, False
     with source.open() as file, zipfile.ZipFile(file) as archive:
         for part in archive.infolist():
             limit = _SHEET_BYTES if "/worksheets/" in part.filename else _TEXTS_BYTES
@@ -301,6 +301,7 @@ def _check_parts(source: InputFile) -> tuple[dict[int, str], dict[int, int], boo
                 with archive.open(part) as sheet:
                     rest = b""
                     while chunk := sheet.read(2**20):
+                        has_formulas |= _FORMULA.search(rest + chunk) is not None
                         for cells, *ends in _MERGED.findall(rest + chunk):
                             (left, top), (right, bottom) = ((_column(ends[n]), int(ends[n + 1])) for n in (0, 2))
                             if top > 1 and bottom > top:
@@ -308,7 +309,7 @@ def _check_parts(source: InputFile) -> tuple[dict[int, str], dict[int, int], boo
                             elif top == bottom <= _TITLE_ROWS and right <= _SHEET_COLUMNS:
                                 wide |= dict.fromkeys(range(left, right + 1), left)
                         rest = chunk[-100:]
-    return tall, wide, has_percents
+    return tall, wide, has_percents, has_formulas
 
 
 def _column(letters: bytes) -> int:

@@ -59,7 +59,7 @@ _NAMES: Final[dict[NamedField, tuple[tuple[frozenset[str], tuple[str, ...]], ...
         (_OUTPUT, ("docs",)),
     ),
     "text": (
-        (_EVERY, ("text", "page_content", "content")),
+        (_EVERY, ("text", "page_content", "pageContent", "content")),
         (_ROW | _HIT, ("chunk", "body", "passage", "document", "snippet", "page", "contents", "chunk_text", "passage_text", "document.content")),
     ),
     "id": (
@@ -151,16 +151,16 @@ ROW_GUESSES: Final[Mapping[str, tuple[str, ...]]] = {
         "evidence", "evidences", "evidence_list", "matches", "points", "paragraphs", "snippets", "sources", "chunks", "nodes", "docs",
         "references", "positive", "facts", "gold_contexts", "gold_context", "reference_contexts", "ground_truth_context",
         "ground_truth_contexts", "text", "passage", "document", "chunk", "content", "ctx", "ctxs",
-        "kontext", "contexto", "contexte", "contesto", "fundstellen", "\u4e0a\u4e0b\u6587", "\u68c0\u7d22\u7247\u6bb5",
+        "kontext", "contexto", "contexte", "contesto", "fundstellen", "fragmentos", "extraits", "\u53c2\u7167\u6587\u66f8", "\u4e0a\u4e0b\u6587", "\u68c0\u7d22\u7247\u6bb5",
     ),
     "response": (
         "completion", "reply", "generation", "generations", "summary", "hypothesis", "candidate", "pred", "predictions",
         "assistant", "bot", "chatbot", "model", "system", "llm", "gpt", "got", "raw", "antwort", "respuesta", "resposta",
-        "risposta", "antwoord", "candidates", "choices", "\u56de\u7b54", "\u6a21\u578b\u56de\u7b54",
+        "risposta", "antwoord", "candidates", "choices", "filtered_resps", "text", "\u56de\u7b54", "\u6a21\u578b\u56de\u7b54",
     ),
     "reference": (
         "gold", "golden", "gt", "truth", "correction", "ref", "refs", "target", "targets", "label", "labels", "solution", "answers", "alt_ans",
-        "short_answer", "short_answers", "exact_answer", "ideal", "correct", "musterantwort",
+        "short_answer", "short_answers", "exact_answer", "ideal", "correct", "musterantwort", "referenzantwort",
         "musterl\u00f6sung", "respuesta_correcta", "\u6807\u51c6\u7b54\u6848",
         "\u53c2\u8003\u7b54\u6848", "\u6b63\u89e3",
     ),
