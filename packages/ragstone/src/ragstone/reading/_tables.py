@@ -281,7 +281,7 @@ def _workbook(source: InputFile, wanted: str | None) -> Table:
 
 
 def _check_parts(source: InputFile) -> tuple[dict[int, str], dict[int, int], bool, bool]:
-    """Return the merged cells of a workbook, whether a format of numbers shows percents, and whether a formula has no value.
+    """Return the merged cells of a workbook, whether a format of numbers shows percents, and whether a formula does not have a value.
 
     They are, by column, the first cells that are merged over several rows below the first one, and the first column of
     those that are merged within one of the first rows.
