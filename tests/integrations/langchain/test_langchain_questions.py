@@ -101,3 +101,22 @@ def test_an_observed_function_of_several_texts(tenant: str, text: str) -> None:
 
     App().ask(tenant, text)
     assert (text, ()) == (recorder.drafts[0].query, recorder.drafts[0].evidence.doubts)
+
+
+def test_an_answer_next_to_the_question_of_an_faq_is_a_context() -> None:
+    """The index holds the question, the metadata hold the answer, and the prompt shows both."""
+    recorder = MemoryRecorder()
+
+    class Faq(BaseRetriever):
+        def _get_relevant_documents(self, query: str, *, run_manager: Any) -> list[Document]:
+            return [Document("What if the pump hums but is dry?", id="1", metadata={"answer": PAGE})]
+
+    def ask_faq(question: str) -> str:
+        (page,) = Faq().invoke(question)
+        prompt = f"Q: {page.page_content}\nA: {page.metadata['answer']}\n\n{question}"
+        return GenericFakeChatModel(messages=iter([AIMessage("Open the steam valve.")])).invoke(prompt).text
+
+    RunnableLambda(ask_faq).invoke(Q, {"callbacks": [RagstoneCallbackHandler(recorder)]})
+    (draft,) = recorder.drafts
+    assert ["What if the pump hums but is dry?", PAGE] == [passage.text for passage in draft.contexts]
+    assert {"1"} == {passage.id for passage in draft.contexts}
