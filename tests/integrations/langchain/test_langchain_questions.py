@@ -120,3 +120,15 @@ def test_an_answer_next_to_the_question_of_an_faq_is_a_context() -> None:
     (draft,) = recorder.drafts
     assert ["What if the pump hums but is dry?", PAGE] == [passage.text for passage in draft.contexts]
     assert {"1"} == {passage.id for passage in draft.contexts}
+
+
+@pytest.mark.parametrize(("is_kept", "doubts"), [(False, ("several_answers",)), (True, ())])
+def test_a_block_with_two_prompts_and_one_answer(is_kept: bool, doubts: tuple[str, ...]) -> None:
+    """A passage of an earlier prompt, whose reply is not known, may have been used, unless the last prompt has it too."""
+    recorder = MemoryRecorder()
+    with recorder.request(Q) as block:
+        block.found([{"id": "1", "text": PAGE}, {"id": "2", "text": NOTE}])
+        block.prompt([{"role": "user", "content": PAGE}])
+        block.prompt([{"role": "user", "content": f"{PAGE}\n{NOTE}" if is_kept else NOTE}])
+        block.answer("Open the steam valve, and use soft water.")
+    assert doubts == recorder.drafts[0].evidence.doubts

@@ -82,6 +82,10 @@ def _in_prompts(facts: Facts, answer: Answer, *, question: str | None) -> Contex
     if is_unclear and "several_answers" not in answer.doubts:
         doubts.append("several_answers")
     doubts += _reply_doubts(facts, calls, matches, question)
+    known = {match.candidate for match in matches}
+    silent = [call for call in visible if call not in calls and call.step.reply is None and not call.step.calls_tool]
+    if any(match.candidate not in known for call in silent for match in facts.matches(call, question=question)):
+        doubts.append("several_answers")  # prompts of a block whose replies it did not pass
     if matches:
         return _shown(matches, doubts)
     if left_nothing(facts):

@@ -54,8 +54,7 @@ def _queries(facts: Facts) -> list[str]:
 
 def _only_text(facts: Facts, root: Step) -> str | None:
     """Return the only text of the inputs. A word that neither the model nor a search was asked is a setting."""
-    texts = _texts_given(root)
-    if len(texts) != 1 or _has_words(texts[0]):
+    if len(texts := _texts_given(root)) != 1 or _has_words(texts[0]):
         return texts[0] if len(texts) == 1 else None
     asked = [*_queries(facts), *(last_question(call.messages) or "" for call in facts.calls[:1])]
     return texts[0] if not asked or any(_is_in(facts, texts[0], facts.canonical(text)) for text in asked) else None
@@ -75,8 +74,8 @@ def _texts_given(step: Step | None) -> list[str]:
 
 def _is_text(value: Value) -> bool:
     """Whether a value is a text of the user: not a name, a tag or a setting of the run, and not a printed object."""
-    is_said = SETTING_NAMES.isdisjoint(value.path) and value.path[-1:] != (AS_JSON,)
-    return is_said and not is_shown_object(value.text or "")
+    is_setting = value.path[-1:] == (AS_JSON,) or not SETTING_NAMES.isdisjoint(value.path)
+    return not (is_setting or is_shown_object(value.text or ""))
 
 
 def _has_words(text: str) -> bool:

@@ -488,14 +488,10 @@ class Facts:
             TooLargeError: If the budget of compared characters is used up.
         """
         missing = _missing(finders, self.candidates)
-        known, n_own = {candidate.text for candidate in self.candidates}, {one.text: 0 for one in missing}
+        known, absent = {candidate.text for candidate in self.candidates}, set(missing)
+        pairs = ((candidate, one) for candidate in self.candidates for one in _kept_texts(candidate.passage))
         # Next to the passage's own text, such as the question of an FAQ, only a longer one counts: its answer.
-        texts = (
-            (one, n_own.get(candidate.text, len(candidate.text)))
-            for candidate in self.candidates
-            for one in _kept_texts(candidate.passage)
-        )
-        kept = self._new((one for one, n_least in texts if len(one.text) > n_least), known)
+        kept = self._new((one for own, one in pairs if own in absent or len(one.text) > len(own.text)), known)
         given = {text for step in self.tree.steps if self.counts(step) for text in step.input_texts or ()}
         missing += _missing(finders, kept)
         _missing(finders, self._new((PassageDraft(text=text) for text in sorted(given)), known))
