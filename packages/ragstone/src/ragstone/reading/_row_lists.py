@@ -8,7 +8,6 @@ from itertools import chain
 from typing import Any, Final
 
 from ragstone._util.plural import count
-from ragstone._util.row_limits import refuse_repeated
 from ragstone.errors import DataError
 from ragstone.reading._columns import FIELD_ALIASES, guess_field, name_key
 from ragstone.reading._layouts import looks_like_row
@@ -195,10 +194,14 @@ def _frame_rows(data: Any) -> Iterator[Any] | None:
     if hasattr(data, "iter_rows") and hasattr(data, "columns"):
         return chain(data.iter_rows(named=True))
     if hasattr(data, "to_batches") and hasattr(data, "schema"):
+        from ragstone._util.row_limits import refuse_repeated
+
         refuse_repeated(data.schema.names, "the table")
         batches = data.to_batches(max_chunksize=_FRAME_ROWS) if hasattr(data, "column_names") else data.to_batches()
         return chain.from_iterable(batch.to_pylist() for batch in batches)
     if hasattr(data, "to_dict") and hasattr(data, "iloc"):
+        from ragstone._util.row_limits import refuse_repeated
+
         refuse_repeated(data.columns, "the data frame")
         # A part at a time, because the rows of a frame need many times its memory.
         parts = (data.iloc[start : start + _FRAME_ROWS] for start in range(0, len(data), _FRAME_ROWS))
