@@ -8,7 +8,7 @@ import pytest
 
 from command_line import run_in_new_process
 from fake_servers import FakeJudgeServer
-from pending_requests import N_REQUESTS, capture, check_load, check_outage, check_parts, follow, read_page
+from pending_requests import N_REQUESTS, capture, check_outage, check_parts, follow, read_page
 from ragstone.monitor import Monitor
 from ragstone.requests import TraceDraft
 from ragstone.schema import Score
@@ -110,8 +110,3 @@ def test_no_hint_lets_another_judge_score_the_requests_of_an_application(server:
 def test_only_the_missing_metrics_are_scored_when_a_judge_appears(server: FakeJudgeServer) -> None:
     """Without a judge, metrics that need none are scored. A worker with one adds only the others, while the application runs."""
     check_parts(STORE, server)
-
-
-def test_the_advice_of_a_busy_server_takes_the_scoring_off_it(server: FakeJudgeServer) -> None:
-    """With `scoring="none"` and the command that the warning prints, the judge of the application scores everything."""
-    check_load(STORE, server)

@@ -26,7 +26,6 @@ __all__ = [
     "N_REQUESTS",
     "capture",
     "check_broker",
-    "check_load",
     "check_outage",
     "check_parts",
     "follow",
@@ -64,12 +63,10 @@ monitor.close()
 
 _SERVER = """
 import logging, signal, sys
-from ragstone.monitor import Monitor, _load
+from ragstone.monitor import Monitor
 from ragstone.requests import TraceDraft
 
 logging.basicConfig()
-# As if scoring had used much of a core for a minute, in a program that serves requests.
-_load._INTERVAL_S, _load._MAX_SHARE = 0.2, -1.0
 signal.signal(signal.SIGTERM, lambda *_: sys.exit())
 store, judge, scoring, n = sys.argv[1:5]
 monitor = Monitor(store=store, judge=judge, metrics="ccrs.qr", scoring=scoring)
@@ -113,25 +110,6 @@ def read_page(store: str) -> str:
         serving.send_signal(signal.SIGTERM)
         serving.communicate(timeout=60)
     return html.unescape(re.sub("<[^>]*>", "\n", page))
-
-
-def check_load(store: str, server: FakeJudgeServer) -> None:
-    """Do what a monitor advises that takes processor time from its server: `scoring="none"`, and the printed command."""
-    with _serve(store, server, scoring="thread") as (application, log):
-        wait_until(lambda: "scoring='none' and run: " in log.read_text(encoding="utf-8"))
-        command = log.read_text(encoding="utf-8").partition("scoring='none' and run: ")[2].partition("\n")[0]
-        application.communicate("", timeout=60)
-    with (
-        server,
-        _serve(store, server, scoring="none") as (application, _),
-        _running(shlex.split(command)[1:]) as worker,
-    ):
-        wait_until(lambda: 2 * N_REQUESTS == _scored(store).get("ccrs.qr"))
-        worker.send_signal(signal.SIGTERM)
-        assert 0 == worker.wait(60)
-        application.communicate("", timeout=60)
-    with open_store(store, mode="read") as opened:
-        assert {"fake-judge"} == {str(outcome.judge).partition(" ")[0] for outcome in opened.outcomes.read()}
 
 
 def check_broker(queue: str, store: str, server: FakeJudgeServer) -> None:

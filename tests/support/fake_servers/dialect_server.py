@@ -12,8 +12,8 @@ from fake_servers.loopback import Faults, Plan, Reply
 
 __all__ = ["FakeDialectServer"]
 
-_THOUGHTS: Final = "The scale starts at 0. Score: 10? No, more.\nMaybe 40, or 41.\n"
-"""Reasoning with numbers that are not the verdict."""
+_THOUGHTS: Final = "The scale starts at 0. Score: 10? No, more.\nMaybe 40, or 41. Step {}.\n"
+"""Reasoning with numbers that are not the verdict. It does not repeat itself."""
 _SHORTEST: Final = 150
 _SPREAD: Final = 500
 
@@ -95,7 +95,8 @@ class FakeDialectServer(FakeJudgeServer):
         if cut:
             choice["finish_reason"] = "length"
         answer = "" if cut else message["content"]
-        thoughts = (_THOUGHTS * (4 * n_thoughts // len(_THOUGHTS) + 1))[: 4 * min(n_thoughts, limit)]
+        steps = map(_THOUGHTS.format, range(4 * n_thoughts // len(_THOUGHTS) + 1))
+        thoughts = "".join(steps)[: 4 * min(n_thoughts, limit)]
         if style in ("tags", "closing tag"):
             opening = "<think>\n" if style == "tags" else ""
             message["content"] = f"{opening}{thoughts}" if cut else f"{opening}{thoughts}\n</think>\n\n{answer}"

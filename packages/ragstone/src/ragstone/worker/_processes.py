@@ -86,6 +86,11 @@ class ScoringProcesses:
         self._reserved: _Slot | None = None
         self._n_sent = 0
 
+    @property
+    def pids(self) -> list[int | None]:
+        """Process ids of the running processes."""
+        return [slot.process.pid for slot in self._slots if slot.process is not None]
+
     async def start(self, judge_hashes: Mapping[str, str], *, on_usage: Callable[[Usage], None]) -> None:
         """Start all processes that do not run, and wait until they can score.
 
