@@ -432,54 +432,6 @@ def test_nothing_to_replay_is_an_error(tmp_path):
         plan_replay([str(path)], format="nonsense")
 
 
-def test_an_address_is_fetched_once_and_known_again(known, tmp_path, httpserver_of):
-    """The file goes when it was read; a second run finds everything known."""
-    body = write(tmp_path / "a.jsonl", *rows(3)).read_bytes()
-    served = [body]
-    address = httpserver_of(served) + "/export.jsonl?token=secret"
-    first = replay_traces([address], ["ccrs.qr"], store=tmp_path / "r.db", judge="lexical")
-    second = replay_traces([address], ["ccrs.qr"], store=tmp_path / "r.db", judge="lexical")
-
-    assert (3, 0, 3) == (first.n_new, second.n_new, second.files[0].n_known)
-    served[0] = body.replace(b"t1", b"x1")
-    third = replay_traces([address], ["ccrs.qr"], store=tmp_path / "r.db", judge="lexical")
-    assert (1, 2) == (third.n_new, third.files[0].n_known)
-    assert "secret" not in first.files[0].name
-
-
-@pytest.fixture
-def httpserver_of() -> Iterator[object]:
-    """Serve one body on the loopback interface."""
-    import threading
-    from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-
-    servers = []
-
-    def serve(served: list[bytes]) -> str:
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                body = served[0]
-                self.send_response(200)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *args: object) -> None:
-                """Be quiet."""
-
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        servers.append((server, thread))
-        return f"http://127.0.0.1:{server.server_port}"
-
-    yield serve
-    for server, thread in servers:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
 def test_what_the_application_captured_itself_is_known(store, tmp_path):
     """A request that was captured live and comes in an export too is there once."""
     store.traces.ingest(

@@ -72,7 +72,7 @@ def replay_command(
     The scores are delivered. The same command resumes an interrupted run.
 
     Options:
-        sources: Files, directories or http(s) URLs, plain, .gz or .zst. - is standard input.
+        sources: Files or directories, plain, .gz or .zst. - is standard input.
         store (STORE): The store for traces and scores.
         format_name (--format NAME): Format. auto detects it and prints the evidence.
         shard (NUMBER/TOTAL hidden): Only one of several disjoint parts of the traces, such as 3/16. Give each part a

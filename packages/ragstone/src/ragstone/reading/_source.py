@@ -1,4 +1,4 @@
-"""The files with traces that a user names (files, folders, addresses), as bytes: decompressed while they are read."""
+"""The files and folders with traces that a user names, as bytes: decompressed while they are read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final, NamedTuple
-from urllib.parse import urljoin, urlsplit
 
 from ragstone._util.row_limits import MAX_ROW_BYTES, bounded_lines
 from ragstone._util.stdin import copy_stdin
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from ragstone.requests import RetrieverTools
 
 Sources = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
-"""Paths of files and directories, and http(s) URLs: one or several."""
+"""Paths of files and directories: one or several."""
 
 MAX_RECORD_BYTES: Final = MAX_ROW_BYTES
 """Longest line, or JSON value, that is read as one: a request with its passages is far smaller."""
@@ -48,7 +47,7 @@ class InputFile:
 
     Args:
         path: The file, or the folder.
-        name: What to call it in messages; the path, or the URL it came from without credentials.
+        name: What to call it in messages.
         identity: Identifies the file in later runs. None takes the path.
         without: Names of parts of a folder that are not read.
         retriever_tools: Names of tools whose text results are passages, with the separator between passages (None: the
@@ -155,40 +154,36 @@ def _read_prefix(stream: BinaryIO, n_bytes: int) -> bytes:
     return head
 
 
-_TIMEOUT_S: Final = 60.0
-_MAX_DOWNLOAD_BYTES: Final = 20 * 2**30
-_NAME_LENGTH: Final = 40
-"""Maximum number of characters of a downloaded file's name. File systems accept 255 bytes."""
-
-
 @contextmanager
 def open_inputs(named: Sources) -> Iterator[list[InputFile]]:
-    """Yield the named files. Files at URLs are downloaded to a directory that is removed afterwards.
+    """Yield the named files. Standard input is copied to a directory that is removed afterwards.
 
     Args:
-        named: Paths of files and directories, http(s) URLs, or "-" for standard input.
+        named: Paths of files and directories, or "-" for standard input.
 
     Raises:
-        ConfigurationError: If nothing is named, or a path does not exist.
-        DataError: If a download fails.
+        ConfigurationError: If nothing is named, a path does not exist, or a name is a URL.
     """
     # Imported here, because reading a file of rows does not need a store.
     from ragstone.store import describe_store, is_database_url, quote_store
 
     names = [os.fspath(each) for each in ([named] if isinstance(named, str | os.PathLike) else named)]
     if not names:
-        raise ConfigurationError("nothing to replay was named; give a file, a folder or an address")
+        raise ConfigurationError("nothing to replay was named; give a file, a folder, or - for standard input")
     with tempfile.TemporaryDirectory(prefix="ragstone-") as folder:
         found: list[InputFile] = []
-        for n, name in enumerate(names):
+        for name in names:
             if is_database_url(name):
                 raise ConfigurationError(
                     f"{describe_store(name)!r} is a Ragstone store, which holds traces already, and is not a file to "
                     f"replay. Its scores and pending requests: ragstone status {quote_store(name)}"
                 )
             if name.startswith(("http://", "https://")):
-                found.append(_fetched(name, Path(folder) / str(n)))
-            elif name == "-":
+                # The URL may contain a password or a token.
+                raise ConfigurationError(
+                    "a source is a URL, and Ragstone does not download files. Pipe it: curl -fL URL | ragstone replay -"
+                )
+            if name == "-":
                 found.append(_piped(Path(folder) / "stdin"))
             else:
                 found.append(_source(name))
@@ -214,50 +209,3 @@ def _piped(target: Path) -> InputFile:
         raise ConfigurationError("standard input (-) can be read only once. Name it once.")
     copy_stdin(target)
     return InputFile(path=target, name="standard input", identity="standard input")
-
-
-def _fetched(address: str, folder: Path) -> InputFile:
-    try:
-        url = urlsplit(address)
-        # Neither credentials nor tokens in the query are for messages.
-        host = url.netloc.rpartition("@")[2]
-        name = url._replace(netloc=host, query="", fragment="").geturl()
-    except ValueError:
-        # What is wrong with it would quote it, credentials and all.
-        raise ConfigurationError("the URL to replay from is not valid. Write it as https://host:port/path") from None
-    target = folder / (Path(url.path).name[-_NAME_LENGTH:] or "export")
-    import httpx
-
-    try:
-        folder.mkdir()
-        with httpx.stream("GET", address, timeout=_TIMEOUT_S, follow_redirects=False) as response:
-            if response.is_redirect:
-                # A redirect would send the URL's credentials to a server that the user did not name.
-                origin = _origin(response.headers.get("location", ""), address)
-                raise DataError(
-                    f"{name!r} redirects to {origin}, which is not followed. Give the URL that it redirects to, or download the "
-                    "file and replay it"
-                )
-            if not response.is_success:
-                raise DataError(f"{name!r} answered {response.status_code}")
-            with target.open("wb") as file:
-                for chunk in response.iter_bytes():
-                    file.write(chunk)
-                    if file.tell() > _MAX_DOWNLOAD_BYTES:  # codespell:ignore
-                        raise DataError(
-                            f"{name!r} is larger than {_MAX_DOWNLOAD_BYTES} bytes; download it and replay the file"
-                        )
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise DataError(f"{name!r} cannot be fetched: {type(error).__name__}") from None
-    except OSError as error:
-        raise DataError(f"{name!r} cannot be kept in {tempfile.gettempdir()!r} while it is read: {error}") from None
-    return InputFile(path=target, name=name, identity=address)
-
-
-def _origin(location: str, base: str) -> str:
-    """Return scheme, host and port of the target of a redirect."""
-    try:
-        target = urlsplit(urljoin(base, location))
-    except ValueError:
-        return "an address that is not valid"
-    return f"{target.scheme}://{target.netloc.rpartition('@')[2]}"[:200]

@@ -58,7 +58,7 @@ def read_traces(
     A file that is damaged from some place on ends there, the next file is read, and the error is raised at the end.
 
     Args:
-        sources: One or several files, directories or http(s) URLs, plain, .gz or .zst.
+        sources: One or several files or directories, plain, .gz or .zst.
         format: Name of the format, or "auto" to detect it.
         retriever_tools: Names of tools that retrieve and return text, or a mapping from such names to the separator
             between the passages in their results. Without it, such a result is not read as contexts.

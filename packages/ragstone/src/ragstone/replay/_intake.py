@@ -261,7 +261,7 @@ def _segment(source: InputFile, found: DetectedFormat, shard: Shard | None) -> s
     digest = hashlib.sha256(known_by.encode("utf-8", "surrogateescape"))
     for part in source.parts():
         if source.identity:
-            # What was fetched is a new file each time, and one of the same size need not be the same.
+            # A copy of standard input is a new file each time, and one of the same size need not be the same.
             with part.path.open("rb") as file:
                 digest.update(hashlib.file_digest(file, "sha256").digest())
         else:

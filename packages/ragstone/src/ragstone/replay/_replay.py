@@ -92,7 +92,7 @@ def plan_replay(
     """Read all files without calling a model, and return what a replay would do.
 
     Args:
-        sources: One or several files, directories or http(s) URLs.
+        sources: One or several files or directories.
         metrics: Names, groups or metric objects.
         format: Name of the format, or "auto".
         retriever_tools: As for `areplay_traces`.
@@ -154,7 +154,7 @@ async def areplay_traces(
     reply cache (`RAGSTONE_CACHE`), it does not repeat a judge call either.
 
     Args:
-        sources: One or several files, directories or http(s) URLs.
+        sources: One or several files or directories.
         metrics: Names, groups or metric objects.
         store: Path of the store, which may be the one that an application captures into, or URL of a database.
         judge: "http://host:port/v1", "openai:MODEL", "lexical" or a `Judge`; None reads `RAGSTONE_JUDGE`.
