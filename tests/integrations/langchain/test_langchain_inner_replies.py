@@ -592,6 +592,68 @@ def table_that_the_application_writes() -> Any:
     return RunnableLambda(ask), Q
 
 
+def beside_a_passage(*replies: str, make: Any, n_calls: int = 1, pages: Any = (RETURNS,)) -> Any:
+    """An agent with a tool that returns a passage, and one that makes its result from replies about others."""
+    model = says(*replies)
+
+    @tool
+    def postage(query: str) -> str:
+        """Search for postage."""
+        return shown(find(POSTAGE))
+
+    @tool
+    def returns(query: str) -> Any:
+        """Ask about returns."""
+        found = find(*pages)
+        return make(model.invoke(f"{shown(found)}\n\n{query}").text, found)
+
+    calls = [("returns", {"query": "Until when?"})] * n_calls
+    return create_agent(says(("postage", {"query": "Who pays?"}), *calls, ANSWER), [postage, returns]), {
+        "messages": [("user", Q)]
+    }
+
+
+RESULTS = {
+    "number": ("It takes 30 days.", lambda text, _: int(text.split()[2])),
+    "truth": ("YES", lambda text, _: text == "YES"),
+    "mapped": ("YES", lambda text, _: "status=FINE" if text == "YES" else "status=LATE"),
+    "capitals": ("about thirty days", lambda text, _: text.upper()),
+    "paraphrase": ("You may send back an unused device for thirty days, with its box.", lambda *_: "Returns: 30 days"),
+}
+for result, (inner_reply, making) in RESULTS.items():
+    PROGRAMS[f"tool_returns_{result}"] = (
+        lambda reply=inner_reply, make=making: beside_a_passage(reply, make=make),
+        ([POSTAGE], ANSWER, ("short_reply",)),
+    )
+
+
+@program([POSTAGE, RETURNS])
+def tool_selects_passages() -> Any:
+    """The model in the tool is a grader: nothing is lost but what it did not choose."""
+    return beside_a_passage("1", make=lambda _, found: shown(found[:1]), pages=(RETURNS, WARRANTY))
+
+
+@program([POSTAGE, RETURNS])
+def tool_selects_nothing_at_first() -> Any:
+    """A tool that gives passages back in its second call did not answer in its first one."""
+    return beside_a_passage(
+        "none", "1", make=lambda text, found: "Nothing." if text == "none" else shown(found[:1]), n_calls=2,
+        pages=(RETURNS, WARRANTY),
+    )  # fmt: skip
+
+
+@program(["The period 2024\u20132026 \u2014 as agreed \u2014 covers the pump only, and its seals for a year."])
+def dashes_as_hyphens() -> Any:
+    """The application writes hyphens in the place of dashes."""
+
+    def ask(question: str) -> str:
+        page = "The period 2024\u20132026 \u2014 as agreed \u2014 covers the pump only, and its seals for a year."
+        text = shown(find(page)).replace("\u2013", "-").replace("\u2014", "-")
+        return says(ANSWER).invoke(f"{text}\n\n{question}").text
+
+    return RunnableLambda(ask), Q
+
+
 @pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream", "astream"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_what_inner_calls_saw_is_a_context_or_in_doubt(name: str, way: str) -> None:

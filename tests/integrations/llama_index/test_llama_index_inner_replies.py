@@ -361,6 +361,47 @@ def test_experts_as_tools_of_an_agent(make_app: Any, form: str, first: str, stre
     )
 
 
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize(
+    ("reply", "make", "doubts"),
+    [
+        ("It takes 30 days.", lambda text, _: int(text.split()[2]), SHORT),
+        ("YES", lambda text, _: text == "YES", SHORT),
+        ("YES", lambda text, _: "status=FINE" if text == "YES" else "status=LATE", SHORT),
+        ("about thirty days", lambda text, _: text.upper(), SHORT),
+        ("30 days", lambda text, _: {"period": text}, ()),
+        ("1", lambda _, found: shown(found), ()),
+    ],
+    ids=["number", "truth", "mapped", "capitals", "an object", "selected passages"],
+)
+def test_a_tool_makes_its_result_from_a_reply(
+    make_app: Any, reply: str, make: Any, doubts: tuple[str, ...], streamed: bool
+) -> None:
+    """What a tool makes from a reply stands in the prompt, next to a passage: those of the reply are contexts, or in doubt."""
+    app = make_app(recorder=MemoryRecorder())
+
+    def postage(question: str) -> str:
+        """Search for postage."""
+        return shown(app.retriever(POSTAGE).retrieve(question))
+
+    def returns(question: str) -> Any:
+        """Ask about returns."""
+        found = app.retriever(RETURNS).retrieve(question)
+        return make(app.model(reply).complete(f"{shown(found)}\n\n{question}").text, found)
+
+    model = app.agent_model(("postage", {"question": "Who pays?"}), ("returns", {"question": "Until when?"}))
+    tools = [FunctionTool.from_defaults(postage), FunctionTool.from_defaults(returns)]
+
+    async def go() -> None:
+        await FunctionAgent(tools=tools, llm=model, streaming=streamed).run(user_msg=Q)
+
+    asyncio.run(go())
+    app.instrumentor.stop_registering()
+    (draft,) = app.drafts
+    contexts = {passage.text for passage in draft.contexts}
+    assert ({POSTAGE} if doubts else {POSTAGE, RETURNS}, doubts) == (contexts, draft.evidence.doubts)
+
+
 @pytest.mark.parametrize(
     ("shown_text", "answer", "doubts"),
     [

@@ -82,6 +82,8 @@ def _in_prompts(facts: Facts, answer: Answer, *, question: str | None) -> Contex
     if is_unclear and "several_answers" not in answer.doubts:
         doubts.append("several_answers")
     doubts += _reply_doubts(facts, calls, matches, question)
+    if matches and "short_reply" not in doubts and _is_lost_in_tool(facts, calls, matches, question):
+        doubts.append("short_reply")
     known = {match.candidate for match in matches}
     silent = [call for call in visible if call not in calls and call.step.reply is None and not call.step.calls_tool]
     if any(match.candidate not in known for call in silent for match in facts.matches(call, question=question)):
@@ -223,6 +225,34 @@ def _reply_doubts(facts: Facts, calls: Sequence[Call], matches: Sequence[Match],
         if lost and (standing or inside):
             yield "short_reply"
             return
+
+
+def _is_lost_in_tool(facts: Facts, calls: Sequence[Call], matches: Sequence[Match], question: str | None) -> bool:
+    """Whether a prompt holds the result of a tool that made it from a reply in its own words, and from other passages."""
+    known = {match.candidate.text for match in matches}
+    lost: set[str | None] = set()
+    for run in _tools(facts):
+        inner = [call for call in facts.calls if call.in_tool and facts.tree.is_within(call.step, run)]
+        inner = [] if any(call in calls for call in inner) or not facts.counts(run) else inner
+        found = [one.candidate.text for call in inner for one in facts.matches(call, question=question)]
+        later = (call for call in calls if call.place > facts.tree.place[run.id])
+        if not known.issuperset(found) and any(_holds_result(facts, call, run, question) for call in later):
+            lost.add(run.name)
+    for name in lost:  # a tool that gave passages back, perhaps when it was called again, selects them
+        texts = [text for step in _tools(facts) if step.name == name for text in output_texts(step)]
+        result = " ".join(map(facts.canonical, texts))
+        if not any(facts.find(match.excerpt or match.candidate.text, result) >= 0 for match in matches):
+            return True
+    return False
+
+
+def _holds_result(facts: Facts, call: Call, run: Step, question: str | None) -> bool:
+    """Whether a prompt holds what a tool returned: in a message of the tool, or outside of passages if it has none."""
+    texts = [text for text in map(facts.canonical, output_texts(run)) if text]
+    messages = [message for message in call.messages if message.role == "tool"]
+    named = [facts.canonical(one.text) for one in messages if one.tool in (None, run.name)]
+    shown = named if messages else [_rest(facts, call, question)]
+    return bool(named and not texts) or any(facts.find(text, one) >= 0 for one in shown for text in texts)
 
 
 def _rest(facts: Facts, call: Call, question: str | None) -> str:

@@ -39,6 +39,7 @@ _INDEX_AFTER: Final = 1_000_000
 
 _ESCAPE: Final = re.compile(r"""\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|([nrtbf"'/\\]))""")
 _SPACES: Final = frozenset("nrtbf")
+_DASH: Final = re.compile("[\u2010-\u2015]")
 _INVISIBLE: Final = re.compile("[\u00ad\u200b\u2060\ufeff]")
 """Soft hyphen, zero-width space, word joiner and byte order mark, which applications remove."""
 _ASCII_WORD: Final = re.compile(r"\w+", re.ASCII)
@@ -79,7 +80,7 @@ class Budget:
 def canonical(text: str) -> str:
     r"""Return a text without escapes of JSON, Python and HTML, and with one space for each run of whitespace.
 
-    Letters and their accents are one character (Unicode's form NFC), and invisible characters are removed. Case and punctuation stay. Both sides of a comparison are brought into this form.
+    Letters and their accents are one character (Unicode's form NFC), invisible characters are removed, and dashes are hyphens. Case and punctuation stay. Both sides of a comparison are brought into this form.
 
     Examples:
         >>> canonical(r"Tom &amp; \"Jerry\"\n  run")
@@ -95,7 +96,7 @@ def canonical(text: str) -> str:
         if text == before:
             break
     if not text.isascii():
-        text = normalize("NFC", _INVISIBLE.sub("", replace_surrogates(text)))
+        text = normalize("NFC", _DASH.sub("-", _INVISIBLE.sub("", replace_surrogates(text))))
     lines = text.replace("\n", " ")
     if lines.isprintable():  # the only whitespace is spaces: half the time of splitting
         while "  " in lines:

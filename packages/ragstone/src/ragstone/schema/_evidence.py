@@ -43,7 +43,7 @@ _DOUBTFUL: Final[dict[str, tuple[tuple[Part, ...], str]]] = {
     ),
     "short_reply": (
         ("contexts",),
-        "the prompt contains a few words that an earlier call replied, and that call saw other passages",
+        "the prompt contains a few words that an earlier call replied, or what a tool made of them, and that call saw other passages",
     ),
     "passages_from_earlier_turn": (
         ("contexts",),
