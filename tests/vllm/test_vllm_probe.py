@@ -47,8 +47,8 @@ def test_facts(found):
     assert "0.32" in found.server
 
 
-def test_the_doctor_is_content(reader_url):
-    """`ragstone doctor` ends well and prints the same, for people and as JSON."""
+def test_doctor_shows_what_a_reader_can_and_that_it_is_no_judge(reader_url):
+    """`ragstone doctor` prints the same for people and as JSON. A model that was trained to read does not judge better than chance."""
     command = [
         sys.executable,
         "-c",
@@ -61,7 +61,10 @@ def test_the_doctor_is_content(reader_url):
     ]
     for extra in ([], ["--json"]):
         ended = subprocess.run([*command, *extra], capture_output=True, text=True, check=False, timeout=300)
-        assert 0 == ended.returncode, ended.stdout + ended.stderr
+        assert 3 == ended.returncode, ended.stdout + ended.stderr
         assert "chain" in ended.stdout
         if extra:
-            assert json.loads(ended.stdout)
+            judge, reader = json.loads(ended.stdout)["endpoints"]
+            assert (False, False) == (judge["items"]["usable"], "items" in reader)
+        else:
+            assert 1 == ended.stdout.count("not better than chance")
