@@ -366,7 +366,7 @@ def test_a_csv_row_with_too_many_cells_is_rejected(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("separator", [";", "\t"])
 def test_a_csv_with_the_separator_of_a_spreadsheet_is_read(tmp_path: Path, separator: str) -> None:
-    """In countries with a decimal comma, spreadsheets write semicolons. A header with a comma decides for commas."""
+    """In countries with a decimal comma, spreadsheets write semicolons. Texts may contain the other separators."""
     path = tmp_path / "s.csv"
     rows = [["question", "answer", "Frage"], ["q, r", '"a; b\tc"', ""]]
     path.write_text("\n".join(separator.join(row) for row in rows), encoding="utf-8-sig")
@@ -376,9 +376,21 @@ def test_a_csv_with_the_separator_of_a_spreadsheet_is_read(tmp_path: Path, separ
     (sample,), _ = read_samples(path, fields={"query": "Frage"})
     assert "" == sample.query
 
-    path.write_text(f"question,a{separator}b\nq,c\n", encoding="utf-8")
+
+def test_the_header_of_a_csv_decides_about_its_separator(tmp_path: Path) -> None:
+    """Names of columns contain commas and semicolons, but hardly ever tabs, so a tab wins."""
+    path = tmp_path / "s.csv"
+    path.write_text("question,a;b\nq,c\n", encoding="utf-8")
     (sample,), _ = read_samples(path)
-    assert ("q", {f"a{separator}b": "c"}) == (sample.query, sample.metadata)
+    assert ("q", {"a;b": "c"}) == (sample.query, sample.metadata)
+
+    path.write_text("question\ta, b\nq\tc\n", encoding="utf-8")
+    (sample,), _ = read_samples(path)
+    assert ("q", {"a, b": "c"}) == (sample.query, sample.metadata)
+
+    path.write_text("question,a\tb\nq,c\n", encoding="utf-8")
+    with pytest.raises(DataError, match="has fewer cells than the header"):
+        read_samples(path)
 
 
 def test_two_csv_columns_with_one_name_are_an_error(tmp_path: Path) -> None:
