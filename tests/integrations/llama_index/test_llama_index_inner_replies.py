@@ -335,7 +335,7 @@ def test_experts_as_tools_of_an_agent(make_app: Any, form: str, first: str, stre
         "postage": app.engine(app.retriever(POSTAGE), app.model(LONG)),
     }
 
-    def returns(question: str) -> str:
+    async def returns(question: str) -> str:
         """Ask the expert for returns."""
         return form.format(engines["returns"].query(question))
 
@@ -344,7 +344,8 @@ def test_experts_as_tools_of_an_agent(make_app: Any, form: str, first: str, stre
         return form.format(await engines["postage"].aquery(question))
 
     model = app.agent_model(("returns", {"question": "Until when?"}), ("postage", {"question": "Who pays?"}))
-    tools = [FunctionTool.from_defaults(returns), FunctionTool.from_defaults(async_fn=postage)]
+    # The oldest versions run other functions in threads without the context of the agent.
+    tools = [FunctionTool.from_defaults(async_fn=returns), FunctionTool.from_defaults(async_fn=postage)]
     agent = FunctionAgent(tools=tools, llm=model, streaming=streamed)
 
     async def go() -> None:
@@ -380,17 +381,17 @@ def test_a_tool_makes_its_result_from_a_reply(
     """What a tool makes from a reply stands in the prompt, next to a passage: those of the reply are contexts, or in doubt."""
     app = make_app(recorder=MemoryRecorder())
 
-    def postage(question: str) -> str:
+    async def postage(question: str) -> str:
         """Search for postage."""
         return shown(app.retriever(POSTAGE).retrieve(question))
 
-    def returns(question: str) -> Any:
+    async def returns(question: str) -> Any:
         """Ask about returns."""
         found = app.retriever(RETURNS).retrieve(question)
         return make(app.model(reply).complete(f"{shown(found)}\n\n{question}").text, found)
 
     model = app.agent_model(("postage", {"question": "Who pays?"}), ("returns", {"question": "Until when?"}))
-    tools = [FunctionTool.from_defaults(postage), FunctionTool.from_defaults(returns)]
+    tools = [FunctionTool.from_defaults(async_fn=postage), FunctionTool.from_defaults(async_fn=returns)]
 
     async def go() -> None:
         await FunctionAgent(tools=tools, llm=model, streaming=streamed).run(user_msg=Q)
@@ -453,12 +454,12 @@ def test_the_answer_of_a_tool(
     """A tool with `return_direct` answers the user: a call inside of it wrote the answer, or none."""
     app = make_app(recorder=MemoryRecorder())
 
-    def rules(question: str) -> str:
+    async def rules(question: str) -> str:
         """Answer a question about the rules."""
         pages = shown(app.retriever(*BOTH).retrieve(question))
         return app.model(reply).complete(f"{pages}\n\n{question}").text if reply else "Your ticket has the number 4711."
 
-    tools = [FunctionTool.from_defaults(rules, return_direct=True)]
+    tools = [FunctionTool.from_defaults(async_fn=rules, return_direct=True)]
     agent = FunctionAgent(
         tools=tools, llm=app.agent_model(("rules", {"question": "Are 21 days fine?"})), streaming=streamed
     )
