@@ -382,7 +382,8 @@ def answer_abstains(answer: str, *, whole: bool = False) -> bool:
     # By frequent words: in a few words the language may be one of several.
     tokens = set(re.findall(r"[\w']+", text))
     votes = [len(tokens & _language(words).common) for words in _LATIN]
-    likely = [words for words, vote in zip(_LATIN, votes, strict=True) if vote == max(votes)]
+    most = max(votes)
+    likely = [words for words, vote in zip(_LATIN, votes, strict=True) if vote == most]
     return any(_declines(text, _language(words), own, whole=whole) for words in likely)
 
 

@@ -262,10 +262,10 @@ class _Results:
 
     def add(self, outcomes: Iterable[Outcome]) -> None:
         """Add outcomes that were stored."""
-        for outcome in outcomes:
-            if outcome.metric in self._reader.columns:
-                self._reader.put(outcome)
-                self.judged.add((outcome,))
+        planned = [outcome for outcome in outcomes if outcome.metric in self._reader.columns]
+        for outcome in planned:
+            self._reader.put(outcome)
+        self.judged.add(planned)
 
     def summarize(
         self, store: str, analysis: Analysis
@@ -281,7 +281,8 @@ class _Results:
                 # uses one judge.
                 planned = {(metric.name, metric.version, metric.judge_hash) for metric in opened.plan.metrics()}
                 everything = _Results(self._metrics)
-                everything.add(outcome for outcome in opened.outcomes.read() if outcome.key[1:] in planned)
+                for outcome in opened.outcomes.read():
+                    everything.add([outcome] if outcome.key[1:] in planned else [])
                 judged, table = everything.judged, everything._reader.table()
             table = table.depend(opened.traces.inclusion_probabilities(), clusters)
             return summarize_table(table, analysis.confidence_level), notes, judged

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Hashable
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine, Hashable
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
@@ -13,21 +12,25 @@ T = TypeVar("T")
 _work: ContextVar[dict[Hashable, asyncio.Task[Any]] | None] = ContextVar("ragstone_shared_work", default=None)
 
 
-@asynccontextmanager
-async def share_work() -> AsyncIterator[None]:
+class share_work:  # noqa: N801 - used like a function
     """Share computations among the metrics of one sample, which run in this block.
 
     Computations that are unfinished at the end of the block are canceled.
     """
-    work: dict[Hashable, asyncio.Task[Any]] = {}
-    token = _work.set(work)
-    try:
-        yield
-    finally:
-        _work.reset(token)
-        unfinished = [t for t in work.values() if t.cancel() or t.cancelled() or t.exception()]  # codespell:ignore
+
+    async def __aenter__(self) -> None:
+        self._work: dict[Hashable, asyncio.Task[Any]] = {}
+        self._token = _work.set(self._work)
+
+    async def __aexit__(self, *_: object) -> None:
+        _work.reset(self._token)
+        unfinished = [
+            t
+            for t in self._work.values()
+            if t.cancel() or t.cancelled() or t.exception()  # codespell:ignore
+        ]
         # The context of each task refers to the dict. Only the garbage collector would free them all.
-        work.clear()
+        self._work.clear()
         if unfinished:
             await asyncio.gather(*unfinished, return_exceptions=True)
 

@@ -62,7 +62,8 @@ class JudgedCounts:
         outcomes = list(outcomes)
         for outcome in outcomes:
             if outcome.judge_hash and not isinstance(outcome, Failure):
-                self._checked.update(["", *check_outcome(outcome)])
+                for name in ("", *check_outcome(outcome)):
+                    self._checked[name] += 1
         for outcome in filter(is_judged, outcomes):
             if isinstance(outcome, Failure):
                 self.kinds[outcome.kind] += 1

@@ -175,7 +175,7 @@ class Scorer:
             One outcome for each metric, in the order of `metrics`.
         """
         with suppress_capture(), metered() as meter:
-            deadline = SampleDeadline(self._deadline_s)
+            deadline = MovingTimeout(SampleDeadline(self._deadline_s).remaining_s)
             token = OWN_REFUSALS.set(self.refusals)
             shared = {"fingerprint": fingerprint(sample.query, sample.history), "answer": answer_marks(sample)}
             try:
@@ -276,7 +276,7 @@ class Scorer:
         )
 
     async def _outcome(
-        self, metric: Metric, sample: Sample, deadline: SampleDeadline, shared: Mapping[str, Any]
+        self, metric: Metric, sample: Sample, deadline: MovingTimeout, shared: Mapping[str, Any]
     ) -> AnyOutcome:
         started = time.perf_counter()
         with metered() as meter:
@@ -306,12 +306,12 @@ class Scorer:
         identity = self.judged_by(metric)
         return {} if identity is None else {"judge": identity.name, "judge_hash": identity.hash}
 
-    async def _guarded(self, metric: Metric, sample: Sample, deadline: SampleDeadline, meter: UsageMeter) -> AnyOutcome:
+    async def _guarded(self, metric: Metric, sample: Sample, deadline: MovingTimeout, meter: UsageMeter) -> AnyOutcome:
         """Run one metric, and turn everything except an external cancellation into an outcome."""
         try:
             if unmet := check_sample(metric, sample):
                 return unmet
-            async with MovingTimeout(deadline.remaining_s) as limit:
+            async with deadline as limit:
                 if metric.card.asks_judge or self._others[metric.card.name]:
                     await self._prepare()
                 outcome = await self._computed_by[metric.card.name](sample, self.judge)

@@ -12,7 +12,6 @@ import zlib
 from array import array
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from math import isfinite
 from typing import Any, Final, TypeVar
 
@@ -113,8 +112,7 @@ def _keep(text: bytes, record: Trace | Outcome) -> None:
     if len(text) <= _IN_HAND_LONGEST:
         _in_hand[text] = record
         if len(_in_hand) > _IN_HAND_MOST:
-            with suppress(KeyError):
-                _in_hand.popitem(last=False)
+            _in_hand.popitem(last=False)
 
 
 def seal(text: str) -> Body:
@@ -193,7 +191,7 @@ def to_outcome(
 
 def checksum_of(columns: Sequence[object]) -> int:
     """Return the checksum of the columns of a row, the same for the types and the text of both databases."""
-    return zlib.crc32(repr([_plain(column) for column in columns]).encode())
+    return zlib.crc32(repr([column if column is None else _plain(column) for column in columns]).encode())
 
 
 def check_row(table: str, checksum: object, columns: Sequence[object]) -> None:

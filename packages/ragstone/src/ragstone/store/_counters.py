@@ -38,9 +38,12 @@ def add_to_counters(db: Sql, counts: Mapping[str, int]) -> None:
 
 def add_to_outcome_counts(db: Sql, outcomes: Iterable[tuple[OutcomeKind, float | None]], *, n: int = 1) -> None:
     """Count new outcomes, or with n=-1 removed ones, by kind. Sorted, so that transactions never wait in a circle."""
-    kinds = OutcomeTotals()
+    values = defaultdict[OutcomeKind, list[float | None]](list)
     for kind, value in outcomes:
-        kinds.add(kind, None if value is None else [value], [n])
+        values[kind].append(value)
+    kinds = OutcomeTotals()
+    for kind, same in values.items():
+        kinds.add(kind, [value for value in same if value is not None] or None, [n] * len(same))
     db.executemany(
         """
         INSERT INTO outcome_counts (metric, metric_version, judge_hash, kind, n, checksum) VALUES (?, ?, ?, ?, ?, ?)

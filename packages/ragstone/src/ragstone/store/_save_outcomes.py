@@ -158,10 +158,6 @@ def read_known(db: Sql, trace_ids: Sequence[str]) -> Iterator[tuple[str, ...]]:
         )
 
 
-def _value(outcome: Outcome) -> float | None:
-    return outcome.value if isinstance(outcome, Score) else None
-
-
 def insert_outcomes(
     db: Sql, database: Database, new: Mapping[str, tuple[Outcome, Body]], *, backfilled: float | None = None
 ) -> None:
@@ -173,22 +169,26 @@ def insert_outcomes(
         return
     database.lock(db, Lock.ORDER)
     now = database.now()
+    rows = [
+        (key, *outcome.key, outcome.outcome, outcome.value if isinstance(outcome, Score) else None)
+        for key, (outcome, _) in new.items()
+    ]
     # All rows of a table together, so that a database on the network needs one round trip per table, not per row.
     db.executemany(
         """
         INSERT INTO outcomes (outcome_id, sample_id, metric, metric_version, judge_hash, kind, value, stored_at, backfilled)
         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
         """,
-        [(key, *outcome.key, outcome.outcome, _value(outcome), now, backfilled) for key, (outcome, _) in new.items()],
+        [(*row, now, backfilled) for row in rows],
     )
     db.executemany(
         "INSERT INTO outcome_bodies (seq, body) SELECT seq, ? FROM outcomes WHERE outcome_id = ?",
         [(body, key) for key, (_, body) in new.items()],
     )
     watched = [
-        (*outcome.key, _value(outcome))
-        for outcome, _ in new.values()
-        if isinstance(outcome, Score) or (isinstance(outcome, Failure) and outcome.kind != "budget")
+        (*key, value)
+        for (_, *key, kind, value), (outcome, _) in zip(rows, new.values(), strict=True)
+        if kind == "score" or (isinstance(outcome, Failure) and outcome.kind != "budget")
     ]
     queue_outcomes(db, watched, backfilled=backfilled is not None)
-    add_to_outcome_counts(db, [((*outcome.key[1:], outcome.outcome), _value(outcome)) for outcome, _ in new.values()])
+    add_to_outcome_counts(db, [(tuple(kind), value) for _, _, *kind, value in rows])

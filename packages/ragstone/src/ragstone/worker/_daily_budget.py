@@ -73,12 +73,11 @@ class DailyBudget:
 
     def record(self, outcomes: Iterable[Outcome]) -> None:
         """Count the usage of outcomes."""
-        for outcome in outcomes:
-            if outcome.usage is not None:
-                with self._lock:
-                    self._unsaved += outcome.usage
-                if self._limits:
-                    self._uncounted = self._uncounted or _find_uncounted(self._limits, outcome)
+        outcomes = list(outcomes)
+        with self._lock:
+            self._unsaved = sum((o.usage for o in outcomes if o.usage is not None), self._unsaved)
+        for outcome in outcomes if self._limits else ():
+            self._uncounted = self._uncounted or _find_uncounted(self._limits, outcome)
 
     def start(self, store: Store) -> None:
         """Store the limits, for readers of the store, and read what was spent today."""

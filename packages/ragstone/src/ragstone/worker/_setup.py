@@ -156,7 +156,7 @@ class ScoringSetup:
             sample: The sample.
             outcomes: Its outcomes.
         """
-        return await explain_lowest(scorer, sample, outcomes, self._worst)
+        return await explain_lowest(scorer, sample, outcomes, self._worst) if self.reasons else tuple(outcomes)
 
     async def score(self, sample: Sample) -> tuple[Score | NotApplicable | Failure, ...]:
         """Score one sample with all metrics, with a reason if it is among the worst `reasons` of a day so far."""

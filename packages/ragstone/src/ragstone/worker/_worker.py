@@ -465,7 +465,8 @@ class Worker:
         scoring: set[asyncio.Task[None]] = set()
         deliveries: dict[Dispatcher[Any], asyncio.Task[None]] = {}
 
-        def look_again(_: asyncio.Task[Any]) -> None:
+        def end(work: asyncio.Task[Any]) -> None:
+            scoring.discard(work)
             woken.set()
 
         wait_s = _times.POLL_MIN_S
@@ -497,12 +498,11 @@ class Worker:
                     works += [] if canaries is None else [canaries]
                 for work in map(asyncio.create_task, works):
                     scoring.add(work)
-                    work.add_done_callback(scoring.discard)
-                    work.add_done_callback(look_again)
+                    work.add_done_callback(end)
                 for dispatcher, items in turn.due:
                     deliveries[dispatcher] = task = asyncio.create_task(dispatcher.deliver(items))
                     task.add_done_callback(lambda _, ended=dispatcher: deliveries.pop(ended))  # type: ignore[misc]
-                    task.add_done_callback(look_again)
+                    task.add_done_callback(end)
                 self._publish(turn)
                 is_full = len(turn.claimed) >= free
                 busy = bool(
