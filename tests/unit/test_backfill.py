@@ -12,6 +12,7 @@ from command_line import run_command
 from completions import complete
 from fake_servers import FakeJudgeServer
 from ragstone.errors import DataError
+from ragstone.metrics import resolve_metrics
 from ragstone.schema import Captured, NotApplicable, Passage, SampledOut, Score, Trace, Usage
 from ragstone.settings import Limits, Watch
 from ragstone.store import PlannedMetric, SqliteStore
@@ -253,6 +254,44 @@ def test_stops_at_the_budget_of_the_day(path, tmp_path):
     done = run_command("--config", config, "store", "backfill", path, "--metrics", "rouge_l", "--since", "-10d")
     assert (4, []) == (done.returncode, values(path))
     assert "the daily budget is reached" in done.stdout
+
+
+def test_failures_of_the_judge_end_the_command_with_an_error(tmp_path):
+    """The limit of `evaluate` applies if too few requests fail for the backfill to stop early."""
+    with FakeJudgeServer(reply=lambda _: "no idea", structured="refused") as server:
+        done = backfill(fill(tmp_path / "a.db", 3), "--metrics", "ccrs.qr", "--judge", server.url, "--json")
+        assert (3, "done") == (done.returncode, json.loads(done.stdout)["state"])
+        assert "exit code 3: 3 of 3 judged outcomes failed (100%)" in " ".join(done.stderr.split())
+        command = ("--metrics", "ccrs.qr,rouge_l", "--judge", server.url, "--set", "limits.max_failed_share=1")
+        allowed = backfill(fill(tmp_path / "b.db", 3), *command)
+        assert 0 == allowed.returncode, allowed.stderr
+
+
+def test_only_failures_without_a_judge_end_the_command_with_an_error(path, monkeypatch):
+    """A metric with a bug fails all requests, and none of them is judged."""
+
+    async def fail(*_):
+        raise ZeroDivisionError
+
+    (metric,) = resolve_metrics(["rouge_l"])
+    monkeypatch.setattr(type(metric), "compute", fail)
+    done = backfill(path)
+    assert 3 == done.returncode, done.stderr
+    assert "exit code 3: all outcomes failed." in done.stderr
+
+
+def test_requests_that_raise_are_not_done(path, monkeypatch, caplog):
+    """A backfill whose requests cannot be stored is stopped, names their number, and leaves them to the next one."""
+    with SqliteStore.open(path, mode="own") as store:
+
+        def refuse(*_, **__):
+            raise DataError("not finished")
+
+        monkeypatch.setattr(store.outcomes, "add_backfilled", refuse)
+        done = asyncio.run(Backfill(store, ScoringSetup(["rouge_l"]), since=0.0, until=NOW).run())
+    assert ("stopped", 0, 20) == (done["state"], done["n_done"], done["n_left"])
+    assert "20 requests could not be scored" in done["reason"]
+    assert "trace t7 could not be scored" in caplog.text
 
 
 def test_a_store_with_a_running_worker_is_refused(path):

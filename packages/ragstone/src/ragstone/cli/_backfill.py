@@ -18,7 +18,7 @@ from ragstone.cli._estimate import print_estimate
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._models import Models, max_outage_of, models_for_store, parse_metrics
 from ragstone.cli._options import parse_time
-from ragstone.cli._output import print_result, sanitize_for_terminal
+from ragstone.cli._output import describe_excess, leave, print_result, sanitize_for_terminal
 from ragstone.cli._progress import show_progress
 from ragstone.cli._store import open_owned
 from ragstone.errors import ConfigurationError
@@ -133,7 +133,7 @@ async def _score(
         n = round(counts.unscored * sample)
         interrupted = asyncio.Event()
         with stopped_by_signals(asyncio.get_running_loop(), interrupted.set), show_progress("scoring") as progress:
-            done = await Backfill(
+            backfill = Backfill(
                 store,
                 setup,
                 since=since,
@@ -143,7 +143,8 @@ async def _score(
                 on_progress=lambda now: progress.update(now["n_done"], n),
                 should_stop=interrupted.is_set,
                 daily_budget=models.settings.daily_budget.stated,
-            ).run()
+            )
+            done = await backfill.run()
     n_outside = done["n_left"] if done["state"] == "done" else 0
     text = "\n".join([_line(done), *_why_not(counts, n_outside, are="are")])
     print_result(done | counts._asdict(), text, json_output=json_output)
@@ -151,6 +152,11 @@ async def _score(
         raise typer.Exit(ExitCode.INTERRUPTED)
     if done["state"] == "stopped":
         raise typer.Exit(ExitCode.BUDGET if "budget" in str(done["reason"]) else ExitCode.INFRASTRUCTURE)
+    reason = describe_excess(backfill.judged, models.settings.limits.max_failed_share)
+    if reason is None and done["n_failed"] and not backfill.has_score:
+        reason = "all outcomes failed."
+    if reason is not None:
+        leave(reason)
 
 
 def backfill_lines(found: Sequence[dict[str, Any]]) -> list[str]:

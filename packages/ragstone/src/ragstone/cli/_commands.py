@@ -155,7 +155,7 @@ COMMANDS: Final = {
     "store backfill": Command(
         "Score stored requests with metrics that were added later.",
         "ragstone.db --metrics ndcg@5 --since -30d",
-        f"{_MODELS} limits.call_latency_s daily_budget",
+        f"{_MODELS} limits.max_failed_share limits.call_latency_s daily_budget",
     ),
     "store deliveries": Command("List deliveries to sinks by state, or retry them.", "ragstone.db --state failed"),
     "demo": Command(

@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from ragstone.schema import Failure, Outcome, Trace, Usage
+from ragstone.schema import Failure, Outcome, Score, Trace, Usage
+from ragstone.scoring import JudgedCounts
 from ragstone.store import Store, UnscoredTrace
 from ragstone.worker import _times
 from ragstone.worker._commit import Committer
@@ -67,7 +68,10 @@ class Backfill:
         self._id = uuid.uuid4().hex
         self._parts: dict[tuple[str, ...], MetricGroups] = {}
         self._usage = Usage()
-        self._n_done = self._n_failed = 0
+        self._n_done = self._n_failed = self._n_raised = 0
+        self.judged = JudgedCounts()
+        """Counts of the judged outcomes."""
+        self.has_score = False
         self._why_stopped: str | None = None
         self._stopped = asyncio.Event()
         self._started_at = time.time()
@@ -107,6 +111,8 @@ class Backfill:
                     task.add_done_callback(tasks.discard)
                 await self._save(committer, "running")
             await self._free_slot(tasks, n=1)
+            if self._n_raised:
+                self._stop(f"{self._n_raised:,} requests could not be scored, the log has the errors")
         finally:
             for task in tasks:
                 task.cancel()
@@ -151,6 +157,7 @@ class Backfill:
         try:
             await self._groups(item.missing).score(trace, extend_lease=lambda: None, store_outcomes=store)
         except Exception:
+            self._n_raised += 1
             logger.exception("ragstone backfill: trace %s could not be scored", trace.trace_id)
             return
         self._n_done += has_all
@@ -163,6 +170,8 @@ class Backfill:
         self._spend.record(paid)
         self._spend.update(self._store)
         self._n_failed += sum(isinstance(o, Failure) for o in paid)
+        self.has_score = self.has_score or any(isinstance(o, Score) for o in paid)
+        self.judged.add(paid)
         n: int | None = None
         while n is None:
             n = await committer.run_step(
