@@ -9,7 +9,7 @@ import pytest
 from fake_servers import DIALECTS, FakeModelServer
 from ragstone.errors import JudgeReplyError
 from ragstone.judges import OpenAICompatibleJudge, OpenAICompatibleModel, Prompt
-from ragstone.testing import ScriptedModel
+from scripted_model import ScriptedModel
 
 REPLIES = {"NO-RESPONSE": 0.25, "Oslo": 0.5, "No idea": 0.25}
 PROMPT = Prompt(construct="relevance", task="How relevant is it?", fields={"query": "Where?"})

@@ -9,6 +9,7 @@ import math
 
 import pytest
 
+from fake_models import FakeEmbedder, FakeReader
 from ragstone.errors import ConfigurationError, JudgeError
 from ragstone.judges import Prompt
 from ragstone.metrics import (
@@ -29,7 +30,7 @@ from ragstone.metrics import (
 from ragstone.reading import sample_from_row
 from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.scoring import Scorer
-from ragstone.testing import FakeEmbedder, FakeJudge, FakeReader, make_sample
+from ragstone.testing import FakeJudge, make_sample
 
 CRITERIA = (
     Criterion("Does the answer name its source?", needs=("query", "response")),

@@ -11,7 +11,7 @@ from command_line import Done, run_command
 from fake_servers import FakeEmbeddingServer, FakeModelServer
 from fake_servers.loopback import error_reply
 from ragstone.cli._doctor_items import ITEMS
-from ragstone.testing import ScriptedModel
+from scripted_model import ScriptedModel
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 

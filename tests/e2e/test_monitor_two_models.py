@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from fake_models import FakeReader
 from ragstone.errors import JudgeUnavailableError, StoreError
 from ragstone.judges import AbstentionEstimate, Prompt
 from ragstone.monitor import Monitor
 from ragstone.requests import PassageDraft, RetrievalDraft, TraceDraft
 from ragstone.schema import Score
 from ragstone.store import SqliteStore
-from ragstone.testing import FakeJudge, FakeReader
+from ragstone.testing import FakeJudge
 from waiting import wait_until
 
 pytestmark = pytest.mark.usefixtures("short_pauses")

@@ -8,7 +8,7 @@ import pytest
 
 from command_line import run_command
 from fake_servers import FakeModelServer
-from ragstone.testing import ScriptedModel
+from scripted_model import ScriptedModel
 
 ROW = {
     "id": "a",

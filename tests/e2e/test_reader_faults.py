@@ -13,7 +13,8 @@ from ragstone.judges import ChatReader, OpenAICompatibleModel
 from ragstone.metrics import Udcg
 from ragstone.schema import Failure, Passage, Sample, Score
 from ragstone.scoring import Scorer
-from ragstone.testing import FakeJudge, ScriptedModel
+from ragstone.testing import FakeJudge
+from scripted_model import ScriptedModel
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 

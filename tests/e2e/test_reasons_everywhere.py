@@ -16,7 +16,8 @@ from ragstone.requests import TraceDraft
 from ragstone.schema import outcome_adapter
 from ragstone.sinks import JsonlSink, MlflowSink, PhoenixSink
 from ragstone.store import SqliteStore
-from ragstone.testing import FakeJudge, ScriptedModel
+from ragstone.testing import FakeJudge
+from scripted_model import ScriptedModel
 
 pytestmark = pytest.mark.usefixtures("short_pauses")
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from command_line import run_command
+from fake_models import FakeReader
 from fake_servers import FakeModelServer
 from ragstone.errors import JudgeRejectedError
 from ragstone.judges import Message
@@ -17,7 +18,8 @@ from ragstone.monitor import Monitor
 from ragstone.requests import PassageDraft, RetrievalDraft, TraceDraft
 from ragstone.schema import Failure, Score
 from ragstone.store import SqliteStore
-from ragstone.testing import FakeJudge, FakeReader, ScriptedModel
+from ragstone.testing import FakeJudge
+from scripted_model import ScriptedModel
 
 LIGHTHOUSE = "How tall is the lighthouse of Northport?"
 TALL = "The lighthouse of Northport is 31 metres tall."

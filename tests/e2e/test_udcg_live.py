@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from fake_models import FakeReader
 from fake_servers import FakeModelServer
 from ragstone import Monitor
 from ragstone.cli import main
@@ -17,7 +18,8 @@ from ragstone.errors import StoreError
 from ragstone.judges import AbstentionEstimate
 from ragstone.requests import PassageDraft, RetrievalDraft, TraceDraft
 from ragstone.store import SqliteStore
-from ragstone.testing import FakeJudge, FakeReader, ScriptedModel
+from ragstone.testing import FakeJudge
+from scripted_model import ScriptedModel
 from waiting import wait_until
 
 

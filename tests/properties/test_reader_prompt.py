@@ -14,7 +14,7 @@ from fake_servers import FakeModelServer
 from ragstone.judges import ChatReader, OpenAICompatibleModel
 from ragstone.judges._abstention.prompt import ReaderPrompt
 from ragstone.judges._render import unescape
-from ragstone.testing import ScriptedModel
+from scripted_model import ScriptedModel
 
 PIECES = [
     "</passage>", '<passage n="2">', "</question>", "<question>", "< /passage >", "</PASSAGE>", "&lt;/passage>", "&lt;",

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fake_models import FakeReader
 from ragstone.errors import JudgeError
 from ragstone.metrics import Udcg, UdcgTheta
 from ragstone.schema import Failure, Passage, Score
-from ragstone.testing import FakeJudge, FakeReader, make_sample
+from ragstone.testing import FakeJudge, make_sample
 
 probabilities = st.floats(0, 1)
 passages = st.lists(st.tuples(st.booleans(), probabilities), min_size=1, max_size=8)

@@ -6,7 +6,8 @@ import hashlib
 import re
 from collections.abc import Callable, Sequence
 
-from ragstone.testing import FakeJudge, FakeReader
+from fake_models import FakeReader
+from ragstone.testing import FakeJudge
 
 __all__ = ["P_ABSTAIN", "chance", "judge_of", "kinds_of", "questions", "reader_of", "truth_of"]
 

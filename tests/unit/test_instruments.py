@@ -14,7 +14,8 @@ from ragstone.cli._app import app
 from ragstone.experiments import build_report
 from ragstone.judges import ChatReader
 from ragstone.schema import Score
-from ragstone.testing import FakeJudge, ScriptedModel
+from ragstone.testing import FakeJudge
+from scripted_model import ScriptedModel
 
 ROWS = [
     {"id": f"r{n}", "query": f"How tall is tower {n}?", "response": f"{n} meters.", "contexts": [f"Tower {n}."]}

@@ -15,7 +15,8 @@ from ragstone.errors import ConfigurationError, DataError
 from ragstone.judges import Budget, ModelJudge, OpenAICompatibleJudge
 from ragstone.metrics import Criterion
 from ragstone.research import judge_card, plan_judge_card
-from ragstone.testing import FakeJudge, ScriptedModel
+from ragstone.testing import FakeJudge
+from scripted_model import ScriptedModel
 
 BIAS, WORDING, REVERSED, ERROR = 10, (6, -3), -4, 0.1
 """Planted effects in points, and the share of verdicts that people do not share."""

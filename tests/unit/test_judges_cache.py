@@ -17,7 +17,7 @@ from fake_servers import FakeJudgeServer, FakeModelServer
 from ragstone.errors import JudgeReplyError, StoreCorruptError, StoreError, StoreVersionError
 from ragstone.judges import ChatRequest, OpenAICompatibleJudge, OpenAICompatibleModel, Prompt, ReplyCache, metered
 from ragstone.judges._cache.replies import CachedReplies, is_repeatable
-from ragstone.testing import ScriptedModel
+from scripted_model import ScriptedModel
 from stored_bodies import count_replies
 
 PROMPT = Prompt(construct="relevance", task="The task.", fields={"query": "Why?", "response": "Because."})

@@ -10,6 +10,7 @@ import math
 import numpy as np
 import pytest
 
+from fake_models import FakeEmbedder
 from fake_servers import FakeEmbeddingServer
 from fake_servers.embedding_server import fake_vector
 from ragstone.errors import (
@@ -34,7 +35,6 @@ from ragstone.judges import (
 )
 from ragstone.judges.lexical import LexicalEmbedder
 from ragstone.settings import TABLES, read_table
-from ragstone.testing import FakeEmbedder
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 

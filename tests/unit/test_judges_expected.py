@@ -14,7 +14,8 @@ from ragstone.errors import ConfigurationError, JudgeReplyError
 from ragstone.judges import ModelJudge, OpenAICompatibleJudge, Prompt
 from ragstone.judges._expected import NumberDistribution, build_spellings
 from ragstone.metrics.ccrs import AnswerCorrectness, QuestionRelevance
-from ragstone.testing import ScriptedModel, make_sample
+from ragstone.testing import make_sample
+from scripted_model import ScriptedModel
 
 PROMPT = Prompt(construct="relevance", task="The task.", fields={"query": "Why?"})
 

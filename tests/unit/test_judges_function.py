@@ -29,7 +29,7 @@ from ragstone.judges import (
     metered,
 )
 from ragstone.schema import Usage
-from ragstone.testing import ScriptedModel
+from scripted_model import ScriptedModel
 
 MESSAGES = [{"role": "user", "content": "Where?"}]
 SHAPE = {"model": "tiny"}

@@ -10,7 +10,7 @@ import pytest
 from fake_servers import FakeDialectServer, FakeJudgeServer, FakeModelServer, Reply
 from ragstone.errors import JudgeError, JudgeRejectedError, JudgeUnavailableError
 from ragstone.judges import OpenAICompatibleModel, metered, wait_for_outages
-from ragstone.testing import ScriptedModel
+from scripted_model import ScriptedModel
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 

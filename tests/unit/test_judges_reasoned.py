@@ -13,7 +13,7 @@ from fake_servers import FakeJudgeServer
 from ragstone.errors import ConfigurationError, JudgeReplyError
 from ragstone.judges import ModelJudge, Prompt, judge_from
 from ragstone.judges._reasoned import parse_reasoned
-from ragstone.testing import ScriptedModel
+from scripted_model import ScriptedModel
 
 PROMPT = Prompt(construct="relevance", task="The task.", fields={"query": "Why?"})
 REPLY = "It answers 2 of the 4 parts (50%).\nThe year 1890 is missing.\nScore: 45"

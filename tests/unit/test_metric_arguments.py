@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import Field
 
+from fake_models import FakeReader
 from ragstone.errors import ConfigurationError
 from ragstone.metrics import (
     AnswerCorrectness,
@@ -33,7 +34,7 @@ from ragstone.metrics.text import RougeL
 from ragstone.schema import Score
 from ragstone.scoring import Signals, note_outcome
 from ragstone.sinks._row import shorten_name
-from ragstone.testing import FakeJudge, FakeReader, make_sample
+from ragstone.testing import FakeJudge, make_sample
 
 
 def names(*specs: str | Metric) -> list[str]:

@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from command_line import app
+from fake_models import FakeEmbedder
 from fake_servers import FakeEmbeddingServer
 from fake_servers.embedding_server import fake_vector
 from ragstone import evaluate
@@ -22,7 +23,7 @@ from ragstone.metrics.cosine import RagasAnswerRelevancyCosine, VeraAnswerReleva
 from ragstone.schema import Failure
 from ragstone.scoring import Scorer
 from ragstone.stats import mean_interval
-from ragstone.testing import FakeEmbedder, FakeJudge, make_sample
+from ragstone.testing import FakeJudge, make_sample
 from ragstone.worker import ScoringSetup
 
 QUESTIONS = ["How tall?", "What height?", "Where?"]

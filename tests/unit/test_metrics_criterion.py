@@ -17,7 +17,8 @@ from ragstone.judges import ModelJudge
 from ragstone.metrics import Criterion, MetricBase, read_criteria, resolve_metrics
 from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.scoring import Scorer
-from ragstone.testing import FakeJudge, ScriptedModel, make_sample
+from ragstone.testing import FakeJudge, make_sample
+from scripted_model import ScriptedModel
 
 TEXT = "Does the answer name the version it applies to?"
 LABELS = ("poor", "fair", "good")

@@ -6,6 +6,7 @@ import importlib.metadata
 
 import pytest
 
+from fake_models import FakeReader
 from ragstone.errors import ConfigurationError
 from ragstone.metrics import (
     CCRS,
@@ -19,7 +20,6 @@ from ragstone.metrics import (
 )
 from ragstone.metrics.ccrs import QuestionRelevance
 from ragstone.schema import Score
-from ragstone.testing import FakeReader
 
 NAMES = ["ccrs.cc", "ccrs.qr", "ccrs.id", "ccrs.ac", "ccrs.ir"]
 OURS = [metric.card.name for metric in all_metrics()]

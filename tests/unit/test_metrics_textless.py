@@ -6,9 +6,10 @@ import asyncio
 
 import pytest
 
+from fake_models import FakeReader
 from ragstone.metrics import ReaderMetric, all_metrics
 from ragstone.schema import NotApplicable, Passage, Sample
-from ragstone.testing import FakeJudge, FakeReader
+from ragstone.testing import FakeJudge
 
 SAMPLE = Sample(
     id="s",

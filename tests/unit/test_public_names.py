@@ -83,7 +83,7 @@ PUBLIC = {
         SqliteStore
     """,
     "ragstone.testing": """
-        FakeEmbedder FakeJudge FakeReader JudgeContract MemoryRecorder MemorySink ScriptedModel SinkContract SinkOutageContract
+        FakeJudge JudgeContract MemoryRecorder MemorySink SinkContract SinkOutageContract
         make_sample make_trace
     """,
     "ragstone.monitor": """

@@ -8,7 +8,8 @@ import pytest
 
 from ragstone.errors import ConfigurationError, JudgeReplyError
 from ragstone.judges import Capabilities, ChatReader, LexicalJudge, OpenAICompatibleModel, Reader, reader_from
-from ragstone.testing import FakeJudge, ScriptedModel
+from ragstone.testing import FakeJudge
+from scripted_model import ScriptedModel
 
 REPLIES = {"NO-RESPONSE": 0.3, "NO Kappa": 0.3, "Oslo": 0.4}
 

@@ -14,7 +14,7 @@ from fake_servers import FakeModelServer
 from ragstone.errors import ConfigurationError, JudgeReplyError
 from ragstone.judges import Capabilities, ChatReader, ChatRequest, OpenAICompatibleModel, TokenLogprobs
 from ragstone.judges._abstention.bound import bound
-from ragstone.testing import ScriptedModel
+from scripted_model import ScriptedModel
 
 ANSWERS = [
     "NO-RESPONSE", " NO-RESPONSE", "NO-RESPONSE.", "\nNO-RESPONSE", "NO-RESPONSE because", "NO-Kappa", "NO-Sigma", "NO",

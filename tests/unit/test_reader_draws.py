@@ -12,7 +12,8 @@ from intervals import ends
 from ragstone.errors import JudgeReplyError
 from ragstone.judges import Capabilities, ChatReader, ChatRequest, Completion, OpenAICompatibleModel
 from ragstone.stats import stopped_proportion, stopping_paths, wilson_interval
-from ragstone.testing import FakeJudge, ScriptedModel
+from ragstone.testing import FakeJudge
+from scripted_model import ScriptedModel
 
 MIXED = {"NO-RESPONSE": 0.3, "Oslo": 0.7}
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fake_servers import FakeModelServer
 from ragstone.errors import ConfigurationError, JudgeError, JudgeReplyError
 from ragstone.judges import Capabilities, ChatReader, OpenAICompatibleModel
-from ragstone.testing import ScriptedModel
+from scripted_model import ScriptedModel
 
 # "badge" answers start with the phrase's own first tokens.
 REPLIES = {"NO-RESPONSE": 0.3, " NO-RESPONSE.": 0.05, "\nNO-RESPONSE": 0.05, "NO-Kappa": 0.4, "Norway": 0.2}

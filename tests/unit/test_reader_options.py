@@ -6,10 +6,11 @@ import json
 
 import pytest
 
+from fake_models import FakeReader
 from ragstone.errors import ConfigurationError
 from ragstone.judges import ChatReader, EndpointOptions, ModelJudge, OptionNames, reader_from
 from ragstone.judges.lexical import LexicalReader
-from ragstone.testing import FakeReader, ScriptedModel
+from scripted_model import ScriptedModel
 
 JUDGE = ModelJudge(ScriptedModel({"Oslo": 1.0}))
 

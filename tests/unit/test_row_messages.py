@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 import ragstone
+from fake_models import FakeReader
 from ragstone.errors import DataError
 from ragstone.judges import LexicalJudge
 from ragstone.metrics import resolve_metrics
@@ -19,7 +20,7 @@ from ragstone.reading._source import InputFile
 from ragstone.schema import Passage, Sample, Trace, Turn, sample_from_trace
 from ragstone.schema._sample import trace_from_sample
 from ragstone.scoring import Scorer
-from ragstone.testing import FakeJudge, FakeReader, make_sample
+from ragstone.testing import FakeJudge, make_sample
 
 DOCS = [{"page_content": "It is 31 m tall.", "metadata": {"id": "a"}}, {"page_content": "It is 8 m wide."}]
 RAGAS = [

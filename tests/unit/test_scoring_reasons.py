@@ -10,14 +10,16 @@ import pytest
 
 import ragstone
 from command_line import run_command
+from fake_models import FakeReader
 from fake_servers import FakeJudgeServer
 from ragstone.errors import ConfigurationError, JudgeError
 from ragstone.judges import Budget, ModelJudge, OpenAICompatibleJudge
 from ragstone.metrics import Criterion, MetricBase, ReaderMetric, resolve_metrics
 from ragstone.schema import Score, outcome_adapter
 from ragstone.scoring import WorstAnswers
-from ragstone.testing import FakeJudge, FakeReader, ScriptedModel
+from ragstone.testing import FakeJudge
 from ragstone.worker import ScoringSetup
+from scripted_model import ScriptedModel
 
 
 def rows(*values):

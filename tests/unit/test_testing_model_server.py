@@ -11,7 +11,7 @@ import pytest
 
 from fake_servers import FakeModelServer
 from fake_servers.grammar import allowed_texts
-from ragstone.testing import ScriptedModel
+from scripted_model import ScriptedModel
 
 REPLIES = {"NO-RESPONSE": 0.25, "Oslo": 0.5, "No idea": 0.25}
 ASKED = [{"role": "user", "content": "Where is it?"}]

@@ -7,11 +7,12 @@ import sys
 
 import pytest
 
+from fake_models import FakeReader
 from ragstone.errors import ConfigurationError, DataError, JudgeError
 from ragstone.metrics import UdcgTheta
 from ragstone.reading import read_samples
 from ragstone.research import best_passages, correlate_udcg, fit_udcg, rank_udcg
-from ragstone.testing import FakeJudge, FakeReader
+from ragstone.testing import FakeJudge
 
 
 def passage(text, relevance=None, **annotation):

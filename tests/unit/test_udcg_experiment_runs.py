@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from command_line import run_command
+from fake_models import FakeReader
 from ragstone.errors import ApplicationError, ConfigurationError, DataError, JudgeError
 from ragstone.research import plan_udcg_experiment, run_udcg_experiment
 from ragstone.schema import Passage
-from ragstone.testing import FakeReader
 from udcg_world import judge_of, questions, reader_of
 
 QUICK = {"n_resamples": 20, "k": 3, "k_values": (1, 3), "n_contexts": 4}

@@ -16,12 +16,13 @@ from langchain_core.load import dumpd
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableLambda
 
+from fake_models import FakeEmbedder, FakeReader
 from langchain_ragstone import LangChainJudge, RagstoneCallbackHandler, RagstoneEvaluator
 from langchain_ragstone._evaluator_sample import sample_from_run
 from ragstone.errors import ConfigurationError, JudgeUnavailableError, MissingExtraError
 from ragstone.judges import embedder_from, judge_from
 from ragstone.metrics import all_metrics
-from ragstone.testing import FakeEmbedder, FakeJudge, FakeReader, MemoryRecorder
+from ragstone.testing import FakeJudge, MemoryRecorder
 
 INPUTS = {"question": "How tall is the lighthouse?"}
 OUTPUTS = {"answer": "31 metres.", "contexts": ["The lighthouse is 31 metres tall."]}

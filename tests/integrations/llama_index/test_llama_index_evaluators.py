@@ -14,11 +14,12 @@ from llama_index.core.prompts import PromptTemplate
 from llama_index.core.schema import NodeWithScore, TextNode
 from pydantic import BaseModel
 
+from fake_models import FakeEmbedder, FakeReader
 from llama_index.evaluation.ragstone import LlamaIndexJudge, RagstoneEvaluator, results_to_pandas
 from ragstone.errors import ConfigurationError, JudgeUnavailableError, MissingExtraError
 from ragstone.judges import embedder_from
 from ragstone.metrics import all_metrics
-from ragstone.testing import FakeEmbedder, FakeJudge, FakeReader
+from ragstone.testing import FakeJudge
 
 Q, A, CONTEXTS = "How tall is it?", "31 metres.", ["It is 31 metres tall.", "Ferries leave at noon."]
 NODES = [NodeWithScore(node=TextNode(text=text, id_=id_), score=0.5) for text, id_ in zip(CONTEXTS, "ab", strict=True)]

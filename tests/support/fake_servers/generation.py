@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ragstone.testing import ScriptedModel
-from ragstone.testing._model import END, IMPOSSIBLE
+from scripted_model import END, IMPOSSIBLE, ScriptedModel
 
 __all__ = ["Mask", "SampledReply", "Step", "draw", "ranked"]
 

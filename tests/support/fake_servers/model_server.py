@@ -15,7 +15,7 @@ from fake_servers.generation import Mask, SampledReply, draw
 from fake_servers.grammar import allowed_texts
 from fake_servers.loopback import Faults, LoopbackServer, Plan, Reply, Request, error_reply
 from fake_servers.wire import ChoiceWriter, asks_logprobs
-from ragstone.testing import ScriptedModel
+from scripted_model import ScriptedModel
 
 __all__ = ["FakeModelServer"]
 

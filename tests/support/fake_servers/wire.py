@@ -8,8 +8,7 @@ from typing import Any
 
 from fake_servers.dialects import ServerDialect
 from fake_servers.generation import SampledReply, Step, ranked
-from ragstone.testing import ScriptedModel
-from ragstone.testing._model import END, IMPOSSIBLE
+from scripted_model import END, IMPOSSIBLE, ScriptedModel
 
 __all__ = ["ChoiceWriter", "asks_logprobs"]
 

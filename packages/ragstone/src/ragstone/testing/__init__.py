@@ -2,18 +2,14 @@
 
 from ragstone.testing._builders import make_sample, make_trace
 from ragstone.testing._contracts import JudgeContract
-from ragstone.testing._fakes import FakeEmbedder, FakeJudge, FakeReader, MemoryRecorder, MemorySink
-from ragstone.testing._model import ScriptedModel
+from ragstone.testing._fakes import FakeJudge, MemoryRecorder, MemorySink
 from ragstone.testing._sink_contract import SinkContract, SinkOutageContract
 
 __all__ = [
-    "FakeEmbedder",
     "FakeJudge",
-    "FakeReader",
     "JudgeContract",
     "MemoryRecorder",
     "MemorySink",
-    "ScriptedModel",
     "SinkContract",
     "SinkOutageContract",
     "make_sample",

@@ -1,4 +1,4 @@
-"""Chat model for tests, in which every probability is known."""
+"""Chat model in which every probability is known."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class ScriptedModel:
         self._split = split
         self._piece = re.compile(_PIECE.format(digits=token_digits), re.DOTALL)
         self._name = name
-        self._random = random.Random(seed)  # noqa: S311  not for cryptography
+        self._random = random.Random(seed)
         self._capabilities = Capabilities(
             model=name,
             exact_route=exact_route,
@@ -102,7 +102,7 @@ class ScriptedModel:
     async def prepare(self) -> None:
         """Do nothing."""
 
-    async def capabilities(self, *, fresh: bool = False) -> Capabilities:  # noqa: ARG002
+    async def capabilities(self, *, fresh: bool = False) -> Capabilities:
         """Return the capabilities that the test defined."""
         return self._capabilities
 
