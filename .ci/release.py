@@ -21,16 +21,18 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PROJECTS = ("packages/ragstone", "integrations/langchain", "integrations/llama-index")
+PROJECTS = ("packages/ragstone", "packages/ragstone-lab", "integrations/langchain", "integrations/llama-index")
 PYTHONS = ("3.11", "3.12", "3.13")
 SMOKE = """
 import asyncio, ragstone
 from langchain_ragstone import RagstoneCallbackHandler
 from llama_index.observability.ragstone import RagstoneInstrumentor
 from llama_index.evaluation.ragstone import RagstoneEvaluator
+from ragstone_lab import validate_metrics
 rows = [{"query": "Why?", "contexts": ["Rain."], "response": "Rain.", "reference": "Rain."}]
 result = ragstone.evaluate(rows, ["ccrs"], judge="lexical")
 assert len(result.outcomes) == 5, result
+assert validate_metrics(result).systems == ("experiment",)
 with ragstone.Monitor(judge="lexical", metrics=["ccrs"], store="smoke.db") as monitor:
     with monitor.request("Why?") as request:
         request.found(["Rain."])
@@ -133,6 +135,7 @@ def install_and_run(wheels: list[Path], python: str, directory: Path) -> None:
     empty.mkdir()
     run(programs / "python", "-c", SMOKE, cwd=empty)
     run(programs / "ragstone", "demo", cwd=empty)
+    run(programs / "ragstone", "lab", "udcg", "--help", cwd=empty)
     print(f"  Python {python}: installed from wheels; quickstarts and demo run")
     if python == PYTHONS[0]:
         materials = directory / "materials.cdx.json"

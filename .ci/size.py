@@ -21,7 +21,11 @@ from pkgutil import walk_packages
 ROOT = Path(__file__).parent.parent
 PROJECT = ROOT / "pyproject.toml"
 CORE = ROOT / "packages/ragstone/src/ragstone"
-DISTRIBUTIONS = {"langchain": ROOT / "integrations/langchain/src", "llama-index": ROOT / "integrations/llama-index/src"}
+DISTRIBUTIONS = {
+    "lab": ROOT / "packages/ragstone-lab/src",
+    "langchain": ROOT / "integrations/langchain/src",
+    "llama-index": ROOT / "integrations/llama-index/src",
+}
 DATA = {".json", ".jsonl", ".toml", ".yml", ".yaml", ".sql", ".txt", ".csv", ".js", ".css", ".html"}
 """Suffixes of files whose lines count as data lines: code that moves into such a file still counts."""
 GENERATED = CORE / "schema/v1.json"
@@ -59,7 +63,7 @@ def code_lines(lines: list[str], tree: ast.Module) -> int:
 
 
 def package_of(path: Path) -> str:
-    """Return the package of the core that a file belongs to, or the integration."""
+    """Return the package of the core that a file belongs to, or the distribution beside the core."""
     for name, source in DISTRIBUTIONS.items():
         if path.is_relative_to(source):
             return name
@@ -149,9 +153,16 @@ def public_names() -> dict[str, list[str]]:
     import llama_index.evaluation.ragstone
     import llama_index.observability.ragstone
     import ragstone
+    import ragstone_lab
 
     names = {}
-    for top in (ragstone, langchain_ragstone, llama_index.evaluation.ragstone, llama_index.observability.ragstone):
+    for top in (
+        ragstone,
+        ragstone_lab,
+        langchain_ragstone,
+        llama_index.evaluation.ragstone,
+        llama_index.observability.ragstone,
+    ):
         inner = [module.name for module in walk_packages(top.__path__, f"{top.__name__}.") if module.ispkg]
         for name in (top.__name__, *(name for name in inner if "._" not in name)):
             if public := list(getattr(importlib.import_module(name), "__all__", ())):

@@ -15,7 +15,7 @@ import pytest
 from command_line import MAIN, run_command
 from fake_servers import FakeJudgeServer
 from ragstone.experiments import evaluate
-from ragstone.research import build_dataset, plan_dataset
+from ragstone_lab import build_dataset, plan_dataset
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 

@@ -33,13 +33,13 @@ from ragstone.judges._http.replies import completions, token_ids
 from ragstone.judges._parse import parse_json
 from ragstone.reading import InputFile, RejectedRecord, all_formats, read_qrels, read_samples
 from ragstone.reading.otlp import OtlpFormat, spans_of_request
-from ragstone.research._dataset.documents import read_documents
-from ragstone.research._validation.labels import read_labels
 from ragstone.schema import Captured, Dropped, Failure, Passage, Retrieval, Score, Trace, spool_entry_adapter
 from ragstone.settings import read_file
 from ragstone.spool import SpoolReader
 from ragstone.spool._format import END, LAST, MORE, frame, header
 from ragstone.store._checksums import _compress, to_body, to_outcome, to_trace
+from ragstone_lab._dataset.documents import read_documents
+from ragstone_lab._validation.labels import read_labels
 
 DATA = Path(__file__).parents[1] / "replay" / "data"
 FORMATS = {**all_formats(), "otlp": OtlpFormat()}

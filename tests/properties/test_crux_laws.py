@@ -19,10 +19,10 @@ from ragstone.metrics.crux import (
     relative_density,
     required_subset,
 )
-from ragstone.research._dataset.documents import Document
-from ragstone.research._dataset.spans import sections_of, spans_of
 from ragstone.schema import NotApplicable, Passage, Sample
 from ragstone.testing import FakeJudge
+from ragstone_lab._dataset.documents import Document
+from ragstone_lab._dataset.spans import sections_of, spans_of
 
 PASSAGES = ("a", "b", "c", "d", "e")
 MATRICES = (

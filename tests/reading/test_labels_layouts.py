@@ -11,9 +11,9 @@ import pytest
 from command_line import run_command
 from live_store import make_store
 from ragstone.reading import read_label_file
-from ragstone.research import plan_judge_card
 from ragstone.schema import Score
 from ragstone.store import SqliteStore
+from ragstone_lab import plan_judge_card
 
 FAST = ("--set", "analysis.n_resamples=20", "--set", "analysis.n_permutations=20")
 

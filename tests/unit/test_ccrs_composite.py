@@ -14,10 +14,10 @@ from command_line import app
 from ragstone.errors import ConfigurationError, DataError, JudgeError
 from ragstone.judges import NumberReply
 from ragstone.metrics import CCRS, CcrsComposite, resolve_metrics
-from ragstone.research import validate_metrics
 from ragstone.schema import Failure, Interval, NotApplicable, Score
 from ragstone.scoring import Scorer
 from ragstone.testing import FakeJudge, make_sample
+from ragstone_lab import validate_metrics
 
 RATINGS = {"contextual_coherence": 80, "question_relevance": 40, "information_density": 60, "information_recall": 50}
 FAST = {"n_resamples": 100, "n_permutations": 50}

@@ -110,7 +110,7 @@ def test_exit_code(command: str, code: int) -> None:
     [
         ("compare good.jsonl bad.jsonl --fail-if-worse", "ragstone.cli._compare.compare"),
         ("replay rows.jsonl --judge lexical", "ragstone.cli._replay.areplay_traces"),
-        ("lab validate-metrics good.jsonl", "ragstone.research.validate_metrics"),
+        ("lab validate-metrics good.jsonl", "ragstone_lab.validate_metrics"),
         ("status store.db", "ragstone.cli._status.read_ledger"),
     ],
 )

@@ -17,7 +17,6 @@ from ragstone.cli import main
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments import TimeRange
 from ragstone.experiments._outcomes import open_source
-from ragstone.research import validate_metrics
 from ragstone.schema import Captured, Score, Trace
 from ragstone.settings import Analysis
 from ragstone.stats import (
@@ -30,6 +29,7 @@ from ragstone.stats import (
     simultaneous_differences,
 )
 from ragstone.store import PlannedMetric, SqliteStore
+from ragstone_lab import validate_metrics
 from value_groups import compare_value_groups
 
 QR = {"metric": "ccrs.qr", "metric_version": "1", "judge": "j", "judge_hash": "h"}

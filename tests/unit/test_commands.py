@@ -15,7 +15,7 @@ import typer
 
 import watched_store
 from command_line import app, run_command, run_in_new_process
-from ragstone.cli._commands import COMMANDS, GROUPS, PANELS, example_of
+from ragstone.cli._commands import PANELS, all_tables, example_of
 from ragstone.demo import sample_file
 from ragstone.judges import ReplyCache
 from ragstone.store import open_store
@@ -31,6 +31,7 @@ def all_commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
             yield from all_commands(command, f"{before}{name} ")
 
 
+GROUPS, COMMANDS = all_tables()
 FOUND = dict(all_commands(typer.main.get_command(app)))
 
 

@@ -21,12 +21,12 @@ from ragstone.experiments._table import TableReader
 from ragstone.experiments._views.answers import build_answer
 from ragstone.experiments._views.labeled import HumanLabels, build_labels
 from ragstone.metrics import AnswerCorrectness, Criterion, MetricBase, all_metrics, resolve_metrics
-from ragstone.research import validate_metrics
 from ragstone.schema import Failure, MetricScale, Passage, Score
 from ragstone.scoring import Scorer, Signals, diagnose, note_outcome
 from ragstone.store import DrawnRequest, StoredLabel
 from ragstone.testing import FakeJudge, make_sample
 from ragstone.views import MarkdownReport, ReportText, notebook_report, question_rows
+from ragstone_lab import validate_metrics
 
 AC = AnswerCorrectness()
 

@@ -11,10 +11,10 @@ import pytest
 
 import ragstone
 from ragstone.errors import ConfigurationError, DataError, JudgeError, StoreError
-from ragstone.research import build_dataset, plan_dataset
-from ragstone.research._dataset.prompts import find_unsupported_numbers
-from ragstone.research._journal import Journal
 from ragstone.testing import FakeJudge
+from ragstone_lab import build_dataset, plan_dataset
+from ragstone_lab._dataset.prompts import find_unsupported_numbers
+from ragstone_lab._journal import Journal
 
 HARBOUR = "The lighthouse of Northport was built in 1884. It is 31 metres tall.\n\nFerries leave at seven and at noon."
 MARKET = "The market of Northport is held on Fridays. It sells fish and bread."

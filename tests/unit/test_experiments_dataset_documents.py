@@ -7,10 +7,10 @@ import os
 import pytest
 
 from ragstone.errors import ConfigurationError, DataError, StoreError
-from ragstone.research._dataset.documents import Document, read_documents
-from ragstone.research._dataset.prompts import distinct_questions
-from ragstone.research._dataset.spans import SpanIndex, sections_of, spans_of
-from ragstone.research._journal import Journal
+from ragstone_lab._dataset.documents import Document, read_documents
+from ragstone_lab._dataset.prompts import distinct_questions
+from ragstone_lab._dataset.spans import SpanIndex, sections_of, spans_of
+from ragstone_lab._journal import Journal
 
 HARBOUR = "The lighthouse of Northport was built in 1884. It is 31 metres tall.\n\nFerries leave at seven and at noon."
 MARKET = "The market of Northport is held on Fridays. It sells fish and bread."

@@ -10,8 +10,8 @@ import ragstone
 from command_line import run_command
 from fake_servers.judge_server import FakeJudgeServer
 from ragstone.errors import ConfigurationError, JudgeError
-from ragstone.research import build_negatives, plan_negatives
 from ragstone.testing import FakeJudge
+from ragstone_lab import build_negatives, plan_negatives
 
 SUBJECTS = (
     "comets",

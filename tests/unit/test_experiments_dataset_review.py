@@ -10,9 +10,9 @@ import re
 import pytest
 
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.research import apply_review, build_dataset
-from ragstone.research._dataset.review import _guarded, _plain
 from ragstone.testing import FakeJudge
+from ragstone_lab import apply_review, build_dataset
+from ragstone_lab._dataset.review import _guarded, _plain
 
 HARBOUR = "The lighthouse of Northport was built in 1884. It is 31 metres tall.\n\nFerries leave at seven and at noon."
 MARKET = "The market of Northport is held on Fridays. It sells fish and bread."

@@ -10,7 +10,6 @@ import pytest
 
 import ragstone
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.research import topicality, validate_metrics
 from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.stats import (
     cohen_kappa,
@@ -21,6 +20,7 @@ from ragstone.stats import (
     prediction_powered_mean,
     spearman,
 )
+from ragstone_lab import topicality, validate_metrics
 
 FAST = {"n_resamples": 200, "n_permutations": 300}
 

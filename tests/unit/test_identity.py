@@ -16,9 +16,9 @@ import ragstone
 from ragstone.errors import DataError
 from ragstone.experiments import Comparison, Experiment, add_labels, explain_answer
 from ragstone.reading import read_samples
-from ragstone.research import validate_metrics
 from ragstone.schema import Captured, Trace, Turn, fingerprint
 from ragstone.store import open_store
+from ragstone_lab import validate_metrics
 
 Row = dict[str, Any]
 N = 40

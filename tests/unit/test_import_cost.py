@@ -68,10 +68,10 @@ def heavy(loaded: set[str]) -> set[str]:
     ids=", ".join,
 )
 def test_import_loads_nothing_heavy(statements):
-    """Clients, numeric libraries, frameworks and `ragstone.research` load when they are first used."""
+    """Clients, numeric libraries, frameworks and `ragstone_lab` load when they are first used."""
     for statement, loaded in zip(statements, loaded_after(*statements), strict=True):
         assert set() == heavy(loaded), statement
-        assert "ragstone.research" not in loaded, statement
+        assert "ragstone_lab" not in loaded, statement
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_commands_that_compute_nothing_load_nothing_to_compute_with(commands):
         strict=True,
     ):
         assert set() == heavy(loaded) - {"typer", "rich", "pytest"}, command
-        assert "ragstone.research" not in loaded, command
+        assert "ragstone_lab" not in loaded, command
 
 
 def test_help_loads_no_command():

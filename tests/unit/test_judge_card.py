@@ -14,8 +14,8 @@ from fake_servers import FakeJudgeServer
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.judges import Budget, ModelJudge, OpenAICompatibleJudge
 from ragstone.metrics import Criterion
-from ragstone.research import judge_card, plan_judge_card
 from ragstone.testing import FakeJudge
+from ragstone_lab import judge_card, plan_judge_card
 from scripted_model import ScriptedModel
 
 BIAS, WORDING, REVERSED, ERROR = 10, (6, -3), -4, 0.1

@@ -10,10 +10,10 @@ import pytest
 from ragstone.judges import Prompt
 from ragstone.metrics import Criterion, EmbedderMetric, ReaderMetric, all_metrics, resolve_metrics
 from ragstone.reading import sample_from_row
-from ragstone.research._card.conditions import Run, judge_of, reordered
-from ragstone.research._card.wordings import _PARAPHRASES, N_WORDINGS, _key, reword
 from ragstone.schema import Passage, Sample
 from ragstone.testing import FakeJudge
+from ragstone_lab._card.conditions import Run, judge_of, reordered
+from ragstone_lab._card.wordings import _PARAPHRASES, N_WORDINGS, _key, reword
 
 JUDGED = [
     metric
@@ -49,7 +49,7 @@ def _reply_of(metric):
 
 @pytest.mark.parametrize("metric", JUDGED, ids=lambda metric: metric.card.name)
 def test_every_task_has_paraphrases(metric):
-    """A metric with a new task fails here: write its paraphrases in `research/_card/wordings.py`."""
+    """A metric with a new task fails here: write its paraphrases in `_card/wordings.py` of the lab."""
     prompts = prompts_of(metric)
     # Stored ratings are required, and then the judge is not called.
     assert prompts or "ratings" in metric.card.needs

@@ -25,7 +25,8 @@ from ragstone.cli import _output
 
 ROOT = Path(__file__).parents[2]
 SOURCES = [
-    ROOT / f"{project}/src" for project in ("packages/ragstone", "integrations/langchain", "integrations/llama-index")
+    ROOT / f"{project}/src"
+    for project in ("packages/ragstone", "packages/ragstone-lab", "integrations/langchain", "integrations/llama-index")
 ]
 FLAGS_AT = {
     "compile": 1,

@@ -18,12 +18,12 @@ from ragstone.metrics import resolve_metrics
 from ragstone.monitor import Monitor
 from ragstone.replay import replay_traces
 from ragstone.requests import TraceDraft
-from ragstone.research import build_dataset, judge_card, rank_udcg, run_udcg_experiment
 from ragstone.schema import Failure, Score
 from ragstone.scoring import Scorer
 from ragstone.store import SqliteStore
 from ragstone.testing import FakeJudge, make_sample
 from ragstone.worker import ScorerSpec, ScoringSetup, read_ledger
+from ragstone_lab import build_dataset, judge_card, rank_udcg, run_udcg_experiment
 
 ROW = {"query": "Why?", "contexts": ["Because."], "response": "Because.", "reference": "Because."}
 

@@ -13,7 +13,9 @@ import ragstone
 from command_line import app
 from ragstone.judges import ConnectionOptions
 from ragstone.replay import areplay_traces
-from ragstone.research import (
+from ragstone.settings import Limits
+from ragstone.worker import ScoringSetup, Worker
+from ragstone_lab import (
     build_dataset,
     build_negatives,
     correlate_udcg,
@@ -23,8 +25,6 @@ from ragstone.research import (
     topicality,
     validate_metrics,
 )
-from ragstone.settings import Limits
-from ragstone.worker import ScoringSetup, Worker
 
 PYTHON: dict[str, tuple[Callable[..., Any], ...]] = {
     "evaluate": (ragstone.evaluate,),

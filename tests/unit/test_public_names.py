@@ -58,7 +58,7 @@ PUBLIC = {
         AlphaNdcg JudgedRankingMetric RankingMetric alpha_ndcg average_precision f1 hit_rate ndcg precision
         recall reciprocal_rank
     """,
-    "ragstone.research": """
+    "ragstone_lab": """
         apply_review best_passages build_dataset build_negatives correlate_udcg erag_scores fit_udcg judge_card plan_dataset
         plan_judge_card plan_negatives plan_udcg_experiment rank_udcg run_udcg_experiment topicality validate_metrics
     """,

@@ -11,7 +11,8 @@ from command_line import run_command
 from fake_models import FakeReader
 from fake_servers import FakeJudgeServer
 from ragstone.errors import JudgeError
-from ragstone.research import (
+from ragstone.testing import FakeJudge
+from ragstone_lab import (
     apply_review,
     build_dataset,
     build_negatives,
@@ -19,7 +20,6 @@ from ragstone.research import (
     rank_udcg,
     run_udcg_experiment,
 )
-from ragstone.testing import FakeJudge
 from udcg_world import questions
 
 QUICK = {"parts": "position,correlation", "n_resamples": 20, "k": 3, "n_contexts": 4, "erag": False}

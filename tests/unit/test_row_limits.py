@@ -9,9 +9,9 @@ import pytest
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments import read_outcomes
 from ragstone.reading import read_qrels, read_samples
-from ragstone.research._dataset.documents import read_documents
-from ragstone.research._validation.labels import read_labels
 from ragstone.settings import read_file
+from ragstone_lab._dataset.documents import read_documents
+from ragstone_lab._validation.labels import read_labels
 
 READERS = {
     "outcomes.jsonl": lambda path: read_outcomes(path, name="a"),

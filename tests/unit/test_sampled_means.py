@@ -12,10 +12,10 @@ import ragstone
 from completions import complete
 from ragstone.cli import main
 from ragstone.errors import DataError
-from ragstone.research import topicality, validate_metrics
 from ragstone.schema import Captured, Score, Trace
 from ragstone.stats import hajek_mean, prediction_powered_mean
 from ragstone.store import PlannedMetric, SqliteStore
+from ragstone_lab import topicality, validate_metrics
 
 QR = {"metric": "ccrs.qr", "metric_version": "1", "judge": "j", "judge_hash": "h"}
 

@@ -11,8 +11,8 @@ from sklearn import metrics
 from sklearn.calibration import calibration_curve
 
 import ragstone
-from ragstone.research import validate_metrics
 from ragstone.stats import judge_errors
+from ragstone_lab import validate_metrics
 
 RNG = np.random.default_rng(1)
 

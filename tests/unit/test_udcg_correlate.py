@@ -11,8 +11,8 @@ from fake_models import FakeReader
 from ragstone.errors import ConfigurationError, DataError, JudgeError
 from ragstone.metrics import UdcgTheta
 from ragstone.reading import read_samples
-from ragstone.research import best_passages, correlate_udcg, fit_udcg, rank_udcg
 from ragstone.testing import FakeJudge
+from ragstone_lab import best_passages, correlate_udcg, fit_udcg, rank_udcg
 
 
 def passage(text, relevance=None, **annotation):

@@ -10,8 +10,8 @@ import pytest
 from fake_models import FakeReader
 from ragstone.errors import JudgeError
 from ragstone.judges import ChatReader
-from ragstone.research import correlate_udcg, fit_udcg, run_udcg_experiment
 from ragstone.testing import FakeJudge
+from ragstone_lab import correlate_udcg, fit_udcg, run_udcg_experiment
 from scripted_model import ScriptedModel
 from udcg_world import P_ABSTAIN, chance, judge_of, kinds_of, questions, reader_of, truth_of
 

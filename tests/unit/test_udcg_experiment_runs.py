@@ -14,8 +14,8 @@ import pytest
 from command_line import run_command
 from fake_models import FakeReader
 from ragstone.errors import ApplicationError, ConfigurationError, DataError, JudgeError
-from ragstone.research import plan_udcg_experiment, run_udcg_experiment
 from ragstone.schema import Passage
+from ragstone_lab import plan_udcg_experiment, run_udcg_experiment
 from udcg_world import judge_of, questions, reader_of
 
 QUICK = {"n_resamples": 20, "k": 3, "k_values": (1, 3), "n_contexts": 4}
@@ -129,7 +129,7 @@ def test_a_run_that_fails_resumes_without_asking_again(tmp_path):
 KILLED = """
 import os, sys
 sys.path.insert(0, {support!r})
-from ragstone.research import run_udcg_experiment
+from ragstone_lab import run_udcg_experiment
 from udcg_world import judge_of, kinds_of, questions, reader_of
 asked = []
 def answer(query, kinds):
@@ -438,7 +438,7 @@ def test_an_outage_ends_the_command(data, tmp_path, monkeypatch):
         questions(2), tmp_path / "e", parts="position", reader=reader_of(by_utility), judge=judge_of(), **QUICK
     )
     down = replace(result, failures={"unavailable": 3, "truncated": 1}, errors=("down", "cut"))
-    monkeypatch.setattr("ragstone.research.run_udcg_experiment", lambda *args, **options: down)
+    monkeypatch.setattr("ragstone_lab.run_udcg_experiment", lambda *args, **options: down)
     done = run_command(*EXPERIMENT)
     assert 3 == done.returncode
     assert "failed: down\nfailed: cut\nunfinished" in done.stderr

@@ -10,10 +10,10 @@ import pytest
 
 from ragstone.errors import ConfigurationError, DataError, MissingExtraError
 from ragstone.metrics import UdcgTheta
-from ragstone.research import fit_udcg
-from ragstone.research._udcg.complete import RatedContext
-from ragstone.research._udcg.rows import PassageRating
-from ragstone.research._udcg.svm import choose_c, cross_validated, design_of, solve
+from ragstone_lab import fit_udcg
+from ragstone_lab._udcg.complete import RatedContext
+from ragstone_lab._udcg.rows import PassageRating
+from ragstone_lab._udcg.svm import choose_c, cross_validated, design_of, solve
 
 
 def passage(text, relevance, p):

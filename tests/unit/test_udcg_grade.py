@@ -9,8 +9,8 @@ import pytest
 from fake_models import FakeReader
 from ragstone._util.abstains import answer_abstains
 from ragstone.errors import DataError, JudgeError
-from ragstone.research import correlate_udcg
 from ragstone.testing import FakeJudge
+from ragstone_lab import correlate_udcg
 
 GOOD = {"text": "The tower is 31 meters tall.", "relevance": 1, "metadata": {"udcg": {"p_abstain": 0.1}}}
 DULL = {"text": "The tower is red.", "relevance": 0, "metadata": {"udcg": {"p_abstain": 0.6}}}

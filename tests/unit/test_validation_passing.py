@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 from command_line import app
 from ragstone import evaluate
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.research import validate_metrics
 from ragstone.schema import Failure, Score
 from ragstone.stats import mean_interval, pass_at_k
+from ragstone_lab import validate_metrics
 
 FAST = {"n_resamples": 50, "n_permutations": 20}
 MERGED = {"q0": [1.0, 0.0, 0.0, 0.0], "q1": [0.6, 0.5, 0.4, 0.1], "q2": [0.0, 0.0, 0.0, None], "q3": [1.0, 1.0]}

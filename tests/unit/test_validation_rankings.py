@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 
 from command_line import app
 from ragstone.errors import DataError
-from ragstone.research import validate_metrics
 from ragstone.schema import Failure, Score
 from ragstone.stats import kendall_of_means
+from ragstone_lab import validate_metrics
 
 FAST = {"n_resamples": 100, "n_permutations": 50}
 TARGET = {"bm25": [0.1, 0.2, 0.3, 0.2], "e5": [0.5, 0.6, 0.5, 0.4], "hybrid": [0.9, 0.8, 0.9, 1.0]}

@@ -8,9 +8,9 @@ import pytest
 
 from live_store import make_store
 from ragstone.experiments import TimeRange, add_labels, draw_to_label
-from ragstone.research import validate_metrics
 from ragstone.stats import drawn_kappa, drawn_prediction_powered_mean
 from ragstone.store import open_store
+from ragstone_lab import validate_metrics
 
 
 def labeled_store(path: Path, *, others: bool = False) -> Path:

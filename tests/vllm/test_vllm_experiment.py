@@ -9,8 +9,8 @@ import random
 import pytest
 
 from ragstone.judges import ChatReader, OpenAICompatibleModel
-from ragstone.research import plan_udcg_experiment, run_udcg_experiment
 from ragstone.testing import FakeJudge
+from ragstone_lab import plan_udcg_experiment, run_udcg_experiment
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(3600)]
 

@@ -7,8 +7,8 @@ import random
 import pytest
 
 import ragstone
-from ragstone.research import judge_card
 from ragstone.stats import cohen_kappa
+from ragstone_lab import judge_card
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1800)]
 

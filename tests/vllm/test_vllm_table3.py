@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ragstone.judges import ChatReader, OpenAICompatibleModel
-from ragstone.research import correlate_udcg
+from ragstone_lab import correlate_udcg
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(3600)]
 

@@ -10,8 +10,12 @@ from importlib import import_module
 from ragstone.errors import MissingExtraError
 
 
-def lazy_names(package: str, names: Mapping[str, str]) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+def lazy_names(
+    package: str, names: Mapping[str, str], source: str | None = None
+) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
     """Return `__getattr__` and `__dir__` of a package. `names` are separated by blanks, by the module that has them.
+
+    The modules are in the package `source` (default: the package itself).
 
     Examples:
         ```python
@@ -24,7 +28,7 @@ def lazy_names(package: str, names: Mapping[str, str]) -> tuple[Callable[[str], 
         module = module_of.get(name)
         if module is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")  # codespell:ignore
-        value: object = getattr(import_module(f"{package}.{module}"), name)
+        value: object = getattr(import_module(f"{source or package}.{module}"), name)
         # The next use finds the name without this function.
         setattr(sys.modules[package], name, value)
         return value

@@ -12,7 +12,16 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 import ragstone
-from ragstone.cli._commands import COMMANDS, GROUPS, children, example_of, load_function, nearest, panel_of, purpose_of
+from ragstone.cli._commands import (
+    children,
+    command_at,
+    example_of,
+    is_group,
+    load_function,
+    nearest,
+    panel_of,
+    purpose_of,
+)
 from ragstone.cli._declare import command_of
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._help import HELP_NAMES, add_shared_options, use_layout, wants_help
@@ -34,8 +43,8 @@ class _LazyCommands(Mapping[str, Any]):
         if name not in self._loaded:
             path = self._start + name
             texts = {"epilog": f"Example:\n\n{example_of(path)}", "rich_help_panel": panel_of(path)}
-            if path in GROUPS:
-                self._loaded[name] = _Group(name=name, path=path, help=GROUPS[path], **texts)
+            if is_group(path):
+                self._loaded[name] = _Group(name=name, path=path, help=purpose_of(path), **texts)
             else:
                 self._loaded[name] = _load(name, path, texts)
         return self._loaded[name]
@@ -60,7 +69,7 @@ def _load(name: str, path: str, texts: Mapping[str, Any]) -> Any:
     with end_at_once():
         whole.command(name, **texts)(command_of(load_function(path)))
     command = typer.main.get_command(whole)
-    command.settings = COMMANDS[path].settings  # type: ignore[attr-defined]
+    command.settings = command_at(path).settings  # type: ignore[attr-defined]
     add_shared_options(command)
     return command
 

@@ -1,14 +1,20 @@
 """The commands by path: the purpose of each, an example, and the settings that it uses. No command is imported here.
 
-`load_function` imports the function `NAME_command` of the module of a command's name, or of its group.
+`load_function` imports the function `NAME_command` of the module of a command's name, or of its group. Another distribution
+adds the commands of a group of `EXTENSIONS` (see `ragstone.cli.extension`).
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
+
+from ragstone.errors import ConfigurationError
 
 
 class Command(NamedTuple):
@@ -29,8 +35,6 @@ _WORKER: Final = "watch retention daily_budget"
 _MEANS: Final = "analysis.cluster analysis.confidence_level"
 _GATED: Final = f"{_MEANS} analysis.undecided"
 _TESTS: Final = f"{_MEANS} analysis.n_permutations analysis.seed"
-_LAB: Final = "judge cache budget --set limits.concurrency limits.stop_early limits.max_failed_share"
-_UDCG: Final = f"reader answers {_LAB}"
 
 PANELS: Final = {
     "Measure": ("evaluate", "compare", "report", "metrics"),
@@ -44,11 +48,12 @@ PANELS: Final = {
 GROUPS: Final = {
     "labels": "Draw requests for people to label, and add their labels.",
     "lab": "Validate judges and metrics, build datasets, and fit UDCG.",
-    "lab dataset": "Build a dataset from documents, and apply your review.",
-    "lab udcg": "Fit UDCG, correlate it with answers, and rank passages.",
     "store": "Maintain a store: verify, back up, export, remove, backfill.",
 }
 """The purposes of the groups of commands."""
+
+EXTENSIONS: Final = {"lab": "ragstone-lab"}
+"""Groups whose commands are in another distribution."""
 
 COMMANDS: Final = {
     "evaluate": Command(
@@ -97,55 +102,6 @@ COMMANDS: Final = {
         "--judge http://localhost:8000/v1",
         "judge reader embedder *",
     ),
-    "lab judge-card": Command(
-        "Measure how far judges can be trusted.",
-        "--labels labels.csv --judge openai:gpt-4o",
-        f"{_LAB} limits.deadline_s limits.max_outage_s limits.call_latency_s "
-        "analysis.confidence_level analysis.n_resamples analysis.seed research.conditions research.max_crossed "
-        "research.repeats research.flip_threshold research.label_values research.label_range research.threshold",
-    ),
-    "lab validate-metrics": Command(
-        "Evaluate the metrics themselves.",
-        "outcomes.jsonl --labels labels.csv",
-        f"{_TESTS} analysis.n_resamples research.label_values research.label_range research.threshold "
-        "research.flip_threshold research.target research.pass_at",
-    ),
-    "lab dataset build": Command(
-        "Generate queries, sub-questions and ratings.",
-        "handbook/ --judge http://localhost:8000/v1",
-        f"{_LAB} research.max_items research.max_passages research.questions research.rating_threshold",
-    ),
-    "lab dataset apply-review": Command("Write the dataset of your edited review.csv.", "dataset", _LAB),
-    "lab dataset negatives": Command(
-        "Write queries that your documents do not answer.",
-        "handbook/ --judge openai:gpt-4o",
-        f"{_LAB} research.queries research.max_passages research.rating_threshold",
-    ),
-    "lab udcg fit": Command(
-        "Fit the weights of UDCG to graded contexts.",
-        "graded.jsonl --reader http://localhost:8000/v1",
-        f"{_UDCG} analysis.seed research.svm_c",
-    ),
-    "lab udcg correlate": Command(
-        "Correlate UDCG and other ranking metrics with graded answers.",
-        "graded.jsonl --reader openai:gpt-4o",
-        f"{_UDCG} analysis.seed",
-    ),
-    "lab udcg rank": Command(
-        "Sort the passages of each sample by their utility.", "samples.jsonl --reader openai:gpt-4o", _UDCG
-    ),
-    "lab udcg experiment": Command(
-        "Repeat the experiments of the UDCG paper on your data.",
-        "questions.jsonl --reader openai:gpt-4o",
-        f"{_UDCG} limits.call_latency_s analysis.seed analysis.n_resamples research.k research.top_n "
-        "research.max_questions research.n_contexts research.k_values research.n_distractors research.weak_below research.hard_above "
-        "research.threshold research.second_judge research.second_judge_model",
-    ),
-    "lab topicality": Command(
-        "Check if a repository is about a domain.",
-        "in-domain.jsonl out-of-domain.jsonl",
-        f"{_MEANS} analysis.n_resamples analysis.seed",
-    ),
     "store verify": Command("Read all rows of a store, and find damage.", "ragstone.db"),
     "store backup": Command("Copy a store file while its worker runs.", "ragstone.db copy.db"),
     "store restore": Command("Verify a backup, and make it a store.", "backup.db restored.db"),
@@ -163,7 +119,32 @@ COMMANDS: Final = {
         "--samples answers > answers.jsonl",
     ),
 }
-"""All commands."""
+"""The commands of this distribution."""
+
+
+@cache
+def _tables_of(path: str) -> Any:
+    """Return the module with the tables for a command or a group. Raise ConfigurationError if it is not installed."""
+    from importlib.metadata import entry_points
+
+    group = path.partition(" ")[0]
+    if group not in EXTENSIONS:
+        return sys.modules[__name__]
+    for point in entry_points(group="ragstone.commands", name=group):
+        return point.load()
+    raise ConfigurationError(
+        f"the commands of `ragstone {group}` are not installed. Install them: pip install {EXTENSIONS[group]}"
+    )
+
+
+def all_tables() -> tuple[dict[str, str], dict[str, Command]]:
+    """Return the purposes of the groups and the commands of all installed distributions."""
+    groups, commands = {**GROUPS}, {**COMMANDS}
+    for group in EXTENSIONS:
+        with suppress(ConfigurationError):
+            groups |= _tables_of(group).GROUPS
+            commands |= _tables_of(group).COMMANDS
+    return groups, commands
 
 
 def children(path: str) -> list[str]:
@@ -171,8 +152,21 @@ def children(path: str) -> list[str]:
     if not path:
         return [name for names in PANELS.values() for name in names]
     start = f"{path} "
-    names = (known.removeprefix(start).partition(" ")[0] for known in COMMANDS if known.startswith(start))
+    names = (
+        known.removeprefix(start).partition(" ")[0] for known in _tables_of(path).COMMANDS if known.startswith(start)
+    )
     return list(dict.fromkeys(names))
+
+
+def is_group(path: str) -> bool:
+    """Return whether a path is a group of commands."""
+    return path in GROUPS or path in _tables_of(path).GROUPS
+
+
+def command_at(path: str) -> Command:
+    """Return the command at a path."""
+    command: Command = _tables_of(path).COMMANDS[path]
+    return command
 
 
 def panel_of(path: str) -> str | None:
@@ -182,19 +176,21 @@ def panel_of(path: str) -> str | None:
 
 def purpose_of(path: str) -> str:
     """Return the purpose of a command or a group."""
-    return GROUPS[path] if path in GROUPS else COMMANDS[path].purpose
+    purpose: str | None = GROUPS.get(path) or _tables_of(path).GROUPS.get(path)
+    return command_at(path).purpose if purpose is None else purpose
 
 
 def example_of(path: str) -> str:
     """Return the example of a command, or of the first command of a group."""
-    first = next(known for known in COMMANDS if f"{known} ".startswith(f"{path} "))
-    return f"ragstone {first} {COMMANDS[first].example}"
+    first = next(known for known in _tables_of(path).COMMANDS if f"{known} ".startswith(f"{path} "))
+    return f"ragstone {first} {command_at(first).example}"
 
 
 def load_function(path: str) -> Callable[..., None]:
     """Import the function of a command: from the module of its name, or of its group if there is none."""
+    package = _tables_of(path).__package__
     group, _, name = f" {path}".replace("-", "_").rpartition(" ")
-    modules = [f"ragstone.cli._{word}" for word in (name, group.rpartition(" ")[2])]
+    modules = [f"{package}._{word}" for word in (name, group.rpartition(" ")[2])]
     module = import_module(modules[0] if find_spec(modules[0]) else modules[1])
     function: Callable[..., None] = getattr(module, f"{name}_command")
     return function
@@ -202,7 +198,7 @@ def load_function(path: str) -> Callable[..., None]:
 
 def commands_that_use(key: str) -> list[str]:
     """Return the commands that use a dotted key of the settings, except `doctor`, which shows all."""
-    used = {path: command.settings.split() for path, command in COMMANDS.items()}
+    used = {path: command.settings.split() for path, command in all_tables()[1].items()}
     return [path for path, words in used.items() if {key, key.partition(".")[0]} & {*words} and path != "doctor"]
 
 
@@ -210,11 +206,13 @@ def nearest(name: str) -> str | None:
     """Return the command, group or option of an example whose name is most similar to a name that does not exist."""
     from difflib import SequenceMatcher
 
+    groups, commands = all_tables()
+
     def candidates() -> Iterator[tuple[str, str]]:
-        for path in (*GROUPS, *COMMANDS):
+        for path in (*groups, *commands):
             yield path.rpartition(" ")[2], path
             yield path.replace(" ", "-"), path
-        for path, command in COMMANDS.items():
+        for path, command in commands.items():
             options = (word for word in command.example.split() if word.startswith("--"))
             yield from ((option.removeprefix("--"), f"{path} {option}") for option in options)
 

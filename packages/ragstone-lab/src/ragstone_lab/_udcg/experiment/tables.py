@@ -1,0 +1,87 @@
+"""Tables of results: cells with intervals, as text and as plain values."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ragstone.extension import text_table
+from ragstone.stats import Estimate, mean_interval
+from ragstone_lab._report import plain_fields, to_plain
+
+Cell = Estimate | float | int | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table."""
+
+    name: str
+    """Key in JSON."""
+    title: str
+    kind: Literal["text", "count", "percent", "number", "p_value"] = "number"
+    is_printed: bool = True
+    """Whether the text has this column. JSON has all columns."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultTable:
+    """One table of the experiment."""
+
+    part: str
+    title: str
+    source: str
+    """Table or figure of the paper."""
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    """Cells by column. Estimates of shares are in [0, 1]."""
+    notes: tuple[str, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """Further values for JSON."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        names = [column.name for column in self.columns]
+        rows = [to_plain(dict(zip(names, row, strict=True))) for row in self.rows]
+        return plain_fields(self, "columns", "facts") | {"rows": rows, **self.facts}
+
+    def __str__(self) -> str:
+        shown = [(place, column) for place, column in enumerate(self.columns) if column.is_printed]
+        head = [column.title for _, column in shown]
+        body = [[_shown(row[place], column) for place, column in shown] for row in self.rows]
+        align = "".join("l" if column.kind == "text" else "r" for _, column in shown)
+        table = text_table([head, *body], align=align)
+        return "\n".join([f"{self.title} ({self.source})", "", table, *wrap_lines(self.notes)])
+
+
+def wrap_lines(lines: Sequence[str]) -> list[str]:
+    """Break lines between words at the width of the terminal, or at 80 characters without one."""
+    width = shutil.get_terminal_size(fallback=(80, 24)).columns
+    return [part for line in lines for part in textwrap.wrap(line, width, break_long_words=False)]
+
+
+def _shown(cell: Cell, column: Column) -> str:
+    if cell is None:
+        return "-"
+    if isinstance(cell, str):
+        return cell
+    if column.kind == "count" or (isinstance(cell, int) and column.kind == "text"):
+        return str(cell)
+    scale, digits = (100, 1) if column.kind == "percent" else (1, 3)
+    if isinstance(cell, Estimate):
+        value, low, high = (_number(scale * number, digits) for number in (cell.value, cell.low, cell.high))
+        return f"{value} [{low}, {high}]"
+    return _number(scale * cell, digits)
+
+
+def _number(value: float, digits: int) -> str:
+    # Adding 0 turns a negative zero into zero.
+    return f"{round(value, digits) + 0.0:.{digits}f}"
+
+
+def share_of(marks: Sequence[bool]) -> Estimate | None:
+    """Estimate a share with its interval, or return None without values."""
+    return mean_interval([float(mark) for mark in marks]) if marks else None

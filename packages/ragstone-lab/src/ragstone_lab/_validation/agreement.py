@@ -1,0 +1,451 @@
+"""Agreement of metrics with human labels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal, get_args
+
+from ragstone.errors import ConfigurationError, DataError
+from ragstone.experiments import SystemOutcomes, takes_labels
+from ragstone.reading import LabelRecord
+from ragstone.stats import (
+    Agreement,
+    CorrelationKind,
+    Estimate,
+    JudgeErrors,
+    PredictionPoweredMean,
+    cohen_kappa,
+    compare_groups,
+    correlate,
+    drawn_kappa,
+    drawn_prediction_powered_mean,
+    estimate_mean,
+    fleiss_kappa,
+    hajek_mean,
+    judge_errors,
+    krippendorff_alpha,
+    percent_agreement,
+    prediction_powered_mean,
+)
+from ragstone_lab._validation.describe import UNRESTRICTED
+from ragstone_lab._validation.labels import with_pairs
+from ragstone_lab._validation.sources import Options, decisions_of, is_unevenly_sampled, probabilities_of
+
+_MOST_CATEGORIES: Final = 11
+"""Maximum number of distinct labels of a categorical scale (0 to 10). More labels are a continuous scale."""
+_FEW_LABELS: Final = 30
+_SAME: Final = 1e-9
+"""Difference of equal scores by rounding, as a share of the range."""
+_MIN_DIFFERENT: Final = 10
+"""Minimum number of differences other than 0 for Student's t."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelOptions(Options):
+    """Options of the comparison of labels with scores."""
+
+    label_range: tuple[float, float] | None = None
+    """Lowest and highest possible label. None uses the metric's range, or the labels' own if they exceed it."""
+    threshold: float | None = None
+    """Score from which a sample is positive, for yes/no labels. None uses the middle of the range."""
+    draws: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Probabilities with which requests were drawn to be labeled, by system and id. Empty for labels of a file, which are a
+    random sample."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelAgreement:
+    """Agreement of one metric's scores of one system with human labels."""
+
+    metric: str
+    system: str
+    n: int
+    """Number of samples with a label and a score."""
+    n_unscored: int
+    """Number of labeled samples that failed or to which the metric is not applicable. No other number includes them."""
+    n_unknown: int
+    """Number of labels of samples without an outcome."""
+    n_unlabeled: int
+    """Number of samples with a score but without a label."""
+    label_range: tuple[float, float]
+    """Lowest and highest label, mapped to the lowest and highest score."""
+    categories: tuple[float, ...]
+    """Labels converted to scores. Each score is assigned to the nearest. Empty for a continuous scale."""
+    exact: Estimate | None
+    """Share of samples on which judge and people agree exactly."""
+    cohen: Agreement | None
+    """Cohen's kappa, with quadratic weights for more than two categories. None on a continuous scale."""
+    krippendorff: Agreement
+    """Krippendorff's alpha of judge and people: nominal for two categories, ordinal for several, interval on a continuous scale."""
+    spearman: Estimate | None
+    kendall: Estimate | None
+    pearson: Estimate | None
+    bias: Estimate | None
+    """Mean difference judge - people, as a score. None without a sample that has both."""
+    people: Agreement | None
+    """Krippendorff's alpha among people, or None if no sample has several labels."""
+    people_fleiss: Agreement | None
+    """Fleiss' kappa among people, or None if samples have different numbers of labels or the scale is continuous."""
+    human_mean: PredictionPoweredMean | None
+    """Estimated human mean of all samples, as a score."""
+    errors: JudgeErrors | None = None
+    """Errors of the judge about correct and wrong answers. None for a metric without a range or of which lower is better, and for
+    labels of requests that were drawn with different probabilities."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def coefficient(self) -> tuple[str, Estimate | None]:
+        """Name and value of the coefficient that fits the scale of the labels, None if it is undefined.
+
+        Kappa for two categories, kappa with quadratic weights for several, Spearman's correlation on a continuous scale.
+        """
+        if not self.categories:
+            return "Spearman", self.spearman
+        name = "kappa" if len(self.categories) == 2 else "weighted kappa"
+        return name, None if self.cohen is None else self.cohen.coefficient
+
+
+def agreements(
+    systems: Sequence[SystemOutcomes], metrics: Sequence[str], labels: Sequence[LabelRecord], options: LabelOptions
+) -> list[LabelAgreement]:
+    """Compare each metric with the labels."""
+    names = [system.name for system in systems]
+    if len(systems) > 1 and any(label.system is None for label in labels):
+        raise DataError(f"with several systems ({', '.join(names)}), every label needs a column 'system'")
+    if unknown := {label.system for label in labels} - {None, *names}:
+        raise DataError(f"labels of an unknown system {min(map(str, unknown))!r}. Systems: {', '.join(names)}.")
+    results = []
+    for metric in metrics:
+        of_metric = [label for label in labels if label.metric in (None, metric)]
+        for system in systems:
+            if metric not in system.outcomes or (system.name in options.draws and not _rates_answers(system, metric)):
+                continue
+            own = [label for label in of_metric if label.system in (None, system.name)]
+            if own:
+                results.append(_one(system, metric, own, of_metric, options))
+    if all(one.n == one.n_unscored == 0 for one in results):
+        ids = ", ".join(sorted({label.key for label in labels})[:3])
+        raise DataError(
+            f"no label has the id of a sample with an outcome (labels: {ids}, ...). Use the same ids in both files."
+        )
+    return results
+
+
+def _one(
+    system: SystemOutcomes, metric: str, own: Sequence[LabelRecord], all_: Sequence[LabelRecord], options: LabelOptions
+) -> LabelAgreement:
+    system = with_pairs(system, metric, own)
+    scale = _Scale.of(system, metric, [label.value for label in all_], _with_bounds(options, all_))
+    ratings: dict[str, dict[str | None, float]] = {}
+    for label in own:
+        ratings.setdefault(label.key, {})[label.annotator] = scale.as_score(label.value)
+    scores = decisions_of(system, metric)
+    ids = [id_ for id_ in ratings if id_ in scores]
+    people = [math.fsum(ratings[id_].values()) / len(ratings[id_]) for id_ in ids]
+    judge = [scores[id_] for id_ in ids]
+    rest = {id_: value for id_, value in scores.items() if id_ not in ratings}
+    exact, cohen, alpha = _agree(ids, people, judge, scale, options)
+    among_people, fleiss = _agreement_among_people(ratings, scale, options)
+    human_mean: PredictionPoweredMean | None = None
+    draws = options.draws.get(system.name)
+    if draws is not None:
+        exact, cohen, human_mean, notes = _agree_drawn(
+            system, metric, dict(zip(ids, people, strict=True)), draws, options
+        )
+        scale = replace(scale, categories=scale.scores)
+    elif is_unevenly_sampled(system, scores):
+        notes = [
+            "no prediction-powered mean: it is not weighted, but these requests were sampled with different probabilities"
+        ]
+    else:
+        human_mean, notes = _human_mean(dict(zip(ids, people, strict=True)), scores, rest, scale, options)
+    if (card := system.cards.get(metric)) is not None and card.decided_by:
+        notes.append(f"compared by {card.decision_name}. Its value: {card.reachable or 'the whole range'}")
+    clusters = options.clusters_of(ids)
+
+    def correlation(kind: CorrelationKind) -> Estimate | None:
+        return correlate(
+            people,
+            judge,
+            kind,
+            clusters=clusters,
+            x_range=scale.scores,
+            y_range=system.range_of(metric),
+            confidence_level=options.confidence_level,
+        )
+
+    bias: Estimate | None = None
+    if differences := [j - p for j, p in zip(judge, people, strict=True)]:
+        # Scores of a metric without bounds can be outside of the labels' range.
+        bound = max(scale.scores[1] - scale.scores[0], *map(abs, differences))
+        bias = estimate_difference(
+            differences, bound=bound, clusters=clusters, confidence_level=options.confidence_level
+        )
+    errors = None
+    low, high = system.range_of(metric)
+    if card is not None and card.direction == "higher" and math.isfinite(high - low) and ids and draws is None:
+        middle = (low + high) / 2
+        usual = middle if card.threshold is None else card.threshold
+        lengths = [system.lengths[id_] for id_ in ids if id_ in system.lengths]
+        errors = judge_errors(
+            judge,
+            people,
+            threshold=usual if options.threshold is None else options.threshold,
+            correct_from=middle,
+            clusters=clusters,
+            lengths=lengths if len(lengths) == len(ids) else None,
+            are_probabilities=(low, high) == (0, 1)
+            and all(getattr(system.outcomes[metric][id_], "method", "") == "expected" for id_ in ids),
+            confidence_level=options.confidence_level,
+        )
+        notes += errors.describe()
+    by_kind = {kind: correlation(kind) for kind in get_args(CorrelationKind)}
+    if unknown := [kind.capitalize() for kind, found in by_kind.items() if found and found.method == "range"]:
+        notes.append(f"{', '.join(unknown)}: {UNRESTRICTED}")
+    return LabelAgreement(
+        metric=metric,
+        system=system.name,
+        n=len(ids),
+        n_unscored=sum(id_ in system.outcomes[metric] for id_ in ratings) - len(ids),
+        n_unknown=sum(id_ not in system.outcomes[metric] for id_ in ratings),
+        n_unlabeled=len(rest),
+        label_range=scale.labels,
+        categories=scale.categories,
+        exact=exact,
+        cohen=cohen,
+        krippendorff=alpha,
+        **by_kind,
+        bias=bias,
+        errors=errors,
+        people=among_people,
+        people_fleiss=fleiss,
+        human_mean=human_mean,
+        notes=tuple(notes),
+    )
+
+
+def _with_bounds(options: LabelOptions, labels: Sequence[LabelRecord]) -> LabelOptions:
+    """Return the options with the range that the labels of a metric state, if the caller states none."""
+    stated = {label.bounds for label in labels}
+    if len(stated) > 1:
+        raise DataError(
+            "labels with different ranges are compared with one metric. Choose one label (--label COLUMN=METRIC)"
+        )
+    (bounds,) = stated
+    return options if options.label_range is not None or bounds is None else replace(options, label_range=bounds)
+
+
+def _rates_answers(system: SystemOutcomes, metric: str) -> bool:
+    card = system.cards.get(metric)
+    low, high = system.range_of(metric)
+    if card is None:
+        return math.isfinite(high - low)
+    return takes_labels(card.stage, low, high, lower_is_better=card.direction == "lower")
+
+
+def _agree_drawn(
+    system: SystemOutcomes, metric: str, people: Mapping[str, float], draws: Mapping[str, float], options: LabelOptions
+) -> tuple[Estimate | None, Agreement | None, PredictionPoweredMean | None, list[str]]:
+    """Compare a metric with labels of requests that were drawn with different probabilities, for all requests.
+
+    Returns the share of requests on which both agree about "wrong", the kappa of this, the estimated mean label, and notes.
+    """
+    scores, card = decisions_of(system, metric), system.cards[metric]
+    low, high = card.low, card.high
+    ids = [id_ for id_ in people if id_ in draws]
+    notes = ["labels of drawn requests: agreement is about wrong answers, and weighted as they were drawn"]
+    if others := len(people) - len(ids):
+        notes.append(
+            f"{others} labels of requests that were not drawn count in the correlations and in alpha only, because nothing is "
+            "known about how they were chosen"
+        )
+    if len(ids) < 2:
+        return None, None, None, [*notes, f"{len(ids)} labels of drawn requests: at least two are needed"]
+    middle = (low + high) / 2
+    limit = (middle if card.threshold is None else card.threshold) if options.threshold is None else options.threshold
+    sampled = probabilities_of(system, ids) or [1.0] * len(ids)
+    kept = [draws[id_] * sampled[n] for n, id_ in enumerate(ids)]
+    by_judge = [not card.reaches(scores[id_], limit) for id_ in ids]
+    by_people = [people[id_] < middle for id_ in ids]
+    clusters = options.clusters_of(ids)
+    level = options.confidence_level
+    exact = hajek_mean(
+        [float(one == other) for one, other in zip(by_judge, by_people, strict=True)],
+        kept,
+        clusters=clusters,
+        confidence_level=level,
+    )
+    kappa = drawn_kappa(by_judge, by_people, kept, clusters=clusters, confidence_level=level)
+    mean = drawn_prediction_powered_mean(
+        [people.get(id_) if id_ in draws else None for id_ in scores],
+        list(scores.values()),
+        [draws.get(id_, 1.0) for id_ in scores],
+        probabilities=probabilities_of(system, scores),
+        clusters=options.clusters_of(scores),
+        low=low,
+        high=high,
+        confidence_level=level,
+    )
+    if len(ids) < _FEW_LABELS:
+        notes.append(f"with {len(ids)} labels (fewer than {_FEW_LABELS}) the intervals are only a rough guide")
+    return exact, kappa, mean, notes
+
+
+def estimate_difference(
+    differences: Sequence[float], *, bound: float, clusters: Sequence[str | None] | None = None, confidence_level: float
+) -> Estimate:
+    """Estimate the mean of paired differences in [-bound, bound].
+
+    With enough differences other than 0 the interval is Student's. A few rare ones do not show their variance, so with fewer it
+    is that of a mean in a known range.
+    """
+    n_different = sum(abs(difference) > _SAME * bound for difference in differences)
+    is_bounded = n_different < _MIN_DIFFERENT or max(differences) == min(differences)
+    limit = bound if is_bounded else math.inf
+    found = estimate_mean(differences, low=-limit, high=limit, clusters=clusters, confidence_level=confidence_level)
+    assert found is not None  # noqa: S101  there are differences
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Scale:
+    """The mapping of labels to scores of one metric."""
+
+    labels: tuple[float, float]
+    scores: tuple[float, float]
+    categories: tuple[float, ...]
+    """Categories, as scores."""
+    threshold: float | None
+
+    @classmethod
+    def of(cls, system: SystemOutcomes, metric: str, values: Sequence[float], options: LabelOptions) -> _Scale:
+        scores = system.range_of(metric)
+        bounded = math.isfinite(scores[1] - scores[0])
+        if options.label_range is not None:
+            low, high = map(float, options.label_range)
+            if not (math.isfinite(low) and math.isfinite(high) and low < high):
+                raise ConfigurationError(f"label_range must be finite with low < high, got {low!r} and {high!r}")
+            if outside := [value for value in values if not low <= value <= high]:
+                raise ConfigurationError(f"labels of {metric} must be from {low:g} to {high:g}, got {outside[0]:g}")
+        elif bounded and all(scores[0] <= value <= scores[1] for value in values):
+            low, high = scores
+        else:
+            low, high = min(values), max(values)
+            # Yes/no labels, of which maybe only one occurs.
+            low, high = (0.0, 1.0) if low == high or {low, high} <= {0.0, 1.0} else (low, high)
+        distinct = sorted({*values, low, high} if set(values) <= {low, high} else set(values))
+        if high - low < _MOST_CATEGORIES and len(distinct) > 2 and all(v.is_integer() for v in (low, *distinct)):
+            # Integer grades that do not occur are categories too.
+            distinct = [low + step for step in range(int(high - low) + 1)]
+        scale = cls(labels=(low, high), scores=scores if bounded else (low, high), categories=(), threshold=None)
+        if len(distinct) > _MOST_CATEGORIES:
+            return scale
+        return cls(
+            labels=scale.labels,
+            scores=scale.scores,
+            categories=tuple(scale.as_score(value) for value in distinct),
+            threshold=options.threshold if len(distinct) == 2 else None,
+        )
+
+    def as_score(self, label: float) -> float:
+        share = (label - self.labels[0]) / (self.labels[1] - self.labels[0])
+        return self.scores[0] + share * (self.scores[1] - self.scores[0])
+
+    def category(self, score: float, *, threshold: float | None = None) -> float:
+        """Return the nearest category. Ties go to the higher one."""
+        if threshold is not None:
+            return self.categories[score >= threshold]
+        return min(self.categories, key=lambda c: (round(abs(c - score), 12), -c))
+
+    @property
+    def kind(self) -> Literal["nominal", "ordinal", "interval"]:
+        """The scale of Krippendorff's alpha."""
+        return "interval" if not self.categories else "ordinal" if len(self.categories) > 2 else "nominal"
+
+
+def _agree(
+    ids: Sequence[str], people: Sequence[float], judge: Sequence[float], scale: _Scale, options: LabelOptions
+) -> tuple[Estimate | None, Agreement | None, Agreement]:
+    """Compute exact agreement, Cohen's kappa and Krippendorff's alpha of judge and people."""
+    exact = cohen = None
+    clusters = options.clusters_of(ids)
+    human_ratings, judge_ratings = list(people), list(judge)
+    if scale.categories:
+        human_ratings = [scale.category(value) for value in people]
+        judge_ratings = [scale.category(value, threshold=scale.threshold) for value in judge]
+        cohen = cohen_kappa(
+            human_ratings,
+            judge_ratings,
+            weights="quadratic" if len(scale.categories) > 2 else "none",
+            categories=scale.categories,
+            clusters=clusters,
+            **options.bootstrap,
+        )
+    pairs = list(zip(human_ratings, judge_ratings, strict=True))
+    if scale.categories:
+        exact = percent_agreement(pairs, clusters=clusters, confidence_level=options.confidence_level)
+    return exact, cohen, krippendorff_alpha(pairs, scale=scale.kind, clusters=clusters, **options.bootstrap)
+
+
+def _agreement_among_people(
+    by_sample: Mapping[str, Mapping[str | None, float]], scale: _Scale, options: LabelOptions
+) -> tuple[Agreement | None, Agreement | None]:
+    """Compute Krippendorff's alpha among people, and Fleiss' kappa if all samples have the same number of labels."""
+    ratings = [list(by.values()) for by in by_sample.values()]
+    clusters = options.clusters_of(by_sample)
+    n_raters = max(map(len, ratings))
+    if n_raters < 2:
+        return None, None
+    table = [[*row, *[None] * (n_raters - len(row))] for row in ratings]
+    alpha = krippendorff_alpha(table, scale=scale.kind, clusters=clusters, **options.bootstrap)
+    if not scale.categories or any(len(row) < n_raters for row in ratings):
+        return alpha, None
+    return alpha, fleiss_kappa(table, clusters=clusters, **options.bootstrap)
+
+
+def _human_mean(
+    people: Mapping[str, float],
+    scores: Mapping[str, float],
+    rest: Mapping[str, float],
+    scale: _Scale,
+    options: LabelOptions,
+) -> tuple[PredictionPoweredMean | None, list[str]]:
+    """Estimate the human mean over all samples, and return notes about violated assumptions.
+
+    `people` are mean labels as scores, `scores` those of all samples, and `rest` those of samples without a label.
+    """
+    if len(people) < 2 or len(rest) < 2:
+        few = "scored samples with a label" if len(people) < 2 else "scored samples without a label"
+        return None, [f"no prediction-powered mean: it needs at least two {few}"]
+    low, high = scale.scores
+    judge = [scores[id_] for id_ in people]
+    level = options.confidence_level
+    clusters = None
+    if options.clusters is None:
+        mean = prediction_powered_mean(
+            list(people.values()), judge, list(rest.values()), low=low, high=high, confidence_level=level
+        )
+    else:
+        clusters = options.clusters.of(people), options.clusters.of(rest)
+        # Labels of a file are a random sample, so all have the same probability.
+        mean = drawn_prediction_powered_mean(
+            [people.get(id_) for id_ in scores],
+            list(scores.values()),
+            [1.0] * len(scores),
+            clusters=options.clusters.of(scores),
+            low=low,
+            high=high,
+            confidence_level=level,
+        )
+    notes = []
+    difference = compare_groups(judge, list(rest.values()), clusters=clusters, **options.bootstrap).difference
+    if not difference.low <= 0 <= difference.high:
+        notes.append(
+            f"the labeled samples are probably not a random sample, which the prediction-powered mean assumes: their scores "
+            f"differ from the others' by {difference.value:+.3f} [{difference.low:+.3f}, {difference.high:+.3f}]"
+        )
+    if len(people) < _FEW_LABELS:
+        notes.append(f"with {len(people)} labels (fewer than {_FEW_LABELS}) the intervals are only a rough guide")
+    return mean, notes

@@ -1,0 +1,173 @@
+"""Human labels of a file or a store, and the metrics that they are compared with."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from ragstone.errors import DataError
+from ragstone.experiments import OutcomeSource, SystemOutcomes, store_of
+from ragstone.extension import count
+from ragstone.metrics import all_metrics, full_name
+from ragstone.reading import (
+    GENERIC_LABELS,
+    LabelFile,
+    LabelRecord,
+    SampleSource,
+    build_rows_error,
+    by_answer,
+    read_label_file,
+)
+from ragstone.schema import Outcome, Score
+from ragstone.store import open_store
+from ragstone_lab._validation.sources import named_sources
+
+_STEM: Final = 6
+"""Characters by which a word in the name of a label is compared with those of metrics."""
+_NOT_TOPICS: Final = frozenset({"label", "score", "answer", "context", "overal", "human", "ragas", "metric", "rate"})
+_MAX_NEAR: Final = 4
+
+
+def read_labels(
+    source: SampleSource,
+    *,
+    metrics: Sequence[str],
+    columns: Sequence[str] = (),
+    label_range: tuple[float, float] | None = None,
+    categories: Sequence[str] = (),
+) -> LabelFile:
+    """Read the labels of a file or of rows.
+
+    The source is as for `read_label_file`. `metrics` may be columns, and `columns` of labels are NAME or NAME=METRIC.
+    `label_range` is the lowest and highest possible label. `categories` are labels that are texts, lowest first.
+    """
+    file = read_label_file(source, columns=columns, metrics=metrics, bounds=label_range, categories=categories)
+    if file.rejected:
+        n_bad = len({each.position for each in file.rejected})
+        remedy = "Fix these labels. They cannot be skipped, because they are not missing at random"
+        raise build_rows_error(file.rejected, file.n_rows - n_bad, remedy)
+    if not file.records:
+        raise DataError(
+            f"the data does not contain labels ({count(file.n_rows, 'row')}, and empty or NaN labels are skipped). Label "
+            "at least one row"
+        )
+    return file
+
+
+def labels_of(
+    file: LabelFile, metrics: Sequence[str], *, is_stated: bool, has_positions: bool = False
+) -> list[LabelRecord]:
+    """Return the labels of a file with the metrics that they are compared with.
+
+    `is_stated` says that the caller has chosen the metrics, so that a label without a metric is compared with all. With
+    `has_positions`, a row without an id has its position as id, because the rows are the samples.
+    """
+    unclear = [each.name for each in file.records if each.metric is None and each.name not in GENERIC_LABELS]
+    if unclear and not is_stated and len(metrics) > 1:
+        raise DataError(
+            f"it is not known which metric the label {unclear[0]!r} is about. Name it: {_suggest(unclear[0], metrics)}"
+        )
+    labels: list[LabelRecord] = []
+    for each in by_answer(file.records):
+        if each.sample_id is None and not has_positions:
+            raise DataError(
+                f"row {each.position} does not have an id of a sample (id, sample_id, query_id, trace_id, ...)"
+            )
+        metric = each.metric if each.metric is None or each.metric in metrics else full_name(each.metric)
+        sample_id = str(each.position) if each.sample_id is None else each.sample_id
+        labels.append(replace(each, sample_id=sample_id, metric=metric))
+    times = Counter((each.key, each.metric, each.system, each.annotator) for each in labels)
+    (key, metric, _, rater), n = times.most_common(1)[0]
+    if n > 1:
+        person = f"by {rater!r}" if rater else "without a name of a person"
+        raise DataError(
+            f"{key!r} has {n} labels{'' if metric is None else f' of {metric}'} {person}. Name the person in a column "
+            "(annotator), the part of the answer (claim, passage_id, sub_question), or the metric of each label (--label "
+            "COLUMN=METRIC)"
+        )
+    return labels
+
+
+def compared_notes(file: LabelFile, metrics: Sequence[str]) -> list[str]:
+    """Return the notes of a file, and which label is compared with which metric."""
+    pairs = dict.fromkeys((each.name, each.metric) for each in file.records)
+    return [
+        *([] if file.layout is None else [f"labels: {count(file.n_rows, 'row')} in the layout of {file.layout}"]),
+        *(
+            f"the label {name} is compared with {metric or ', '.join(metrics)}"
+            for name, metric in pairs
+            if name != metric
+        ),
+        *file.notes,
+    ]
+
+
+def _suggest(name: str, metrics: Sequence[str]) -> str:
+    """Return options that name the metric of a label, those with a similar name first."""
+    words = _topics(name)
+    cards = {metric.card.name: metric.card for metric in all_metrics()}
+    near = [each for each in cards if words & _topics(f"{each} {cards[each].title}")]
+    near.sort(key=lambda each: each not in metrics)
+    return " or ".join(f"--label {name}={each}" for each in [*near, *metrics][:_MAX_NEAR])
+
+
+def _topics(text: str) -> set[str]:
+    return {word[:_STEM] for word in re.findall("[a-z]+", text.casefold()) if len(word) > 3} - _NOT_TOPICS
+
+
+def with_pairs(system: SystemOutcomes, metric: str, labels: Iterable[LabelRecord]) -> SystemOutcomes:
+    """Return the outcomes of one metric with the labeled pairs as samples, scored by the difference of their scores.
+
+    Without pairs, the outcomes are returned as they are.
+    """
+    pairs = {each.key: each.sample_ids for each in labels if each.other_id is not None}
+    if not pairs:
+        return system
+    outcomes: dict[str, Outcome] = {}
+    for key, (first, second) in pairs.items():
+        one, other = (system.outcomes[metric].get(id_) for id_ in (first, second))
+        if isinstance(one, Score) and isinstance(other, Score):
+            outcomes[key] = one.model_copy(update={"sample_id": key, "value": one.value - other.value})
+        elif one is not None and other is not None:
+            outcomes[key] = other if isinstance(one, Score) else one
+    low, high = system.range_of(metric)
+    card = system.cards.get(metric)
+    cards = {} if card is None else {metric: replace(card, low=low - high, high=high - low)}
+    return replace(system, outcomes={metric: outcomes}, cards=cards, inclusion_probabilities={}, labels={})
+
+
+def read_stored_labels(
+    sources: Sequence[OutcomeSource | Mapping[str, OutcomeSource]], systems: Sequence[SystemOutcomes]
+) -> tuple[list[LabelRecord] | None, dict[str, Mapping[str, float]]]:
+    """Return the labels, from 0 (wrong) to 1 (correct), that the stores among the sources contain, or None without any.
+
+    Also return, by system, the probabilities with which its requests were drawn to be labeled, by id.
+    """
+    labels: list[LabelRecord] = []
+    draws: dict[str, Mapping[str, float]] = {}
+    for (_, source), system in zip(named_sources(sources), systems, strict=True):
+        if (store := store_of(source)) is None:
+            continue
+        # A source may be a period of its store.
+        ids = system.sample_ids
+        with open_store(store, mode="read") as opened:
+            stored = [
+                LabelRecord(
+                    position=position,
+                    sample_id=each.trace_id,
+                    value=each.value,
+                    name="label",
+                    annotator=each.author,
+                    system=system.name,
+                )
+                for position, each in enumerate(opened.labels.read(), start=1)
+                if each.value is not None and each.trace_id in ids
+            ]
+            if stored:
+                drawn = opened.labels.drawn()
+                draws[system.name] = {each.trace_id: each.probability for each in drawn if each.position is not None}
+        labels += stored
+    return labels or None, draws

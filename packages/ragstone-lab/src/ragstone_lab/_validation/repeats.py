@@ -1,0 +1,110 @@
+"""Repeated scoring of the same samples: how often the judge's scores flip."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ragstone.errors import ConfigurationError, DataError
+from ragstone.experiments import OutcomeSource, SystemOutcomes, check_same_questions, read_outcomes
+from ragstone.schema import Outcome, Score
+from ragstone.stats import FlipRate, flip_rate
+from ragstone_lab._validation.sources import Options
+
+Repeats = dict[str, dict[str, list[Outcome]]]
+"""All outcomes by metric and sample, in order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricRepeatability:
+    """The repeatability of one metric's scores of one system."""
+
+    metric: str
+    system: str
+    rate: FlipRate
+    n_unscored: int
+    """Number of repeats that failed or were not applicable. They are excluded."""
+    n_other_judge: int
+    """Number of repeats with another judge, prompt or version. They are excluded, because they are not repeats."""
+
+
+def read_repeats(
+    systems: Sequence[SystemOutcomes], repeats: Sequence[OutcomeSource] | Mapping[str, Sequence[OutcomeSource]]
+) -> dict[str, Repeats]:
+    """Collect all outcomes of each sample, by system, from its own files and those of the same samples scored again."""
+    if not isinstance(repeats, Mapping):
+        if repeats and len(systems) > 1:
+            names = ", ".join(system.name for system in systems)
+            raise ConfigurationError(
+                f"with several systems ({names}), each repeat needs its system: --repeat {systems[0].name}=FILE"
+            )
+        repeats = {systems[0].name: repeats}
+    known = {system.name: system for system in systems}
+    collected: dict[str, Repeats] = {system.name: _own(system) for system in systems}
+    for name, sources in repeats.items():
+        if name not in known:
+            raise ConfigurationError(f"unknown system {name!r} of a repeat. Systems: {', '.join(known)}.")
+        for source in sources:
+            again = read_outcomes(source)
+            check_same_questions([known[name], dataclasses.replace(again, name=f"its repeat {again.name}")])
+            first, is_shared = collected[name], False
+            for metric, by_sample in _own(again).items():
+                for id_ in by_sample.keys() & first.get(metric, {}).keys():
+                    first[metric][id_] += by_sample[id_]
+                    is_shared = True
+            if not is_shared:
+                raise DataError(
+                    f"{source!s} does not share a metric and sample with {name!r}. A repeat must contain the same samples."
+                )
+    return collected
+
+
+def _own(system: SystemOutcomes) -> Repeats:
+    return {
+        metric: {id_: list(system.repeats.get(metric, {}).get(id_, (last,))) for id_, last in by.items()}
+        for metric, by in system.outcomes.items()
+    }
+
+
+def flips(
+    systems: Sequence[SystemOutcomes],
+    collected: Mapping[str, Repeats],
+    metrics: Sequence[str],
+    options: Options,
+    *,
+    threshold: float,
+) -> list[MetricRepeatability]:
+    """Measure how often repeats differ by more than `threshold` of the metric's range, over whole clusters if given."""
+    results = []
+    for metric, system in itertools.product(metrics, systems):
+        low, high = system.range_of(metric)
+        width = high - low if math.isfinite(high - low) else 1.0
+        rows, n_unscored, n_other = [], 0, 0
+        ids = []
+        for id_, several in collected[system.name].get(metric, {}).items():
+            if len(several) < 2:
+                continue
+            # Repeats must have the provenance of the first outcome.
+            first = several[0].metric_version, several[0].judge_hash
+            same = [o for o in several if (o.metric_version, o.judge_hash) == first]
+            n_other += len(several) - len(same)
+            values = [o.value for o in same if isinstance(o, Score)]
+            n_unscored += len(same) - len(values)
+            rows.append(values)
+            ids.append(id_)
+        rate = flip_rate(
+            rows,
+            threshold=threshold * width,
+            clusters=options.clusters_of(ids),
+            confidence_level=options.confidence_level,
+        )
+        if rate is not None:
+            results.append(
+                MetricRepeatability(
+                    metric=metric, system=system.name, rate=rate, n_unscored=n_unscored, n_other_judge=n_other
+                )
+            )
+    return results

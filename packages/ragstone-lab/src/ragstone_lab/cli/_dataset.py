@@ -1,0 +1,104 @@
+"""`ragstone lab dataset`: build a CRUX-style dataset from documents, and apply a human review of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from ragstone.cli.extension import show_progress
+from ragstone_lab.cli._frame import Lab, print_skipped
+
+
+def build_command(
+    documents: list[Path],
+    *,
+    output_dir: Path = Path("dataset"),
+    report: list[Path] | None = None,
+    dry_run: bool = False,
+    json_output: bool = False,
+    context: typer.Context,
+) -> None:
+    """Generate queries, sub-questions and ratings.
+
+    The documents are divided into passages. The directory gets a file review.csv to edit.
+
+    Options:
+        documents: Files and directories: text, Markdown, or JSONL with id and text.
+        output_dir (-o): Directory of the dataset. An interrupted run resumes in the same directory.
+        report: Reference reports, in the same formats. Each report becomes an item. Repeatable.
+    """
+    from ragstone_lab import build_dataset, plan_dataset
+
+    lab = Lab(context, json_output=json_output)
+    chosen = lab.arguments("limits", "research")
+    sizes = {name: value for name, value in chosen.items() if name in ("max_items", "max_passages")}
+    plan = plan_dataset(documents, reports=report or (), **sizes)
+    lab.print_plan(plan, dry_run=dry_run)
+    if dry_run:
+        print_skipped(plan.left_out)
+        return
+    with show_progress("items") as progress:
+        built = build_dataset(
+            documents,
+            output_dir,
+            reports=report or (),
+            judge=lab.models.build_judge(),
+            progress=progress.update,
+            **chosen,
+        )
+    print_skipped(built.left_out)
+    following = f"next: edit {output_dir / 'review.csv'}, then run: ragstone lab dataset apply-review {output_dir}"
+    lab.finish(built, saved=[following] if built.rows else [], is_empty=not built.rows)
+
+
+def apply_review_command(
+    folder: Path, *, keep_ratings: bool = False, json_output: bool = False, context: typer.Context
+) -> None:
+    """Write the dataset of your edited review.csv.
+
+    Options:
+        folder: The --output-dir of `lab dataset build`.
+        keep_ratings: Keep the ratings of edited rows instead of asking the judge again.
+    """
+    from ragstone_lab import apply_review
+
+    lab = Lab(context, json_output=json_output)
+    judge = lab.models.judge_or_none()
+    reviewed = apply_review(folder, judge=judge, keep_ratings=keep_ratings, **lab.arguments("limits"))
+    print_skipped(reviewed.left_out)
+    lab.finish(reviewed)
+
+
+def negatives_command(
+    documents: list[Path],
+    *,
+    output_dir: Path = Path("negatives"),
+    dry_run: bool = False,
+    json_output: bool = False,
+    context: typer.Context,
+) -> None:
+    """Write queries that your documents do not answer.
+
+    `ragstone lab topicality` compares the scores of them with those of other queries.
+
+    Options:
+        documents: Files and directories of your corpus: text, Markdown, or JSONL with id and text.
+        output_dir (-o): Directory of the queries. An interrupted run resumes in the same directory.
+    """
+    from ragstone_lab import build_negatives, plan_negatives
+
+    lab = Lab(context, json_output=json_output)
+    chosen = lab.arguments("limits", "research")
+    sizes = {name: value for name, value in chosen.items() if name in ("queries", "max_passages")}
+    plan = plan_negatives(documents, **sizes)
+    print_skipped(plan.left_out)
+    lab.print_plan(plan, dry_run=dry_run)
+    if dry_run:
+        return
+    with show_progress("queries") as progress:
+        built = build_negatives(
+            documents, output_dir, judge=lab.models.build_judge(), progress=progress.update, **chosen
+        )
+    following = f"next: check {built.path}, then run: ragstone evaluate {built.path} --app MODULE:NAME --metrics vera"
+    lab.finish(built, saved=[following] if built.rows else [], is_empty=not built.rows)

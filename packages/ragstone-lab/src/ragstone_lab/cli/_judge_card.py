@@ -1,0 +1,108 @@
+"""`ragstone lab judge-card`: measure from human labels how far the scores of judges can be trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from ragstone.cli.extension import ExitCode, failure_lines, leave, parse_metrics, print_result, show_progress
+from ragstone.errors import ConfigurationError
+from ragstone.judges import find_outage
+from ragstone.schema import Failure
+from ragstone.scoring import JudgedCounts
+from ragstone_lab.cli._frame import Lab
+
+
+def judge_card_command(
+    *,
+    labels: Path,
+    data: Path | None = None,
+    label: list[str] | None = None,
+    judge: list[str] | None = None,
+    judge_model: list[str] | None = None,
+    judge_api_key_env: list[str] | None = None,
+    metrics: str | None = None,
+    criterion: list[Path] | None = None,
+    dry_run: bool = False,
+    json_output: bool = False,
+    context: typer.Context,
+) -> None:
+    """Measure how far judges can be trusted.
+
+    Compares them with human labels: agreement, bias, wording, order, repeats and cost.
+
+    Options:
+        labels: Human labels: rows with id and label, or a file of ARES, RAGChecker, ragas or MTRAG.
+        data: Samples, as for `evaluate`. Default: the rows of --labels are the samples.
+        metrics: Metrics or groups, comma-separated. Default: those that the labels name, otherwise ccrs.
+
+    Models:
+        judge: A judge, in the forms of `evaluate --judge`. Repeatable. Default: $RAGSTONE_JUDGE.
+        judge_model: Model at the URL of --judge. With several judges once for each, in their order ("" for none).
+        judge_api_key_env (VARIABLE): Environment variable with the API key. With several judges once for each, in their
+            order ("" for none).
+    """
+    from ragstone_lab import judge_card, plan_judge_card
+
+    lab = Lab(context, json_output=json_output)
+    settings, models, research = lab.settings, lab.models, lab.settings.research
+    urls: list[str | None] = [*judge] if judge else [None]
+    named = _one_each("--judge-model", judge_model, urls)
+    keys = _one_each("--judge-api-key-env", judge_api_key_env, urls)
+    sent = settings.judge.stated.keys() & {"api_key", "api_key_env", "headers"}
+    if sent and settings.judge.url is None and len({*urls}) > 1:
+        raise ConfigurationError(
+            f"judge.{min(sent)} is for one endpoint, and --judge names several. Name the key of each with --judge-api-key-env"
+        )
+    chosen: dict[str, Any] = {
+        "metrics": None if metrics is None and criterion is None else parse_metrics(metrics or "", criterion),
+        "conditions": () if research.conditions == ("none",) else research.conditions,
+        "repeats": research.repeats,
+        "max_crossed": research.max_crossed,
+        "label_columns": label or (),
+        "label_range": research.label_range,
+        "label_values": research.label_values,
+        "seed": settings.analysis.seed or 0,
+    }
+    source = None if data is None else str(data)
+    plan = plan_judge_card(str(labels), source, **chosen, n_judges=len(urls))
+    judges = [] if dry_run else [models.build_other_judge(*each) for each in zip(urls, named, keys, strict=True)]
+    lab.print_plan(plan, plan.usage, dry_run=dry_run)
+    if dry_run:
+        return
+    with show_progress("scoring", find_outage=find_outage) as progress:
+        card = judge_card(
+            str(labels),
+            source,
+            judge=judges,
+            **chosen,
+            **lab.arguments("limits", "analysis", "research", omit=chosen),
+            progress=progress.update,
+            on_outcomes=progress.count,
+        )
+    print_result(card.to_dict(), card, json_output=json_output)
+    for line in failure_lines(card.outcomes):
+        typer.echo(line, err=True)
+    if any(isinstance(o, Failure) and o.kind == "budget" for o in card.outcomes):
+        leave(
+            "the budget is exhausted, so the card is incomplete. With --cache, a run with a larger budget resumes.",
+            ExitCode.BUDGET,
+        )
+    counts = JudgedCounts()
+    counts.add(card.outcomes)
+    lab.leave_if_failed(counts, "judged outcomes")
+
+
+def _one_each(option: str, values: Sequence[str] | None, urls: Sequence[str | None]) -> list[str | None]:
+    """Return the value of an option for each judge."""
+    if not values:
+        return [None] * len(urls)
+    if len(values) != len(urls):
+        raise ConfigurationError(
+            f"{option} is given {len(values)} times for {len(urls)} judges. Give it once for each --judge, in the same order, and "
+            f'{option} "" for a judge without it'
+        )
+    return [value or None for value in values]
