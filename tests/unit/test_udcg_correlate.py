@@ -98,7 +98,7 @@ def test_without_scikit_learn_theta_is_left_out_with_a_note(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn.svm", None)
     found = correlate_udcg(rows_of(((R, W), 2), ((W, W), 1)))
     assert "udcg_theta" not in by_name(found)
-    assert any("ragstone[fit]" in note for note in found.notes)
+    assert any("ragstone-lab[fit]" in note for note in found.notes)
 
 
 def test_theta_is_of_the_contexts_of_its_length():
