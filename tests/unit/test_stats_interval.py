@@ -1,10 +1,9 @@
-"""Bootstrap intervals: what they do where there is no spread, at the ends, in clusters, and with bad input."""
+"""Bootstrap intervals: what they do where there is no spread, at the ends, and with bad input."""
 
 from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 
 from ragstone.stats import bootstrap_interval
@@ -45,50 +44,11 @@ def test_undefined_resamples_are_left_out():
         bootstrap_interval(rows[1:3], ratio)
 
 
-def test_clusters_are_drawn_as_wholes():
-    """Ten copies of each of eight values are eight observations, not eighty."""
-    values = np.random.default_rng(1).random(8)
-    plain = bootstrap_interval(values, seed=3)
-    copied = bootstrap_interval(np.repeat(values, 10), clusters=list(np.repeat(list("abcdefgh"), 10)), seed=3)
-    naive = bootstrap_interval(np.repeat(values, 10), seed=3)
-    assert (pytest.approx(plain.low), pytest.approx(plain.high), 80) == (copied.low, copied.high, copied.n)
-    assert naive.high - naive.low < 0.5 * (copied.high - copied.low)
-
-
-def test_clusters_of_unequal_size_against_brute_force():
-    """Each resample has as many clusters as the data, and as many observations as these happen to have."""
-    values = np.array([0.1, 0.2, 0.3, 0.9, 0.5, 0.6])
-    labels = ["a", "a", "a", "b", "c", "c"]
-    parts = [values[:3], values[3:4], values[4:]]
-    rng = np.random.default_rng(7)
-    means = [np.concatenate([parts[i] for i in rng.integers(0, 3, 3)]).mean() for _ in range(800)]
-    found = bootstrap_interval(values, clusters=labels, n_resamples=800, seed=7)
-    assert np.quantile(means, [0.025, 0.975]).tolist() == pytest.approx([found.low, found.high], abs=1e-12)
-
-
-def test_clusters_of_one_are_no_clusters():
-    """Labels that are all different change nothing."""
-    assert bootstrap_interval(SPREAD) == bootstrap_interval(SPREAD, clusters=range(6))
-    assert "range" == bootstrap_interval(SPREAD, clusters=[1] * 6).method
-
-
-def test_the_mean_is_a_statistic_like_any_other(monkeypatch):
-    """The short way for the mean draws what the long way draws, in chunks or not."""
-    from ragstone.stats import _bootstrap
-
-    short = bootstrap_interval(SPREAD, seed=2)
-    long = bootstrap_interval(SPREAD, lambda x: float(x.mean()), seed=2)
-    assert (short.low, short.high) == pytest.approx((long.low, long.high), abs=1e-12)
-    monkeypatch.setattr(_bootstrap, "_CELLS", 10)
-    assert short == bootstrap_interval(SPREAD, seed=2)
-
-
 @pytest.mark.parametrize(
     ("call", "match"),
     [
         (lambda: bootstrap_interval([]), "at least one observation"),
         (lambda: bootstrap_interval([0.5, math.inf]), "got inf"),
-        (lambda: bootstrap_interval([0.5, 0.6], clusters=[1]), "2 observations and 1 labels"),
         (lambda: bootstrap_interval([0.5, 0.6], n_resamples=0), "n_resamples=0"),
         (lambda: bootstrap_interval([0.5, 0.6], confidence_level=1.0), "level=1.0"),
     ],

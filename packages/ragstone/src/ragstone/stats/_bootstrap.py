@@ -1,9 +1,9 @@
-"""Bootstrap confidence intervals for any statistic of observations or clusters of observations."""
+"""Bootstrap confidence intervals for any statistic of observations."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ragstone.stats._mean import Estimate
@@ -11,8 +11,6 @@ from ragstone.stats._mean import Estimate
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-    Statistic = Callable[[NDArray[np.float64]], float]
 
 _CELLS = 1 << 20
 """Draws per batch (16 MB)."""
@@ -22,7 +20,6 @@ def bootstrap_interval(
     values: Sequence[float] | Sequence[Sequence[float]] | NDArray[np.float64],
     statistic: Callable[[NDArray[np.float64]], float] | None = None,
     *,
-    clusters: Sequence[Hashable] | None = None,
     low: float = -math.inf,
     high: float = math.inf,
     n_resamples: int = 2000,
@@ -39,8 +36,6 @@ def bootstrap_interval(
         values: Observations: numbers, or rows of numbers (for example pairs for a correlation).
         statistic: Function from an array of observations to a number. None: the mean. Resamples for which it returns NaN
             (undefined) are skipped.
-        clusters: Label of each observation (for example its document or user). Observations of one cluster are not
-            independent, so whole clusters are resampled. A bootstrap is not reliable with very few clusters.
         low: Smallest possible value of the statistic. The interval is cut there.
         high: Largest possible value.
         n_resamples: Number of resamples, at least 2,000 for a 95% interval.
@@ -51,8 +46,8 @@ def bootstrap_interval(
         An estimate. Its `method` is "percentile" or "range". `n` counts observations.
 
     Raises:
-        ValueError: If `values` is empty, an observation is not finite, or the number of labels differs from the
-            number of observations. If an option is out of range, or the statistic of the observations is undefined.
+        ValueError: If `values` is empty, an observation is not finite, an option is out of range, or the statistic of
+            the observations is undefined.
 
     Source:
         Efron and Tibshirani 1993, chapter 13.
@@ -65,18 +60,24 @@ def bootstrap_interval(
     import numpy as np
 
     x = np.asarray(values, dtype=float)
-    _check(x, clusters, n_resamples, confidence_level)
-    point = _apply(statistic, x)
+    if x.ndim not in (1, 2) or len(x) == 0:
+        raise ValueError(
+            f"values must contain at least one observation, each a number or a row of numbers, got shape {x.shape}"
+        )
+    if not np.isfinite(x).all():
+        raise ValueError(f"every observation must be finite, got {float(x[~np.isfinite(x)][0])!r}. Omit missing values")
+    if n_resamples < 1 or not 0 < confidence_level < 1:
+        raise ValueError(
+            f"n_resamples must be at least 1 and confidence_level in (0, 1), got n_resamples={n_resamples}, "
+            f"confidence_level={confidence_level}"
+        )
+    apply = statistic or np.mean
+    point = float(apply(x))
     if not math.isfinite(point):
         raise ValueError(f"the statistic is undefined for these observations: it returned {point}")
-    members = _members(clusters, len(x))
     rng = np.random.default_rng(seed)
-    if statistic is None and members is None and x.ndim == 1:
-        drawn = np.sort(resampled_means(x, n_resamples, rng))
-    else:
-        results = np.array([_apply(statistic, one) for one in _resamples(x, members, n_resamples, rng)])
-        drawn = np.sort(results[np.isfinite(results)])
-
+    results = np.array([float(apply(x[rng.integers(0, len(x), len(x))])) for _ in range(n_resamples)])
+    drawn = np.sort(results[np.isfinite(results)])
     if drawn.size == 0 or drawn[0] == drawn[-1]:
         ends, method = [-math.inf, math.inf], "range"
     else:
@@ -111,54 +112,3 @@ def resampled_means(
             means = (weights * x)[chosen].sum(axis=1) / weights[chosen].sum(axis=1)
         drawn[start : start + count] = means
     return drawn
-
-
-def _check(
-    x: NDArray[np.float64], clusters: Sequence[Hashable] | None, n_resamples: int, confidence_level: float
-) -> None:
-    import numpy as np
-
-    if x.ndim not in (1, 2) or len(x) == 0:
-        raise ValueError(
-            f"values must contain at least one observation, each a number or a row of numbers, got shape {x.shape}"
-        )
-    if not np.isfinite(x).all():
-        raise ValueError(f"every observation must be finite, got {float(x[~np.isfinite(x)][0])!r}. Omit missing values")
-    if clusters is not None and len(clusters) != len(x):
-        raise ValueError(
-            f"clusters must contain one label per observation, got {len(x)} observations and {len(clusters)} labels"
-        )
-    if n_resamples < 1 or not 0 < confidence_level < 1:
-        raise ValueError(
-            f"n_resamples must be at least 1 and confidence_level in (0, 1), got n_resamples={n_resamples}, "
-            f"confidence_level={confidence_level}"
-        )
-
-
-def _apply(statistic: Statistic | None, x: NDArray[np.float64]) -> float:
-    if statistic is None:
-        return float(x.mean())
-    return float(statistic(x))
-
-
-def _members(clusters: Sequence[Hashable] | None, n: int) -> list[NDArray[np.intp]] | None:
-    """Return the observations of each cluster by first occurrence of its label, or None if all have size 1."""
-    import numpy as np
-
-    if clusters is None:
-        return None
-    members: dict[Hashable, list[int]] = {}
-    for i, label in enumerate(clusters):
-        members.setdefault(label, []).append(i)
-    return None if len(members) == n else [np.array(rows, dtype=np.intp) for rows in members.values()]
-
-
-def _resamples(
-    x: NDArray[np.float64], members: list[NDArray[np.intp]] | None, n_resamples: int, rng: np.random.Generator
-) -> Iterator[NDArray[np.float64]]:
-    import numpy as np
-
-    units = len(x) if members is None else len(members)
-    for _ in range(n_resamples):
-        chosen = rng.integers(0, units, units)
-        yield x[chosen if members is None else np.concatenate([members[i] for i in chosen])]
