@@ -110,7 +110,7 @@ PUBLIC = {
         ragstone_enable
     """,
     "llama_index.evaluation.ragstone": """
-        LlamaIndexJudge LlamaIndexModel RagstoneEvaluator results_to_pandas retrieval_metrics
+        LlamaIndexJudge LlamaIndexModel RagstoneEvaluator retrieval_metrics
     """,
     "llama_index.observability.ragstone": """
         ContextsEvent RagstoneInstrumentor

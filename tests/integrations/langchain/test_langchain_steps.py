@@ -21,7 +21,6 @@ from langgraph.types import Command
 from pydantic import BaseModel
 
 from langchain_ragstone import RagstoneCallbackHandler, _messages, _steps
-from langchain_ragstone._compat import check_floor
 from langchain_ragstone._documents import MAX_PASSAGES, Passages, document_texts, documents_in
 from ragstone.errors import ConfigurationError
 from ragstone.requests import Message, PassageDraft, Step, TraceDraft
@@ -392,14 +391,6 @@ def test_a_question_under_an_unknown_key_is_a_question(app):
     """The only text of the inputs."""
     RunnableLambda(lambda row: "answer").invoke({"topic": "harbors of the north", "k": 4}, app.config)
     assert "harbors of the north" == app.draft.query
-
-
-def test_an_old_framework_is_refused_with_the_way_out():
-    """The message names the version found, the floor, and the line to type."""
-    check_floor("1.4.0")
-    check_floor("2.0.0rc1")
-    with pytest.raises(ImportError, match=r"needs langchain-core 1\.4 or newer, found '0\.3\.76'.*pip install"):
-        check_floor("0.3.76")
 
 
 def test_copies_of_the_handler_are_the_handler(app):

@@ -16,7 +16,6 @@ from llama_index.core.retrievers import BaseRetriever, QueryFusionRetriever
 from llama_index.core.schema import NodeWithScore, TextNode
 from pydantic import BaseModel
 
-from llama_index.observability.ragstone import _compat
 from llama_index.observability.ragstone._messages import fill_reply
 from ragstone.requests import Step
 
@@ -337,14 +336,6 @@ def test_a_call_of_a_tool_is_no_answer():
     if hasattr(llm_types, "ToolCallBlock"):
         blocks = [llm_types.TextBlock(text="I search."), llm_types.ToolCallBlock(tool_name="search", tool_kwargs={})]
         assert step_of(ChatResponse(message=ChatMessage(role="assistant", blocks=blocks))).calls_tool
-
-
-def test_floor():
-    """An older framework is refused at import, with the way out; newer ones are not."""
-    with pytest.raises(ImportError, match=r"pip install 'llama-index-core>=0\.14,<0\.15'"):
-        _compat.check_floor("0.13.9")
-    _compat.check_floor("0.14.0")
-    _compat.check_floor("1.0")
 
 
 class Reply(BaseModel):

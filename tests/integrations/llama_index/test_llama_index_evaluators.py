@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 from llama_index.core.base.response.schema import PydanticResponse, Response, StreamingResponse
-from llama_index.core.evaluation import BatchEvalRunner, EvaluationResult
+from llama_index.core.evaluation import BatchEvalRunner
 from llama_index.core.prompts import PromptTemplate
 from llama_index.core.schema import NodeWithScore, TextNode
 from pydantic import BaseModel
 
 from fake_models import FakeEmbedder, FakeReader
-from llama_index.evaluation.ragstone import LlamaIndexJudge, RagstoneEvaluator, results_to_pandas
+from llama_index.evaluation.ragstone import LlamaIndexJudge, RagstoneEvaluator
 from ragstone.errors import ConfigurationError, JudgeUnavailableError, MissingExtraError
 from ragstone.judges import embedder_from
 from ragstone.metrics import all_metrics
@@ -35,38 +35,6 @@ def evaluated(metric: Any = "ccrs.qr", *, judge: Any = None, threshold: float | 
     """Score one response with a fake judge."""
     evaluator = RagstoneEvaluator(metric, judge=judge or FakeJudge(80), reader=FakeReader(), threshold=threshold)
     return asyncio.run(evaluator.aevaluate(**{"query": Q, "response": A, "contexts": CONTEXTS, **given}))
-
-
-def test_results_as_a_data_frame():
-    """A score that is missing stays missing, with the reason, and does not count as 0.0 in a mean."""
-    pytest.importorskip("pandas")
-    metrics = ["ccrs.qr", "exact_match"]
-    evaluators = RagstoneEvaluator.for_metrics(metrics, judge=FakeJudge(80))
-    broken = RagstoneEvaluator("ccrs.qr", judge=dead())
-
-    async def results():
-        found = {
-            name: [await one.aevaluate(query=Q, response=A, contexts=CONTEXTS)] for name, one in evaluators.items()
-        }
-        found["exact_match"].append(await evaluators["exact_match"].aevaluate(query=Q, response=A, reference=A))
-        found["broken"] = [await broken.aevaluate(query=Q, response=A, contexts=CONTEXTS), EvaluationResult(score=0.5)]
-        found["broken"].append(await broken.aevaluate(query=Q, response=A, contexts=7))
-        return found
-
-    frame = results_to_pandas(asyncio.run(results()))
-    assert ["score", "not_applicable", "score", "failure", "score", "unreadable"] == list(frame["outcome"])
-    assert {"ccrs.qr": 0.8, "exact_match": 1.0, "broken": 0.5} == frame.groupby("metric")["value"].mean().to_dict()
-    assert [0, 0, 1, 0, 1, 2] == list(frame["row"])
-    assert "reference" in frame["reason"][1]
-    assert "unavailable" == frame["kind"][3]
-    assert CONTEXTS == frame["contexts"][0]
-
-
-def test_an_empty_data_frame():
-    """No results make no rows, with all columns."""
-    pytest.importorskip("pandas")
-    frame = results_to_pandas({})
-    assert (0, "value" in frame.columns) == (len(frame), True)
 
 
 def test_score_and_what_was_given():

@@ -3,7 +3,6 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from langchain_ragstone import _compat as _compat  # first: it says what to install where the rest would not import
 from langchain_ragstone._activation import collect_traces, ragstone_disable, ragstone_enable
 from langchain_ragstone._handler import RagstoneCallbackHandler
 

@@ -1,7 +1,6 @@
 """Ragstone's metrics as LlamaIndex's evaluators and retrieval metrics, and LlamaIndex's models as judges."""
 
 from llama_index.evaluation.ragstone._evaluator import RagstoneEvaluator
-from llama_index.evaluation.ragstone._frame import results_to_pandas
 from llama_index.evaluation.ragstone._judge import LlamaIndexJudge, LlamaIndexModel
 from llama_index.evaluation.ragstone._retrieval import retrieval_metrics
 
@@ -9,6 +8,5 @@ __all__ = [
     "LlamaIndexJudge",
     "LlamaIndexModel",
     "RagstoneEvaluator",
-    "results_to_pandas",
     "retrieval_metrics",
 ]
