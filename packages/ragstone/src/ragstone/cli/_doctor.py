@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Literal
 
 import typer
 
-from ragstone._util.plural import count
 from ragstone._util.table import text_table
 from ragstone.cli._doctor_items import ItemsResult, rate_items
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._models import Models
-from ragstone.cli._output import print_result, sanitize_for_terminal, unused_tool_lines
+from ragstone.cli._output import print_result, sanitize_for_terminal
 from ragstone.cli._settings import settings_of
 from ragstone.errors import ConfigurationError, JudgeError
 from ragstone.judges import (
@@ -36,7 +35,7 @@ from ragstone.judges import (
     reader_from,
     wait_for_outages,
 )
-from ragstone.schema import Ledger, Usage, describe_doubt
+from ragstone.schema import Usage
 from ragstone.settings import Configuration
 from ragstone.worker import StorePlan, read_ledger
 
@@ -118,7 +117,6 @@ class _Finding:
 def doctor_command(
     *,
     store: str | None = None,
-    no_retriever_tool: list[str] | None = None,
     settings: bool = False,
     json_output: bool = False,
     context: typer.Context,
@@ -128,29 +126,25 @@ def doctor_command(
     Explains how Ragstone uses them, and if the judge rates right answers above wrong ones.
 
     Options:
-        store: A store: names the tools to declare.
         settings: Print all settings with value and source, and call no endpoint.
+        store: The store whose plan completes the settings that --settings prints.
     """
-    ledger = None if store is None else read_ledger(store)
     if settings:
+        if store is not None:
+            read_ledger(store)  # says that it does not exist
         plan = None if store is None else StorePlan.read(store).plan
         recorded = {} if plan is None else plan.settings
         _print_settings(settings_of(context, plan=recorded), json_output=json_output)
         return
+    if store is not None:
+        raise ConfigurationError("--store completes the settings that --settings prints. Add --settings")
     judge, reader, embedder = Models(settings_of(context)).build()
-    tools = {} if ledger is None else _text_tools(ledger, no_retriever_tool or ())
-    declared = {} if ledger is None else {name: tool.called for name, tool in ledger.declared_tools.items()}
     findings = asyncio.run(_probe_all(judge, reader, embedder))
-    if not findings and ledger is None:
+    if not findings:
         raise ConfigurationError(describe_missing("judge"))
     endpoints = [finding.as_dict() for finding in findings]
-    lines = ["\n\n".join("\n".join(finding.as_text()) for finding in findings)]
-    for name, n in tools.items():
-        line = f"tool {sanitize_for_terminal(name)}: {count(n, 'request')}. {describe_doubt(f'text_tool:{name}')}"
-        lines.append(sanitize_for_terminal(line, width=600))
-    lines += [] if ledger is None else unused_tool_lines(ledger)
-    values = {"endpoints": endpoints, "text_tools": tools, "declared_tools": declared}
-    print_result(values, "\n".join(lines), json_output=json_output)
+    text = "\n\n".join("\n".join(finding.as_text()) for finding in findings)
+    print_result({"endpoints": endpoints}, text, json_output=json_output)
     if any(finding.error is not None or (finding.items and not finding.items.is_usable) for finding in findings):
         raise typer.Exit(ExitCode.INFRASTRUCTURE)
 
@@ -161,12 +155,6 @@ def _print_settings(settings: Configuration, *, json_output: bool) -> None:
     table = [("setting", "value", "source", "meaning")]
     table += [(row.key, sanitize_for_terminal(row.value), row.source, row.description) for row in rows]
     print_result([asdict(row) for row in rows], text_table(table, n_optional=1), json_output=json_output)
-
-
-def _text_tools(ledger: Ledger, others: Collection[str]) -> dict[str, int]:
-    """Return the number of requests by undeclared tool that returned a text."""
-    named = {doubt.partition(":")[2]: n for doubt, n in ledger.doubts.items() if doubt.startswith("text_tool:")}
-    return {name: n for name, n in named.items() if name not in others}
 
 
 async def _probe_all(judge: Judge, reader: Reader | None, embedder: Embedder | None) -> list[_Finding]:

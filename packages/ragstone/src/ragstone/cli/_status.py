@@ -23,7 +23,6 @@ from ragstone.worker import advise, read_ledger
 def status_command(
     store: str,
     *,
-    no_retriever_tool: list[str] | None = None,
     from_url: str | None = None,
     json_output: bool = False,
     context: typer.Context,
@@ -42,10 +41,6 @@ def status_command(
         from ragstone.brokers import read_broker_status
 
         ledger = ledger.model_copy(update={"brokers": dict([read_broker_status(from_url)])})
-    declared = {f"text_tool:{name}" for name in no_retriever_tool or ()}
-    ledger = ledger.model_copy(
-        update={"doubts": {code: n for code, n in ledger.doubts.items() if code not in declared}}
-    )
     cards = {name: card for name in ledger.metrics if (card := card_of(name)) is not None}
     not_ready: StoreNotReadyError | None = None
     try:
