@@ -6,6 +6,7 @@ import ast
 import json
 import re
 import warnings
+from collections.abc import Mapping
 from typing import Any, Final
 
 from ragstone._util.surrogates import replace_surrogates_in
@@ -44,6 +45,8 @@ _ESCAPES: Final = {"\\": "\\", "'": "'", '"': '"', "n": "\n", "r": "\r", "t": "\
 _WORDS: Final = {
     "None": None, "null": None, "nan": None, "NaN": None, "True": True, "true": True, "False": False, "false": False,
 }  # fmt: skip
+_ARGUMENTS: Final = {**_WORDS, "object": "object", "str": "str"}
+"""The same in a call, with the names of types (`dtype=object`), which are not needed."""
 _SERIES: Final = re.compile(r"(?:Name: [^\n]{0,1000}, )?(?:Length: \d{1,20}, )?dtype: [\w\[\], .-]{1,100}\s{0,100}$")
 
 
@@ -150,7 +153,7 @@ class _Reader:
             raise self._error("a printed pandas Series shortens its texts")
         self._blank()
         if self._text.startswith("page_content=", self._at):
-            value: Any = self._arguments("", 1)
+            value: Any = self._entries("", 1, sign="=", between=" ")[1]
         else:
             value = self._value(0)
         self._blank()
@@ -167,34 +170,6 @@ class _Reader:
         found = _SPACE.match(self._text, start)
         self._at = start if found is None else found.end()
         return self._at > start
-
-    def _value(self, depth: int) -> Any:
-        if depth > _MAX_DEPTH:
-            raise self._error(f"it is nested more than {_MAX_DEPTH} times")
-        char = self._text[self._at : self._at + 1]
-        if char in ("'", '"'):
-            return self._string()
-        if char in ("[", "("):
-            return self._items(_OPENERS[char], depth)
-        if char == "{":
-            return self._object(depth)
-        if self._text.startswith("...", self._at):
-            raise self._error("items are omitted (...)")
-        if (number := _NUMBER.match(self._text, self._at)) is not None:
-            self._at = number.end()
-            return float(number[0]) if set(number[0]) & set(".eE") or len(number[0]) > 300 else int(number[0])
-        word = _WORD.match(self._text, self._at)
-        if word is None:
-            if char in _TYPOGRAPHIC:
-                raise self._error(f'replace the quote {char} at character {self._at + 1} with a straight one (")')
-            raise self._error(f"no value at character {self._at + 1}" if char else "it does not end")
-        self._at = word.end()
-        if self._text.startswith("(", self._at):
-            self._at += 1
-            return self._arguments(")", depth + 1)
-        if word[0] not in _WORDS:
-            raise self._error(f"{word[0][:30]!r} is not in quotes")
-        return _WORDS[word[0]]
 
     def _string(self) -> str:
         found = _STRING.match(self._text, self._at)
@@ -215,92 +190,91 @@ class _Reader:
             raise self._error(f"the escape \\{escape} has more than one meaning")
         return _ESCAPES[escape]
 
-    def _items(self, closer: str, depth: int) -> Any:
-        """Read items that are separated by commas (JSON, Python), or by blanks alone (NumPy)."""
-        self._at += 1
-        items: list[Any] = []
-        separators: set[str] = set()
-        self._blank()
-        while not self._text.startswith(closer, self._at):
-            items.append(self._value(depth + 1))
-            has_blank = self._blank()
-            if self._text.startswith(",", self._at):
-                self._at += 1
-                self._blank()
-                separators.add(",")
-            elif not self._text.startswith(closer, self._at):
-                if self._at == len(self._text):
-                    raise self._error("it does not end")
-                if not has_blank:
-                    raise self._error(f"no comma or blank after character {self._at}")
-                separators.add(" ")
-            if len(separators) > 1:
-                raise self._error("some items are separated by commas and others are not")
-        self._at += 1
-        if closer == ")" and "," not in separators and items:
-            if len(items) > 1:
-                raise self._error("texts in parentheses without a comma")
-            return items[0]
-        return items
+    def _take(self, sign: str) -> bool:
+        """Skip a sign, and return whether it was there."""
+        is_there = self._text.startswith(sign, self._at)
+        self._at += len(sign) * is_there
+        return is_there
 
-    def _object(self, depth: int) -> dict[Any, Any]:
-        self._at += 1
-        found: dict[Any, Any] = {}
-        self._blank()
-        while not self._text.startswith("}", self._at):
-            name = self._value(depth + 1)
-            self._blank()
-            if not self._text.startswith(":", self._at):
-                raise self._error("a set is unordered" if found == {} else f"no colon at character {self._at + 1}")
-            if not isinstance(name, str | int | float | None):
-                raise self._error("the name of a field is a list")
+    def _ends(self, closer: str) -> bool:
+        return self._text.startswith(closer, self._at) if closer else self._at == len(self._text)
+
+    def _value(self, depth: int, words: Mapping[str, Any] = _WORDS) -> Any:
+        if depth > _MAX_DEPTH:
+            raise self._error(f"it is nested more than {_MAX_DEPTH} times")
+        char = self._text[self._at : self._at + 1]
+        if char in ("'", '"'):
+            return self._string()
+        if char in _OPENERS:
             self._at += 1
-            self._blank()
-            found[name] = self._value(depth + 1)
-            self._blank()
-            if self._text.startswith(",", self._at):
-                self._at += 1
-                self._blank()
-            elif not self._text.startswith("}", self._at):
-                raise self._error(f"no comma at character {self._at + 1}")
-        self._at += 1
-        return found
+            if char == "{":
+                return self._entries("}", depth, sign=":", between=",")[1]
+            values, _, used = self._entries(_OPENERS[char], depth)
+            if char == "[" or "," in used or not values:
+                return values
+            if len(values) > 1:
+                raise self._error("texts in parentheses without a comma")
+            return values[0]
+        if self._text.startswith("...", self._at):
+            raise self._error("items are omitted (...)")
+        if (number := _NUMBER.match(self._text, self._at)) is not None:
+            self._at = number.end()
+            return float(number[0]) if set(number[0]) & set(".eE") or len(number[0]) > 300 else int(number[0])
+        word = _WORD.match(self._text, self._at)
+        if word is None:
+            if char in _TYPOGRAPHIC:
+                raise self._error(f'replace the quote {char} at character {self._at + 1} with a straight one (")')
+            raise self._error(f"no value at character {self._at + 1}" if char else "it does not end")
+        self._at = word.end()
+        if self._take("("):
+            values, fields, _ = self._entries(")", depth, sign="=", between=",")
+            if values and not isinstance(values[0], list):
+                raise self._error("a call of something that is not a list")
+            return values[0] if values else fields
+        if word[0] not in words:
+            raise self._error(f"{word[0][:30]!r} is not in quotes")
+        return words[word[0]]
 
-    def _arguments(self, closer: str, depth: int) -> Any:
-        """Read the arguments of a call: a list (`array([...])`), or the fields of an object (`Document(...)`)."""
-        fields: dict[Any, Any] = {}
+    def _entries(
+        self, closer: str, depth: int, *, sign: str = "", between: str = ", "
+    ) -> tuple[list[Any], dict[Any, Any], set[str]]:
+        """Read values, or names and values with a sign between them, until a closing sign, or until the end for "".
+
+        All entries are separated by commas or by blanks alone, as NumPy does, if `between` has both.
+        """
         values: list[Any] = []
+        fields: dict[Any, Any] = {}
+        used: set[str] = set()
         self._blank()
-        while self._at < len(self._text) and not (closer and self._text.startswith(closer, self._at)):
-            name = _WORD.match(self._text, self._at)
+        while not self._ends(closer):
+            name = _WORD.match(self._text, self._at) if sign == "=" else None
             if name is not None and self._text.startswith("=", name.end()):
                 self._at = name.end() + 1
-                fields[name[0]] = self._argument(depth)
-            elif values or fields:
+                fields[name[0]] = self._value(depth + 1, _ARGUMENTS)
+            elif sign == "=" and (values or fields):
                 raise self._error(f"no name of a field at character {self._at + 1}")
             else:
-                values.append(self._value(depth))
+                values.append(self._value(depth + 1))
             has_blank = self._blank()
-            if closer and self._text.startswith(",", self._at):
-                self._at += 1
+            if sign == ":":
+                if not self._take(":"):
+                    raise self._error("no colon after a name" if fields else "a set is unordered")
+                if not isinstance(key := values.pop(), str | int | float | None):
+                    raise self._error("the name of a field is a list")
                 self._blank()
-            elif closer and not self._text.startswith(closer, self._at):
-                raise self._error(f"no comma at character {self._at + 1}")
-            elif not closer and not has_blank and self._at < len(self._text):
-                raise self._error(f"no blank at character {self._at + 1}")
-        if closer and not self._text.startswith(closer, self._at):
-            raise self._error("it does not end")
+                fields[key] = self._value(depth + 1)
+                has_blank = self._blank()
+            if "," in between and self._take(","):
+                self._blank()
+                used.add(",")
+            elif not self._ends(closer):
+                if self._at == len(self._text):
+                    raise self._error("it does not end")
+                if not has_blank or " " not in between:
+                    shown = {",": "comma", " ": "blank"}.get(between, "comma or blank")
+                    raise self._error(f"no {shown} after character {self._at}")
+                used.add(" ")
+            if len(used) > 1:
+                raise self._error("some items are separated by commas and others are not")
         self._at += len(closer)
-        if not values:
-            return fields
-        if not isinstance(values[0], list):
-            raise self._error("a call of something that is not a list")
-        return values[0]
-
-    def _argument(self, depth: int) -> Any:
-        """Read a value, or the name of a type (`dtype=object`), which is not needed."""
-        word = _WORD.match(self._text, self._at)
-        if word is not None and word[0] in ("object", "str"):
-            self._at = word.end()
-            return word[0]
-        return self._value(depth)
+        return values, fields, used
