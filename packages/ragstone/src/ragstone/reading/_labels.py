@@ -8,6 +8,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -155,11 +156,12 @@ def read_label_file(
     document = None if rows else _document(source)
     listed = list(iter_rows(source, Choice(rows=rows))) if document is None else document
     layout = next((each for each in LAYOUTS if _has_keys(listed, each)), None)
-    scale = _Scale(bounds, categories, default_bounds)
+    collected = _Collector(bounds, categories, default_bounds)
     if layout is None:
-        listed = list(iter_rows(source)) if isinstance(listed, Mapping) else listed
-        return _generic(listed, wanted, metrics, scale)
-    return _known(layout, listed, wanted, metrics, scale)
+        _generic(list(iter_rows(source)) if isinstance(listed, Mapping) else list(listed), wanted, metrics, collected)
+    else:
+        _known(layout, listed, wanted, metrics, collected)
+    return collected.finish()
 
 
 def by_answer(records: Iterable[LabelRecord]) -> list[LabelRecord]:
@@ -172,50 +174,6 @@ def by_answer(records: Iterable[LabelRecord]) -> list[LabelRecord]:
         replace(group[0], value=math.fsum(each.value for each in group) / len(group), unit=None)
         for group in groups.values()
     ]
-
-
-class _Scale:
-    """Reads labels as numbers."""
-
-    def __init__(self, bounds: _Bounds, categories: Sequence[str], default: _Bounds) -> None:
-        self._bounds = (0.0, len(categories) - 1.0) if categories else bounds
-        self._default = default
-        self._categories = {text.strip().casefold(): float(n) for n, text in enumerate(categories)}
-
-    def bounds(self, of_layout: _Bounds = None) -> _Bounds:
-        """Return the range of labels: that of the caller, of the layout, or the default."""
-        return self._bounds or of_layout or self._default
-
-    def read(self, cell: Any, bounds: _Bounds) -> float | None:
-        """Return the number of a label, or None if it is empty."""
-        cell = cell.item() if getattr(cell, "shape", None) == () else cell
-        text = str(cell).strip().casefold()
-        if cell is None or text in _EMPTY:
-            return None
-        low, high = bounds or (0.0, 1.0)
-        if self._categories:
-            if text not in self._categories:
-                raise DataError(f"a label must be one of {', '.join(self._categories)}, got {cell!r}")
-            return self._categories[text]
-        if text in _WORDS:
-            return low + _WORDS[text] * (high - low)
-        rule = f"a label must be correct, partly, wrong or a number{_span(bounds)}, got {cell!r}"
-        try:
-            number = float(cell)
-        except (TypeError, ValueError):
-            known = ", ".join(_WORDS)
-            raise DataError(
-                f"{rule}. Known words: {known}. Name other texts, lowest first: --set research.label_values=TEXT,TEXT"
-            ) from None
-        if abs(number) > _LARGEST:
-            raise DataError(f"a label must be finite and within {_LARGEST:g}, got {cell!r}")
-        if bounds is not None and not low <= number <= high:
-            raise DataError(f"{rule}. State another scale: --set research.label_range=LOW,HIGH")
-        return number
-
-
-def _span(bounds: _Bounds) -> str:
-    return "" if bounds is None else f" from {bounds[0]:g} to {bounds[1]:g}"
 
 
 def _document(source: SampleSource) -> Any:
@@ -339,8 +297,8 @@ def _stated_bounds(layout: _Layout, document: Any) -> Callable[[str], _Bounds]:
 
 
 def _known(
-    layout: _Layout, document: Any, wanted: Mapping[str, str | None], metrics: Sequence[str], scale: _Scale
-) -> LabelFile:
+    layout: _Layout, document: Any, wanted: Mapping[str, str | None], metrics: Sequence[str], collected: _Collector
+) -> None:
     try:
         rows = list(layout.rows(document))
     except (KeyError, TypeError, AttributeError) as error:
@@ -358,79 +316,63 @@ def _known(
     if not chosen and len(names) != 1:
         options = ", ".join(f"--label {name}=METRIC" for name in names)
         raise DataError(f"the layout of {layout.name} has {len(names)} labels. Choose one or several: {options}")
-    chosen = chosen or dict.fromkeys(names)
-    file = LabelFile(layout=layout.name, n_rows=len(rows))
-    collected = _Collector(file, scale)
+    collected.file.layout, collected.file.n_rows = layout.name, len(rows)
     for position, row in enumerate(rows, start=1):
-        for each in (row.other, row.sample):
-            if each is not None:
-                collected.add_sample(each)
-        for name, metric in chosen.items():
+        sample, other = row.sample, row.other
+        record = partial(
+            LabelRecord,
+            position=position,
+            sample_id=sample["id"],
+            annotator=row.annotator,
+            query=sample.get("query", sample.get("user_input")),
+            level="answer" if other is None else "pair",
+            other_id=None if other is None else other["id"],
+        )
+        for each in (sample,) if other is None else (other, sample):
+            collected.add_sample(each)
+        for name, metric in (chosen or dict.fromkeys(names)).items():
             if name in row.labels:
-                bounds = scale.bounds(bounds_of(name))
-                collected.add(
-                    row.labels[name],
-                    LabelRecord(
-                        position=position,
-                        sample_id=row.sample["id"],
-                        value=0.0,
-                        name=name,
-                        metric=metric,
-                        bounds=bounds,
-                        annotator=row.annotator,
-                        query=row.sample.get("query", row.sample.get("user_input")),
-                        level="answer" if row.other is None else "pair",
-                        other_id=None if row.other is None else row.other["id"],
-                    ),
-                )
+                collected.add(row.labels[name], record, name, metric, bounds_of(name))
     if layout.rows is _annotation_rows:
-        file.notes.append(
+        collected.file.notes.append(
             "an accepted score is a person's label. The label of a rejected one is its target, or without a target the other one "
             "of 0 and 1 if the metric does not have other scores, otherwise unknown"
         )
-    return collected.finish()
 
 
-def _generic(rows: Iterable[Any], wanted: Mapping[str, str | None], metrics: Sequence[str], scale: _Scale) -> LabelFile:
-    file = LabelFile()
-    collected = _Collector(file, scale)
-    rows = list(rows)
+def _generic(
+    rows: Sequence[Any], wanted: Mapping[str, str | None], metrics: Sequence[str], collected: _Collector
+) -> None:
+    collected.file.n_rows = len(rows)
     for position, row in enumerate(rows, start=1):
-        file.n_rows = position
         try:
             row = _object_of(row, position)  # noqa: PLW2901
-            id_ = _first(row, _IDS)
-            collected.add_sample({**row, "id": str(position) if id_ is None else str(id_)})
-            level, unit = _unit_of(row)
-            annotator, system, query, trace_id = (
+            id_, annotator, system, query, trace_id = (
                 None if (value := _first(row, names)) is None else str(value)
-                for names in (_ANNOTATORS, ("system",), FIELD_ALIASES["query"], ("trace_id",))
+                for names in (_IDS, _ANNOTATORS, ("system",), FIELD_ALIASES["query"], ("trace_id",))
+            )
+            collected.add_sample({**row, "id": id_ or str(position)})
+            level, unit = _unit_of(row)
+            record = partial(
+                LabelRecord,
+                position=position,
+                sample_id=id_,
+                trace_id=trace_id,
+                annotator=annotator,
+                system=system,
+                query=query,
+                level=level,
+                unit=unit,
             )
             for name, metric, cell in _cells(row, position, wanted, metrics, rows):
-                record = LabelRecord(
-                    position=position,
-                    sample_id=None if id_ is None else str(id_),
-                    trace_id=trace_id,
-                    value=0.0,
-                    name=name,
-                    metric=metric,
-                    bounds=scale.bounds(),
-                    annotator=annotator,
-                    system=system,
-                    query=query,
-                    level=level,
-                    unit=unit,
-                )
-                if isinstance(cell, list):
-                    outer = name.partition(".")[0]
-                    part: LabelLevel = next((key for key, names in _UNITS.items() if outer in names), "claim")
-                    for n, item in enumerate(cell):
-                        collected.add(item, replace(record, level=part, unit=str(n)))
-                else:
-                    collected.add(cell, record)
+                outer = name.partition(".")[0]
+                part = next((key for key, names in _UNITS.items() if outer in names), "claim")
+                for n, item in enumerate(cell) if isinstance(cell, list) else ():
+                    collected.add(item, partial(record, level=part, unit=str(n)), name, metric)
+                if not isinstance(cell, list):
+                    collected.add(cell, record, name, metric)
         except DataError as error:
-            file.rejected.append(RejectedRow(position=position, reason=str(error)))
-    return collected.finish()
+            collected.reject(position, str(error))
 
 
 def _object_of(row: Any, position: int) -> Mapping[str, Any]:
@@ -442,10 +384,13 @@ def _object_of(row: Any, position: int) -> Mapping[str, Any]:
 
 
 class _Collector:
-    """Collects labels and samples of a file, and counts what is empty or not stated."""
+    """Reads the labels of a file as numbers, and counts what is empty or not stated."""
 
-    def __init__(self, file: LabelFile, scale: _Scale) -> None:
-        self._file, self._scale = file, scale
+    def __init__(self, bounds: _Bounds, categories: Sequence[str], default: _Bounds) -> None:
+        self.file = LabelFile()
+        self._bounds = (0.0, len(categories) - 1.0) if categories else bounds
+        self._default = default
+        self._categories = {text.strip().casefold(): float(n) for n, text in enumerate(categories)}
         self._n: Counter[str] = Counter()
         self._empty: Counter[str] = Counter()
         self._words: Counter[str] = Counter()
@@ -455,22 +400,57 @@ class _Collector:
         """Keep the row of a sample, once."""
         if row["id"] not in self._ids:
             self._ids.add(row["id"])
-            self._file.samples.append(row)
+            self.file.samples.append(row)
 
-    def add(self, cell: Any, record: LabelRecord) -> None:
-        """Read a label. An invalid one is rejected with its row."""
-        self._n[record.name] += 1
+    def reject(self, position: int, reason: str) -> None:
+        """Keep the reason why a row, or one of its labels, cannot be read."""
+        self.file.rejected.append(RejectedRow(position=position, reason=reason))
+
+    def add(
+        self, cell: Any, record: partial[LabelRecord], name: str, metric: str | None, stated: _Bounds = None
+    ) -> None:
+        """Read a label within the range of the caller, of the layout, or the default. An invalid one is rejected with its row."""
+        self._n[name] += 1
+        bounds = self._bounds or stated or self._default
         try:
-            value = self._scale.read(cell, record.bounds)
+            value = self._read(cell, bounds)
         except DataError as error:
-            reason = f"row {record.position}: {error}"
-            self._file.rejected.append(RejectedRow(position=record.position, reason=reason))
+            position = record.keywords["position"]
+            self.reject(position, f"row {position}: {error}")
             return
         if value is None:
-            self._empty[record.name] += 1
+            self._empty[name] += 1
         else:
-            self._words[record.name] += str(cell).strip().casefold() in _WORDS
-            self._file.records.append(replace(record, value=value))
+            self._words[name] += str(cell).strip().casefold() in _WORDS
+            self.file.records.append(record(value=value, name=name, metric=metric, bounds=bounds))
+
+    def _read(self, cell: Any, bounds: _Bounds) -> float | None:
+        """Return the number of a label, or None if it is empty."""
+        cell = cell.item() if getattr(cell, "shape", None) == () else cell
+        text = str(cell).strip().casefold()
+        if cell is None or text in _EMPTY:
+            return None
+        low, high = bounds or (0.0, 1.0)
+        if self._categories:
+            if text not in self._categories:
+                raise DataError(f"a label must be one of {', '.join(self._categories)}, got {cell!r}")
+            return self._categories[text]
+        if text in _WORDS:
+            return low + _WORDS[text] * (high - low)
+        span = "" if bounds is None else f" from {low:g} to {high:g}"
+        rule = f"a label must be correct, partly, wrong or a number{span}, got {cell!r}"
+        try:
+            number = float(cell)
+        except (TypeError, ValueError):
+            known = ", ".join(_WORDS)
+            raise DataError(
+                f"{rule}. Known words: {known}. Name other texts, lowest first: --set research.label_values=TEXT,TEXT"
+            ) from None
+        if abs(number) > _LARGEST:
+            raise DataError(f"a label must be finite and within {_LARGEST:g}, got {cell!r}")
+        if bounds is not None and not low <= number <= high:
+            raise DataError(f"{rule}. State another scale: --set research.label_range=LOW,HIGH")
+        return number
 
     def finish(self) -> LabelFile:
         """Add the notes."""
@@ -479,7 +459,7 @@ class _Collector:
             for name, n in self._empty.items()
         ]
         for name in self._n:
-            records = [each for each in self._file.records if each.name == name]
+            records = [each for each in self.file.records if each.name == name]
             values = [each.value for each in records]
             if values and records[0].bounds is None and self._words[name] < len(values):
                 if self._words[name] and not all(0 <= value <= 1 for value in values):
@@ -493,8 +473,8 @@ class _Collector:
                 )
             if len(units := [each for each in records if each.unit is not None]) > len(by_answer(units)):
                 notes.append(f"{name}: {len(units)} labels of {units[0].level}s. Their mean is the label of an answer")
-        self._file.notes = [*notes, *self._file.notes]
-        return self._file
+        self.file.notes = [*notes, *self.file.notes]
+        return self.file
 
 
 def _first(row: Mapping[Any, Any], names: Sequence[str]) -> Any:
