@@ -146,15 +146,27 @@ def test_damaged_parquet_is_bad_data(tmp_path):
     assert n_errors > 20
 
 
-def test_a_large_document_with_one_list(tmp_path):
-    """It is read in parts, also after other members, with a byte order mark, and if several lists could be meant."""
+def test_a_list_of_a_large_document(tmp_path):
+    """It is read in parts, also after other members and with a byte order mark, and only if the user names it."""
     rows = [GOOD | {"id": str(i), "response": "x" * 200_000} for i in range(100)]
     path = tmp_path / "results.json"
-    path.write_bytes(b"\xef\xbb\xbf" + json.dumps({"about": {"n": 1}, "results": rows}).encode())
-    samples, _ = read_samples(path)
-    assert [str(i) for i in range(100)] == [sample.id for sample in samples]
-    path.write_text(json.dumps({"a": rows, "b": {"c": rows[:2]}, "d": [1]}))
-    with pytest.raises(DataError, match=r"3 lists: a \(100\), b.c \(2\), d \(1\)\. .*--rows a, or --rows b.c"):
+    path.write_bytes(b"\xef\xbb\xbf" + json.dumps({"about": {"n": 1}, "b": {"c": rows[:2]}, "results": rows}).encode())
+    with pytest.raises(DataError, match=r"such as --rows results, or .* jq -c '\.results\[\]' "):
         read_samples(path)
+    samples, _ = read_samples(path, rows="results")
+    assert [str(i) for i in range(100)] == [sample.id for sample in samples]
     samples, _ = read_samples(path, rows="b.c", limit=1)
     assert ["0"] == [sample.id for sample in samples]
+    with pytest.raises(DataError, match="has an item of more than 16777216 bytes, or as many before its list"):
+        read_samples(path, rows="c")
+    path.write_text(json.dumps({"about": [{"id": i} for i in range(600_000)], "results": rows[:1]}))
+    with pytest.raises(DataError, match="does not have an item at 'c'"):
+        read_samples(path, rows="c")
+
+
+def test_a_large_list_is_read_in_parts(tmp_path):
+    """Its rows are those of the document, without an option."""
+    path = tmp_path / "rows.json"
+    path.write_text(json.dumps([GOOD | {"id": str(i), "response": "x" * 200_000} for i in range(100)]))
+    samples, _ = read_samples(path)
+    assert [str(i) for i in range(100)] == [sample.id for sample in samples]

@@ -44,17 +44,11 @@ def bounded_lines(stream: BinaryIO) -> Iterator[bytes]:
 
 
 class BoundedStream:
-    """A stream of JSON that raises an error if one item of it is too large. Call `next_item` after each item.
+    """A stream of JSON that raises an error if one item of it is too large. Call `next_item` after each item."""
 
-    `n_skipped` bytes before the first item are not counted.
-    """
-
-    def __init__(self, stream: BinaryIO, name: str, n_skipped: float = 0) -> None:
+    def __init__(self, stream: BinaryIO, name: str) -> None:
         self._stream = stream
         self._name = name
-        self.n_read = 0
-        """Bytes that were read."""
-        self._n_skipped = n_skipped
         self._n_bytes = 0
         self._weight = 0.0
 
@@ -65,14 +59,13 @@ class BoundedStream:
     def read(self, n: int = -1) -> bytes:
         """Return the next bytes. Raise DataError if the current item is too large."""
         chunk: bytes = self._stream.read(n)
-        self.n_read += len(chunk)
-        if self.n_read <= self._n_skipped:
-            return chunk
         self._n_bytes += len(chunk)
         self._weight += _weight(chunk)
         # What is read ahead belongs to later items.
         if self._n_bytes > MAX_ROW_BYTES + 2**20:
-            raise DataError(f"{self._name!r} has an item of more than {MAX_ROW_BYTES} bytes")
+            raise DataError(
+                f"{self._name!r} has an item of more than {MAX_ROW_BYTES} bytes, or as many before its list"
+            )
         if self._weight > 1.5:
             raise DataError(f"{self._name!r} has an item with more than {MAX_ROW_VALUES} lists and objects")
         return chunk

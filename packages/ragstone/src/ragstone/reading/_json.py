@@ -108,26 +108,18 @@ def load_document(source: InputFile) -> Any:
         raise DataError(f"{source.name!r} is {error}") from error
 
 
-def import_ijson() -> Any:
-    """Return the package that reads JSON incrementally.
-
-    Raises:
-        MissingExtraError: If it is not installed.
-    """
-    with needs_extra("replay", "ijson", f"A JSON document of more than {MAX_ROW_BYTES} bytes"):
-        import ijson
-    return ijson
-
-
-def large_items(source: InputFile, prefix: str, n_skipped: int = 0, *, kind: str = "item") -> Iterator[Any]:
+def large_items(source: InputFile, prefix: str, *, kind: str = "item") -> Iterator[Any]:
     """Yield the items of a list in a document, one by one.
 
     Raises:
-        DataError: If an item is too large, or the rest of the document is not valid.
+        DataError: If an item is too large, the rest of the document is not valid, or there is no such list.
+        MissingExtraError: If the package that reads JSON incrementally is not installed.
     """
-    ijson, number = import_ijson(), 0
+    with needs_extra("replay", "ijson", f"A JSON document of more than {MAX_ROW_BYTES} bytes"):
+        import ijson
+    number = 0
     with source.open() as file:
-        bounded = BoundedStream(file, source.name, n_skipped)
+        bounded = BoundedStream(file, source.name)
         try:
             for number, item in enumerate(ijson.items(bounded, prefix, use_float=True, multiple_values=True), start=1):  # noqa: B007
                 bounded.next_item()
@@ -138,6 +130,8 @@ def large_items(source: InputFile, prefix: str, n_skipped: int = 0, *, kind: str
             raise DataError(
                 f"{source.name!r} cannot be read on from {kind} {number + 1}: {str(error)[:200]}"
             ) from error
+    if not number:
+        raise DataError(f"{source.name!r} does not have an item at {prefix.removesuffix('.item')!r}")
 
 
 def clean(value: Any, *, depth: int = 0) -> Any:

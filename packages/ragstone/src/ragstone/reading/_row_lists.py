@@ -14,7 +14,7 @@ from ragstone.reading._layouts import looks_like_row
 
 _FRAME_ROWS: Final = 1000
 """Rows of a data frame that are converted at once."""
-MAX_DEPTH: Final = 4
+_MAX_DEPTH: Final = 4
 """Depth of nested objects down to which a list of rows is found."""
 RUN: Final = "TREC run"
 _QUERIES: Final = frozenset(map(name_key, FIELD_ALIASES["query"]))
@@ -127,8 +127,6 @@ class Facts:
     n: int = 0
     keys: set[str] = field(default_factory=set)
     """Keys of its first item, if that is an object."""
-    start: int = 0
-    """Bytes of the document that were read when it began."""
 
 
 def _keys(items: Sequence[Any]) -> set[str]:
@@ -142,7 +140,7 @@ def _collect_lists(value: Mapping[Any, Any], path: tuple[str, ...], lists: dict[
             lists[".".join(here)] = inner
         elif isinstance(inner, Mapping) and _are_rows_by_id(inner):
             lists[".".join(here)] = [{"id": str(name)} | dict(row) for name, row in inner.items()]
-        elif isinstance(inner, Mapping) and len(here) < MAX_DEPTH:
+        elif isinstance(inner, Mapping) and len(here) < _MAX_DEPTH:
             _collect_lists(inner, here, lists)
 
 

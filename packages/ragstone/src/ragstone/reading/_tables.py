@@ -14,13 +14,13 @@ from itertools import islice, repeat, zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
 from ragstone._util.lazy import needs_extra
-from ragstone._util.row_limits import MAX_ROW_BYTES, BoundedStream, CsvLines, bounded_lines, refuse_repeated
+from ragstone._util.row_limits import MAX_ROW_BYTES, CsvLines, bounded_lines, refuse_repeated
 from ragstone.errors import DataError
 from ragstone.reading._columns import guess_field
 from ragstone.reading._files import encoding_error, is_workbook, refuse_other
-from ragstone.reading._json import LARGE, has_line_values, import_ijson, large_items, line_values, load_document
+from ragstone.reading._json import LARGE, has_line_values, large_items, line_values, load_document
 from ragstone.reading._layouts import looks_like_row
-from ragstone.reading._row_lists import MAX_DEPTH, RUN, Facts, Table, choose_list, describe_lists, table_of, whole_table
+from ragstone.reading._row_lists import RUN, Facts, Table, choose_list, table_of, whole_table
 
 if TYPE_CHECKING:
     from ragstone.reading._source import InputFile
@@ -81,9 +81,9 @@ def open_table(source: InputFile, wanted: str | None = None) -> Table:
             lines = line_values(source)
             rows = (DataError(f"line {n.number}: {row}") if isinstance(row, DataError) else row for n, row in lines)
             return whole_table("JSON lines", rows, wanted)
-        return _document(source, wanted)
+        return _document(source, head, wanted)
     if suffix == ".json":
-        return _document(source, wanted)
+        return _document(source, head, wanted)
     return _text_table(source, head, suffix, wanted)
 
 
@@ -96,55 +96,21 @@ def _is_object(head: bytes) -> bool:
     return True
 
 
-def _document(source: InputFile, wanted: str | None) -> Table:
+def _document(source: InputFile, head: bytes, wanted: str | None) -> Table:
     value = load_document(source)
-    return _large_document(source, wanted) if value is LARGE else table_of(value, source.name, wanted)
+    return _large_document(source, head, wanted) if value is LARGE else table_of(value, source.name, wanted)
 
 
-def _large_document(source: InputFile, wanted: str | None) -> Table:
-    """Return the rows of a document that is too large to be parsed as a whole."""
-    ijson = import_ijson()
-    try:
-        with source.open() as file:
-            # The events of the first pass are not kept, so that only texts must be bounded.
-            stream = BoundedStream(file, source.name, float("inf"))
-            lists = _find_lists(source.name, ijson.basic_parse(stream), stream)
-    except (ijson.JSONError, ValueError, RecursionError) as error:
-        raise DataError(f"{source.name!r} is not valid JSON: {error}") from error
-    if lists is None:
+def _large_document(source: InputFile, head: bytes, wanted: str | None) -> Table:
+    """Return the rows of a document that is too large to be parsed as a whole. Its lists are not known before they are read."""
+    if head.lstrip()[:1] == b"[" and not wanted:
         return Table(format="JSON list", rows=large_items(source, "item"))
-    path = choose_list(lists, wanted, source.name)
-    rows, others = large_items(source, f"{path}.item", lists[path].start), tuple(describe_lists(lists, without=path))
-    return Table(format="JSON object", rows=rows, chosen=path, others=others)
-
-
-def _find_lists(name: str, events: Iterator[tuple[str, Any]], stream: BoundedStream) -> dict[str, Facts] | None:
-    """Return the lists of a document by their paths, or None if it is a list itself."""
-    start, _ = next(events, ("", None))
-    if start == "start_array":
-        return None
-    if start != "start_map":
-        raise DataError(f"{name!r} must contain a list of rows")
-    lists: dict[str, Facts] = {}
-    path, facts, depth = [""], Facts(), 0
-    for event, value in events:
-        if depth:
-            if depth == 1 and event != "end_array":
-                facts.n += 1
-            elif depth == 2 and event == "map_key" and facts.n == 1:
-                facts.keys.add(value)
-            depth += event.startswith("start_") - event.startswith("end_")
-        elif event == "map_key":
-            path[-1] = value
-        elif event == "start_map":
-            path.append("")
-        elif event == "end_map":
-            path.pop()
-        elif event == "start_array":
-            facts, depth = Facts(start=stream.n_read), 1
-            if len(path) <= MAX_DEPTH:
-                lists[".".join(path)] = facts
-    return lists
+    if wanted:
+        return Table(format="JSON object", rows=large_items(source, f"{wanted}.item"), chosen=wanted)
+    raise DataError(
+        f"{source.name!r} is one JSON object of more than {MAX_ROW_BYTES} bytes. Name its list of rows by the keys around it, "
+        f"such as --rows results, or write a row on each line: jq -c '.results[]' {shlex.quote(source.name)} > NEW.jsonl"
+    )
 
 
 def _text_table(source: InputFile, head: bytes, suffix: str, wanted: str | None) -> Table:
