@@ -78,53 +78,35 @@ def _layout(
 
 
 _DEEPEVAL: Final[Mapping[str, Any]] = {
-    "query": "input",
-    "response": ("actualOutput", "actual_output"),
-    "reference": ("expectedOutput", "expected_output"),
-}
+    "query": "input", "response": ("actualOutput", "actual_output"), "reference": ("expectedOutput", "expected_output"),
+}  # fmt: skip
 _SQUAD: Final[Mapping[str, Any]] = {"id": "id", "query": "question", "reference": ("answers.text[]", "answers[].text")}
-_VARIABLES: Final[Mapping[str, Any]] = {
-    "query": ("vars.query", "vars.question", "vars.input", "vars.user_input", "vars.prompt"),
-    "contexts": ("vars.contexts", "vars.context", "vars.documents", "vars.retrieved_contexts"),
-    "reference": ("vars.reference", "vars.expected", "vars.expected_answer", "vars.ground_truth", "vars.answer"),
-}
+_TURN: Final = "conversationTurns.0."
 
 LAYOUTS: Final[tuple[Layout, ...]] = (
     _layout(
-        "RGB",
-        "query answer positive negative",
+        "RGB", "query answer positive negative",
         "`answer` is the correct answer. The passages are not contexts, because each experiment takes some of them",
-        id="id",
-        query="query",
-        reference={"$parts": "answer"},
+        id="id", query="query", reference={"$parts": "answer"},
     ),
     _layout(
-        "CRAG",
-        "interaction_id query answer search_results",
+        "CRAG", "interaction_id query answer search_results",
         "`answer` is the correct answer. Passages are the snippets of the search results, without their pages",
-        id="interaction_id",
-        query="query",
-        reference={"$all": ("answer", "alt_ans[]")},
+        id="interaction_id", query="query", reference={"$all": ("answer", "alt_ans[]")},
         contexts={
-            "$each": "search_results[]",
-            "text": "page_snippet",
+            "$each": "search_results[]", "text": "page_snippet",
             "metadata": {"$object": {"title": "page_name", "url": "page_url"}},
         },
     ),
     _layout(
-        "MultiHop-RAG",
-        "query answer evidence_list",
+        "MultiHop-RAG", "query answer evidence_list",
         "`answer` is the correct answer. The evidence is not contexts, because no retrieval returned it",
-        query="query",
-        reference="answer",
+        query="query", reference="answer",
     ),
     _layout(
-        "HotpotQA",
-        "question answer context supporting_facts",
+        "HotpotQA", "question answer context supporting_facts",
         "`answer` is the correct answer. Ids of passages are their titles, and supporting titles have grade 1",
-        id=("_id", "id"),
-        query="question",
-        reference="answer",
+        id=("_id", "id"), query="question", reference="answer",
         contexts=(
             {"$zip": {"id": "context.title", "text": {"$join": "context.sentences"}}},
             {"$each": "context[]", "id": "0", "text": {"$join": "1[]"}},
@@ -132,139 +114,99 @@ LAYOUTS: Final[tuple[Layout, ...]] = (
         qrels=({"$grades": "supporting_facts.title[]"}, {"$grades": {"$each": "supporting_facts[]", "$value": "0"}}),
     ),
     _layout(
-        "BioASQ",
-        "body snippets",
-        "Passages are the snippets. `documents` contains addresses, no texts",
-        id="id",
-        query="body",
-        reference="ideal_answer[]",
+        "BioASQ", "body snippets", "Passages are the snippets. `documents` contains addresses, no texts",
+        id="id", query="body", reference="ideal_answer[]",
         contexts={"$each": "snippets[]", "text": "text", "metadata": {"$object": {"url": "document"}}},
     ),
     _layout(
-        "AutoRAG",
-        "qid query",
-        id="qid",
-        query="query",
-        response="generated_texts",
-        reference="generation_gt[]",
+        "AutoRAG", "qid query",
+        id="qid", query="query", response="generated_texts", reference="generation_gt[]",
         contexts={"$zip": {"text": "retrieved_contents", "id": "retrieved_ids", "score": "retrieve_scores"}},
         qrels={"$grades": "retrieval_gt[][]"},
     ),
     _layout(
-        "TREC RAG",
-        "topic_id topic references answer",
-        "The passages have ids, but no texts",
-        id="topic_id",
-        query="topic",
+        "TREC RAG", "topic_id topic references answer", "The passages have ids, but no texts",
+        id="topic_id", query="topic",
         response={
-            "$each": "answer[]",
-            "type": "=text",
-            "text": "text",
-            "citations": {"$each": "citations[]", "document_index": ""},
-            "$between": {"type": "text", "text": " "},
+            "$each": "answer[]", "type": "=text", "text": "text",
+            "citations": {"$each": "citations[]", "document_index": ""}, "$between": {"type": "text", "text": " "},
         },
         contexts={"$each": "references[]", "id": "", "text": "="},
     ),
     _layout(
-        "MTRAG",
-        "task_id input contexts",
-        id="task_id",
-        messages={"$each": "input[]", "role": "speaker", "content": "text"},
-        response="predictions.0.text",
-        reference="targets[].text",
+        "MTRAG", "task_id input contexts",
+        id="task_id", messages={"$each": "input[]", "role": "speaker", "content": "text"},
+        response="predictions.0.text", reference="targets[].text",
         contexts={"$each": "contexts[]", "$needs": "text", "text": "text", "id": "document_id", "score": "score"},
     ),
     _layout(
-        "RAGChecker pairs",
-        "instance_id query_id model1 model2",
-        "Each answer is a sample",
-        answers="model1 model2",
+        "RAGChecker pairs", "instance_id query_id model1 model2", "Each answer is a sample", answers="model1 model2",
         id={"$id": ("dataset", "query_id", "model_name")},
-        query="query",
-        response="response",
-        contexts="retrieved_context",
-        reference="gt_answer",
+        query="query", response="response", contexts="retrieved_context", reference="gt_answer",
     ),
     _layout(
-        "MTRAG evaluations",
-        "task_id model_id model_response",
-        "The questions are in the list `tasks`",
-        id={"$id": ("task_id", "model_id")},
-        response="model_response",
+        "MTRAG evaluations", "task_id model_id model_response", "The questions are in the list `tasks`",
+        id={"$id": ("task_id", "model_id")}, response="model_response",
     ),
     _layout(
-        "ragas annotations",
-        "metric_input metric_output",
+        "ragas annotations", "metric_input metric_output",
         query=("metric_input.user_input", "metric_input.question"),
         response=("metric_input.response", "metric_input.answer"),
         contexts=("metric_input.retrieved_contexts", "metric_input.contexts"),
         reference=("metric_input.reference", "metric_input.ground_truth"),
     ),
-    _layout("promptfoo", "vars response prompt", id="id", response="response.output", **_VARIABLES),
+    _layout(
+        "promptfoo", "vars response prompt",
+        id="id", response="response.output",
+        query=("vars.query", "vars.question", "vars.input", "vars.user_input", "vars.prompt"),
+        contexts=("vars.contexts", "vars.context", "vars.documents", "vars.retrieved_contexts"),
+        reference=("vars.reference", "vars.expected", "vars.expected_answer", "vars.ground_truth", "vars.answer"),
+    ),
     _layout("deepeval", "input actualOutput", **_DEEPEVAL, contexts="retrievalContext", ideal="context"),
     _layout(
-        "deepeval",
-        "input actual_output expected_output context retrieval_context",
+        "deepeval", "input actual_output expected_output context retrieval_context",
         "Cells of passages are separated at | or at ; without a blank",
-        **_DEEPEVAL,
-        contexts={"$cells": "retrieval_context"},
-        ideal="context",
+        **_DEEPEVAL, contexts={"$cells": "retrieval_context"}, ideal="context",
     ),
     _layout(
-        "Phoenix questions and answers",
-        "context.span_id input output reference",
+        "Phoenix questions and answers", "context.span_id input output reference",
         "`reference` has the passages, joined to one text",
-        query="input",
-        response="output",
-        contexts="reference",
+        query="input", response="output", contexts="reference",
     ),
     _layout(
-        "Amazon Bedrock evaluations",
-        "conversationTurns",
-        "Only the first turn of a conversation is read",
-        query=("conversationTurns.0.inputRecord.prompt.content.0.text", "conversationTurns.0.prompt.content.0.text"),
+        "Amazon Bedrock evaluations", "conversationTurns", "Only the first turn of a conversation is read",
+        query=(f"{_TURN}inputRecord.prompt.content.0.text", f"{_TURN}prompt.content.0.text"),
         reference=(
-            "conversationTurns.0.inputRecord.referenceResponses[].content[].text",
-            "conversationTurns.0.referenceResponses[].content[].text",
+            f"{_TURN}inputRecord.referenceResponses[].content[].text", f"{_TURN}referenceResponses[].content[].text",
         ),
-        response="conversationTurns.0.output.text",
-        contexts={"$each": "conversationTurns.0.output.retrievedPassages.retrievalResults[]", "text": "content.text"},
+        response=f"{_TURN}output.text",
+        contexts={"$each": f"{_TURN}output.retrievedPassages.retrievalResults[]", "text": "content.text"},
     ),
     _layout(
-        "Amazon Bedrock evaluations of models",
-        "prompt modelResponses",
-        query="prompt",
-        reference="referenceResponse",
-        response="modelResponses.0.response",
+        "Amazon Bedrock evaluations of models", "prompt modelResponses",
+        query="prompt", reference="referenceResponse", response="modelResponses.0.response",
     ),
     _layout(
-        "OpenAI batches",
-        "custom_id response",
-        "The questions are in the input file of the batch",
+        "OpenAI batches", "custom_id response", "The questions are in the input file of the batch",
         id="custom_id",
         response=("response.body.choices.0.message.content", "response.body.output[].content[].text"),
     ),
     _layout(
-        "Chroma",
-        "ids documents distances",
+        "Chroma", "ids documents distances",
         contexts=({"$zip": {"text": "documents.0", "id": "ids.0"}}, {"$zip": {"text": "documents", "id": "ids"}}),
     ),
     _layout(
-        "TriviaQA",
-        "question answer entity_pages search_results",
+        "TriviaQA", "question answer entity_pages search_results",
         "`answer` is the correct answer. The pages and search results are not contexts",
-        id="question_id",
-        query="question",
-        reference=("answer.aliases[]", "answer.value"),
+        id="question_id", query="question", reference=("answer.aliases[]", "answer.value"),
     ),
     _layout("SQuAD", "paragraphs", parts="paragraphs qas", ideal="context", **_SQUAD),
     _layout("SQuAD", "context question answers", ideal="context", **_SQUAD),
     _layout(
-        "ShareGPT",
-        "conversations",
+        "ShareGPT", "conversations",
         messages={"$each": "conversations[]", "role": ("from", "role"), "content": ("value", "content")},
     ),
-)
+)  # fmt: skip
 """The first layout whose keys a row has counts."""
 
 
@@ -322,19 +264,11 @@ def _roots(place: Any) -> list[str]:
     """Return the keys of the row that a place begins with."""
     if isinstance(place, str):
         return [] if place.startswith("=") else [path_steps(place)[0]]
-    if isinstance(place, tuple):
-        return [root for each in place for root in _roots(each)]
     if isinstance(place, Mapping):
-        inner = next(
-            (
-                place[name]
-                for name in ("$each", "$all", "$join", "$parts", "$grades", "$zip", "$id", "$cells")
-                if name in place
-            ),
-            None,
-        )
-        return _roots(tuple(inner.values()) if isinstance(inner, Mapping) and "$zip" in place else inner)
-    return []
+        # The other keys of an object for each item are places in the item.
+        operation, inner = next(iter(place.items()))
+        place = tuple(inner.values()) if operation == "$zip" else (inner,)
+    return [root for each in place for root in _roots(each)] if isinstance(place, tuple) else []
 
 
 def _value(place: Any, row: Any) -> Any:
