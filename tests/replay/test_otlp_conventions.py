@@ -8,10 +8,14 @@ import pytest
 
 from ragstone.reading import BufferedTrace
 from ragstone.reading.otlp import OtelSpan, traces_of
-from ragstone.reading.otlp._conventions import GENAI, LANGFUSE, MLFLOW, OPENINFERENCE, TRACELOOP
+from ragstone.reading.otlp._conventions import CONVENTIONS
 from ragstone.reading.otlp._span import SpanEvent
 from ragstone.requests import Request, Step, TraceDraft, assemble
 
+GENAI, LANGFUSE, MLFLOW, OPENINFERENCE, TRACELOOP = (
+    {convention.name: convention for convention in CONVENTIONS}[name]
+    for name in ("genai", "langfuse", "mlflow", "openinference", "traceloop")
+)
 T = "0af7651916cd43dd8448eb211c80319c"
 PASSAGE = "The north tower of the lighthouse is 41 metres high."
 

@@ -11,7 +11,7 @@ from ragstone.reading._files import PARQUET
 from ragstone.reading._formats import RejectedRecord
 from ragstone.reading._records import read_each, records
 from ragstone.reading._source import InputFile
-from ragstone.reading.otlp import OtelSpan, SpanEvent, hex_id, requests_of
+from ragstone.reading.otlp import OtelSpan, SpanEvent, read_span, requests_of
 from ragstone.schema import Trace
 
 _KIND: Final = "openinference.span.kind"
@@ -52,23 +52,20 @@ def _span(value: Any) -> OtelSpan | str:
     if not isinstance(value, Mapping):
         return f"a span must be an object, got {type(value).__name__}"
     ids = mapping(value.get("context")) or exploded(value, "context")
-    trace_id = hex_id(ids.get("trace_id"), n_bytes=16)
-    span_id = hex_id(ids.get("span_id"), n_bytes=8)
-    if trace_id is None or span_id is None:
-        return "no trace id of 16 bytes and span id of 8 bytes in hex digits"
     attributes = _attributes(value)
     attributes.setdefault(_KIND, str(value.get("span_kind") or "UNKNOWN"))
-    return OtelSpan(
-        trace_id=trace_id,
-        span_id=span_id,
-        parent_id=hex_id(value.get("parent_id"), n_bytes=8),
+    events = value.get("events")
+    return read_span(
+        ids.get("trace_id"),
+        ids.get("span_id"),
+        value.get("parent_id"),
         name=str(value.get("name") or ""),
         started_at=unix_time(value.get("start_time")),
         ended_at=unix_time(value.get("end_time")),
         is_error=value.get("status_code") == "ERROR",
         status_message=str(value.get("status_message") or ""),
         attributes=attributes,
-        events=tuple(_events(value.get("events"))),
+        events=tuple(map(_event, filter(None, map(mapping, events if isinstance(events, list) else ())))),
     )
 
 
@@ -91,8 +88,6 @@ def _flatten(value: Any, name: str, found: dict[str, Any], depth: int) -> None:
         found[name] = value
 
 
-def _events(events: Any) -> Iterator[SpanEvent]:
-    for event in map(mapping, events if isinstance(events, list) else ()):
-        if event:
-            at = unix_time(event.get("timestamp"))
-            yield SpanEvent(str(event.get("name") or ""), at, dict(mapping(event.get("attributes"))))
+def _event(event: Mapping[str, Any]) -> SpanEvent:
+    attributes = dict(mapping(event.get("attributes")))
+    return SpanEvent(str(event.get("name") or ""), unix_time(event.get("timestamp")), attributes)

@@ -2,6 +2,6 @@
 
 from ragstone.reading.otlp._files import OtlpFormat, requests_of, spans_of_request, traces_of
 from ragstone.reading.otlp._protobuf import OversizedMessageError
-from ragstone.reading.otlp._span import OtelSpan, SpanEvent, hex_id
+from ragstone.reading.otlp._span import OtelSpan, SpanEvent, hex_id, read_span
 
 __all__ = ["OtlpFormat"]

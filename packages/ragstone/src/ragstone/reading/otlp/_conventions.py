@@ -184,120 +184,78 @@ def _fill_quarkus_service(step: Step, span: OtelSpan) -> None:  # noqa: ARG001 -
 
 
 OPENINFERENCE: Final = Convention(
-    name="openinference",
-    title="OpenInference",
-    markers=(KIND,),
-    claims=lambda span: KIND in span.attributes,
-    fill=fill_openinference,
+    name="openinference", title="OpenInference", markers=(KIND,),
+    claims=lambda span: KIND in span.attributes, fill=fill_openinference,
     names=StepNames(
         kind=KIND,
         labels={"session_id": ("session.id",), "user_id": ("user.id",), "model": ("llm.model_name",)},
-        usage=("llm.token_count",),
-        tags="tag.tags",
-        metadata="metadata",
+        usage=("llm.token_count",), tags="tag.tags", metadata="metadata",
     ),
-)
+)  # fmt: skip
 GENAI: Final = Convention(
-    name="genai",
-    title="OpenTelemetry GenAI",
+    name="genai", title="OpenTelemetry GenAI",
     markers=("gen_ai.operation.name", "gen_ai.retrieval.", "gen_ai.usage.", "gen_ai.prompt."),
-    claims=begin_with("gen_ai.", "llm.request.type"),
-    fill=fill_genai,
+    claims=begin_with("gen_ai.", "llm.request.type"), fill=fill_genai,
     names=StepNames(
         kind="gen_ai.operation.name",
         labels={
-            "session_id": ("gen_ai.conversation.id", "session.id"),
-            "user_id": ("user.id", "enduser.id"),
-            "run_id": ("gen_ai.response.id",),
-            "model": ("gen_ai.response.model", "gen_ai.request.model"),
+            "session_id": ("gen_ai.conversation.id", "session.id"), "user_id": ("user.id", "enduser.id"),
+            "run_id": ("gen_ai.response.id",), "model": ("gen_ai.response.model", "gen_ai.request.model"),
         },
         usage=("gen_ai.usage",),
         search=("gen_ai.retrieval.query.text", "gen_ai.retrieval.documents"),
         tool=("gen_ai.tool.name", "gen_ai.tool.call.arguments", "gen_ai.tool.call.result"),
     ),
-)
-MLFLOW: Final = Convention(
-    name="mlflow",
-    title="MLflow",
-    markers=("mlflow.spanType", "mlflow.spanInputs"),
-    claims=begin_with("mlflow."),
-    names=MLFLOW_NAMES,
-)
-LANGFUSE: Final = Convention(
-    name="langfuse",
-    title="Langfuse's SDK",
-    markers=("langfuse.observation.", "langfuse.trace."),
-    claims=begin_with("langfuse."),
-    fill=_fill_langfuse,
-    names=StepNames(
-        kind=f"{_LANGFUSE}.type",
-        labels={
-            "session_id": ("session.id", "langfuse.session.id"),
-            "user_id": ("user.id", "langfuse.user.id"),
-            "release": ("langfuse.release", "langfuse.version"),
-            "environment": ("langfuse.environment",),
-            "model": (f"{_LANGFUSE}.model.name",),
-        },
-        times={"first_token_at": (f"{_LANGFUSE}.completion_start_time",)},
-        usage=(f"{_LANGFUSE}.usage_details",),
-        tags="langfuse.trace.tags",
-    ),
-)
-TRACELOOP: Final = Convention(
-    name="traceloop",
-    title="Traceloop",
-    markers=("traceloop.entity.", "traceloop.span.kind", "traceloop.workflow.name"),
-    claims=begin_with("traceloop."),
-    follows=GENAI,
-    covers=False,
-    fill=fill_traceloop,
-    names=StepNames(
-        labels={"name": ("traceloop.entity.name",), "run_id": ("gen_ai.agent.id",)},
-        metadata="traceloop.association.properties",
-    ),
-)
+)  # fmt: skip
 CONVENTIONS: Final = (
     Convention(
-        name="smolagents",
-        title="smolagents",
-        markers=("smolagents.",),
-        claims=_is_smolagents,
-        follows=OPENINFERENCE,
-        fill=_fill_smolagents,
-        fills_covered=True,
+        name="smolagents", title="smolagents", markers=("smolagents.",),
+        claims=_is_smolagents, follows=OPENINFERENCE, fill=_fill_smolagents, fills_covered=True,
     ),
     Convention(
-        name="haystack",
-        title="Haystack",
-        markers=("ChatMessage(_role=<ChatRole.",),
+        name="haystack", title="Haystack", markers=("ChatMessage(_role=<ChatRole.",),
         claims=lambda span: OPENINFERENCE.claims(span) and shows_messages(span),
-        follows=OPENINFERENCE,
-        fill=fill_haystack,
+        follows=OPENINFERENCE, fill=fill_haystack,
     ),
     OPENINFERENCE,
-    LANGFUSE,
-    MLFLOW,
-    TRACELOOP,
     Convention(
-        name="vercel_ai",
-        title="Vercel AI SDK",
-        markers=("ai.operationId", "ai.telemetry.functionId"),
-        claims=lambda span: "ai.operationId" in span.attributes,
-        fill=_fill_vercel,
+        name="langfuse", title="Langfuse's SDK", markers=("langfuse.observation.", "langfuse.trace."),
+        claims=begin_with("langfuse."), fill=_fill_langfuse,
         names=StepNames(
-            labels={"model": ("ai.response.model", "ai.model.id")},
-            usage=("ai.usage",),
-            tool=("ai.toolCall.name", "ai.toolCall.args", "ai.toolCall.result"),
-            metadata="ai.telemetry.metadata",
+            kind=f"{_LANGFUSE}.type",
+            labels={
+                "session_id": ("session.id", "langfuse.session.id"), "user_id": ("user.id", "langfuse.user.id"),
+                "release": ("langfuse.release", "langfuse.version"), "environment": ("langfuse.environment",),
+                "model": (f"{_LANGFUSE}.model.name",),
+            },
+            times={"first_token_at": (f"{_LANGFUSE}.completion_start_time",)},
+            usage=(f"{_LANGFUSE}.usage_details",), tags="langfuse.trace.tags",
         ),
     ),
     Convention(
-        name="spring_ai",
-        title="Spring AI",
-        markers=("spring.ai.kind",),
-        claims=lambda span: "spring.ai.kind" in span.attributes,
-        follows=GENAI,
-        fill=_fill_spring,
+        name="mlflow", title="MLflow", markers=("mlflow.spanType", "mlflow.spanInputs"),
+        claims=begin_with("mlflow."), names=MLFLOW_NAMES,
+    ),
+    Convention(
+        name="traceloop", title="Traceloop",
+        markers=("traceloop.entity.", "traceloop.span.kind", "traceloop.workflow.name"),
+        claims=begin_with("traceloop."), follows=GENAI, covers=False, fill=fill_traceloop,
+        names=StepNames(
+            labels={"name": ("traceloop.entity.name",), "run_id": ("gen_ai.agent.id",)},
+            metadata="traceloop.association.properties",
+        ),
+    ),
+    Convention(
+        name="vercel_ai", title="Vercel AI SDK", markers=("ai.operationId", "ai.telemetry.functionId"),
+        claims=lambda span: "ai.operationId" in span.attributes, fill=_fill_vercel,
+        names=StepNames(
+            labels={"model": ("ai.response.model", "ai.model.id")}, usage=("ai.usage",),
+            tool=("ai.toolCall.name", "ai.toolCall.args", "ai.toolCall.result"), metadata="ai.telemetry.metadata",
+        ),
+    ),
+    Convention(
+        name="spring_ai", title="Spring AI", markers=("spring.ai.kind",),
+        claims=lambda span: "spring.ai.kind" in span.attributes, follows=GENAI, fill=_fill_spring,
         names=StepNames(
             kind="spring.ai.kind",
             labels={"session_id": ("spring.ai.chat.client.conversation.id",)},
@@ -306,22 +264,15 @@ CONVENTIONS: Final = (
         ),
     ),
     Convention(
-        name="pydantic_ai",
-        title="Pydantic AI",
-        markers=_PYDANTIC_MESSAGES,
+        name="pydantic_ai", title="Pydantic AI", markers=_PYDANTIC_MESSAGES,
         claims=lambda span: any(name in span.attributes for name in _PYDANTIC_MESSAGES),
-        follows=GENAI,
-        fill=_fill_pydantic_run,
+        follows=GENAI, fill=_fill_pydantic_run,
     ),
     # Its services in Quarkus follow OpenTelemetry's convention, and only their names identify them.
     Convention(
-        name="langchain4j",
-        title="LangChain4j",
-        markers=(_QUARKUS_SERVICE,),
-        claims=lambda span: span.name.startswith(_QUARKUS_SERVICE),
-        follows=GENAI,
-        fill=_fill_quarkus_service,
+        name="langchain4j", title="LangChain4j", markers=(_QUARKUS_SERVICE,),
+        claims=lambda span: span.name.startswith(_QUARKUS_SERVICE), follows=GENAI, fill=_fill_quarkus_service,
     ),
     GENAI,
-)
+)  # fmt: skip
 """Richer ones first: of two that read the same, the first wins. A producer comes before the convention that it follows."""

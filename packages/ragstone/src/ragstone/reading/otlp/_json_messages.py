@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import starmap
 from typing import Any, Final
 
 from ragstone.errors import DataError
 from ragstone.reading._fields import mapping
-from ragstone.reading.otlp._span import OtelSpan, SpanEvent, hex_id, seconds
+from ragstone.reading.otlp._span import OtelSpan, SpanEvent, read_span, seconds
 from ragstone.requests import read_resource
 
 _MAX_DEPTH: Final = 16
@@ -44,15 +45,16 @@ def span_of(span: Any, resource: dict[str, str] | None = None) -> OtelSpan | str
     """Return the span of a JSON object, or a description of the problem."""
     if not isinstance(span, Mapping):
         return f"a span must be an object, got {type(span).__name__}"
-    trace_id = hex_id(_either(span, "traceId", "trace_id"), n_bytes=16)
-    span_id = hex_id(_either(span, "spanId", "span_id"), n_bytes=8)
-    if trace_id is None or span_id is None:
-        return "no trace id of 16 bytes and span id of 8 bytes, in hex digits or base64"
     status = mapping(span.get("status"))
-    return OtelSpan(
-        trace_id=trace_id,
-        span_id=span_id,
-        parent_id=hex_id(_either(span, "parentSpanId", "parent_span_id"), n_bytes=8),
+    events = (
+        (str(event.get("name") or ""), seconds(_either(event, "timeUnixNano", "time_unix_nano")), _attributes(event))
+        for event in _list(span, "events")
+        if isinstance(event, Mapping)
+    )
+    return read_span(
+        _either(span, "traceId", "trace_id"),
+        _either(span, "spanId", "span_id"),
+        _either(span, "parentSpanId", "parent_span_id"),
         name=str(span.get("name") or ""),
         started_at=seconds(_either(span, "startTimeUnixNano", "start_time_unix_nano")),
         ended_at=seconds(_either(span, "endTimeUnixNano", "end_time_unix_nano")),
@@ -60,15 +62,7 @@ def span_of(span: Any, resource: dict[str, str] | None = None) -> OtelSpan | str
         status_message=str(status.get("message") or ""),
         attributes=_attributes(span),
         resource=resource or {},
-        events=tuple(
-            SpanEvent(
-                str(event.get("name") or ""),
-                seconds(_either(event, "timeUnixNano", "time_unix_nano")),
-                _attributes(event),
-            )
-            for event in _list(span, "events")
-            if isinstance(event, Mapping)
-        ),
+        events=tuple(starmap(SpanEvent, events)),
     )
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
+from itertools import islice, starmap
 from typing import Any, BinaryIO, Final, NoReturn, TypeVar
 
 from ragstone._util.lazy import needs_extra
 from ragstone.errors import DataError
 from ragstone.reading._json import clean
 from ragstone.reading._source import MAX_RECORD_BYTES
-from ragstone.reading.otlp._span import OtelSpan, SpanEvent, hex_id, seconds
+from ragstone.reading.otlp._span import OtelSpan, SpanEvent, read_span, seconds
 from ragstone.requests import read_resource
 
 _MAX_DEPTH: Final = 16
@@ -143,13 +143,11 @@ def _messages() -> tuple[Any, type[Exception]]:
 
 
 def _span(span: Any, resource: dict[str, str]) -> OtelSpan | str:
-    trace_id, span_id = hex_id(span.trace_id, n_bytes=16), hex_id(span.span_id, n_bytes=8)
-    if trace_id is None or span_id is None:
-        return "no trace id of 16 bytes and span id of 8 bytes"
-    return OtelSpan(
-        trace_id=trace_id,
-        span_id=span_id,
-        parent_id=hex_id(span.parent_span_id, n_bytes=8),
+    events = ((event.name, seconds(event.time_unix_nano), _attributes(event.attributes)) for event in span.events)
+    return read_span(
+        span.trace_id,
+        span.span_id,
+        span.parent_span_id,
         name=span.name,
         started_at=seconds(span.start_time_unix_nano),
         ended_at=seconds(span.end_time_unix_nano),
@@ -157,9 +155,7 @@ def _span(span: Any, resource: dict[str, str]) -> OtelSpan | str:
         status_message=span.status.message,
         attributes=_attributes(span.attributes),
         resource=resource,
-        events=tuple(
-            SpanEvent(event.name, seconds(event.time_unix_nano), _attributes(event.attributes)) for event in span.events
-        ),
+        events=tuple(starmap(SpanEvent, events)),
     )
 
 

@@ -122,6 +122,14 @@ def hex_id(value: object, *, n_bytes: int) -> str | None:
     return digits if len(digits) == 2 * n_bytes and digits.strip("0") else None
 
 
+def read_span(trace_id: object, span_id: object, parent_id: object, **fields: Any) -> OtelSpan | str:
+    """Return a span, whose ids are read as `hex_id` does, or the problem if it does not have ids."""
+    trace, span = hex_id(trace_id, n_bytes=16), hex_id(span_id, n_bytes=8)
+    if trace is None or span is None:
+        return "no trace id of 16 bytes and span id of 8 bytes, in hex digits or base64"
+    return OtelSpan(trace_id=trace, span_id=span, parent_id=hex_id(parent_id, n_bytes=8), **fields)
+
+
 def seconds(nanoseconds: object) -> float | None:
     """Unix seconds, of nanoseconds that may be written as text; None without a valid time."""
     if isinstance(nanoseconds, str) and len(nanoseconds) <= 20 and nanoseconds.isascii() and nanoseconds.isdigit():
