@@ -212,6 +212,7 @@ def plan_columns(
         for name, pairs in numbers.items()
         if name not in named and not found.get(name)
     }
+    numbered |= {name: named[name] for name in _LISTS if len(named.get(name, ())) > 1}
     read = {**found, **named}
     names = {name: tuple(read[name]) for name in _ORDER if read.get(name)}
     used = {column for group in (*names.values(), *numbered.values()) for column in group}
@@ -222,7 +223,7 @@ def plan_columns(
         columns=frozenset(columns),
         names=names,
         single={name: columns_[0] for name, columns_ in names.items() if len(columns_) == 1},
-        several={name: columns_ for name, columns_ in names.items() if len(columns_) > 1},
+        several={name: columns_ for name, columns_ in names.items() if len(columns_) > 1 and name not in numbered},
         numbered=numbered,
         given=frozenset(named),
         unused=unused,

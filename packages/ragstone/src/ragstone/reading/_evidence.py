@@ -196,42 +196,20 @@ class FirstRows:
         inner = json_value(self.values(column)[0])
         return isinstance(inner, Mapping) and any(guess_field(str(key), is_nested=True) == "response" for key in inner)
 
-    def shared_id(self) -> str:
-        """Return the column with an id that several rows share, each of which has other fields of one request, or ""."""
-        common = set.intersection(*map(set, self._rows)) if len(self._rows) > 1 else set()
-        return next((column for column in self._rows[0] if self._is_shared(column)), "") if common else ""
-
-    def _is_shared(self, column: str) -> bool:
-        if words_of(column).isdisjoint(_ID_WORDS) or any(_is_empty(row.get(column)) for row in self._rows):
-            return False
-        groups: dict[str, list[dict[str, Any]]] = {}
-        for row, fields in zip(self._rows, self._fields(), strict=True):
-            groups.setdefault(str(row[column]), []).append(fields)
-        n_joined = 0
-        for parts in groups.values():
-            whole = {name: value for part in parts for name, value in part.items()}
-            n_joined += all(len(part) < len(whole) for part in parts)
-            if any(whole[name] != value for part in parts for name, value in part.items()):
-                return False
-        return 2 * n_joined > len(groups)
-
-    def _fields(self) -> list[dict[str, Any]]:
-        """Return the parts of a request that each row has under a known name."""
-        return [
-            {
-                field: value
-                for name, value in row.items()
-                if not _is_empty(value)
-                and (field := known_field(name)) in ("query", "contexts", "response", "reference")
-            }
-            for row in self._rows
-        ]
-
-    def has_separate_answers(self) -> bool:
-        """Return whether questions and answers stand in different rows."""
-        fields = self._fields()
-        has_both = any("query" in row and "response" in row for row in fields)
-        return not has_both and all(any(name in row for row in fields) for name in ("query", "response"))
+    def split_requests(self) -> str | None:
+        """Return the column with the id of a request, if no row has both its question and its answer: "" without such a column."""
+        rows = [{known_field(name): value for name, value in row.items() if not _is_empty(value)} for row in self._rows]
+        has_both = any("query" in row and "response" in row for row in rows)
+        if has_both or not all(any(name in row for row in rows) for name in ("query", "response")):
+            return None
+        for column in self._rows[0]:
+            if not words_of(column).isdisjoint(_ID_WORDS):
+                ids = [str(row.get(column)) for row in self._rows]
+                asked = {(id_, str(row["query"])) for id_, row in zip(ids, rows, strict=True) if "query" in row}
+                answered = {id_ for id_, row in zip(ids, rows, strict=True) if "response" in row}
+                if len({id_ for id_, _ in asked}) == len(asked) and any(id_ in answered for id_, _ in asked):
+                    return column
+        return ""
 
     def has_text_lists(self, column: str) -> bool:
         """Return whether the values of a column are lists of texts of several words."""

@@ -58,7 +58,6 @@ _TEXT_FIELDS: Final = frozenset({"id", "query", "response", "reference", "contex
 _SPLIT_FIELDS: Final = ("contexts", "reference", "sub_questions")
 """Fields that a separator makes several of one text."""
 _GIVEN_SEPARATORS: Final = re.compile(rf"(?:\A|,)({'|'.join(_SPLIT_FIELDS)})=")
-_JOINED_LISTS: Final = ("contexts", "reference")
 _ID_TEXT: Final = re.compile(r"(?=\S*\d)[A-Za-z0-9]++(?:[-_:#/][A-Za-z0-9]++)++")
 _RULE: Final = re.compile(r"\n([-=*#~_]{3,20})\n")
 """A line of signs between passages."""
@@ -167,9 +166,10 @@ class RowReader:
         """Yield rows with their positions, after looking at the values of the first ones."""
         first = first_of(rows)
         self._first_rows = FirstRows([flatten(row) for _, row in first if isinstance(row, Mapping)])
-        if "id" not in self._fields and (column := self._first_rows.shared_id()):
+        column = self._first_rows.split_requests()
+        if column and "id" not in self._fields:
             raise DataError(self._parts_of_requests(column))
-        if self._first_rows.has_separate_answers():
+        if column is not None:
             self._report.warn("no row has both a question and an answer. Write a row for each request, with both")
         yield from chain(first, rows)
 
@@ -423,11 +423,6 @@ class RowReader:
         if plan.given:
             used.update(plan.single[field] for field in plan.given if field in plan.single)
         for field, columns in plan.several.items():
-            if field in _JOINED_LISTS and field in plan.given:
-                found[field] = self._joined(flat, field, columns, position)
-                used.update(columns)
-                sources[field] = "+".join(columns)
-                continue
             if field == "id" and field in plan.given:
                 parts = {column: _id(self._value(flat[column], "id", column)) for column in columns}
                 if blank := [column for column, part in parts.items() if not part]:
@@ -461,7 +456,8 @@ class RowReader:
         for field, columns in plan.numbered.items():
             found[field] = self._joined(flat, field, columns, position)
             used.update(columns)
-            sources[field] = columns[0] if len(columns) == 1 else f"{columns[0]} … {columns[-1]}"
+            shown = columns if field in plan.given or len(columns) == 1 else (columns[0], "…", columns[-1])
+            sources[field] = ("+" if field in plan.given else " ").join(shown)
         return found, used, sources
 
     def _joined(self, flat: Mapping[str, Any], field: str, columns: Sequence[str], position: int) -> list[Any] | None:
@@ -584,52 +580,48 @@ class RowReader:
                 report.note(f"{sources.pop(field)}: not a list of messages, not read as {field}")
         report.use(sources)
         for field, text in (("query", sample.query), ("response", sample.response)):
-            if text is not None:
-                if text[:1].isalnum():
-                    if field == "response" and _ERROR.match(text) is not None:
-                        report.count_value("error", field)
-                    continue
-                start = text.lstrip()[:1]
-                if not start:
-                    report.count_value("empty", field)
-                elif start in _JSON_STARTS and json_value(text) is not None:
-                    report.count_value("json", field)
-                    if path := path_of_text(json_value(text), column := sources.get(field, field), field).removeprefix(
-                        column
-                    ):
-                        report.note(
-                            f"{column}: JSON texts. To read the text in them: {field_option(field, column + path)}"
-                        )
-                elif start in _BRACKETS:
-                    report.count_value("bracket", field)
+            if text is not None and (not text[:1].isalnum() or field == "response"):
+                self._count_text(field, text, sources.get(field, field))
         if sample.contexts is not None:
             report.count_items("contexts", len(sample.contexts))
             for passage in sample.contexts:
                 text = passage.text
-                if not text[:1].isalnum():
-                    self._count_text("contexts", text, len(sample.contexts))
-                elif (len(text) < _MISSING_CHARS and _ID_TEXT.fullmatch(text)) or "://" in text[:8]:
-                    report.count_value("id", "contexts")
-                elif len(text) < _MISSING_CHARS and text in MISSING_TEXTS and text != found.get("contexts"):
-                    report.count_value("placeholder_text", "contexts")
+                if len(text) < _MISSING_CHARS or not text[:1].isalnum() or "://" in text[:8]:
+                    self._count_item("contexts", text, len(sample.contexts), found.get("contexts"))
         if "reference" in found:
             report.count_items("reference", len(sample.reference))
             for text in sample.reference:
-                if not text[:1].isalnum():
-                    self._count_text("reference", text, len(sample.reference))
-                if ":" in text[:_MISSING_CHARS] and _ASSERTION.match(text):
-                    report.count_value("assertion", "reference")
-                elif len(text) < _MISSING_CHARS and text in MISSING_TEXTS and text != found["reference"]:
-                    report.count_value("placeholder_text", "reference")
+                self._count_item("reference", text, len(sample.reference), found["reference"])
 
-    def _count_text(self, field: str, text: str, n: int) -> None:
-        """Count an item that is empty, or that begins with a bracket as a list does."""
+    def _count_text(self, field: str, text: str, column: str) -> None:
+        """Count a text that is empty, JSON or in brackets, or a response that is an error."""
         start = text.lstrip()[:1]
+        if not start:
+            self._report.count_value("empty", field)
+        elif start in _JSON_STARTS and (inner := json_value(text)) is not None:
+            self._report.count_value("json", field)
+            if path := path_of_text(inner, column, field).removeprefix(column):
+                option = field_option(field, column + path)
+                self._report.note(f"{column}: JSON texts. To read the text in them: {option}")
+        elif start in _BRACKETS:
+            self._report.count_value("bracket", field)
+        elif field == "response" and _ERROR.match(text) is not None:
+            self._report.count_value("error", field)
+
+    def _count_item(self, field: str, text: str, n: int, value: Any) -> None:
+        """Count an item of a list that is empty, in brackets, an id, an assertion or a placeholder."""
+        start, is_short = text.lstrip()[:1], len(text) < _MISSING_CHARS
         if not start:
             if field == "contexts":  # empty references were counted when they were left out
                 self._report.count_value("empty", field)
         elif start in _BRACKETS and (n == 1 or begins_like_list(text)):
             self._report.count_value("bracket", field)
+        elif field == "contexts" and ((is_short and _ID_TEXT.fullmatch(text)) or "://" in text[:8]):
+            self._report.count_value("id", field)
+        elif field == "reference" and ":" in text[:_MISSING_CHARS] and _ASSERTION.match(text):
+            self._report.count_value("assertion", field)
+        elif is_short and text in MISSING_TEXTS and text != value:
+            self._report.count_value("placeholder_text", field)
 
 
 def _unused_key(passage: Mapping[str, Any]) -> str:
@@ -852,43 +844,37 @@ def _text(value: Any, field: str, position: int, keys: Sequence[str], column: st
         return value
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         return str(value)
-    if isinstance(value, Mapping):
-        if (key := text_key(value, keys)) is not None:
-            return str(value[key])
-        if value:
-            column = column or field
-            paths = [*paths_in(value, column, has_lists=True)]
-            path = f"{column}.value" if "value" in value else path_of_text(value, column, field)
-            named = field_option(field, path or f"{column}.{next(iter(value))}")
-            if field == "response" and (correct := next(filter(is_gold, paths), "")):
-                many = "[]" if isinstance(walk({column: value}, correct), list) else ""
-                named = field_option("reference", correct + many)
-            elif column == "answer":
-                named += f", or {field_option('reference', path)} if it is the correct answer"
-            raise DataError(
-                f"row {position}: {field} must be text, got an object with {shorten_names(value)}. Name a key of it: {named}"
-            )
+    if isinstance(value, Mapping) and (key := text_key(value, keys)) is not None:
+        return str(value[key])
+    raise DataError(f"row {position}: {field} must be text, got {_way_to_text(value, field, column or field)}")
+
+
+def _way_to_text(value: Any, field: str, column: str) -> str:
+    """Return what a value is that is not a text, and how to read the text in it."""
+    if isinstance(value, Mapping) and value:
+        path = f"{column}.value" if "value" in value else path_of_text(value, column, field)
+        named = field_option(field, path or f"{column}.{next(iter(value))}")
+        if field == "response" and (correct := next(filter(is_gold, paths_in(value, column, has_lists=True)), "")):
+            many = "[]" if isinstance(walk({column: value}, correct), list) else ""
+            named = field_option("reference", correct + many)
+        elif column == "answer":
+            named += f", or {field_option('reference', path)} if it is the correct answer"
+        return f"an object with {shorten_names(value)}. Name a key of it: {named}"
     if isinstance(value, bool):
-        key = f".[{json.dumps(column or field)}]"
-        command = f'jq -c \'(arrays[], objects) | {key} |= if . then "yes" else "no" end\' FILE > NEW.jsonl'
-        raise DataError(
-            f"row {position}: {field} must be text, got true or false. Write it as the text of an answer: yes or no in "
-            f"a sheet, and in a file of JSON with {command}"
+        command = (
+            f'jq -c \'(arrays[], objects) | .[{json.dumps(column)}] |= if . then "yes" else "no" end\' FILE > NEW.jsonl'
         )
+        return f"true or false. Write it as the text of an answer: yes or no in a sheet, and in a file of JSON with {command}"
     if isinstance(value, list) and value and isinstance(value[0], Mapping):
-        many, one = (
-            path_of_text(value, column or field, name, item) for name, item in (("reference", "[]"), (field, ".0"))
+        name, item = ("reference", "[]") if field == "response" else (field, ".0")
+        return f"a list of objects. Name a key of them: {field_option(name, path_of_text(value, column, name, item))}"
+    if not isinstance(value, list | tuple):
+        return shorten(value)
+    if field == "response" and all(isinstance(part, str) for part in value):
+        return (
+            f"{shorten(value)}. Join parts of one answer, or read correct answers: {field_option('reference', column)}"
         )
-        named = field_option("reference", many) if field == "response" else field_option(field, one)
-        raise DataError(f"row {position}: {field} must be text, got a list of objects. Name a key of them: {named}")
-    nested = ""
-    if isinstance(value, list | tuple):
-        nested = ". Write alternatives as one list of texts, and join parts of one answer"
-        if field == "response" and all(isinstance(part, str) for part in value):
-            nested = (
-                f". Join parts of one answer, or read correct answers: {field_option('reference', column or field)}"
-            )
-    raise DataError(f"row {position}: {field} must be text, got {shorten(value)}{nested}")
+    return f"{shorten(value)}. Write alternatives as one list of texts, and join parts of one answer"
 
 
 def _row_items(value: Any, field: str, position: int) -> Sequence[Any]:
