@@ -96,21 +96,29 @@ def test_the_first_row_is_the_header_without_a_title(tmp_path: Path, header: str
 TWO = ["Why is it?", "It is red.", "It is a blue one.", "It is so."]
 
 
+def test_groups_of_names_above_the_names_of_a_sheet(tmp_path: Path):
+    """The names of the columns are below merged cells with the names of groups."""
+    header = [["Input", "Retrieval", None, "Output"], ["question", "context 1", "context 2", "answer"]]
+    (sample,), report = read(write_workbook(tmp_path / "t.xlsx", [*header, TWO], ("B1:C1",)))
+    assert (TWO[0], TWO[3]) == (sample.query, sample.response)
+    assert TWO[1:3] == [passage.text for passage in sample.contexts or ()]
+    assert "Merged cells" not in report
+
+
 @pytest.mark.parametrize(
     ("header", "merged"),
     [
-        ([["Input", "Retrieval", None, "Output"], ["question", "context 1", "context 2", "answer"]], ("B1:C1",)),
         ([["question", "Contexts", None, "Answers"], ["question", "first", "second", "response"]], ("B1:C1",)),
         ([["question", "contexts", None, "answer"]], ("B1:C1",)),
         ([["Title"], ["question", "contexts", None, "answer"]], ("A1:D1", "B2:C2")),
     ],
 )
-def test_a_header_with_merged_cells(tmp_path: Path, header: list[Any], merged: tuple[str, ...]):
-    """Names are in the row below, or a name is that of each column, so that no passage is lost."""
-    (sample,), report = read(write_workbook(tmp_path / "t.xlsx", [*header, TWO], merged))
-    assert (TWO[0], TWO[3]) == (sample.query, sample.response)
-    assert TWO[1:3] == [passage.text for passage in sample.contexts or ()]
-    assert "Merged cells" not in report
+def test_a_header_with_merged_cells_is_refused(tmp_path: Path, header: list[Any], merged: tuple[str, ...]):
+    """A column without a name would be lost. The message names the cells, and what to write."""
+    with pytest.raises(
+        DataError, match=r"merged cells in its header \(B\d:C\d: '[Cc]ontexts'\).* contexts_1 and contexts_2"
+    ):
+        read(write_workbook(tmp_path / "t.xlsx", [*header, TWO], merged))
 
 
 def test_groups_of_names_above_a_header(tmp_path: Path):

@@ -7,8 +7,7 @@ import json
 import re
 import shlex
 import zipfile
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import islice, repeat, zip_longest
 from typing import TYPE_CHECKING, Any, Final
@@ -229,7 +228,14 @@ def _workbook(source: InputFile, wanted: str | None) -> Table:
     others = tuple(name for name in facts if name != title)
     table = Table(format="Excel", rows=iter(()), chosen=title, others=others, has_text_cells=True)
     first = list(islice(_filled(book[title], _SHEET_COLUMNS + 1, _HEADER_ROWS), _TITLE_ROWS + 1))
-    place, header = _sheet_header(first, wide)
+    place = _header_place(first)
+    header = _header_of(first, place)
+    for row, left, cells in wide:
+        if row == place + 1 and left < len(header) and "" in header[left:][:2]:
+            raise DataError(
+                f"{source.name!r} has merged cells in its header ({cells}: {header[left]!r}), so that columns do not have a name. "
+                "Unmerge them, and name each column in one row, such as contexts_1 and contexts_2"
+            )
     refuse_repeated(header, repr(source.name))
     notes = [_title_note(row[0] for row in first[:place] if row)]
     if columns := [header[n] for n in tall if n < len(header)]:
@@ -246,16 +252,16 @@ def _workbook(source: InputFile, wanted: str | None) -> Table:
     return table
 
 
-def _check_parts(source: InputFile) -> tuple[dict[int, str], dict[int, int], bool, bool]:
+def _check_parts(source: InputFile) -> tuple[dict[int, str], list[tuple[int, int, str]], bool, bool]:
     """Return the merged cells of a workbook, whether a format of numbers shows percents, and whether a formula does not have a value.
 
-    They are, by column, the first cells that are merged over several rows below the first one, and the first column of
-    those that are merged within one of the first rows.
+    They are, by column, the first cells that are merged over several rows below the first one, and the row, the first column
+    and the cells of those that are merged within one of the first rows.
 
     Raises:
         DataError: If a part is too large. A part cannot have more bytes than the archive states.
     """
-    tall, wide, has_percents, has_formulas = dict[int, str](), dict[int, int](), False, False
+    tall, wide, has_percents, has_formulas = dict[int, str](), list[tuple[int, int, str]](), False, False
     with source.open() as file, zipfile.ZipFile(file) as archive:
         for part in archive.infolist():
             limit = _SHEET_BYTES if "/worksheets/" in part.filename else _TEXTS_BYTES
@@ -269,11 +275,11 @@ def _check_parts(source: InputFile) -> tuple[dict[int, str], dict[int, int], boo
                     while chunk := sheet.read(2**20):
                         has_formulas |= _FORMULA.search(rest + chunk) is not None
                         for cells, *ends in _MERGED.findall(rest + chunk):
-                            (left, top), (right, bottom) = ((_column(ends[n]), int(ends[n + 1])) for n in (0, 2))
+                            left, top, bottom = _column(ends[0]), int(ends[1]), int(ends[3])
                             if top > 1 and bottom > top:
                                 tall.setdefault(left, cells.decode())
-                            elif top == bottom <= _TITLE_ROWS and right <= _SHEET_COLUMNS:
-                                wide |= dict.fromkeys(range(left, right + 1), left)
+                            elif top == bottom <= _TITLE_ROWS:
+                                wide.append((top, left, cells.decode()))
                         rest = chunk[-100:]
     return tall, wide, has_percents, has_formulas
 
@@ -283,26 +289,11 @@ def _column(letters: bytes) -> int:
     return int(sum((letter - 64) * 26**n for n, letter in enumerate(reversed(letters)))) - 1
 
 
-def _sheet_header(rows: Sequence[Sequence[Any]], merged: Mapping[int, int]) -> tuple[int, list[str]]:
-    """Return the number of rows before the last row of the header, and the names of the columns.
-
-    A name that is merged over several columns (`merged` has the first one of each) is that of each, with a number, or
-    the names of the columns are in the next row.
-    """
-    place = _header_place(rows)
-    top, below = ([*map(_name, row)] for row in (*rows[place : place + 2], (), ())[:2])
-    top += [""] * (max(merged, default=0) + 1 - len(top))
-    gaps = [n for n, first in merged.items() if n != first and not top[n] and top[first]]
-    if gaps and all(len(cell.split()) <= _WORDS_OF_NAME for cell in below) and sum(map(_is_field, below)) > 1:
-        place, below = place + 1, below + [""] * (len(top) - len(below))
-    else:
-        below = [""] * len(top)
-    groups = Counter(merged[n] for n in gaps)
-    numbered = {n: f"{top[first]} {n - first + 1}" for n, first in merged.items() if first in groups}
-    names = [cell if _is_field(cell) else numbered.get(n, top[n]) for n, cell in enumerate(below)]
+def _header_of(rows: Sequence[Sequence[Any]], place: int) -> list[str]:
+    names = [*map(_name, rows[place])] if rows else []
     while names and not names[-1]:
         names.pop()
-    return place, names
+    return names
 
 
 def _name(cell: Any) -> str:
@@ -315,8 +306,7 @@ def _is_field(name: str) -> bool:
 
 def _sheet_facts(sheet: Any) -> Facts:
     first = list(islice(_filled(sheet, _SHEET_COLUMNS + 1, _HEADER_ROWS), _TITLE_ROWS + 1))
-    header = first[_header_place(first)] if first else ()
-    return Facts(max((sheet.max_row or 1) - 1, 0), {*map(_name, header)} - {""})
+    return Facts(max((sheet.max_row or 1) - 1, 0), {*_header_of(first, _header_place(first))} - {""})
 
 
 def _filled(sheet: Any, width: int, n_rows: int, *, has_percents: bool = False) -> Iterator[tuple[Any, ...]]:
