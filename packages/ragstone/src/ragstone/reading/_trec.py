@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from array import array
 from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from ragstone._util.row_limits import bounded_lines, check_json_row
 from ragstone.errors import ConfigurationError, DataError
@@ -16,6 +17,12 @@ from ragstone.metrics.ranking import Qrels, Run
 from ragstone.reading._files import corruption_errors, describe_bytes, open_plain
 from ragstone.reading._row_values import finite
 from ragstone.schema import Passage, Sample
+
+_QRELS_LINE: Final = "query iteration passage grade (TREC), or query-id, corpus-id and score separated by tabs (BEIR)"
+_TOPICS: Final = (
+    "(Qrels with a sub-topic in the second column are not supported. Give ratings by sub-question instead.)"
+)
+_INTEGER: Final = re.compile(r"[+-]?\d{1,4000}")
 
 
 def numbered(path: Path, what: str) -> Iterator[tuple[int, str]]:
@@ -69,37 +76,26 @@ def read_qrels(path: str | os.PathLike[str]) -> dict[str, dict[str, float]]:
     """
     path = Path(path)
     qrels: dict[str, dict[str, float]] = {}
-    seen: dict[tuple[str, str], int] = {}
+    lines: dict[tuple[str, str], int] = {}
     errors: list[DataError] = []
     for number, line in numbered(path, "qrels"):
         # Ids of BEIR may contain spaces, so tabs are tried first.
         columns = [column.strip() for column in line.split("\t")] if line.count("\t") == 2 else line.split()
+        query, doc, text, grade, problem = columns[0], columns[-2:][0], columns[-1], finite(columns[-1]), ""
         if len(columns) not in (3, 4) or not all(columns):
-            errors.append(
-                DataError(
-                    f"line {number} has {len(columns)} columns. Expected: query iteration passage grade (TREC), or "
-                    "query-id, corpus-id and score separated by tabs (BEIR)"
-                )
-            )
-            continue
-        query, doc, text = columns[0], columns[-2], columns[-1]
-        grade = finite(text)
-        if grade is None:
+            problem = f"has {len(columns)} columns. Expected: {_QRELS_LINE}"
+        elif grade is None:
             # A header is allowed in the first line only.
-            if not (number == 1 and text.casefold() in ("score", "relevance", "grade", "label")):
-                errors.append(DataError(f"line {number} has the grade {text!r}, which is not a finite number"))
-            continue
-        if (query, doc) in seen:
-            errors.append(
-                DataError(
-                    f"line {number} grades {doc!r} for query {query!r} again, after line {seen[query, doc]}. (Qrels with a "
-                    "sub-topic in the second column are not supported. Give ratings by sub-question instead.)"
-                )
-            )
-            continue
-        doc = sys.intern(doc)
-        seen[query, doc] = number
-        qrels.setdefault(query, {})[doc] = grade
+            is_header = number == 1 and text.casefold() in ("score", "relevance", "grade", "label")
+            problem = "" if is_header else f"has the grade {text!r}, which is not a finite number"
+        elif (query, doc) in lines:
+            problem = f"grades {doc!r} for query {query!r} again, after line {lines[query, doc]}. {_TOPICS}"
+        else:
+            doc = sys.intern(doc)
+            lines[query, doc] = number
+            qrels.setdefault(query, {})[doc] = grade
+        if problem:
+            errors.append(DataError(f"line {number} {problem}"))
     refuse(path, errors)
     return qrels
 
@@ -142,29 +138,21 @@ def parse_run(path: Path) -> tuple[dict[str, dict[str, float]], list[DataError]]
             )
             continue
         query, _, doc, rank, text = columns[:5]
-        score = finite(text)
-        if score is None:
-            errors.append(DataError(f"line {number} has the score {text!r}, which is not a finite number"))
+        lines, scores, ranks = found.get(query) or ({}, array("d"), array("q"))
+        if (score := finite(text)) is None:
+            problem = f"has the score {text!r}, which is not a finite number"
+        elif not _INTEGER.fullmatch(rank):
+            problem = f"has the rank {rank!r}, which is not an integer"
+        elif doc in lines:
+            problem = f"has {doc!r} for query {query!r} again, after line {lines[doc]}. Remove one of them"
+        else:
+            # Many queries retrieve the same passages, so equal ids share one string.
+            lines[sys.intern(doc)] = number
+            scores.append(score)
+            ranks.append(max(-(2**63), min(int(rank), 2**63 - 1)))
+            found[query] = (lines, scores, ranks)
             continue
-        try:
-            place = int(rank)
-        except ValueError:
-            errors.append(DataError(f"line {number} has the rank {rank!r}, which is not an integer"))
-            continue
-        if query not in found:
-            found[query] = ({}, array("d"), array("q"))
-        lines, scores, ranks = found[query]
-        if doc in lines:
-            errors.append(
-                DataError(
-                    f"line {number} has {doc!r} for query {query!r} again, after line {lines[doc]}. Remove one of them"
-                )
-            )
-            continue
-        # Many queries retrieve the same passages, so equal ids share one string.
-        lines[sys.intern(doc)] = number
-        scores.append(score)
-        ranks.append(max(-(2**63), min(place, 2**63 - 1)))
+        errors.append(DataError(f"line {number} {problem}"))
     return {query: _best_first(list(docs), scores, ranks) for query, (docs, scores, ranks) in found.items()}, errors
 
 
