@@ -166,12 +166,10 @@ class Repeats:
                 f"jq -s -c 'group_by({key})[] | .[0] + {{contexts: map(.[{_quoted(column)}])}}"
                 f"{'' if column == 'contexts' else f' | del(.[{_quoted(column)}])'}' {file} > NEW.jsonl"
             )
-        separator = self._report.format.rpartition(" by ")[2]
-        if not kept or not self._report.has_text_cells or not separator or _SHELL.search(f"{column}{kept}"):
+        if not kept or not self._report.separator or _SHELL.search(f"{column}{kept}"):
             return "write one row for each, with a list"
-        separator = {"commas": "','", "tabs": "'\\t'"}.get(separator, separator)
         return (
-            f'python -c "import pandas, sys; rows = pandas.read_csv(sys.argv[1], sep={separator}, dtype=str); '
+            f'python -c "import pandas, sys; rows = pandas.read_csv(sys.argv[1], sep={self._report.separator!r}, dtype=str); '
             f"rows.groupby({list(kept)!r}, sort=False, dropna=False)[{column!r}].agg(list).reset_index(name='contexts')"
             f".to_json('NEW.jsonl', orient='records', lines=True)\" {file}"
         )

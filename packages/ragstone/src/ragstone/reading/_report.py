@@ -68,6 +68,8 @@ class ReadingReport:
     """Path of the list of rows in the document, such as "results.results"."""
     has_text_cells: bool = False
     """Whether all values are cells of a text table, in which `nan` and `None` are missing values."""
+    separator: str = ""
+    """Separator of the cells of a text table."""
     n_rows: int = 0
     """Number of rows, the rejected included."""
     n_rejected: int = 0

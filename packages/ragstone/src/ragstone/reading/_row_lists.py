@@ -49,6 +49,8 @@ class Table:
     """The lists or sheets that are not read, with their lengths."""
     has_text_cells: bool = False
     """Whether all values are cells of a table of text."""
+    separator: str = ""
+    """Separator of the cells of a text."""
     note: str = ""
     """What is not read of a sheet or a table."""
 

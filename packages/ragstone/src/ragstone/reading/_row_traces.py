@@ -101,7 +101,8 @@ class RowsFormat:
 def _rows(source: InputFile) -> tuple[Iterator[tuple[int, Any]], ReadingReport]:
     """Return the rows of a file with their positions, and the report of their reader."""
     table = open_table(source)
-    report = ReadingReport(source=source.name, format=table.format, has_text_cells=table.has_text_cells)
+    report = ReadingReport(source=source.name, format=table.format)
+    report.has_text_cells, report.separator = table.has_text_cells, table.separator
     return laid_out(table.rows, {}, report), report
 
 

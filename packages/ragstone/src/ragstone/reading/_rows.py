@@ -55,6 +55,7 @@ from ragstone.schema import Sample, derive_id, message_role
 _NO_MESSAGES: Final = Conversation(query=None, history=(), response=None, contexts=None)
 _EXPECTED_KEYS: Final = (*FIELD_ALIASES["reference"], "answer", "output", "response", "text")
 _TEXT_FIELDS: Final = frozenset({"id", "query", "response", "reference", "contexts"})
+_SHOWN: Final = ("query", "response", "contexts", "reference")
 _SPLIT_FIELDS: Final = ("contexts", "reference", "sub_questions")
 """Fields that a separator makes several of one text."""
 _GIVEN_SEPARATORS: Final = re.compile(rf"(?:\A|,)({'|'.join(_SPLIT_FIELDS)})=")
@@ -258,56 +259,46 @@ class RowReader:
 
     def _unknown(self, flat: Mapping[str, Any], position: int) -> str:
         """Return what is wrong with a row without a known name, and the ways out."""
-        report, names = self._report, {name_key(name) for name in flat}
-        if (
-            report.has_text_cells
-            and len(flat) > 1
-            and 2 * sum(_is_like(name, flat[name]) for name in flat) >= len(flat)
-        ):
-            sign = report.format.rpartition(" by ")[2]
-            sign = {"commas": ",", "tabs": "\\t"}.get(sign, sign.strip("'"))
+        report, first, names = self._report, self._first_rows, {name_key(name) for name in flat}
+        n_like = sum(_is_like(name, value) for name, value in flat.items())
+        if report.has_text_cells and len(flat) > 1 and 2 * n_like >= len(flat):
             asked = next((name for name in flat if "?" in name), None) or max(flat, key=lambda name: len(name.split()))
-            header = sign.join("query" if name == asked else f"column_{n}" for n, name in enumerate(flat, start=1))
-            file = shlex.quote(report.source or "FILE")
+            header = ["query" if name == asked else f"column_{n}" for n, name in enumerate(flat, start=1)]
+            joined = report.separator.join(header).replace("\t", "\\t")
             return (
                 f"row {position} does not have a known name, and the first line of the file is not a header: it has "
                 f"{shorten_names(flat)}. Write a header with the names query, response, contexts, reference above it: "
-                f"(printf '{header}\\n'; cat {file}) > NEW.csv"
+                f"(printf '{joined}\\n'; cat {shlex.quote(report.source or 'FILE')}) > NEW.csv"
             )
-        first = self._first_rows
-        texts = [n for n in flat if first.has_questions_in(n) and not first.problem(n, "query", is_guess=True)]
-        remedies = report.remedies(report.guesses, flat) or [field_option("query", *texts[:1] or ["COLUMN"])]
-        named = report.guesses or ("query",)
-        open_fields = [name for name in ("query", "response", "contexts", "reference") if name not in named]
-        others = "".join(f" --field {name}=COLUMN" for name in open_fields)
-        rest = f"\n    The others, if it has them:{others}" if others else ""
-        kind = "".join(
-            f" {column!r} has passages in it. Write its question as query; to read all of it: {field_option('query', column)}."
-            for column in flat
-            if self._first_rows.kind(column) == PROMPTS
-        )
-        kind = kind or next((f" {text}" for keys, text in _OTHER_ROWS if keys <= names), "")
-        if "query" not in report.guesses and (column := next(filter(self._first_rows.has_questions, flat), None)):
+        problem = f"row {position} does not have a field with a known name; it has {shorten_names(flat)}."
+        if other := next((text for keys, text in _OTHER_ROWS if keys <= names), ""):
+            return f"{problem} {other}"
+        if "query" not in report.guesses and (column := next(filter(first.has_questions, flat), None)):
             key = f".[{json.dumps(column)}]"
             rows = "" if report.format == "JSON lines" else f".{report.where}[] | "
-            command = f": jq -c '{rows}{key}[] + del({key})' FILE > NEW.jsonl"
             are_rows = all(isinstance(item, Mapping) for item in flat[column])
-            kind = f" {column!r} is a list of questions. Write a row for each{command if are_rows else ''}"
-        problem = f"row {position} does not have a field with a known name; it has {shorten_names(flat)}.{kind}"
-        if kind.startswith((" They", " If ")) or "a row for each" in kind:  # options would read something else
-            return problem
-        return f"{problem} Name its fields, for example {' '.join(remedies)}{rest}"
+            command = f": jq -c '{rows}{key}[] + del({key})' FILE > NEW.jsonl" if are_rows else ""
+            return f"{problem} {column!r} is a list of questions. Write a row for each{command}"
+        prompts = "".join(
+            f" {column!r} has passages in it. Write its question as query; to read all of it: {field_option('query', column)}."
+            for column in flat
+            if first.kind(column) == PROMPTS
+        )
+        texts = [n for n in flat if first.has_questions_in(n) and not first.problem(n, "query", is_guess=True)]
+        remedies = report.remedies(report.guesses, flat) or [field_option("query", *texts[:1] or ["COLUMN"])]
+        others = [name for name in _SHOWN if name not in (report.guesses or ("query",))]
+        rest = "".join(f" --field {name}=COLUMN" for name in others)
+        rest = rest and f"\n    The others, if it has them:{rest}"
+        return f"{problem}{prompts} Name its fields, for example {' '.join(remedies)}{rest}"
 
     def _name_missing(self, plan: ColumnPlan) -> None:
         """Report columns of texts that may be missing fields under names of another language."""
         report, first = self._report, self._first_rows
-        missing = [
-            name for name in ("query", "response", "contexts", "reference") if name not in {*plan.names, *plan.numbered}
-        ]
-        if "messages" in plan.names or any(name in report.guesses for name in missing) or len(missing) < 2:
+        missing = [name for name in _SHOWN if name not in {*plan.names, *plan.numbered}]
+        if "messages" in plan.names or not report.guesses.keys().isdisjoint(missing) or len(missing) < 2:
             return
-        texts = [c for c in plan.unused if first.has_texts(c) and not first.problem(c, "query", is_guess=True)]
-        if texts := [column for column in texts if guess_field(column) is None]:
+        texts = [column for column in plan.unused if first.has_texts(column) and guess_field(column) is None]
+        if texts := [column for column in texts if not first.problem(column, "query", is_guess=True)]:
             options = " ".join(f"--field {name}=COLUMN" for name in missing)
             report.note(f"not read: {shorten_names(texts)}. If they are among the missing fields: {options}")
 

@@ -349,7 +349,7 @@ def _open_rows(data: SampleSource, choice: Choice, report: ReadingReport, stack:
 
         table = open_table(source, choice.rows)
         rows = table.rows
-        report.source, report.has_text_cells = source.name, table.has_text_cells
+        report.source, report.has_text_cells, report.separator = source.name, table.has_text_cells, table.separator
         encoding = source.text_encoding()
         report.encoding = "" if encoding == "utf-8" else encoding
     report.format, report.where = table.format, table.chosen

@@ -132,7 +132,7 @@ def _text_table(source: InputFile, head: bytes, suffix: str, wanted: str | None)
     shown = {"\t": "tabs", ",": "commas"}.get(separator, repr(separator))
     rows = _text_rows(source, separator, n_skipped=place + bool(stated))
     table = whole_table(f"table, separated by {shown}", rows, wanted, has_text_cells=True)
-    table.note = _title_note(lines[:place])
+    table.note, table.separator = _title_note(lines[:place]), separator
     return table
 
 
