@@ -259,16 +259,13 @@ class StepNames:
 
 
 MLFLOW_NAMES: Final = StepNames(
-    kind="mlflow.spanType",
-    default_kind="chain",
+    kind="mlflow.spanType", default_kind="chain",
     labels={
-        "session_id": ("mlflow.trace.session", "session.id"),
-        "user_id": ("mlflow.trace.user", "user.id"),
+        "session_id": ("mlflow.trace.session", "session.id"), "user_id": ("mlflow.trace.user", "user.id"),
         "model": ("mlflow.llm.model", "mlflow.chat.model"),
     },
-    usage=("mlflow.chat.tokenUsage",),
-    sides=("mlflow.spanInputs", "mlflow.spanOutputs"),
-)
+    usage=("mlflow.chat.tokenUsage",), sides=("mlflow.spanInputs", "mlflow.spanOutputs"),
+)  # fmt: skip
 """Attributes of MLflow's spans, in its own exports too."""
 
 

@@ -24,28 +24,48 @@ _BOMS: Final = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", cod
 _PAIRS: Final = 4
 """Characters of ASCII that a file without a mark must begin with to be UTF-16."""
 _HIGH: Final = re.compile(rb"[\x80-\xff]+")
-_HTML: Final = re.compile(rb"\s*+(?:<!--[^>]{0,200}-->\s*+)?<(?:!doctype html|html|head)\b", re.IGNORECASE)
-_YAML: Final = re.compile(rb"(?:---\r?\n)?(?:\w{1,80}:\s*\n\s*)?- \w{1,80}: ")
-_TOML: Final = re.compile(rb"\[{1,2}[a-z_.]{1,80}\]{1,2}\r?\n\w{1,80} ?= ?")
-_MARKDOWN: Final = re.compile(rb"(?:\s*+#[^\n]*+\n)*+\s*+\|[^\n]*\n\s*+\|[ :|-]++\r?\n")
-_TRANSCRIPT: Final = re.compile(
-    rb"WEBVTT|1\r?\n\d\d:\d\d:\d\d,\d{3} -->|[\[(]?(?:\d{1,2}:)?\d{1,2}:\d\d[\])]? |"
-    rb"(?:user|human|customer|agent|assistant|interviewer|speaker \d{1,3}|q|question) ?: [^\n,;\t\x22]{1,300}\n",
-    re.IGNORECASE,
-)
-_OTHERS: Final[tuple[tuple[bytes, str, str], ...]] = (
-    (b"version https://git-lfs", "a Git LFS pointer, not the file itself", "Fetch the file: git lfs pull"),
-    (b"%PDF", "a PDF document", "Write its questions and answers as CSV or JSON lines"),
-    (b"\xd0\xcf\x11\xe0", "an Excel file of the old format (.xls)", "Save it as .xlsx or as CSV"),
+_TALKS: Final = 'Write each conversation as a line: {"messages": [{"role": "user", "content": "..."}, ...]}, or a table of questions'
+_OTHERS: Final[tuple[tuple[str, str, str], ...]] = (
+    (r"version https://git-lfs", "a Git LFS pointer, not the file itself", "Fetch the file: git lfs pull"),
+    (r"%PDF", "a PDF document", "Write its questions and answers as CSV or JSON lines"),
+    (r"\xd0\xcf\x11\xe0", "an Excel file of the old format (.xls)", "Save it as .xlsx or as CSV"),
     (
-        b"SQLite format 3\x00",
-        "a SQLite database of another application",
+        r"SQLite format 3\x00", "a SQLite database of another application",
         "Write its table as CSV: sqlite3 -csv -header FILE 'SELECT * FROM TABLE' > NEW.csv",
     ),
-    (b"BZh", "compressed with bzip2", "Decompress it: bunzip2 FILE"),
-    (b"\xfd7zXZ\x00", "compressed with xz", "Decompress it: unxz FILE"),
-    (b"7z\xbc\xaf\x27\x1c", "a 7z archive", "Extract it, and name a file in it"),
-)
+    (r"BZh", "compressed with bzip2", "Decompress it: bunzip2 FILE"),
+    (r"\xfd7zXZ\x00", "compressed with xz", "Decompress it: unxz FILE"),
+    (r"7z\xbc\xaf\x27\x1c", "a 7z archive", "Extract it, and name a file in it"),
+    (r"PK\x03\x04", "a ZIP archive", "Extract it, and name a file in it"),
+    (
+        r"\x80[\x02-\x05]", "a Python pickle, which may run any code when it is read, so it never is",
+        "Write the objects as JSON, for example with langchain_core.load.dumps or LlamaIndex's model_dump_json",
+    ),
+    (
+        r"WEBVTT|1\r?\n\d\d:\d\d:\d\d,\d{3} -->|[\[(]?(?:\d{1,2}:)?\d{1,2}:\d\d[\])]? ", "a transcript", _TALKS,
+    ),
+    (
+        r"(?i:user|human|customer|agent|assistant|interviewer|speaker \d{1,3}|q|question) ?: [^\n,;\t\x22]{1,300}\n",
+        "a transcript", _TALKS,
+    ),
+    (
+        r"(?:\s*+#[^\n]*+\n)*+\s*+\|[^\n]*\n\s*+\|[ :|-]++\r?\n", "a Markdown table", "Save it as CSV or JSON lines",
+    ),
+    (
+        r"(?:---\r?\n)?(?:\w{1,80}:\s*\n\s*)?- \w{1,80}: ", "a YAML document",
+        "Write it as JSON: yq -o json FILE > NEW.json",
+    ),
+    (
+        r"\[{1,2}[a-z_.]{1,80}\]{1,2}\r?\n\w{1,80} ?= ?", "a TOML document",
+        "Write it as JSON: yq -p toml -o json FILE > NEW.json",
+    ),
+    (
+        r"\s*+(?:<!--[^>]{0,200}-->\s*+)?<(?i:!doctype html|html|head)\b", "an HTML page, not data",
+        "Check the address: a login or an error page is often saved in its place",
+    ),
+)  # fmt: skip
+"""Files that cannot contain rows: how their first bytes look, what they are, and the way out."""
+_OTHER: Final = tuple((re.compile(pattern.encode()), kind, remedy) for pattern, kind, remedy in _OTHERS)
 
 
 def open_plain(raw: BinaryIO, encoding: str | None = None) -> tuple[BinaryIO, str]:
@@ -103,29 +123,9 @@ def refuse_other(head: bytes, name: str) -> None:
     Raises:
         DataError: If the file is of another kind: a pointer, a page, an archive, a pickle.
     """
-    found = next(((kind, remedy) for start, kind, remedy in _OTHERS if head.startswith(start)), None)
-    if head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
-        found = (
-            "a Python pickle, which may run any code when it is read, so it never is",
-            "Write the objects as JSON, for example with langchain_core.load.dumps or LlamaIndex's model_dump_json",
-        )
-    elif _TRANSCRIPT.match(head[:1000]):
-        found = (
-            "a transcript",
-            'Write each conversation as a line: {"messages": [{"role": "user", "content": "..."}, ...]}, or a table of questions',
-        )
-    elif _MARKDOWN.match(head[:10_000]):
-        found = ("a Markdown table", "Save it as CSV or JSON lines")
-    elif _YAML.match(head[:1000]):
-        found = ("a YAML document", "Write it as JSON: yq -o json FILE > NEW.json")
-    elif _TOML.match(head[:1000]):
-        found = ("a TOML document", "Write it as JSON: yq -p toml -o json FILE > NEW.json")
-    elif _HTML.match(head[:1000]):
-        found = ("an HTML page, not data", "Check the address: a login or an error page is often saved in its place")
-    elif head.startswith(b"PK\x03\x04"):
-        found = ("a ZIP archive", "Extract it, and name a file in it")
-    if found is not None:
-        raise DataError(f"{name!r} is {found[0]}. {found[1]}")
+    for start, kind, remedy in _OTHER:
+        if start.match(head[:10_000]) is not None:
+            raise DataError(f"{name!r} is {kind}. {remedy}")
 
 
 def is_workbook(file: BinaryIO) -> bool:

@@ -23,33 +23,26 @@ OUTCOME: Final = frozenset({"outcome", "metric", "metric_version"})
 """Names in a record that is an outcome."""
 EXPORT_WITH_TEXTS: Final = OUTCOME | {"trace_id", "query", "response", "contexts"}
 """Names in a row of `store export --texts`."""
+_NO_SAMPLES: Final = "It holds neither samples nor outcomes. Evaluate the file of the samples"
 _RESULTS: Final[tuple[tuple[frozenset[str], str, str], ...]] = (
     (
-        OUTCOME | {"sample_id"},
-        "a file of outcomes (evaluate --output), which does not hold the texts of its samples",
+        OUTCOME | {"sample_id"}, "a file of outcomes (evaluate --output), which does not hold the texts of its samples",
         "To read its scores: ragstone report {0}. To compare it with another run: ragstone compare FILE {0}",
     ),
     (
-        OUTCOME | {"trace_id"},
-        "an export of outcomes without the texts of its requests",
+        OUTCOME | {"trace_id"}, "an export of outcomes without the texts of its requests",
         "To read its scores: ragstone report {0}. With texts it can be scored again: ragstone store export --texts STORE FILE",
     ),
-    (
-        frozenset({"metrics", "judge", "n_samples", "wall_s"}),
-        "the summary of an evaluation (evaluate --json)",
-        "It holds neither samples nor outcomes. Evaluate the file of the samples",
-    ),
+    (frozenset({"metrics", "judge", "n_samples", "wall_s"}), "the summary of an evaluation (evaluate --json)", _NO_SAMPLES),
     (
         frozenset({"metrics", "systems", "verdict", "hypotheses"}),
-        "the result of a comparison (compare --json)",
-        "It holds neither samples nor outcomes. Evaluate the file of the samples",
+        "the result of a comparison (compare --json)", _NO_SAMPLES,
     ),
     (
-        frozenset({"magic", "format", "pid", "created_at"}),
-        "a segment of a spool",
+        frozenset({"magic", "format", "pid", "created_at"}), "a segment of a spool",
         "A worker reads its folder into a store: ragstone worker STORE",
     ),
-)
+)  # fmt: skip
 """Files of Ragstone without samples: names in their first record, what they are, and the command that reads them."""
 
 

@@ -31,23 +31,15 @@ _HEX_SPAN: Final = re.compile("[0-9a-f]{16}")
 
 _NAMES: Final = StepNames(
     labels={
-        "name": ("name", "trace_name"),
-        "session_id": ("session_id",),
-        "user_id": ("user_id",),
+        "name": ("name", "trace_name"), "session_id": ("session_id",), "user_id": ("user_id",),
         # `version` is that of the observation. Applications set one of the two.
-        "release": ("release", "version"),
-        "environment": ("environment",),
-        "model": ("provided_model_name", "model"),
+        "release": ("release", "version"), "environment": ("environment",), "model": ("provided_model_name", "model"),
     },
     times={
-        "started_at": ("start_time", "timestamp"),
-        "ended_at": ("end_time",),
-        "first_token_at": ("completion_start_time",),
+        "started_at": ("start_time", "timestamp"), "ended_at": ("end_time",), "first_token_at": ("completion_start_time",),
     },
-    usage=("usage_details", "usage"),
-    sides=("input", "output"),
-    tags="tags",
-)
+    usage=("usage_details", "usage"), sides=("input", "output"), tags="tags",
+)  # fmt: skip
 
 
 class LangfuseFormat:
@@ -107,27 +99,17 @@ def _steps(trace_id: str, rows: list[Any]) -> list[Step]:
     steps = [_step(trace_id, row, is_otel=is_otel) for row in rows if row is not about]
     if about is None:
         return steps
-    root = _trace_step(about)
+    root = _filled(Step(id=_TRACE, kind="chain"), about)
     tops = [step for step in steps if step.parent is None]
     if len(tops) == 1 and tops[0].kind in ("chain", "agent"):
-        _merge_trace_fields(tops[0], root)
+        # What the record of the trace states counts for its only outermost observation.
+        for name in _STATED:
+            setattr(tops[0], name, getattr(root, name) or getattr(tops[0], name))
+        tops[0].metadata = {**tops[0].metadata, **root.metadata}
         return steps
     for step in tops:
         step.parent = root.id
     return [root, *steps]
-
-
-def _merge_trace_fields(top: Step, root: Step) -> None:
-    """Set what the record of the trace states on its only outermost observation."""
-    for name in _STATED:
-        setattr(top, name, getattr(root, name) or getattr(top, name))
-    top.metadata = {**top.metadata, **root.metadata}
-
-
-def _trace_step(row: Mapping[str, Any]) -> Step:
-    step = Step(id=_TRACE, kind="chain")
-    _fill(step, row)
-    return step
 
 
 def _step(trace_id: str, row: Mapping[str, Any], *, is_otel: bool) -> Step:
@@ -141,12 +123,12 @@ def _step(trace_id: str, row: Mapping[str, Any], *, is_otel: bool) -> Step:
         otel_span_id=own_id if is_otel else None,
         error=(text_or_none(row.get("status_message")) or "error") if row.get("level") == "ERROR" else None,
     )
-    _fill(step, row)
-    return step
+    return _filled(step, row)
 
 
-def _fill(step: Step, row: Mapping[str, Any]) -> None:
+def _filled(step: Step, row: Mapping[str, Any]) -> Step:
     _NAMES.fill(step, row)
     step.environment = None if step.environment == "default" else step.environment
     said = mapping(inner_json(row.get("metadata")))
     step.metadata = request_metadata({name: inner_json(value) for name, value in said.items() if name not in _ADDED})
+    return step
