@@ -134,31 +134,20 @@ def _message(one: object, number: int, name: str, position: int) -> _Message | N
         )
     content = next((value for key in ("content", "parts", "output") if (value := get(one, key)) is not None), "")
     parts = content if isinstance(content, list | tuple) else ()
-    if role == "user" and (results := [_result(part) for part in parts if get(part, "type") in RESULT_PARTS]):
+    if role == "user" and (results := [part for part in parts if get(part, "type") in RESULT_PARTS]):
         # Anthropic sends results of tools as messages of the user.
-        return _Message("tool", "", found=_joined(results))
+        found = [passages for part in results if (passages := _found(get(part, "content"))) is not None]
+        return _Message("tool", "", found=[*itertools.chain.from_iterable(found)] if found else None)
     text, citations = read_content(content)
-    calls = bool(get(one, "tool_calls") or get(one, "function_call")) or label in CALL_PARTS
-    message = _Message(role, text or "", calls_tool=calls or calls_tool(parts), citations=citations)
-    if role == "tool":
-        artifact = get(one, "artifact")
-        message.found = _passages(artifact) if artifact is not None else None
-        if message.found is None:
-            message.found = _passages(content) if parts else None
-        if message.found is None:
-            message.found = _passages(json_value(message.text))
-    return message
+    calls = bool(get(one, "tool_calls") or get(one, "function_call")) or label in CALL_PARTS or calls_tool(parts)
+    passages = _found(get(one, "artifact"), content) if role == "tool" else None
+    return _Message(role, text or "", calls_tool=calls, citations=citations, found=passages)
 
 
-def _result(part: object) -> list[Passage] | None:
-    content = get(part, "content")
-    found = _passages(content)
-    return _passages(json_value(read_content(content)[0] or "")) if found is None else found
-
-
-def _joined(results: Sequence[list[Passage] | None]) -> list[Passage] | None:
-    found = [each for each in results if each is not None]
-    return [passage for each in found for passage in each] if found else None
+def _found(*results: object) -> list[Passage] | None:
+    """Return the passages in the first result of a tool that consists of passages, or whose text is JSON of some."""
+    values = (value for result in results for value in (result, json_value(read_content(result)[0])))
+    return next((found for value in values if (found := _passages(value)) is not None), None)
 
 
 def _passages(value: object) -> list[Passage] | None:

@@ -63,14 +63,19 @@ class Repeats:
 
     Args:
         rows: The rows with their positions.
-        reader: Reads them. Its report is not printed.
-        report: The report of `reader`.
+        report: Receives what is read. It is not printed.
         fields: Columns that the user named, by field.
+        options: Arguments of `RowReader`.
     """
 
     def __init__(
-        self, rows: Iterator[tuple[int, Any]], reader: RowReader, report: ReadingReport, fields: Mapping[str, str]
+        self,
+        rows: Iterator[tuple[int, Any]],
+        report: ReadingReport,
+        fields: Mapping[str, str] | None = None,
+        **options: Any,
     ) -> None:
+        reader, fields = RowReader(fields, report=report, **options), fields or {}
         guessed: list[str] = []
         self._rows: list[_Row] = []
         for position, row in islice(reader.look(rows), _MAX_ROWS):

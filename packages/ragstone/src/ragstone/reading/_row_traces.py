@@ -92,7 +92,7 @@ class RowsFormat:
             if questions.have_twice():
                 rows, again = _rows(part)
                 try:
-                    Repeats(rows, RowReader(report=again), again, {}).check(report)
+                    Repeats(rows, again).check(report)
                 except DataError as error:  # the traces before were read
                     report.warn(str(error))
             source.notes.extend(report.lines())

@@ -134,19 +134,13 @@ def _are_texts(items: Iterable[Any]) -> bool:
 
 def _label(value: Any, rank: int, position: int) -> float | None:
     """Return a label. An unreadable label is an error, because a missing label changes what is scored."""
-    if getattr(value, "shape", None) == ():  # NumPy's numbers and truth values
-        value = value.item()
-    if isinstance(value, bool):
-        return float(value)
-    if (
-        value is None
-        or (isinstance(value, str) and not value.strip())
-        or (isinstance(value, float) and math.isnan(value))
-    ):
+    plain = to_plain(value)
+    if plain is None or (isinstance(plain, str) and not plain.strip()):
         return None
-    number = to_number(value)
-    if number is None and isinstance(value, str):
-        number = _LABEL_WORDS.get(value.strip().lower(), finite(value))
+    if isinstance(plain, str):
+        number = _LABEL_WORDS.get(plain.strip().lower(), finite(plain))
+    else:
+        number = float(plain) if isinstance(plain, bool) else to_number(plain)
     if number is None:
         raise DataError(
             f"row {position}: passage {rank + 1} has the relevance {shorten(value)}; a label is a number (0, 1, or a grade), "

@@ -156,13 +156,12 @@ def iter_samples(
     def read_again() -> Repeats:
         from ragstone.reading._repeats import Repeats  # few files need it
 
-        again, is_file = ReadingReport(), isinstance(data, str | os.PathLike)
         is_kept = isinstance(data, Sequence) or hasattr(data, "columns")
-        is_kept = not str(data).startswith(("-", "http://", "https://")) if is_file else is_kept
+        if isinstance(data, str | os.PathLike):
+            is_kept = not str(data).startswith(("-", "http://", "https://"))
+        again = ReadingReport()
         rows = laid_out(iter_rows(data, choice, again) if is_kept else (), fields or {}, again)
-        return Repeats(
-            rows, RowReader(fields, report=again, with_app=with_app, separator=separator), again, fields or {}
-        )
+        return Repeats(rows, again, fields, with_app=with_app, separator=separator)
 
     ids, first = RowIds(), ""
     has_reference = is_judged = False
@@ -202,18 +201,18 @@ def iter_samples(
             remedy = read_again().id_remedy(ids.repeated)
         raise build_rows_error(rejected, len(ids.seen), remedy)
     if references and first and not has_reference:
-        raise DataError(
-            f"no sample id matches a reference id (samples: {first!r}, ...; references: "
-            f"{next(iter(references))!r}, ...). Use the same ids in both files"
-        )
+        raise _no_match("a reference id", "references", first, references)
     if grades is not None:
         if first and not is_judged:
-            raise DataError(
-                f"no sample id matches a query id of the qrels (samples: {first!r}, ...; qrels: "
-                f"{next(iter(grades))!r}, ...). Use the same ids in both files"
-            )
+            raise _no_match("a query id of the qrels", "qrels", first, grades)
         if report.format == RUN:
             yield from without_passages(grades, ids.seen)
+
+
+def _no_match(what: str, name: str, first: str, ids: Iterable[str]) -> DataError:
+    return DataError(
+        f"no sample id matches {what} (samples: {first!r}, ...; {name}: {next(iter(ids))!r}, ...). Use the same ids in both files"
+    )
 
 
 def _is_empty(sample: Sample) -> bool:

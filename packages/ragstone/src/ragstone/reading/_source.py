@@ -165,7 +165,8 @@ def open_inputs(named: Sources) -> Iterator[list[InputFile]]:
         ConfigurationError: If nothing is named, a path does not exist, or a name is a URL.
     """
     # Imported here, because reading a file of rows does not need a store.
-    from ragstone.store import describe_store, is_database_url, quote_store
+    from ragstone.reading._formats import of_store
+    from ragstone.store import is_database_url
 
     names = [os.fspath(each) for each in ([named] if isinstance(named, str | os.PathLike) else named)]
     if not names:
@@ -174,19 +175,13 @@ def open_inputs(named: Sources) -> Iterator[list[InputFile]]:
         found: list[InputFile] = []
         for name in names:
             if is_database_url(name):
-                raise ConfigurationError(
-                    f"{describe_store(name)!r} is a Ragstone store, which holds traces already, and is not a file to "
-                    f"replay. Its scores and pending requests: ragstone status {quote_store(name)}"
-                )
+                raise ConfigurationError(of_store(name))
             if name.startswith(("http://", "https://")):
                 # The URL may contain a password or a token.
                 raise ConfigurationError(
                     "a source is a URL, and Ragstone does not download files. Pipe it: curl -fL URL | ragstone replay -"
                 )
-            if name == "-":
-                found.append(_piped(Path(folder) / "stdin"))
-            else:
-                found.append(_source(name))
+            found.append(_piped(Path(folder) / "stdin") if name == "-" else _source(name))
         yield found
 
 
