@@ -128,17 +128,13 @@ _IDEAL: Final = ("context", "documents", "passages")
 """Names of passages that may be the ideal ones, if the name of another column says that it was retrieved."""
 _LIST_KEYS: Final = {
     key: name
-    for name in _LISTS
-    for alias in (
-        *FIELD_ALIASES[name],
-        "contexts" if name == "contexts" else "ground_truth",
-        "passage",
-        "document",
-        "doc",
-    )
-    if name == "contexts" or alias not in ("passage", "document", "doc")
+    for name, more in (("contexts", ("contexts", "passage", "document", "doc")), ("reference", ("ground_truth",)))
+    for alias in (*FIELD_ALIASES[name], *more)
     for key in (name_key(alias), name_key(alias).removesuffix("s"))
 }
+
+
+_Meanings = dict[str, tuple[str, str, str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,11 +198,13 @@ def plan_columns(
         places = fit.get(name) or [p for p in sorted(known.get(name, ())) if not _is_dropped(p[2], problem(p[2], name))]
         found[name] = [column for tier, _, column in places if tier == places[0][0]]
     synonyms = {name: [column for tier, _, column in places if tier] for name, places in fit.items()}
-    decided: dict[str, tuple[str, str, str]] = {}
-    _split_contexts(found, synonyms.get("contexts", []), decided, meanings or {})
+    decided: _Meanings = {}
+    earlier = dict(meanings or {})
+    _split_contexts(found, synonyms.get("contexts", []), decided, earlier)
     has_reference = bool(found.get("reference")) or "reference" in named
     generated = synonyms.get("response", []) if "response" in found else list(named["response"])
-    _split_answers(found, generated, decided, meanings or {}, has_reference=has_reference, with_app=with_app)
+    is_correct = False if has_reference else with_app or None
+    _split_answers(found, generated, decided, earlier, is_correct=is_correct)
     numbered = {
         name: tuple(column for _, column in sorted(pairs))
         for name, pairs in numbers.items()
@@ -286,12 +284,7 @@ def _is_dropped(column: str, problem: str) -> bool:
     return key in _WEAK or (key in _LABELED and problem.startswith("labels"))
 
 
-def _split_contexts(
-    found: dict[str, list[str]],
-    synonyms: list[str],
-    decided: dict[str, tuple[str, str, str]],
-    meanings: Mapping[str, tuple[str, str, str]],
-) -> None:
+def _split_contexts(found: dict[str, list[str]], synonyms: list[str], decided: _Meanings, meanings: _Meanings) -> None:
     """Leave `context` out, which may be the ideal passages, if another column has the retrieved ones."""
     columns = found.get("contexts", [])
     by_key = {name_key(column): column for column in columns}
@@ -310,28 +303,28 @@ def _split_contexts(
 def _split_answers(
     found: dict[str, list[str]],
     generated: list[str],
-    decided: dict[str, tuple[str, str, str]],
-    meanings: Mapping[str, tuple[str, str, str]],
+    decided: _Meanings,
+    meanings: _Meanings,
     *,
-    has_reference: bool,
-    with_app: bool,
+    is_correct: bool | None,
 ) -> None:
     """Decide whether `answer` is the response, the correct answer, or neither, next to other columns.
 
-    The name of a column in `generated` says that a model wrote the text, or the user named it as the response.
+    The name of a column in `generated` says that a model wrote the text, or the user named it as the response. `is_correct`
+    is False if another column is the correct answer, and True if the application answers.
     """
     columns = found.get("response", [])
-    is_weak = all(name_key(column) in _WEAK_RESPONSES for column in columns)
-    if is_weak and generated and "response" in found:
+    others = [column for column in columns if name_key(column) not in _WEAK_RESPONSES]
+    if not others and generated and "response" in found:
         found["response"] = [*generated]
     if (answer := next((column for column in columns if name_key(column) == "answer"), None)) is None:
         return
-    others = [column for column in columns if name_key(column) not in _WEAK_RESPONSES] + generated
-    if not has_reference and (with_app or others or meanings.get("answer", ("", "", ""))[1] == "reference"):
+    others += generated
+    if is_correct is not False and (is_correct or others or meanings.get("answer", ("", "", ""))[1] == "reference"):
         found["reference"] = [answer]
         found["response"] = [column for column in found["response"] if column != answer]
         decided["answer"] = (answer, "reference", others[0] if others else "")
-    elif has_reference and generated:
+    elif is_correct is False and generated:
         decided["answer"] = (answer, "", generated[0])
     else:
         decided["answer"] = (answer, "response", "")
