@@ -58,7 +58,14 @@ _SPEAKER: Final = re.compile(r"(user|human|customer|assistant|ai|bot|agent) ?:",
 """Beginning of a turn in a text."""
 JSON: Final = "JSON texts"
 MESSAGES: Final = "messages"
-_NEVER: Final = frozenset({_LABELS, PROMPTFOO, _ADDRESSES, PLACES, _PASSAGE_IDS, _ONE_NUMBER, "times", "ids", _SAME})
+_NEVER: Final = frozenset({_LABELS, PROMPTFOO, _ADDRESSES, PLACES, _ONE_NUMBER, "times", "ids"})
+_WRONG_KINDS: Final[Mapping[str, frozenset[str]]] = {
+    "query": _NEVER | {PROMPTS},
+    "response": _NEVER,
+    "reference": _NEVER | {_PASSAGE_IDS},
+    "contexts": _NEVER | {_TITLES, _TEMPLATE, _TURNS, _NUMBERS},
+}
+"""What the values of a field cannot be. The same text in all rows depends on the field."""
 _SPEAKERS: Final = frozenset({"speaker", "role", "from", "sender", "user"})
 _QUERIES: Final = frozenset(map(name_key, FIELD_ALIASES["query"]))
 ALIASES: Final = frozenset({"alias", "aliases"})
@@ -139,24 +146,13 @@ class FirstRows:
             task = next((name for name in self._rows[0] if name_key(name) == "instruction"), "")
             if task and not self.problem(task, "query", is_guess=True):
                 return f"next to {task}, and may be passages ({field_option('contexts', column)})"
-        if field not in ("query", "response", "reference", "contexts"):
+        if field not in _WRONG_KINDS:
             return ""
-        if field == "contexts" and (
-            kind in (_TITLES, _TEMPLATE, _TURNS)
-            or (kind == _SAME and len(str(self.values(column)[0]).split()) <= _FEW_WORDS_OF_CONTEXT)
-        ):
-            return kind
-        if kind == _SAME and (field == "contexts" or (field == "reference" and not is_guess)):
-            return ""
-        if kind == _PASSAGE_IDS and field != "reference":
-            return ""
-        if kind == PROMPTS:
-            return kind if field == "query" else ""
-        if (
-            kind in _NEVER
-            or (kind == _NUMBERS and (is_guess or field == "contexts"))
-            or (is_guess and kind == _WEAK_LABELS)
-        ):
+        is_wrong = kind in _WRONG_KINDS[field] or (is_guess and kind in (_NUMBERS, _WEAK_LABELS))
+        if kind == _SAME:
+            is_about_user = field == "contexts" and len(str(self.values(column)[0]).split()) <= _FEW_WORDS_OF_CONTEXT
+            is_wrong = is_about_user or field in ("query", "response") or (field == "reference" and is_guess)
+        if is_wrong:
             return kind + (f" in the first {FIRST_ROWS} rows" if len(self._rows) == FIRST_ROWS else "")
         if is_guess and self._has_few(column):
             return "few different words"
@@ -175,14 +171,9 @@ class FirstRows:
     def has_passages(self, column: str) -> bool:
         """Return whether the values of a column are lists of objects with texts, except questions."""
         values = self.values(column)
-        return bool(values) and all(
-            isinstance(value, list)
-            and all(
-                isinstance(item, Mapping) and not is_question(item) and _SPEAKERS.isdisjoint(item) for item in value
-            )
-            and _texts_of(value)
-            for value in values
-        )
+        items = [item for value in values if isinstance(value, list) for item in value]
+        are_hits = all(isinstance(i, Mapping) and not is_question(i) and _SPEAKERS.isdisjoint(i) for i in items)
+        return bool(values) and are_hits and all(isinstance(value, list) and _texts_of(value) for value in values)
 
     def has_questions(self, column: str) -> bool:
         """Return whether the values of a column are lists of questions."""

@@ -361,15 +361,11 @@ class RowReader:
 
     def _describe(self, row: Mapping[str, Any], flat: Mapping[str, Any], plan: ColumnPlan) -> None:
         """Report columns that are not read, and why columns whose names have several meanings are read as they are."""
-        report = self._report
-        report.leave(plan.unused)
-        first = self._first_rows
-        for field_, column in plan.others:
-            report.guess(field_, column)
+        report, first = self._report, self._first_rows
         proposed, parts, notes = propose(flat, plan, first)
-        report.leave(parts)
-        for field_, column, what in proposed:
-            report.guess(field_, column, what)
+        report.leave((*plan.unused, *parts))
+        for guess in (*plan.others, *proposed):
+            report.guess(*guess)
         for note in notes:
             report.note(note)
         for key, (column, field, _) in plan.meanings.items():
@@ -380,9 +376,7 @@ class RowReader:
                 report.decide("reference", f"{why}; otherwise: --field response={column}")
             elif key == "answer" and field == "":
                 report.decide("response", f"a model's; otherwise: --field response={column}")
-            elif (
-                key == "answer" and "reference" not in plan.names and (column in row or not plan.names.get("contexts"))
-            ):
+            elif key == "answer" and "reference" not in plan.names and (column in row or "contexts" not in plan.names):
                 joined = "+".join((column, *(c for c in plan.unused if words_of(c) & ALIASES)))
                 report.guess("reference", joined, "if it is the correct answer")
         for column, field_, why in plan.problems:
