@@ -127,15 +127,13 @@ class SpanBuffer:
         return kept
 
     def _keep(self, db: sqlite3.Connection, span: BufferedSpan, now: float) -> int:
-        row = db.execute("SELECT seq, n_spans, n_bytes FROM traces WHERE trace_id = ?", (span.trace_id,)).fetchone()
-        if row is None:
-            seq = db.execute(
-                "INSERT INTO traces (trace_id, n_spans, n_bytes, has_root, touched_at) VALUES (?, 0, 0, 0, ?)",
-                (span.trace_id, now),
-            ).lastrowid
-            n_spans = n_bytes = 0
-        else:
-            seq, n_spans, n_bytes = row
+        seq, n_spans, n_bytes = db.execute(
+            """
+            INSERT INTO traces (trace_id, n_spans, n_bytes, has_root, touched_at) VALUES (?, 0, 0, 0, ?)
+            ON CONFLICT (trace_id) DO UPDATE SET touched_at = excluded.touched_at RETURNING seq, n_spans, n_bytes
+            """,
+            (span.trace_id, now),
+        ).fetchone()
         fits = n_spans < self._max_spans and n_bytes + len(span.body) <= self._max_bytes
         new = (
             db.execute(
@@ -146,11 +144,8 @@ class SpanBuffer:
         )
         # A trace that was cut counts one span too many, and so says that it was.
         db.execute(
-            """
-            UPDATE traces SET n_spans = n_spans + ?, n_bytes = n_bytes + ?, has_root = max(has_root, ?), touched_at = ?
-            WHERE seq = ?
-            """,
-            (new if fits else self._max_spans + 1 - n_spans, len(span.body) * new, span.is_root, now, seq),
+            "UPDATE traces SET n_spans = n_spans + ?, n_bytes = n_bytes + ?, has_root = max(has_root, ?) WHERE seq = ?",
+            (new if fits else self._max_spans + 1 - n_spans, len(span.body) * new, span.is_root, seq),
         )
         return new
 

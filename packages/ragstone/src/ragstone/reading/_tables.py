@@ -8,7 +8,7 @@ import re
 import shlex
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing, contextmanager
 from itertools import islice, repeat, zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
@@ -207,37 +207,49 @@ def detect_separator(header: str) -> str:
     return "\t" if "\t" in plain else max(",;|", key=plain.count)
 
 
+@contextmanager
+def _excel_errors(name: str) -> Iterator[None]:
+    """Turn the errors of a damaged workbook, of which openpyxl raises many, into one."""
+    try:
+        yield
+    except DataError:
+        raise
+    except Exception as error:
+        raise DataError(f"{name!r} cannot be read as Excel: {error}") from error
+
+
 def _workbook(source: InputFile, wanted: str | None) -> Table:
     with needs_extra("excel", "openpyxl", "Reading Excel"):
         import openpyxl
-    try:
+    with ExitStack() as stack, _excel_errors(source.name):
         tall, wide, has_percents, has_formulas = _check_parts(source)
         book = openpyxl.load_workbook(source.path, read_only=True, data_only=True)
-        facts = {sheet.title: _sheet_facts(sheet) for sheet in book.worksheets}
-    except DataError:
-        raise
-    except Exception as error:  # openpyxl raises many errors for damaged workbooks
-        raise DataError(f"{source.name!r} cannot be read as Excel: {error}") from error
-    with ExitStack() as stack:
         stack.callback(book.close)
-        facts = {title: sheet for title, sheet in facts.items() if sheet.keys}
+        tops = {
+            sheet.title: [*islice(_filled(sheet, _SHEET_COLUMNS + 1, _HEADER_ROWS), _TITLE_ROWS + 1)]
+            for sheet in book.worksheets
+        }
+        headers = {title: _header_of(rows, _header_place(rows)) for title, rows in tops.items()}
+        facts = {
+            title: Facts(max((book[title].max_row or 1) - 1, 0), {*header} - {""})
+            for title, header in headers.items()
+            if any(header)
+        }
         if not facts:
             return whole_table("Excel", iter(()), wanted)
         title = choose_list(facts, wanted, source.name)
+        header, place = headers[title], _header_place(tops[title])
+        if len(header) > _SHEET_COLUMNS:
+            raise DataError(f"{source.name!r} has more than {_SHEET_COLUMNS:,} columns. Save it as CSV")
+        for row, left, cells in wide:
+            if row == place + 1 and left < len(header) and "" in header[left:][:2]:
+                raise DataError(
+                    f"{source.name!r} has merged cells in its header ({cells}: {header[left]!r}), so that columns do not have a "
+                    "name. Unmerge them, and name each column in one row, such as contexts_1 and contexts_2"
+                )
+        refuse_repeated(header, repr(source.name))
         stack.pop_all()
-    others = tuple(name for name in facts if name != title)
-    table = Table(format="Excel", rows=iter(()), chosen=title, others=others, has_text_cells=True)
-    first = list(islice(_filled(book[title], _SHEET_COLUMNS + 1, _HEADER_ROWS), _TITLE_ROWS + 1))
-    place = _header_place(first)
-    header = _header_of(first, place)
-    for row, left, cells in wide:
-        if row == place + 1 and left < len(header) and "" in header[left:][:2]:
-            raise DataError(
-                f"{source.name!r} has merged cells in its header ({cells}: {header[left]!r}), so that columns do not have a name. "
-                "Unmerge them, and name each column in one row, such as contexts_1 and contexts_2"
-            )
-    refuse_repeated(header, repr(source.name))
-    notes = [_title_note(row[0] for row in first[:place] if row)]
+    notes = [_title_note(row[0] for row in tops[title][:place] if row)]
     if columns := [header[n] for n in tall if n < len(header)]:
         command = (
             f'python -c "import pandas, sys; t = pandas.read_excel(sys.argv[1], header={place}); c = {columns}; t[c] = '
@@ -247,9 +259,14 @@ def _workbook(source: InputFile, wanted: str | None) -> Table:
         notes.append(f"Merged cells ({cells}, ...): only the first row has the value. Repeat it: {command}")
     if has_formulas:
         notes.append("Formulas without a stored value, read as empty: save the file in Excel or LibreOffice")
-    table.note = ". ".join(filter(None, notes))
-    table.rows = _sheet_rows(book, title, source.name, place, header, has_percents=has_percents)
-    return table
+    return Table(
+        format="Excel",
+        rows=_sheet_rows(book, title, source.name, place, header, has_percents=has_percents),
+        chosen=title,
+        others=tuple(name for name in facts if name != title),
+        has_text_cells=True,
+        note=". ".join(filter(None, notes)),
+    )
 
 
 def _check_parts(source: InputFile) -> tuple[dict[int, str], list[tuple[int, int, str]], bool, bool]:
@@ -290,23 +307,14 @@ def _column(letters: bytes) -> int:
 
 
 def _header_of(rows: Sequence[Sequence[Any]], place: int) -> list[str]:
-    names = [*map(_name, rows[place])] if rows else []
+    names = ["" if cell is None else str(cell).strip() for cell in rows[place]] if rows else []
     while names and not names[-1]:
         names.pop()
     return names
 
 
-def _name(cell: Any) -> str:
-    return "" if cell is None else str(cell).strip()
-
-
 def _is_field(name: str) -> bool:
     return guess_field(name, is_nested=True) is not None
-
-
-def _sheet_facts(sheet: Any) -> Facts:
-    first = list(islice(_filled(sheet, _SHEET_COLUMNS + 1, _HEADER_ROWS), _TITLE_ROWS + 1))
-    return Facts(max((sheet.max_row or 1) - 1, 0), {*_header_of(first, _header_place(first))} - {""})
 
 
 def _filled(sheet: Any, width: int, n_rows: int, *, has_percents: bool = False) -> Iterator[tuple[Any, ...]]:
@@ -333,22 +341,13 @@ def _shown(cell: Any) -> Any:
 def _sheet_rows(
     book: Any, title: str, name: str, place: int, header: list[str], *, has_percents: bool
 ) -> Iterator[Any]:
-    try:
-        sheet = book[title]
-        if len(header) > _SHEET_COLUMNS:
-            raise DataError(f"{name!r} has more than {_SHEET_COLUMNS:,} columns. Save it as CSV")  # noqa: TRY301
-        filled = _filled(sheet, len(header) + 1, _SHEET_ROWS, has_percents=has_percents)
+    with closing(book), _excel_errors(name):
+        filled = _filled(book[title], len(header) + 1, _SHEET_ROWS, has_percents=has_percents)
         for number, row in enumerate(islice(filled, place + 1, None), start=place + 2):
             if len(row) > len(header) and row[-1] not in (None, ""):
                 yield DataError(f"row {number} has more cells than the header")
             else:
                 yield {column: _cell(cell) for column, cell in zip_longest(header, row[: len(header)]) if column}
-    except DataError:
-        raise
-    except Exception as error:  # openpyxl raises many errors for damaged workbooks
-        raise DataError(f"{name!r} cannot be read as Excel: {error}") from error
-    finally:
-        book.close()
 
 
 def _cell(value: Any) -> Any:

@@ -82,9 +82,7 @@ def _pieces(stream: BinaryIO) -> Iterator[bytes]:
 
     A request is a sequence of resources with spans, so a file with one request can be read one resource at a time.
     """
-    head = stream.read(32)
-    is_delimited = not _is_request(head)
-    stream = _Pushed(head, stream)  # type: ignore[assignment]
+    is_delimited = not _is_request(stream.peek(32)[:32])  # type: ignore[attr-defined]
     while True:
         if not is_delimited and (tag := stream.read(1)) != b"\x0a":
             if tag:
@@ -101,30 +99,16 @@ def _pieces(stream: BinaryIO) -> Iterator[bytes]:
         yield body if is_delimited else b"\x0a" + _as_varint(length) + body
 
 
-class _Pushed:
-    """A stream whose first bytes can be read again."""
-
-    def __init__(self, first: bytes, rest: BinaryIO) -> None:
-        self._first = first
-        self._rest = rest
-
-    def read(self, n: int) -> bytes:
-        taken, self._first = self._first[:n], self._first[n:]
-        return taken if len(taken) == n else taken + self._rest.read(n - len(taken))
-
-
 def _length(stream: BinaryIO) -> int | None:
     """Read the next number. Return None at the end."""
     data = b""
-    while byte := stream.read(1):
+    while len(data) < 5 and (byte := stream.read(1)):
         data += byte
         if byte[0] < 0x80:
             return varint(data, 0)[0]
-        if len(data) == 5:
-            break
-    if not data:
-        return None
-    raise DataError("the length of a message cannot be read")
+    if data:
+        raise DataError("the length of a message cannot be read")
+    return None
 
 
 def _as_varint(number: int) -> bytes:
