@@ -36,7 +36,6 @@ def texts_of(cell: str) -> list[str]:
         ("[ 'a' , 'b' ]", ["a", "b"]),
         ("  ['a']\n", ["a"]),
         ('["a\nb", "c"]', ["a\nb", "c"]),
-        ('[""a"", ""b""]', ["a", "b"]),
         ("['a' 'b']", ["a", "b"]),
         ('["a" "b"]', ["a", "b"]),
         ("['a'\n 'b']", ["a", "b"]),
@@ -68,6 +67,7 @@ def test_a_list_is_read_whoever_wrote_it(cell: str, texts: list[str]) -> None:
     [
         ("['a' x 'b']", "'x' is not in quotes"),
         ("['a''b']", "no comma or blank"),
+        ('[""a"", ""b""]', "no comma or blank"),
         ("['it's one', 'two']", "no comma or blank"),
         ("['a', 'b'", "does not end"),
         ("['a', 'b", "is not closed"),
@@ -196,12 +196,13 @@ def test_any_text_is_a_sample_or_an_error_of_its_row(cell: str) -> None:
 
 
 def test_csv_keeps_every_spelling(tmp_path: Path) -> None:
-    """The same list in a file, in five spellings, gives the same passages."""
+    """The same list in a file, in each spelling, gives the same passages. Doubled quotes are refused elsewhere."""
     texts = ["it's, one", 'two "q"', "three\nlines"]
+    cells = [cell for cell in spellings(texts) if not cell.startswith('[""')]
     path = tmp_path / "rows.csv"
     with path.open("w", newline="") as file:
-        csv.writer(file).writerows([("query", "contexts"), *((Q, cell) for cell in spellings(texts))])
+        csv.writer(file).writerows([("query", "contexts"), *((Q, cell) for cell in cells)])
 
     samples, _ = read_samples(path)
 
-    assert [texts] * len(spellings(texts)) == [[p.text for p in sample.contexts or ()] for sample in samples]
+    assert [texts] * len(cells) == [[p.text for p in sample.contexts or ()] for sample in samples]

@@ -14,7 +14,6 @@ import ragstone
 from ragstone.cli._app import app
 from ragstone.errors import DataError
 from ragstone.reading import ReadingReport, iter_samples, read_samples
-from ragstone.reading._langfuse import LangfuseFormat
 from ragstone.replay import plan_replay
 from ragstone.schema import Captured, Passage, Trace, Turn
 from ragstone.store import open_store
@@ -185,11 +184,20 @@ def test_the_time_of_a_printed_answer(tmp_path):
 
 
 def test_the_folder_of_a_legacy_export_of_langfuse(tmp_path):
-    """It has traces and observations in two files."""
-    for name in ("traces", "observations"):
-        assert LangfuseFormat().detect_folder(tmp_path) is None
-        (tmp_path / f"{name}.jsonl").write_text("{}")
-    assert "`traces` and `observations`" == LangfuseFormat().detect_folder(tmp_path)
+    """It has traces and observations in two files, which are read together."""
+    observations = Path(__file__).parent / "files" / "langfuse-observations.jsonl"
+    (tmp_path / "observations.jsonl").write_bytes(observations.read_bytes())
+    about = {
+        "id": "t-1",
+        "timestamp": "2026-03-02T08:00:00Z",
+        "input": "The bakery?",
+        "output": None,
+        "bookmarked": False,
+    }
+    (tmp_path / "traces.jsonl").write_text(json.dumps(about | {"userId": "ann"}))
+    traces = {trace.trace_id: trace for trace in ragstone.read_traces(tmp_path)}
+
+    assert (3, "The bakery?", "ann") == (len(traces), traces["t-1"].query, traces["t-1"].user_id)
 
 
 def test_traces_as_objects_are_samples():

@@ -165,17 +165,15 @@ def test_a_run_is_read_line_by_line(read, tmp_path):
     assert {None} == {t.query for t in traces}
 
 
-def test_a_run_beside_qrels_is_one_data_set(read, tmp_path):
-    """A folder with both: a query that the run lacks was asked, and nothing was found."""
+@pytest.mark.parametrize("line", ["q1 0 d1 1\n", "q1\tQ0\td 1\t2\r\n".replace("d 1", "d1")])
+def test_qrels_are_not_rows(tmp_path, line):
+    """They are named, with the option that takes them next to a run, also if they are in the directory of a run."""
     (tmp_path / "bm25.run").write_text("q1 Q0 d1 1 0.5 x\n")
-    (tmp_path / "qrels.txt").write_text("q1 0 d1 1\nq2 0 d9 1\n")
-    found = detect(InputFile(tmp_path, "folder"))
-    traces, _ = read(found.format, tmp_path)
-
-    assert ("rows", "a TREC run and its qrels") == (found.format.name, found.detected_by)
-    assert [("q1", ["d1"], {"d1": 1.0}), ("q2", [], {"d9": 1.0})] == [
-        (t.trace_id, [p.id for p in t.contexts], t.qrels) for t in traces
-    ]
+    (tmp_path / "qrels.txt").write_text(line)
+    with pytest.raises(
+        DataError, match=r"is qrels, which are relevance labels\. Give them next to a run or samples: --qrels"
+    ):
+        detect(InputFile(tmp_path, "folder"))
 
 
 @pytest.mark.parametrize("has_run", [False, True])

@@ -97,7 +97,7 @@ def parse_cell(text: str) -> list[Any]:
     except ValueError:
         value = _python_list(text)
         if value is None:
-            value = _Reader(_undoubled(text)).whole()
+            value = _Reader(text).whole()
     if "\\" in text or not text.isascii():  # otherwise it is without surrogates
         value = replace_surrogates_in(value)
     if isinstance(value, str) and begins_like_list(value):  # a list that was encoded twice
@@ -119,18 +119,6 @@ def _python_list(text: str) -> list[Any] | None:
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         return None
     return value if isinstance(value, list) and repr(value) == text else None
-
-
-def _undoubled(text: str) -> str:
-    """Return a text without doubled quotes, if each of its double quotes is doubled, as a table within a table has them."""
-    if '"' in text.replace('""', ""):
-        return text
-    undoubled = text.replace('""', '"')
-    try:
-        json.loads(undoubled)
-    except (ValueError, RecursionError):
-        return text
-    return undoubled
 
 
 def _message(text: str, problem: str) -> str:

@@ -36,6 +36,10 @@ _OTHERS: Final[tuple[tuple[str, str, str], ...]] = (
     (r"BZh", "compressed with bzip2", "Decompress it: bunzip2 FILE"),
     (r"\xfd7zXZ\x00", "compressed with xz", "Decompress it: unxz FILE"),
     (r"7z\xbc\xaf\x27\x1c", "a 7z archive", "Extract it, and name a file in it"),
+    (
+        r"\S{1,200}[ \t]{1,9}Q?0[ \t]{1,9}\S{1,200}[ \t]{1,9}-?\d{1,9}\r?\n", "qrels, which are relevance labels",
+        "Give them next to a run or samples: --qrels FILE",
+    ),
     (r"PK\x03\x04", "a ZIP archive", "Extract it, and name a file in it"),
     (
         r"\x80[\x02-\x05]", "a Python pickle, which may run any code when it is read, so it never is",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from ragstone.errors import DataError
@@ -43,10 +42,7 @@ _NAMES: Final = StepNames(
 
 
 class LangfuseFormat:
-    """Exports and API answers of Langfuse: observations of either generation, with or without traces.
-
-    A folder with `traces` and `observations` in it is one export.
-    """
+    """Exports and API answers of Langfuse: observations of either generation, with or without traces."""
 
     name = "langfuse"
 
@@ -59,11 +55,6 @@ class LangfuseFormat:
         if {"timestamp", "input", "output"} <= found and any(fields <= found for fields in _TRACE_ONLY):
             return "traces with `timestamp`, `input`, `output` and Langfuse's own fields"
         return None
-
-    def detect_folder(self, folder: Path) -> str | None:
-        """Detect a legacy export, which has traces and observations in separate files."""
-        names = {path.name.partition(".")[0] for path in folder.iterdir()}
-        return "`traces` and `observations`" if {"traces", "observations"} <= names else None
 
     def read(self, source: InputFile) -> Iterator[Trace | RejectedRecord]:
         """Read traces. `latency` is not looked at: it is in seconds in some exports and in milliseconds in others."""

@@ -27,10 +27,7 @@ from ragstone.reading._trec import (
     RUN_SUFFIXES,
     is_run,
     read_beir,
-    read_qrels,
     read_trec_run,
-    run_sample,
-    without_passages,
 )
 from ragstone.schema import Sample, Trace, derive_id, trace_from_sample
 
@@ -47,7 +44,7 @@ _MAX_REASON: Final = 500
 class RowsFormat:
     """Rows of ragas, deepeval, openevals, Phoenix, MLflow, Langfuse, RAGChecker, autoevals and the like.
 
-    JSON lines, JSON, CSV or Parquet; a TREC run; a folder with a BEIR data set, or with a TREC run and its qrels.
+    JSON lines, JSON, CSV or Parquet; a TREC run; a folder with a BEIR data set.
     """
 
     name = "rows"
@@ -64,10 +61,10 @@ class RowsFormat:
         return f"rows with {_listed(found)}" if found else None
 
     def detect_folder(self, folder: Path) -> str | None:
-        """Detect the file names of BEIR, or one TREC run and one qrels file."""
+        """Detect the file names of BEIR."""
         if (folder / "queries.jsonl").is_file() and any((folder / "qrels").glob("*.tsv")):
             return "BEIR's `queries.jsonl` and `qrels`"
-        return "a TREC run and its qrels" if _run_and_qrels(folder) else None
+        return None
 
     def read(self, source: InputFile) -> Iterator[Trace | RejectedRecord]:
         """Read rows as traces. A row without an id gets a stable id from its contents and position.
@@ -154,20 +151,8 @@ def _text_file(head: bytes) -> str | None:
     return f"a table with {_listed(found)}" if found else None
 
 
-def _run_and_qrels(folder: Path) -> tuple[Path, Path] | None:
-    files = [path for path in folder.iterdir() if path.is_file() and not path.name.startswith((".", "_"))]
-    qrels = [path for path in files if "qrel" in path.name.lower()]
-    runs = [path for path in files if path not in qrels and path.suffix.lower() in RUN_SUFFIXES]
-    return (runs[0], qrels[0]) if len(files) == 2 and runs and qrels else None
-
-
 def _folder(source: InputFile) -> list[Sample]:
     try:
-        pair = _run_and_qrels(source.path)
-        if pair is not None:
-            run, qrels = read_trec_run(pair[0]), read_qrels(pair[1])
-            found = [run_sample(query, docs, qrels.get(query)) for query, docs in run.items()]
-            return [*found, *without_passages(qrels, run)]
         split = next((name for name in _SPLITS if (source.path / "qrels" / f"{name}.tsv").is_file()), _SPLITS[0])
         runs = sorted(path for path in source.path.iterdir() if path.suffix.lower() in RUN_SUFFIXES)
         return read_beir(source.path, split=split, run=read_trec_run(runs[0]) if runs else None)

@@ -57,22 +57,13 @@ def count_in(value: object) -> int | None:
 def fill_identity(step: Step, metadata: object) -> None:
     """Set session, user and reference of a step from the metadata of a request, and keep the rest of the metadata."""
     rest = request_metadata(metadata)
-    for key in _SESSION_KEYS:
-        session_id = _label(rest.pop(key, None))
-        step.session_id = step.session_id or session_id
-    for key in _USER_KEYS:
-        user_id = _label(rest.pop(key, None))
-        step.user_id = step.user_id or user_id
+    step.session_id = step.session_id or text_or_none(*(rest.pop(key, None) for key in _SESSION_KEYS))
+    step.user_id = step.user_id or text_or_none(*(rest.pop(key, None) for key in _USER_KEYS))
     reference = rest.pop("reference", None)
     if isinstance(reference, str | list) and not step.reference:
         texts = [reference] if isinstance(reference, str) else reference
         step.reference = tuple(text for text in texts if isinstance(text, str))
     step.metadata = {**step.metadata, **rest}
-
-
-def _label(value: object) -> str | None:
-    is_label = isinstance(value, str | int) and not isinstance(value, bool) and value != ""
-    return str(value) if is_label else None
 
 
 def tags_in(value: object) -> tuple[str, ...]:
@@ -83,7 +74,8 @@ def tags_in(value: object) -> tuple[str, ...]:
 
 def text_or_none(*values: object) -> str | None:
     """Return the first value that is a non-empty text, or an integer, as text."""
-    return next((label for value in values if (label := _label(value)) is not None), None)
+    labels = (value for value in values if isinstance(value, str | int) and not isinstance(value, bool))
+    return next((str(label) for label in labels if label != ""), None)
 
 
 def request_metadata(metadata: object) -> dict[str, Any]:
