@@ -112,7 +112,7 @@ def large_items(source: InputFile, prefix: str, *, kind: str = "item") -> Iterat
     """Yield the items of a list in a document, one by one.
 
     Raises:
-        DataError: If an item is too large, the rest of the document is not valid, or there is no such list.
+        DataError: If an item is too large, the rest of the document is not valid, or it does not have the list.
         MissingExtraError: If the package that reads JSON incrementally is not installed.
     """
     with needs_extra("replay", "ijson", f"A JSON document of more than {MAX_ROW_BYTES} bytes"):
