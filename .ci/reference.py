@@ -30,7 +30,6 @@ GUIDES = {
     "--budget-usd": "../how-to/capacity.md#set-a-budget",
     "--by": "../how-to/see-results.md",
     "--cache": "../how-to/cache.md",
-    "--criterion": "../how-to/write-a-metric.md",
     "--embedder": "../how-to/judge-endpoints.md#name-an-embedder",
     "--fail-under": "../how-to/gate.md",
     "--fit-weights": "metrics.md#a-composite",

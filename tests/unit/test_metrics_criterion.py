@@ -237,16 +237,16 @@ def test_errors_in_a_file(tmp_path, text, words):
 
 
 def test_on_the_command_line(tmp_path):
-    """`--criterion FILE` adds its criteria to the metrics, and a file that does not exist is an error of usage."""
+    """`criterion@FILE` adds its criteria to the metrics, and a file that does not exist is an error of usage."""
     samples, out = tmp_path / "samples.jsonl", tmp_path / "outcomes.jsonl"
     samples.write_text(json.dumps({"id": "a", "query": "q", "response": "r"}))
-    options = ("--metrics", "ccrs.qr", "--criterion", write(tmp_path, FILE), "-o", out)
+    options = ("--metrics", f"ccrs.qr,criterion@{write(tmp_path, FILE)}", "-o", out)
     with FakeJudgeServer(reply=lambda body: "1") as server:
         done = run_command("evaluate", samples, *options, "--judge", server.url)
     assert 0 == done.returncode, done.stderr
     values = {line["metric"]: line["value"] for line in map(json.loads, out.read_text().splitlines())}
     assert {"ccrs.qr": 0.01, "acme.version": 1.0, "criterion.how_polite_is_the_answer": 0.0} == values
-    done = run_command("evaluate", samples, "--criterion", tmp_path / "none.toml")
+    done = run_command("evaluate", samples, "--metrics", f"criterion@{tmp_path / 'none.toml'}")
     assert 2 == done.returncode
     assert "none.toml" in done.stderr
 

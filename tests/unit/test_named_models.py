@@ -53,16 +53,15 @@ def run(store: Path, name: str, *options: str, **environment: str) -> Any:
 @pytest.mark.parametrize("name", WRITING)
 def test_a_judge_that_nobody_has_named_is_refused(store: Path, name: str, metrics: str) -> None:
     """Each command that writes scores exits with 2 and changes no file if a metric or a criterion needs a judge without a name."""
-    options = ["--metrics", metrics]
     if metrics == "exact_match":
         Path("kind.toml").write_text(
             '[[criterion]]\nname = "kind"\ntext = "Is it kind?"\nneeds = ["response"]\nscale = "yes/no"\n',
             encoding="utf-8",
         )
-        options += ["--criterion", "kind.toml"]
+        metrics += ",criterion@kind.toml"
     before = {path: path.read_bytes() for path in store.parent.rglob("*") if path.is_file()}
 
-    done = run(store, name, *options)
+    done = run(store, name, "--metrics", metrics)
 
     assert 2 == done.returncode, done.stderr
     for text in ("needs a judge, and none is named", "--judge", "RAGSTONE_JUDGE", "lexical"):

@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from ragstone.cli.extension import ExitCode, failure_lines, leave, parse_metrics, print_result, show_progress
+from ragstone.cli.extension import ExitCode, failure_lines, leave, print_result, show_progress
 from ragstone.errors import ConfigurationError
 from ragstone.judges import find_outage
 from ragstone.schema import Failure
@@ -25,7 +25,6 @@ def judge_card_command(
     judge_model: list[str] | None = None,
     judge_api_key_env: list[str] | None = None,
     metrics: str | None = None,
-    criterion: list[Path] | None = None,
     dry_run: bool = False,
     json_output: bool = False,
     context: typer.Context,
@@ -58,7 +57,7 @@ def judge_card_command(
             f"judge.{min(sent)} is for one endpoint, and --judge names several. Name the key of each with --judge-api-key-env"
         )
     chosen: dict[str, Any] = {
-        "metrics": None if metrics is None and criterion is None else parse_metrics(metrics or "", criterion),
+        "metrics": metrics,
         "conditions": () if research.conditions == ("none",) else research.conditions,
         "repeats": research.repeats,
         "max_crossed": research.max_crossed,

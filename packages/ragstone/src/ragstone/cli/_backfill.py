@@ -8,7 +8,6 @@ import time
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import typer
@@ -16,12 +15,13 @@ import typer
 from ragstone._util.signals import stopped_by_signals
 from ragstone.cli._estimate import print_estimate
 from ragstone.cli._exit_codes import ExitCode
-from ragstone.cli._models import Models, max_outage_of, models_for_store, parse_metrics
+from ragstone.cli._models import Models, max_outage_of, models_for_store
 from ragstone.cli._options import parse_time
 from ragstone.cli._output import describe_excess, leave, print_result, sanitize_for_terminal
 from ragstone.cli._progress import show_progress
 from ragstone.cli._store import open_owned
 from ragstone.errors import ConfigurationError
+from ragstone.metrics import split_metrics
 from ragstone.schema import Usage, sample_from_trace
 from ragstone.scoring import estimate_run
 from ragstone.store import BackfillCounts, Store, open_store
@@ -42,7 +42,6 @@ def backfill_command(
     store: str,
     *,
     metrics: str | None = None,
-    criterion: list[Path] | None = None,
     since: str | None = None,
     until: str | None = None,
     sample: float = 1.0,
@@ -69,7 +68,7 @@ def backfill_command(
         raise ConfigurationError(f"sample must be above 0 and at most 1, got {sample!r}")
     if not start < end:
         raise ConfigurationError("the start of a backfill must be before its end")
-    names = parse_metrics(metrics, criterion)
+    names = split_metrics(metrics)
     plan = StorePlan.read(store)
     _, models = models_for_store(context, plan, metrics=names, keeps_plan=True, dry_run=dry_run)
     limits = models.settings.limits

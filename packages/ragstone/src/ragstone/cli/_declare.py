@@ -24,7 +24,6 @@ _NO_GROUP: Final = "Options"
 _SHARED: Final = r"""
 Options:
     by: Label whose values are compared, such as topic. Repeatable. Default: all with few values.
-    criterion (FILE): TOML file with your own criterion. Repeatable.
     dry_run: Print the expected cost, and exit.
     field (FIELD=COLUMN): A column with an unknown name: query=Frage.
     file: Rows with query and contexts, several per query: JSONL, JSON, CSV or Parquet.

@@ -17,7 +17,7 @@ from ragstone.cli._application import default_traces, load_app
 from ragstone.cli._estimate import print_estimate
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._gate import exit_if_failed, parse_thresholds
-from ragstone.cli._models import Models, metrics_of, with_cache
+from ragstone.cli._models import Models, with_cache
 from ragstone.cli._options import parse_fields, parse_retriever_tools, reading_options
 from ragstone.cli._output import (
     describe_excess,
@@ -46,7 +46,6 @@ _MAX_ESTIMATED = 1000
 def evaluate_command(
     file: str,
     *,
-    criterion: list[Path] | None = None,
     app: str | None = None,
     repeats: int = 1,
     retriever_tool: list[str] | None = None,
@@ -93,7 +92,7 @@ def evaluate_command(
     settings = settings_of(context)
     limits, analysis, reasons = settings.limits, settings.analysis, settings.scoring.reasons
     models = Models(settings)
-    names, fields = metrics_of(settings, criterion), parse_fields(field)
+    names, fields = settings.scoring.metrics, parse_fields(field)
     thresholds = parse_thresholds(fail_under, analysis, names, junit=junit)
     application: Any = None
     if app is not None:

@@ -39,7 +39,6 @@ def ingest_command(
     *,
     listen: str = "127.0.0.1:4318",
     listen_grpc: str | None = None,
-    criterion: list[Path] | None = None,
     replan: bool = False,
     retriever_tool: list[str] | None = None,
     no_retriever_tool: list[str] | None = None,
@@ -80,7 +79,7 @@ def ingest_command(
         plan = StorePlan.read(store, replan=replan)
     except StoreUnavailableError:
         plan = StorePlan(store=store, plan=None, replan=replan)  # spans are received while the database is down
-    names, models = models_for_store(context, plan, criterion)
+    names, models = models_for_store(context, plan)
     settings, receiver = models.settings, models.settings.receiver
     setup = ScoringSetup(names, **setup_options(models))
     plan.check(setup)

@@ -25,7 +25,6 @@ from ragstone.judges import (
     ReaderSpec,
     Role,
 )
-from ragstone.metrics import quote, split_metrics
 from ragstone.settings import Cache, Configuration
 from ragstone.worker import StorePlan
 
@@ -132,9 +131,8 @@ class Models:
 def models_for_store(
     context: typer.Context,
     plan: StorePlan,
-    criteria: Sequence[Path] | None = None,
-    metrics: Sequence[str] = (),
     *,
+    metrics: Sequence[str] = (),
     keeps_plan: bool = False,
     dry_run: bool = False,
 ) -> tuple[list[str], Models]:
@@ -146,7 +144,7 @@ def models_for_store(
     """
     settings = settings_of(context)
     names = [*metrics] or ([*settings.scoring.metrics] if "scoring.metrics" in settings.sources else None)
-    completed = plan.complete(Models(settings).named, names, parse_criteria(criteria), may_lack_models=dry_run)
+    completed = plan.complete(Models(settings).named, names, may_lack_models=dry_run)
     if names is None and not plan.names_metrics:
         announce(
             f"no metrics are named, so {', '.join(completed['scoring.metrics'])} is scored. Name others with --metrics"
@@ -157,16 +155,6 @@ def models_for_store(
     return completed["scoring.metrics"], models
 
 
-def parse_metrics(metrics: str, criteria: Sequence[Path] | None) -> list[str]:
-    """Return the names of metrics: those of a text, then one for each file of criteria."""
-    return [*split_metrics(metrics), *parse_criteria(criteria)]
-
-
-def parse_criteria(criteria: Sequence[Path] | None) -> list[str]:
-    """Return the names of the metrics of files of criteria."""
-    return [f"criterion@{quote(str(file))}" for file in criteria or ()]
-
-
 def with_cache(settings: Configuration, directory: Path) -> Configuration:
     """Return settings with a cache of replies, if they have none.
 
@@ -175,11 +163,6 @@ def with_cache(settings: Configuration, directory: Path) -> Configuration:
     return (
         settings if settings.cache.directory is not None else replace(settings, cache=Cache(directory=str(directory)))
     )
-
-
-def metrics_of(settings: Configuration, criteria: Sequence[Path] | None) -> list[str]:
-    """Return the names of metrics: those of the settings, then one for each file of criteria."""
-    return [*settings.scoring.metrics, *parse_criteria(criteria)]
 
 
 def setup_options(models: Models) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from ragstone.capture import redact_secrets
 from ragstone.cli._estimate import print_estimate
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._gate import exit_if_failed, parse_thresholds
-from ragstone.cli._models import Models, metrics_of, models_for_store, with_cache
+from ragstone.cli._models import Models, models_for_store, with_cache
 from ragstone.cli._options import parse_retriever_tools
 from ragstone.cli._output import (
     describe_excess,
@@ -58,7 +58,6 @@ def replay_command(
     store: str = "ragstone-replay.db",
     format_name: str = "auto",
     shard: str | None = None,
-    criterion: list[Path] | None = None,
     dry_run: bool = False,
     retriever_tool: list[str] | None = None,
     no_retriever_tool: list[str] | None = None,
@@ -81,7 +80,7 @@ def replay_command(
     tools = parse_retriever_tools(retriever_tool, no_retriever_tool)
     settings = settings_of(context)
     limits, analysis, reasons = settings.limits, settings.analysis, settings.scoring.reasons
-    names = metrics_of(settings, criterion)
+    names = settings.scoring.metrics
     thresholds = parse_thresholds(fail_under, analysis, names, junit=junit)
     if dry_run:
         models = Models(settings)
@@ -95,7 +94,7 @@ def replay_command(
         )
         _print_plan(plan, models, reasons=reasons, json_output=json_output)
         return
-    _, models = models_for_store(context, StorePlan.read(store), criterion, keeps_plan=True)
+    _, models = models_for_store(context, StorePlan.read(store), keeps_plan=True)
     if not is_database_url(store):
         models = Models(with_cache(models.settings, Path(f"{Path(store).absolute()}.cache")))
     with show_progress("scoring") as progress:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from pathlib import Path
 
 import typer
 
@@ -28,7 +27,6 @@ from ragstone.worker import ScoringSetup, StepErrors, StorePlan, Worker, open_se
 def worker_command(
     store: str,
     *,
-    criterion: list[Path] | None = None,
     from_url: str | None = None,
     plan_id: str | None = None,
     replan: bool = False,
@@ -62,7 +60,7 @@ def worker_command(
                 "the worker when the application has captured a request."
             )
         plan = StorePlan.read(store, plan_id=plan_id, replan=replan)
-    names, models = models_for_store(context, plan, criterion)
+    names, models = models_for_store(context, plan)
     settings = models.settings
     setup = open_setup(names, **setup_options(models))
     plan.check(setup)

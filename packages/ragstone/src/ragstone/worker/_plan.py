@@ -69,7 +69,6 @@ class StorePlan:
         self,
         named: Collection[str],
         metrics: Sequence[str] | None,
-        criteria: Sequence[str] = (),
         *,
         may_lack_models: bool = False,
     ) -> dict[str, Any]:
@@ -78,14 +77,13 @@ class StorePlan:
         Args:
             named: Roles of the models that an option, the environment or a file names.
             metrics: Metrics that an option or a file names, or None.
-            criteria: Names of metrics in addition to these, or to those of the plan.
             may_lack_models: Accept that neither names a model, for a command that does not call one.
 
         Raises:
             ConfigurationError: If a metric or a model has to be named, or is not installed.
         """
         planned = {} if self.plan is None else self.plan.settings
-        names = [*(metrics or planned.get(METRICS) or DEFAULT_METRICS), *criteria]
+        names = [*(metrics or planned.get(METRICS) or DEFAULT_METRICS)]
         if objects := [name for name in names if name.startswith("object:")]:
             raise ConfigurationError(
                 f"{self._about}: {show_setting(METRICS, objects)}, which only the application can make. Name metrics with "
