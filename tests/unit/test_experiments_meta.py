@@ -15,9 +15,9 @@ from ragstone.stats import (
     cohen_kappa,
     correlate,
     describe,
+    drawn_prediction_powered_mean,
     fisher_mean,
     krippendorff_alpha,
-    prediction_powered_mean,
     spearman,
 )
 from ragstone_lab import topicality, validate_metrics
@@ -188,7 +188,8 @@ def test_yes_no_labels(written):
         found.krippendorff.coefficient.value
     )
     assert 5 / 6 == pytest.approx(found.exact.value)
-    expected = prediction_powered_mean([1, 0, 0, 0, 1, 1], [0.9, 0.5, 0.4, 0.1, 0.8, 0.7], [0.2, 0.6, 0.3])
+    labeled, alone = [0.9, 0.5, 0.4, 0.1, 0.8, 0.7], [0.2, 0.6, 0.3]
+    expected = drawn_prediction_powered_mean([1, 0, 0, 0, 1, 1, None, None, None], labeled + alone, [1.0] * 9)
     assert expected.estimate == found.human_mean.estimate
     assert any("with 6 labels (fewer than 30)" in note for note in found.notes)
     (strict,) = validate_metrics(a, labels=labels, threshold=0.6, **FAST).labels

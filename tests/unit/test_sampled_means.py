@@ -13,7 +13,7 @@ from completions import complete
 from ragstone.cli import main
 from ragstone.errors import DataError
 from ragstone.schema import Captured, Score, Trace
-from ragstone.stats import hajek_mean, prediction_powered_mean
+from ragstone.stats import hajek_mean
 from ragstone.store import PlannedMetric, SqliteStore
 from ragstone_lab import topicality, validate_metrics
 
@@ -170,11 +170,6 @@ def test_the_function_names_bad_probabilities(weights, message):
     """`hajek_mean` refuses what is not a probability for each value."""
     with pytest.raises(ValueError, match=message):
         hajek_mean([0.1, 0.2], weights)
-
-
-def test_prediction_powered_mean_exists_for_equal_probabilities(sampled):
-    """The refusal is about unequal probabilities only."""
-    assert prediction_powered_mean([1.0, 0.0], [1.0, 0.0], [1.0, 0.0]).n_labeled == 2
 
 
 @pytest.mark.parametrize("clusters", [None, [i // 5 for i in range(100)]])

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
+from scipy import stats
 
-from ragstone.stats import cohen_kappa, drawn_kappa, drawn_prediction_powered_mean, hajek_mean, prediction_powered_mean
+from ragstone.stats import cohen_kappa, drawn_kappa, drawn_prediction_powered_mean, hajek_mean
 
 
 def traffic(rng: np.random.Generator, n: int, *, per_cluster: int = 1):
@@ -36,7 +39,7 @@ def test_coverage_with_unequal_probabilities(per_cluster: int):
         result = drawn_prediction_powered_mean(labels, f, q, probabilities=p, clusters=clusters)
         covered += result.estimate.low <= 0.6 <= result.estimate.high
         widths.append((result.estimate.high - result.estimate.low, result.labels_only.high - result.labels_only.low))
-        plain = prediction_powered_mean(y[drawn], f[drawn], f[~drawn]).estimate
+        plain = drawn_prediction_powered_mean(labels, f, [1.0] * y.size).estimate
         naive += plain.low <= 0.6 <= plain.high
     assert 0.925 <= covered / n_runs <= 0.975
     assert naive / n_runs < 0.6
@@ -44,17 +47,50 @@ def test_coverage_with_unequal_probabilities(per_cluster: int):
     assert ppi < alone
 
 
-def test_with_equal_probabilities_it_is_near_the_classical_form():
-    """The same estimate and nearly the same interval as `prediction_powered_mean`."""
+def test_with_equal_probabilities_it_is_the_classical_form():
+    """The mean of the scores plus the mean error of the judge where labels are, and the variance of both parts."""
     rng = np.random.default_rng(2)
     y, f, _, _ = traffic(rng, 1000)
     labels = [float(v) if k < 200 else None for k, v in enumerate(y)]
     ours = drawn_prediction_powered_mean(labels, f, [0.2] * 1000)
-    classical = prediction_powered_mean(y[:200], f[:200], f[200:])
-    assert abs(ours.estimate.value - classical.estimate.value) < 0.01
-    assert abs((ours.estimate.high - ours.estimate.low) / (classical.estimate.high - classical.estimate.low) - 1) < 0.05
+    corrected, rest = y[:200] - ours.weight * f[:200], ours.weight * f[200:]
+    assert corrected.mean() + 0.2 * ours.weight * f[:200].mean() + 0.8 * rest.mean() == pytest.approx(
+        ours.estimate.value
+    )
+    # Of all scores, a fifth are those of the labeled items.
+    own = y[:200] - 0.8 * ours.weight * f[:200]
+    half = stats.t.ppf(0.975, 199) * math.sqrt(own.var(ddof=1) / 200 + 0.64 * rest.var(ddof=1) / 800)
+    assert 2 * half == pytest.approx(ours.estimate.high - ours.estimate.low, rel=0.01)
     assert ours.labels_worth is not None
     assert ours.labels_worth > 200
+
+
+@pytest.mark.parametrize(
+    ("human", "judge", "judged"),
+    [
+        ([1.0, 1.0], [0.9, 0.9], [0.9] * 8),
+        ([1.0, 1.0, 1.0], [0.2, 0.9, 0.5], [0.4, 0.6, 0.9]),
+        ([1.0, 0.0, 1.0, 1.0], [1.0, 0.0, 1.0, 1.0], [1.0, 0.0] * 40),
+    ],
+)
+def test_labels_that_show_no_error_do_not_rule_it_out(human, judge, judged):
+    """Few labels that are all alike, or all as the judge said, leave an interval and no point."""
+    found = drawn_prediction_powered_mean([*human, *[None] * len(judged)], judge + judged, [1.0] * len(judge + judged))
+    assert found.estimate.low <= found.estimate.value <= found.estimate.high
+    assert found.estimate.high - found.estimate.low > 0.3
+
+
+def test_a_good_judge_is_worth_labels():
+    """With a judge near the labels, and much traffic, the interval is that of several times as many labels."""
+    rng = np.random.default_rng(0)
+    truth = rng.beta(2, 1, 2060)
+    judge = truth + 0.2 + rng.normal(0, 0.05, 2060)
+    found = drawn_prediction_powered_mean([*truth[:60].tolist(), *[None] * 2000], judge, [1.0] * 2060)
+    assert found.labels_worth is not None
+    assert found.labels_worth > 5 * 60
+    assert found.estimate.high - found.estimate.low < (found.labels_only.high - found.labels_only.low) / 2
+    # The judge alone is wrong by its bias.
+    assert not found.estimate.low <= found.judge_mean <= found.estimate.high
 
 
 def test_useless_scores_leave_the_labels():

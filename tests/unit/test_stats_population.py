@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from intervals import ends
 from ragstone.stats import (
@@ -18,7 +17,6 @@ from ragstone.stats import (
     kendall,
     pass_at_k,
     pearson,
-    prediction_powered_mean,
     wilson_interval,
 )
 from ragstone.stats._population import _tie_probability
@@ -98,81 +96,6 @@ def test_fisher_mean_drops_and_counts_what_is_undefined():
     assert None is fisher_mean([0.5, 0.5]).low
 
 
-def test_prediction_powered_mean_by_hand():
-    """Judge mean over the rest plus the mean error of the judge where labels are."""
-    human, judge, rest = [1.0, 0.0, 1.0, 1.0], [0.9, 0.2, 0.8, 0.7], [0.9, 0.1, 0.8, 0.7, 0.9, 0.6]
-    found = prediction_powered_mean(human, judge, rest, weight=1)
-    assert np.mean(rest) + np.mean(np.subtract(human, judge)) == pytest.approx(found.estimate.value)
-    ignored = prediction_powered_mean(human, judge, rest, weight=0)
-    assert 0.75 == ignored.estimate.value == ignored.labels_only.value
-    assert (4, 6, "ppi") == (found.n_labeled, found.n_judged, found.estimate.method)
-
-
-def test_half_width_of_a_prediction_powered_mean_by_hand():
-    """The judge's scores count with the square of the weight."""
-    human, judge, rest = [1.0, 0.2, 0.7, 0.4], [0.9, 0.2, 0.8, 0.1], [0.9, 0.1, 0.8, 0.7, 0.9, 0.6]
-    found = prediction_powered_mean(human, judge, rest, weight=0.5, low=-9, high=9).estimate
-    corrected = np.array(human) - 0.5 * np.array(judge)
-    variance = corrected.var(ddof=1) / 4 + 0.5**2 * np.var(rest, ddof=1) / 6
-    half = stats.t.ppf(0.975, 3) * math.sqrt(variance)
-    assert (found.value - half, found.value + half) == pytest.approx((found.low, found.high))
-
-
-def test_a_judge_that_says_nothing_is_ignored():
-    """Constant scores, and scores that point the wrong way, get the weight 0."""
-    human = [1.0, 0.0, 1.0, 0.0]
-    assert 0 == prediction_powered_mean(human, [0.7] * 4, [0.7] * 9).weight
-    assert 0 == prediction_powered_mean(human, [0.0, 1.0, 0.0, 1.0], [0.0, 1.0] * 9).weight
-
-
-def test_a_good_judge_is_worth_labels():
-    """With a judge near the labels, and much traffic, the interval is that of several times as many labels."""
-    rng = np.random.default_rng(0)
-    truth = rng.beta(2, 1, 2060)
-    judge = truth + 0.2 + rng.normal(0, 0.05, 2060)
-    found = prediction_powered_mean(truth[:60].tolist(), judge[:60].tolist(), judge[60:].tolist())
-    assert found.labels_worth > 5 * 60
-    assert found.estimate.high - found.estimate.low < (found.labels_only.high - found.labels_only.low) / 2
-    # The judge alone is wrong by its bias.
-    assert not found.estimate.low <= found.judge_mean <= found.estimate.high
-
-
-@pytest.mark.parametrize("weight", [None, 0, 1])
-@pytest.mark.parametrize(
-    ("human", "judge", "judged"),
-    [
-        ([1.0, 1.0], [0.9, 0.9], [0.9] * 8),
-        ([1.0, 1.0, 1.0], [0.2, 0.9, 0.5], [0.4, 0.6, 0.9]),
-        ([1.0, 0.0, 1.0, 1.0], [1.0, 0.0, 1.0, 1.0], [1.0, 0.0] * 40),
-    ],
-)
-def test_labels_that_show_no_error_do_not_rule_it_out(human, judge, judged, weight):
-    """Few labels that are all alike, or all as the judge said, leave an interval and no point."""
-    found = prediction_powered_mean(human, judge, judged, weight=weight)
-    assert found.estimate.low <= found.estimate.value <= found.estimate.high
-    assert found.estimate.high - found.estimate.low > 0.3
-    if weight == 0 and len(set(human)) == 1:
-        assert pytest.approx(found.labels_only.low, rel=1e-12) == found.estimate.low
-        assert pytest.approx(found.labels_only.high, rel=1e-12) == found.estimate.high
-        assert found.labels_worth is None
-
-
-def test_prediction_powered_intervals_cover():
-    """Over 400 draws with a biased judge, about 95 in 100 intervals hold the mean label, with both weights."""
-    rng = np.random.default_rng(4)
-    covered = {None: [], 1.0: []}
-    for _ in range(400):
-        truth = (rng.random(440) < 0.7).astype(float)
-        judge = np.clip(0.8 * truth + 0.2 + rng.normal(0, 0.3, 440), 0, 1)
-        for weight, hits in covered.items():
-            e = prediction_powered_mean(
-                truth[:40].tolist(), judge[:40].tolist(), judge[40:].tolist(), weight=weight
-            ).estimate
-            hits.append(e.low <= 0.7 <= e.high)
-    for hits in covered.values():
-        assert 0.92 <= np.mean(hits) <= 0.985
-
-
 def test_weighted_mean_by_hand():
     """Three items of ten each and one of one; the weights have no scale of their own."""
     found = hajek_mean([1.0, 0.0, 1.0, 1.0], [0.1, 1.0, 0.1, 0.1])
@@ -223,10 +146,6 @@ def test_weighted_estimates_cover_where_the_plain_mean_fails():
         (lambda: kendall([1, math.nan], [1, 2]), "NaN"),
         (lambda: fisher_mean([2.0]), "2.0"),
         (lambda: fisher_mean([0.5], [None, None]), "1 correlations and 2 intervals"),
-        (lambda: prediction_powered_mean([1.0], [1.0], [1.0, 1.0]), "1 labels"),
-        (lambda: prediction_powered_mean([1.0, 2.0], [1.0, 1.0], [1.0, 1.0]), "2.0"),
-        (lambda: prediction_powered_mean([1.0, 0.0], [1.0, math.nan], [1.0, 1.0]), "finite"),
-        (lambda: prediction_powered_mean([1.0, 0.0], [1.0, 0.0], [1.0, 1.0], weight=2), "got 2"),
         (lambda: hajek_mean([0.5, 0.5], [0.5, 0.0]), "got 0.0"),
         (lambda: hajek_mean([0.5, 1.5], [0.5, 0.5]), "1.5"),
         (lambda: hajek_mean([0.5], [0.5, 0.5]), "1 values and 2"),

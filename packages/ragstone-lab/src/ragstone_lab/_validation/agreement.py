@@ -27,7 +27,6 @@ from ragstone.stats import (
     judge_errors,
     krippendorff_alpha,
     percent_agreement,
-    prediction_powered_mean,
 )
 from ragstone_lab._validation.describe import UNRESTRICTED
 from ragstone_lab._validation.labels import with_pairs
@@ -421,24 +420,17 @@ def _human_mean(
         return None, [f"no prediction-powered mean: it needs at least two {few}"]
     low, high = scale.scores
     judge = [scores[id_] for id_ in people]
-    level = options.confidence_level
-    clusters = None
-    if options.clusters is None:
-        mean = prediction_powered_mean(
-            list(people.values()), judge, list(rest.values()), low=low, high=high, confidence_level=level
-        )
-    else:
-        clusters = options.clusters.of(people), options.clusters.of(rest)
-        # Labels of a file are a random sample, so all have the same probability.
-        mean = drawn_prediction_powered_mean(
-            [people.get(id_) for id_ in scores],
-            list(scores.values()),
-            [1.0] * len(scores),
-            clusters=options.clusters.of(scores),
-            low=low,
-            high=high,
-            confidence_level=level,
-        )
+    clusters = None if options.clusters is None else (options.clusters.of(people), options.clusters.of(rest))
+    # Labels of a file are a random sample, so all have the same probability.
+    mean = drawn_prediction_powered_mean(
+        [people.get(id_) for id_ in scores],
+        list(scores.values()),
+        [1.0] * len(scores),
+        clusters=None if options.clusters is None else options.clusters.of(scores),
+        low=low,
+        high=high,
+        confidence_level=options.confidence_level,
+    )
     notes = []
     difference = compare_groups(judge, list(rest.values()), clusters=clusters, **options.bootstrap).difference
     if not difference.low <= 0 <= difference.high:

@@ -30,13 +30,12 @@ if TYPE_CHECKING:
     from ragstone.stats._flips import FlipRate, flip_rate
     from ragstone.stats._independent import simultaneous_independent_tukey
     from ragstone.stats._judge_errors import JudgeErrors, judge_errors
-    from ragstone.stats._labeled import drawn_kappa, drawn_prediction_powered_mean
+    from ragstone.stats._labeled import PredictionPoweredMean, drawn_kappa, drawn_prediction_powered_mean
     from ragstone.stats._mean import Estimate, failure_bounds, mean_interval, wilson_interval
     from ragstone.stats._median import estimate_median
     from ragstone.stats._multiple import DiscriminativePower, discriminative_power, holm
     from ragstone.stats._paired import paired_effect
     from ragstone.stats._population import Description, describe, pass_at_k
-    from ragstone.stats._ppi import PredictionPoweredMean, prediction_powered_mean
     from ragstone.stats._sequential import beta_mixture_interval
     from ragstone.stats._sign_flips import simultaneous_differences
     from ragstone.stats._stopped import stopped_proportion, stopping_paths
@@ -64,7 +63,6 @@ __all__ = [
     "pass_at_k",
     "pearson",
     "percent_agreement",
-    "prediction_powered_mean",
     "randomized_tukey",
     "spearman",
     "split_variance",
@@ -84,14 +82,13 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_flips": "FlipRate flip_rate",
             "_independent": "simultaneous_independent_tukey",
             "_judge_errors": "JudgeErrors judge_errors",
-            "_labeled": "drawn_kappa drawn_prediction_powered_mean",
+            "_labeled": "PredictionPoweredMean drawn_kappa drawn_prediction_powered_mean",
             "_mean": "Estimate mean_interval wilson_interval failure_bounds",
             "_median": "estimate_median",
             "_multiple": "DiscriminativePower discriminative_power holm",
             "_alarms": "BETS QUARTER_S AlarmBudget CalendarDetector",
             "_paired": "paired_effect",
             "_population": "Description describe pass_at_k",
-            "_ppi": "PredictionPoweredMean prediction_powered_mean",
             "_sequential": "beta_mixture_interval",
             "_sign_flips": "simultaneous_differences",
             "_stopped": "stopped_proportion stopping_paths",

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from ragstone._util.distributions import student_quantile
 from ragstone.stats._agreement import Agreement
 from ragstone.stats._cluster import cluster_codes, effective_number, jackknife_interval
 from ragstone.stats._mean import Estimate
-from ragstone.stats._ppi import PredictionPoweredMean
 from ragstone.stats._weight import hajek_mean
 
 if TYPE_CHECKING:
@@ -20,6 +19,26 @@ if TYPE_CHECKING:
 
 _ROUNDING: Final = 1e-12
 """Relative variance below which the error of the labels is not estimable."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredictionPoweredMean:
+    """The mean of human labels, estimated from labels and judge scores."""
+
+    estimate: Estimate
+    """Estimate with method "ppi_drawn". `n` counts labels, which dominate the error."""
+    labels_only: Estimate
+    """Estimate from the labels alone, for comparison."""
+    judge_mean: float
+    """Mean judge score over all items. It includes the judge's bias, which does not shrink with more items."""
+    weight: float
+    """Weight of the judge, in [0, 1]. It is 0 if judge scores and labels are unrelated."""
+    n_labeled: int
+    n_judged: int
+    """Items with a judge score but without a label."""
+
+    labels_worth: float | None
+    """Number of labels alone that would give the same standard error, or None if the error is not estimable."""
 
 
 def drawn_prediction_powered_mean(
