@@ -60,16 +60,21 @@ def test_tokens_exceed_their_cap_by_what_is_in_flight_only():
 
 @pytest.mark.parametrize("told", [10**400, -5, "7", True, None])
 def test_a_count_of_tokens_that_is_none(told):
-    """Whatever a server says it took: the reply is used, and its place is free for the next one."""
+    """Whatever a server says it took: the reply is used, and its place is free for the next one. A limit of dollars stops."""
 
     class Boasting(FakeJudgeServer):
         def _completed(self, body, text, finish):
             return super()._completed(body, text, finish) | {"usage": {"prompt_tokens": told, "completion_tokens": 3}}
 
-    cap = Budget(usd=5)
+    cap, limited = Budget(calls=5), Budget(usd=5)
+    options = {"max_concurrent_requests": 1, "usd_per_million_tokens": (1.0, 1.0)}
     with Boasting() as server:
-        assert [] == ask(server.url, 3, max_concurrent_requests=1, usd_per_million_tokens=(1.0, 1.0), budget=cap)
+        assert [] == ask(server.url, 3, **options, budget=cap)
+        errors = ask(server.url, 3, **options, budget=limited)
     assert (3, 9) == (cap.spent.calls, cap.spent.output_tokens)
+    assert ["in usd cannot be counted: a model does not report its tokens" in str(e) for e in errors] == [True, True]
+    assert limited.reached
+    assert limited.spent.calls == 1
 
 
 def test_dollars_are_counted():

@@ -73,3 +73,30 @@ def test_clusters_that_do_not_matter_add_nothing():
     pairs = [min(i, 99 - i) if abs(i - 49.5) > 10 else i // 2 for i in range(100)]
     one, other = estimate_median(x), estimate_median(x, clusters=pairs)
     assert (one.low, one.high) == (other.low, other.high)
+
+
+@pytest.mark.parametrize(
+    ("x", "options", "interval"),
+    [
+        (np.tile([1.0, 2.0, 3.0, 4.0], 20), {"clusters": np.repeat(np.arange(20), 4).tolist()}, (2.0, 3.0)),
+        (np.arange(1.0, 81.0), {"clusters": [min(i, 79 - i) for i in range(80)]}, (28.0, 54.0)),
+        (np.full(30, 5.0), {"probabilities": [0.1, 0.5] * 15}, (5.0, 5.0)),
+    ],
+)
+def test_equal_shares_of_clusters_have_an_interval(x, options, interval):
+    """Each cluster has half of its values below the median: that of as many values as there are clusters, here 40 or 20."""
+    found = estimate_median(x, **options)
+    assert ("order_statistics", *interval) == (found.method, found.low, found.high)
+    assert "range" == estimate_median([1.0, 2.0] * 2, clusters=[0, 0, 1, 1]).method
+
+
+def test_the_interval_of_balanced_clusters_holds():
+    """Pairs of opposite values with a random center: at least 95% of the intervals contain the median of the process."""
+    rng = np.random.default_rng(7)
+    hits = []
+    for _ in range(400):
+        far = rng.uniform(1.0, 2.0, size=12)
+        x = np.concatenate([-far, far])
+        found = estimate_median(x, clusters=[*range(12)] * 2)
+        hits.append(math.isfinite(found.high) and found.low <= 0.0 <= found.high)
+    assert np.mean(hits) >= 0.95

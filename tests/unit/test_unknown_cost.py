@@ -76,15 +76,30 @@ def test_replies_without_tokens_have_an_unknown_cost():
     assert said == usage.cost_text
 
 
-def test_a_budget_names_the_calls_that_it_cannot_count():
-    """A dollar limit counts the replies with tokens, and its error says how many calls it lacks."""
-    budget = Budget(usd=0.5)
-    budget.record(PRICED)
-    budget.record(UNPRICED)
-    budget.check()
-    budget.record(PRICED)
-    with pytest.raises(JudgeError, match=r"at least 0\.5000 USD \(the cost of 2 of 8 calls is unknown\)"):
-        budget.check()
+@pytest.mark.parametrize("limit", ["usd", "tokens"])
+def test_a_budget_that_cannot_be_counted_stops(limit):
+    """After a reply without tokens, a limit on them would allow everything. The scores so far are kept."""
+    with Silent() as server:
+        judge = OpenAICompatibleJudge(
+            server.url, model="m", usd_per_million_tokens=(1.0, 1.0), max_concurrent_requests=1, budget=Budget(**{limit: 10**6})
+        )  # fmt: skip
+        result = ragstone.evaluate(ROWS, ["ccrs.qr"], judge=judge, concurrency=1)
+    scores = [outcome for outcome in result.outcomes if isinstance(outcome, Score)]
+    kinds = {outcome.kind for outcome in result.outcomes if isinstance(outcome, Failure)}
+    reason = next(outcome.reason for outcome in result.outcomes if isinstance(outcome, Failure))
+    assert 0 < len(scores) < 4
+    assert kinds == {"budget"}
+    assert f"the budget in {limit} cannot be counted: a model does not report its tokens. Limit calls" in reason
+
+
+def test_free_calls_are_counted_without_tokens():
+    """With prices of 0, the cost of each call is known."""
+    budget = Budget(usd=5)
+    with Silent() as server:
+        judge = OpenAICompatibleJudge(server.url, model="m", usd_per_million_tokens=(0.0, 0.0), budget=budget)
+        result = ragstone.evaluate(ROWS, ["ccrs.qr"], judge=judge)
+    assert {"score"} == {outcome.outcome for outcome in result.outcomes}
+    assert (0.0, result.usage.calls) == (budget.spent.cost_usd, budget.spent.priced_calls)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from ragstone._util.ascii import without_controls
 from ragstone._util.plural import count
 from ragstone._util.table import text_table
 from ragstone.cli._exit_codes import ExitCode
-from ragstone.judges import BASELINE_NOTE, is_baseline
+from ragstone.judges import BASELINE_NOTE, amounts_of, is_baseline
 from ragstone.schema import (
     BrokerStatus,
     DeliveryCounts,
@@ -31,7 +31,7 @@ from ragstone.schema import (
     describe_doubt,
 )
 from ragstone.store import TraceReport
-from ragstone.worker import amounts_of, describe_reached
+from ragstone.worker import describe_reached
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         report_outage,
         wait_for_outages,
     )
-    from ragstone.judges._limits.spend import Budget
+    from ragstone.judges._limits.spend import Budget, amounts_of, find_uncounted
     from ragstone.judges._model import (
         Capabilities,
         ChatModel,
@@ -133,7 +133,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
                 "OutageTimer find_outage find_outage_reason forget_outage is_any_endpoint_down report_outage "
                 "wait_for_outages"
             ),
-            "_limits.spend": "Budget",
+            "_limits.spend": "Budget amounts_of find_uncounted",
             "_model": (
                 "Capabilities ChatModel ChatRequest Completion ConstrainedModel ExactModel ReplyLogprobs TokenLogprobs "
                 "record_usage UsageMeter metered note_progress progress_at"

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
 from ragstone._util.distributions import normal_quantile
+from ragstone.stats._cluster import cluster_codes, effective_number
 from ragstone.stats._mean import Estimate
 from ragstone.stats._weight import estimate_mean
 
@@ -27,8 +28,8 @@ def estimate_median(
     """Estimate a median with an interval between two of the values, which assumes no distribution.
 
     The ranks of both values are those of the sign test. With sampling probabilities or clusters, they are those for the
-    number of independent values whose share below the median would have the same error. If there are too few values for
-    the level (fewer than 6 for 95%), the interval is the whole range from `low` to `high` (method "range", otherwise
+    number of independent values whose share below the median would have the same error. Clusters with equal shares count
+    as one value each. If there are too few values for the level (fewer than 6 for 95%), the interval is the whole range from `low` to `high` (method "range", otherwise
     "order_statistics").
 
     Source:
@@ -63,7 +64,12 @@ def estimate_median(
             confidence_level=confidence_level,
         )
         half = math.inf if below is None else (below.high - below.low) / 2
-        n = min(n, (z / half / 2) ** 2) if half else n
+        if math.isfinite(half):
+            n = min(n, (z / half / 2) ** 2) if half else n
+        else:
+            # All clusters have the same share below the median, so the error is unknown. Each counts as one value.
+            codes = order if clusters is None else cluster_codes(clusters)[order]
+            n = effective_number(np.bincount(codes, weights=weights))
     k = math.floor((n + 1 - z * math.sqrt(n)) / 2)
     return Estimate(
         value=middle,

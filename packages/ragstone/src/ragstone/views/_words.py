@@ -237,10 +237,13 @@ def spent_cells(row: SpentRow) -> tuple[str, str, str]:
     value, interval, n = "unknown", "", 0
     if (found := row.estimate) is not None:
         value, *ends = (_SPENT_UNITS[row.name].format(number) for number in (found.value, found.low, found.high))
-        interval, n = f"[{', '.join(end.partition(' ')[0].replace('inf', '∞') for end in ends)}]", found.n
+        interval, n = f"[{', '.join(end.partition(' ')[0] for end in ends)}]", found.n
+    reason = ""
+    if interval and found is not None and found.method == "range":
+        interval, reason = "", ", too few independent answers for an interval"
     least = "at least " if n < row.n else ""
     total = "" if row.total is None else f", {least}{_SPENT_UNITS[row.name].format(row.total)} in all"
-    return value, interval, f"{n:,} of {row.n:,} known{total}"
+    return value, interval, f"{n:,} of {row.n:,} known{total}{reason}"
 
 
 def describe_spent(row: SpentRow) -> str:

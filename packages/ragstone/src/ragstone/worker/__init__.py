@@ -6,7 +6,7 @@ from ragstone._util.lazy import lazy_names
 
 if TYPE_CHECKING:
     from ragstone.worker._backfill import Backfill
-    from ragstone.worker._daily_budget import amounts_of, describe_reached
+    from ragstone.worker._daily_budget import describe_reached
     from ragstone.worker._erase import Erasure, erase_requests
     from ragstone.worker._health import WorkerState, add_health_routes
     from ragstone.worker._hints import advise, worker_command
@@ -33,7 +33,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
         __name__,
         {
             "_backfill": "Backfill",
-            "_daily_budget": "amounts_of describe_reached",
+            "_daily_budget": "describe_reached",
             "_erase": "Erasure erase_requests",
             "_health": "WorkerState add_health_routes",
             "_hints": "advise worker_command",

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 
+from ragstone.judges import amounts_of, find_uncounted
 from ragstone.schema import Outcome, Score, Usage
 from ragstone.store import Store
 from ragstone.worker import _times
@@ -26,24 +27,14 @@ def describe_reached(limits: Mapping[str, float], spent: Usage) -> str | None:
     return None if not reached else f"the daily budget is reached: {', '.join(reached)}"
 
 
-def amounts_of(usage: Usage) -> dict[str, float]:
-    """Return the numbers that a budget limits, as far as they are known: `calls`, `tokens` and `usd`."""
-    amounts: dict[str, float] = {"calls": usage.calls, "tokens": usage.input_tokens + usage.output_tokens}
-    return amounts if usage.cost_usd is None else amounts | {"usd": usage.cost_usd}
-
-
 def _find_uncounted(limits: Iterable[str], outcome: Outcome) -> str | None:
-    """Return why an outcome shows that a limit cannot be counted, or None. Such a limit would allow everything."""
+    """Return why an outcome shows that a limit cannot be counted, or None."""
     usage = outcome.usage
     # A request without a reply has neither tokens nor a cost, whatever the model is.
     if usage is None or not usage.calls or not (isinstance(outcome, Score) or usage.input_tokens):
         return None
-    for name in limits:
-        if name != "calls" and not usage.input_tokens:
-            return f"the daily budget in {name} cannot be counted: a model does not report its tokens. Limit calls"
-        if name == "usd" and usage.cost_usd is None:
-            return "the daily budget in usd cannot be counted: set usd_per_million_tokens of every model"
-    return None
+    reason = find_uncounted(limits, usage)
+    return reason and f"the daily budget {reason}"
 
 
 class DailyBudget:

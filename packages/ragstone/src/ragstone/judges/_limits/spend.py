@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -19,8 +19,9 @@ class Budget:
     """A limit on calls, tokens or US dollars. When it is reached, no more requests are sent.
 
     Several models may share one budget. The number of calls never exceeds its limit. Tokens and dollars are known after
-    a reply, so they can exceed their limits by the requests that are in flight at that moment. Retries count. The count
-    starts when the object is created, and each process has its own.
+    a reply, so they can exceed their limits by the requests that are in flight at that moment. After a reply whose tokens or
+    cost are unknown, a limit on them cannot be counted, and no more requests are sent either. Retries count. The count starts
+    when the object is created, and each process has its own.
 
     Args:
         calls: Maximum number of HTTP requests.
@@ -46,6 +47,7 @@ class Budget:
         self.needs_prices = usd is not None
         """Whether a model with this budget needs `usd_per_million_tokens`."""
         self._spent = Usage()
+        self._uncounted: str | None = None
         self._lock = threading.Lock()
         after_fork_in_child(self._after_fork)
 
@@ -72,38 +74,31 @@ class Budget:
     @property
     def reached(self) -> bool:
         """Whether the budget is reached, so that no more requests are sent."""
-        return bool(self._reached())
+        return bool(self._uncounted or self._reached())
 
     def _reached(self) -> list[str]:
-        spent = self._spent
-        # An unknown cost does not reach a limit. `check` says how many calls have one.
-        totals: dict[str, float | None] = {
-            "calls": spent.calls,
-            "tokens": spent.input_tokens + spent.output_tokens,
-            "usd": spent.cost_usd,
-        }
-        return [
-            f"{name}={limit!r}"
-            for name, limit in self._limits.items()
-            if (total := totals[name]) is not None and total >= limit
-        ]
+        totals = amounts_of(self._spent)
+        return [f"{name}={limit!r}" for name, limit in self._limits.items() if totals.get(name, -1) >= limit]
 
     def check(self) -> None:
         """Check that the budget is not reached.
 
         Raises:
-            JudgeError: If it is reached, with kind "budget".
+            JudgeError: If it is reached or cannot be counted, with kind "budget".
         """
-        if reached := self._reached():
-            spent = self._spent
-            raise JudgeError(
-                (
-                    f"the budget is reached ({', '.join(reached)}): {spent.calls} call{'s'[: spent.calls != 1]}, {spent.input_tokens} "
-                    f"input and {spent.output_tokens} output tokens{spent.cost_text and f', {spent.cost_text}'}. Existing scores are kept. To score the rest, raise the "
-                    "budget and evaluate again, with a reply cache to avoid repeated calls"
-                ),
-                kind="budget",
-            )
+        reached, remedy = self._reached(), "raise the budget"
+        if not (reached or self._uncounted):
+            return
+        spent = self._spent
+        problem = f"the budget is reached ({', '.join(reached)})"
+        if not reached:
+            problem, remedy = f"the budget {self._uncounted}", "change the budget"
+        raise JudgeError(
+            f"{problem}: {spent.calls} call{'s'[: spent.calls != 1]}, {spent.input_tokens} input and {spent.output_tokens} output "
+            f"tokens{spent.cost_text and f', {spent.cost_text}'}. Existing scores are kept. To score the rest, {remedy} and evaluate "
+            "again, with a reply cache to avoid repeated calls",
+            kind="budget",
+        )
 
     def begin(self) -> None:
         """Count a call before it is sent.
@@ -132,6 +127,27 @@ class Budget:
         """Count the tokens and the cost of a reply."""
         with self._lock:
             self._spent += usage
+            self._uncounted = self._uncounted or find_uncounted(self._limits, usage)
+
+
+def amounts_of(usage: Usage) -> dict[str, float]:
+    """Return the numbers that a budget limits, as far as they are known: `calls`, `tokens` and `usd`."""
+    amounts: dict[str, float] = {"calls": usage.calls, "tokens": usage.input_tokens + usage.output_tokens}
+    return amounts if usage.cost_usd is None else amounts | {"usd": usage.cost_usd}
+
+
+def find_uncounted(limits: Iterable[str], usage: Usage) -> str | None:
+    """Return why the usage of replies shows that a limit cannot be counted, or None. Such a limit would allow everything."""
+    for name in limits:
+        if name == "tokens" and not usage.input_tokens:
+            return "in tokens cannot be counted: a model does not report its tokens. Limit calls"
+        if name == "usd" and usage.cost_usd is None:
+            return (
+                "in usd cannot be counted: set usd_per_million_tokens of every model"
+                if usage.input_tokens
+                else "in usd cannot be counted: a model does not report its tokens. Limit calls"
+            )
+    return None
 
 
 def usage_of(reply: Mapping[str, Any], prices: tuple[float, float] | None) -> Usage:
@@ -143,8 +159,8 @@ def usage_of(reply: Mapping[str, Any], prices: tuple[float, float] | None) -> Us
         for name in ("prompt_tokens", "completion_tokens")
     )
     usage = Usage(input_tokens=n_in or 0, output_tokens=n_out or 0)
-    # Every prompt has tokens, and only embeddings do not have output tokens.
-    if prices is None or not n_in or (n_out is None and "choices" in reply):
+    # Every prompt has tokens, and only embeddings do not have output tokens. Free calls need no count.
+    if prices is None or (any(prices) and (not n_in or (n_out is None and "choices" in reply))):
         return usage
-    cost_usd = (n_in * prices[0] + usage.output_tokens * prices[1]) / 1e6
+    cost_usd = (usage.input_tokens * prices[0] + usage.output_tokens * prices[1]) / 1e6
     return usage.model_copy(update={"cost_usd": cost_usd, "priced_calls": 1})
