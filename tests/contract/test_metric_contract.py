@@ -13,7 +13,8 @@ from fake_models import FakeEmbedder, FakeReader
 from ragstone.errors import ConfigurationError, JudgeError
 from ragstone.judges import Prompt
 from ragstone.metrics import (
-    CcrsComposite,
+    CCRS,
+    Composite,
     Criterion,
     EmbedderMetric,
     Metric,
@@ -41,7 +42,14 @@ CRITERIA = (
     Criterion("Do the passages cover it?", needs=("contexts", "sub_questions"), direction="lower", name="acme.covered"),
 )
 ALL = bind_reader([*all_metrics(), *CRITERIA, UdcgTheta([0.6, 0.4], [0.3, -0.1])], FakeReader)[0]
-ALL = (*bind_embedder(ALL, FakeEmbedder)[0], CcrsComposite({"cc": 2, "qr": 1, "id": 1, "ac": 1, "ir": 3}))
+WEIGHTED = Composite(CCRS, [2, 1, 1, 1, 3])
+WEIGHTED.example = WorkedExample(
+    row={key: value for part in CCRS for key, value in part.card.example.row.items()},
+    replies={key: value for part in CCRS for key, value in part.card.example.replies.items()},
+    value=sum(w * part.card.example.value for w, part in zip(WEIGHTED.weights.values(), CCRS, strict=True)),
+    steps="The weighted mean of the five examples.",
+)
+ALL = (*bind_embedder(ALL, FakeEmbedder)[0], WEIGHTED)
 CARDS = pytest.mark.parametrize("metric", ALL, ids=lambda metric: metric.card.name)
 
 

@@ -583,9 +583,9 @@ def test_f1_without_recall_is_a_metric_of_its_own(ranked) -> None:
 
 def test_composites_name_their_parts() -> None:
     """A composite follows from the metrics that it weights."""
-    from ragstone.metrics import CcrsComposite
+    from ragstone.metrics import Composite
 
-    assert ("ccrs.cc", "ccrs.qr") == CcrsComposite({"cc": 2, "qr": 1}).card.follows_from
+    assert ("ccrs.cc", "ccrs.qr") == Composite(resolve_metrics(["ccrs.cc", "ccrs.qr"]), [2, 1]).card.follows_from
     (f1,) = resolve_metrics(["ragchecker.f1"])
     assert ("ragchecker.precision", "ragchecker.recall") == f1.card.follows_from
 

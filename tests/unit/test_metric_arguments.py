@@ -15,7 +15,7 @@ from fake_models import FakeReader
 from ragstone.errors import ConfigurationError
 from ragstone.metrics import (
     AnswerCorrectness,
-    CcrsComposite,
+    Composite,
     Metric,
     MetricBase,
     MetricCard,
@@ -218,13 +218,13 @@ def test_groups_with_arguments() -> None:
 def test_files_with_the_same_name_are_never_pooled(tmp_path: Path) -> None:
     """Two files of weights make two metrics with one name, which is an error instead of a choice."""
     for name, weight in (("a", 1), ("b", 2)):
-        (tmp_path / f"{name}.toml").write_text(f"[weights]\ncc = 1\nqr = {weight}\n")
-    one = f"ccrs.composite@{tmp_path / 'a.toml'}"
-    assert ["ccrs.composite"] == names(one, one)
-    with pytest.raises(ConfigurationError, match=r"two metrics have the name 'ccrs.composite'"):
-        resolve_metrics([one, f"ccrs.composite@{tmp_path / 'b.toml'}"])
-    with pytest.raises(ConfigurationError, match=r"two metrics have the name 'ccrs.composite'"):
-        resolve_metrics([one, CcrsComposite({"ac": 1})])
+        (tmp_path / f"{name}.toml").write_text(f"[weights]\nrouge_l = 1\ntoken_f1 = {weight}\n")
+    one = f"composite@{tmp_path / 'a.toml'}"
+    assert ["composite"] == names(one, one)
+    with pytest.raises(ConfigurationError, match=r"two metrics have the name 'composite'"):
+        resolve_metrics([one, f"composite@{tmp_path / 'b.toml'}"])
+    with pytest.raises(ConfigurationError, match=r"two metrics have the name 'composite'"):
+        resolve_metrics([one, Composite(resolve_metrics("rouge_l"), [1])])
 
 
 @pytest.mark.parametrize("name", ["a,b.toml", "a=b.toml", "a b.toml", 'a"b.toml', "10", "a@b.toml", "none"])

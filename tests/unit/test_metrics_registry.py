@@ -92,7 +92,7 @@ def test_an_object_with_other_arguments_is_another_metric(before):
     [
         (["crs"], "Did you mean 'ccrs'.*Groups: .*ccrs, ccrs_fused, udcg.*`ragstone metrics`"),
         (["bleurgh"], "Groups: ranking, "),
-        (["ccrs.composite"], "'ccrs.composite' needs an argument: ccrs.composite@FILE"),
+        (["composite"], "'composite' needs an argument: composite@FILE"),
         (["ALPHA_ndcg"], "'alpha_ndcg' needs an argument: alpha_ndcg@K"),
         (["criterion"], "criterion@FILE"),
         ([], "metrics="),

@@ -50,7 +50,7 @@ PUBLIC = {
         TokenLogprobs VllmModel is_baseline parse_number record_usage
     """,
     "ragstone.metrics": """
-        CCRS CITATION COSINE CRUX RAGAS RAGCHECKER RANKING SEMANTIC TEXT VERA AnswerCorrectness CcrsComposite
+        CCRS CITATION COSINE CRUX RAGAS RAGCHECKER RANKING SEMANTIC TEXT VERA AnswerCorrectness Composite
         Criterion Metric MetricBase MetricCard Udcg UdcgTheta
         VeraComposite WorkedExample all_metrics compute_once corpus_bleu corpus_chrf read_criteria resolve_metrics
     """,

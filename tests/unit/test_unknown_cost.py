@@ -9,7 +9,6 @@ import pytest
 import ragstone
 from command_line import run_command
 from fake_servers import FakeJudgeServer
-from ragstone.errors import JudgeError
 from ragstone.experiments._app.repeats import merge_repeats, summarize_app
 from ragstone.judges import Budget, OpenAICompatibleJudge
 from ragstone.schema import Failure, Ledger, LedgerRow, Score, Trace, Usage

@@ -29,14 +29,13 @@ def parse_metric_values(option: str, texts: Sequence[str]) -> dict[str, float]:
     values: dict[str, float] = {}
     for text in texts:
         metric, separator, number = text.rpartition("=")
-        metric = full_name(metric)
         try:
             value = float(number)
         except ValueError:
             separator = ""
         if not separator or not metric:
             raise ConfigurationError(f"{option} must be METRIC=MEAN, got {text!r}. Example: {option} ccrs.ac=0.8")
-        if metric in values:
+        if full_name(metric) in map(full_name, values):
             raise ConfigurationError(f"{option} is given twice for {metric!r}. Give each metric once")
         values[metric] = value
     return values

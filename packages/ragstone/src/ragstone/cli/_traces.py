@@ -56,7 +56,6 @@ def traces_command(
         data: The evaluated file, for the texts of a file of outcomes, which has only their ids.
     """
     opened = parse_time_range(source)
-    metric = None if metric is None else full_name(metric)
     samples = read_texts(data, rows, field)
     if trace_id is not None:
         _print_one(opened, trace_id, samples, json_output=json_output)
@@ -71,7 +70,7 @@ def traces_command(
     if not answers:
         print_text("no answers found")
         return
-    print_lines(AnswersText(answers, metric=metric, **terminal_options()).lines())
+    print_lines(AnswersText(answers, metric=metric and full_name(metric), **terminal_options()).lines())
     print_text(
         f"\none answer: ragstone traces {'STORE' if is_database_url(source) else shlex.quote(source)} {answers[0].id}"
     )

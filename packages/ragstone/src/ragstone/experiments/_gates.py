@@ -293,9 +293,9 @@ def check_source(
     """
     confidence_level, undecided = analysis.confidence_level, analysis.undecided
     check_level(confidence_level, decides_gate=True)
-    opened = open_source(source, samples=samples, analysis=analysis)
+    opened = open_source(source, samples=samples, analysis=analysis, metrics=thresholds)
     reader = TableReader(cards=opened.cards)
-    for outcome in opened.outcomes():
+    for outcome in opened.read():
         reader.put(outcome)
     reader.expect([*opened.cards.values(), *cards])
     dependence = opened.dependence()

@@ -41,7 +41,7 @@ from ragstone.experiments._views.source import (
     metadata_labels,
 )
 from ragstone.judges import is_baseline
-from ragstone.metrics import MetricCard
+from ragstone.metrics import MetricCard, find_composites
 from ragstone.schema import Outcome, Sample, Score, Trace, TraceOutline, sample_from_trace
 from ragstone.settings import Analysis
 from ragstone.store import PlannedMetric, StorePosition, describe_store, has_spool, is_database_url, open_store
@@ -344,6 +344,7 @@ def open_source(
     samples: Iterable[Sample] = (),
     analysis: Analysis | None = None,
     compares: bool = False,
+    metrics: Iterable[str] = (),
 ) -> Source:
     """Open the outcomes of one system.
 
@@ -354,12 +355,21 @@ def open_source(
         analysis: Clusters of samples, and confidence level. An experiment has its own.
         compares: Whether an experiment takes this analysis too, and all outcomes of a store are read, also those of
             earlier versions of its metrics.
+        metrics: Names of metrics. Composites with a file are computed from the outcomes of their metrics.
 
     Raises:
         ConfigurationError: If the file does not exist, or the confidence level is invalid.
         StoreError: If a store cannot be read.
     """
-    analysis = analysis or Analysis()
+    opened = _open(source, name, tuple(samples), analysis or Analysis(), compares=compares)
+    opened.composites = find_composites(metrics)
+    opened.cards = {**opened.cards, **{each.card.name: each.card for each in opened.composites}}
+    return opened
+
+
+def _open(
+    source: OutcomeSource, name: str | None, samples: tuple[Sample, ...], analysis: Analysis, *, compares: bool
+) -> Source:
     check_level(analysis.confidence_level)
     if isinstance(source, Evaluated):
         return source.source(name, analysis if compares else None)
@@ -367,7 +377,7 @@ def open_source(
     if store is not None:
         period = source if isinstance(source, TimeRange) else TimeRange(store)
         return StoredRequests(period, name, analysis, only_planned=not compares)
-    path, samples = Path(os.fspath(source)), tuple(samples)  # type: ignore[arg-type]  # a period is a store
+    path = Path(os.fspath(source))  # type: ignore[arg-type]  # a period is a store
     opened = OutcomeFile(path, name or path.stem, samples, analysis)
     if samples:
         first = read_first_id(path)

@@ -53,12 +53,17 @@ def build_report(
     file = None if path is None else check_output(path, REPORT_FORMATS)
     if not max_mb > 0:
         raise ConfigurationError(f"max_mb must be above 0, got {max_mb!r}")
-    opened = open_source(source, name=name, samples=samples, analysis=analysis)
+    opened = open_source(source, name=name, samples=samples, analysis=analysis, metrics=targets or ())
     asked = None if judge is None or not reasons else AskReasons(reasons, judge)
     is_page = file is not None and file.suffix.lower() != ".md"
     reading = Reading(opened, slices=SliceLabels(by), keeps_questions=is_page)
     reading.read()
-    view = reading.report(dict(targets or {}), n_worst if texts or is_page else 0, compared, asked)
+    view = reading.report(
+        {full_name(metric): target for metric, target in (targets or {}).items()},
+        n_worst if texts or is_page else 0,
+        compared,
+        asked,
+    )
     if file is not None:
         document = MarkdownReport(view).text()
         if is_page:
@@ -87,7 +92,7 @@ def find_worst(
         where: If given, only answers with these labels and scores.
         samples: The samples of a file of outcomes.
     """
-    opened = open_source(source, samples=samples)
+    opened = open_source(source, samples=samples, metrics=() if metric is None else [metric])
     names = [each.name for each in CAUSES]
     if cause is not None and cause not in names:
         raise ConfigurationError(f"unknown cause {cause!r}. Causes: {', '.join(names)}")

@@ -37,7 +37,7 @@ Reads = tuple[int, int, int, int]
 
 _NAN: Final = array("d", [math.nan]).tobytes()
 _TOLERANCE: Final = 1e-9
-"""Tolerance for values and bounds that exceed the metric's range by rounding."""
+"""Tolerance for values that exceed the metric's range by rounding."""
 
 
 class Origin(NamedTuple):
@@ -86,7 +86,7 @@ class ScoreRows:
             value = outcome.value
             origin = Origin(SCORED, version, judge, judge_hash, "", (), ranks, method, reads)
         elif isinstance(outcome, Failure):
-            ends = bounds_of(outcome, self.card)
+            ends = self.card.bounds_of(outcome)
             origin = Origin(FAILED, version, judge, judge_hash, outcome.kind)
         else:
             reason = "" if outcome.missing else outcome.reason
@@ -473,13 +473,3 @@ def describe_unjudged(table: ScoreTable, system: int = 0) -> str | None:
                 f"judged_share{name[name.find('@') :] * ('@' in name)} measures this"
             )
     return text
-
-
-def bounds_of(failure: Failure, card: MetricCard) -> tuple[float, float] | None:
-    """Return the bounds of a failed sample's value, if the failure reports them and both are in the metric's range."""
-    match failure.details.get("bounds"):
-        case [int() | float() as low, int() | float() as high] if (
-            card.low - _TOLERANCE <= low <= high <= card.high + _TOLERANCE
-        ):
-            return max(float(low), card.low), min(float(high), card.high)
-    return None

@@ -21,8 +21,10 @@ if TYPE_CHECKING:
         all_metrics,
         bind_embedder,
         bind_reader,
+        find_composites,
         find_family,
         full_name,
+        is_from_file,
         resolve_metrics,
         selects,
         with_absolute_paths,
@@ -31,8 +33,8 @@ if TYPE_CHECKING:
     from ragstone.metrics._shared import compute_once, share_work
     from ragstone.metrics._utility import PassageUtility, passage_utilities
     from ragstone.metrics.ccrs import CCRS, AnswerCorrectness
-    from ragstone.metrics.ccrs_composite import CcrsComposite
     from ragstone.metrics.citation import CITATION
+    from ragstone.metrics.composite import Composite, score_once
     from ragstone.metrics.cosine import COSINE
     from ragstone.metrics.criterion import Criterion, read_criteria
     from ragstone.metrics.crux import CRUX
@@ -56,7 +58,7 @@ __all__ = [
     "TEXT",
     "VERA",
     "AnswerCorrectness",
-    "CcrsComposite",
+    "Composite",
     "Criterion",
     "Metric",
     "MetricBase",
@@ -82,15 +84,15 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_card": "EmbedderMetric MEAN_OF_REPEATS Metric MetricCard WorkedExample ReaderMetric is_number",
             "_history": "question_fields",
             "_registry": (
-                "all_metrics resolve_metrics bind_embedder bind_reader find_family full_name selects "
-                "with_absolute_paths"
+                "all_metrics resolve_metrics bind_embedder bind_reader find_composites find_family full_name is_from_file "
+                "selects with_absolute_paths"
             ),
             "_relevance": "LabelMode label_of",
             "_shared": "compute_once share_work",
             "_utility": "PassageUtility passage_utilities",
             "ccrs": "CCRS AnswerCorrectness",
-            "ccrs_composite": "CcrsComposite",
             "citation": "CITATION",
+            "composite": "Composite score_once",
             "cosine": "COSINE",
             "criterion": "Criterion read_criteria",
             "crux": "CRUX",

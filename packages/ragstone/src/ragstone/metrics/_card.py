@@ -15,7 +15,7 @@ from ragstone.schema import Failure, NotApplicable, Sample, Score
 MEAN_OF_REPEATS: Final = "mean_of_repeats"
 """Method of a score that is the mean of several answers of the application. Its details hold the parts of each."""
 _ROUNDING: Final = 1e-9
-"""Rounding error of a decision value."""
+"""Rounding error of a decision value or a bound."""
 
 
 def is_number(value: object) -> TypeGuard[float]:
@@ -113,7 +113,8 @@ class MetricCard:
     @property
     def decision_name(self) -> str:
         """The decision value in words."""
-        return f"the best of {' and '.join(self.decided_by)} in its details" if self.decided_by else "its value"
+        several = "the best of " * (len(self.decided_by) > 1)
+        return f"{several}{' and '.join(self.decided_by)} in its details" if self.decided_by else "its value"
 
     @property
     def rule(self) -> str:
@@ -155,6 +156,15 @@ class MetricCard:
     def reaches(self, value: Any, threshold: float) -> Any:
         """Return whether a value, or each of an array, is at least a threshold. At most, if lower values are better."""
         return value <= threshold + _ROUNDING if self.direction == "lower" else value >= threshold - _ROUNDING
+
+    def bounds_of(self, failure: Failure) -> tuple[float, float] | None:
+        """Return the bounds of a failed sample's value, if the failure reports them and both are in the range."""
+        match failure.details.get("bounds"):
+            case [int() | float() as low, int() | float() as high] if (
+                self.low - _ROUNDING <= low <= high <= self.high + _ROUNDING
+            ):
+                return max(float(low), self.low), min(float(high), self.high)
+        return None
 
     @property
     def asks_judge(self) -> bool:

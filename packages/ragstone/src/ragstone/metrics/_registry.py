@@ -6,7 +6,7 @@ import difflib
 import importlib.metadata
 import logging
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -19,9 +19,9 @@ from ragstone.metrics._arguments import Argument, arguments_of, parse_values, qu
 from ragstone.metrics._base import MetricBase
 from ragstone.metrics._card import Metric, MetricCard
 from ragstone.metrics.ccrs import CCRS
-from ragstone.metrics.ccrs_composite import CcrsComposite
 from ragstone.metrics.ccrs_fused import CCRS_FUSED
 from ragstone.metrics.citation import CITATION
+from ragstone.metrics.composite import Composite, read_composite
 from ragstone.metrics.cosine import COSINE
 from ragstone.metrics.criterion import Criterion, read_criteria
 from ragstone.metrics.crux import CRUX
@@ -52,9 +52,15 @@ _BUILT_IN: Final[tuple[Metric, ...]] = (
 )
 _BY_NAME_ONLY: Final = (RankingMetric("ndcg_linear"), RankingMetric("judged_share"), ChrF(2))
 """Metrics that no group contains."""
+
+
+def _load_composite(path: str | Path) -> Composite:
+    return read_composite(path, resolve_metrics)
+
+
 _FROM_FILES: Final[Mapping[str, Callable[..., Metric | Sequence[Metric]]]] = {
     UdcgTheta.name: UdcgTheta.load,
-    CcrsComposite.name: CcrsComposite.load,
+    Composite.name: _load_composite,
     "criterion": read_criteria,
 }
 """For each `NAME@FILE`: the function that makes the metric or metrics."""
@@ -170,6 +176,17 @@ def full_name(spec: str) -> str:
     except (RagstoneError, ValueError):
         return spec.strip()
     return metric.card.name
+
+
+def is_from_file(card: MetricCard) -> bool:
+    """Return whether a file defines a metric, so that its name alone does not say what it is."""
+    return bool(_FROM_FILES.keys() & {card.group, card.name.partition("@")[0]})
+
+
+def find_composites(specs: Iterable[str]) -> tuple[Composite, ...]:
+    """Return the composites among names of metrics: those with a file."""
+    named = [spec for spec in specs if spec.partition("@")[0].casefold().strip() == Composite.name and "@" in spec]
+    return tuple(metric for metric in resolve_metrics(named) if isinstance(metric, Composite)) if named else ()
 
 
 def with_absolute_paths(specs: str) -> str:

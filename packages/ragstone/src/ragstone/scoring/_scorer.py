@@ -18,6 +18,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Final, get_args
 
 from ragstone._util.abstains import OWN_REFUSALS
@@ -34,7 +35,17 @@ from ragstone.judges import (
     metered,
     note_progress,
 )
-from ragstone.metrics import Criterion, EmbedderMetric, Metric, MetricBase, ReaderMetric, check_sample, share_work
+from ragstone.metrics import (
+    Composite,
+    EmbedderMetric,
+    Metric,
+    MetricBase,
+    ReaderMetric,
+    check_sample,
+    is_from_file,
+    score_once,
+    share_work,
+)
 from ragstone.schema import Failure, FailureKind, MetricScale, NotApplicable, Sample, Score, Trace, Usage, fingerprint
 from ragstone.scoring._causes import answer_marks
 from ragstone.scoring._deadline import SILENCE_S, SampleDeadline
@@ -112,7 +123,11 @@ class Scorer:
         # Looked up once: `isinstance` with a Protocol for each outcome costs more than most metrics.
         self._others = {metric.card.name: _models_other_than_judge(metric) for metric in metrics}
         self._scales = {metric.card.name: _scale_of(metric) for metric in metrics}
-        self._computed_by = {metric.card.name: _computation(metric) for metric in metrics}
+        shared = {name for metric in metrics if isinstance(metric, Composite) for name in metric.weights}
+        self._computed_by = {
+            name: partial(score_once, metric) if name in shared else _computation(metric)
+            for name, metric in zip(names, metrics, strict=True)
+        }
         models: list[object] = [judge] if any(metric.card.asks_judge for metric in metrics) else []
         models += [model for used in self._others.values() for _, model in used]
         self._models = [model for model in models if isinstance(model, Preparable)]
@@ -364,7 +379,7 @@ def _computation(metric: Metric) -> Callable[[Sample, Judge], Awaitable[object]]
 
 def _scale_of(metric: Metric) -> MetricScale | None:
     """Return the scale of a metric that a reader of its outcomes cannot look up by name, or None."""
-    if type(metric).__module__.startswith("ragstone.metrics.") and metric.card.group != Criterion.group:
+    if type(metric).__module__.startswith("ragstone.metrics.") and not is_from_file(metric.card):
         return None
     low, high = (end if math.isfinite(end) else None for end in (metric.card.low, metric.card.high))
     return MetricScale(low=low, high=high, direction=metric.card.direction)

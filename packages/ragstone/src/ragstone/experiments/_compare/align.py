@@ -69,7 +69,7 @@ def align(
 ) -> AlignedScores:
     """Read systems and align their outcomes by sample id. The arguments and errors are those of `compare`."""
     selected = [metrics] if isinstance(metrics, str) else metrics
-    opened = _open_all(sources, analysis, data or {})
+    opened = _open_all(sources, analysis, data or {}, selected or ())
     cards = {name: card for source in reversed(opened) for name, card in source.cards.items()}
     reader = TableReader(tuple(source.name for source in opened), cards)
     systems = [_read(reader, at, source, selected) for at, source in enumerate(opened)]
@@ -181,12 +181,14 @@ class _System:
     repeated: int = 0
 
 
-def _open_all(sources: Sources, analysis: Analysis, data: Mapping[str, Iterable[Sample]]) -> list[Source]:
+def _open_all(
+    sources: Sources, analysis: Analysis, data: Mapping[str, Iterable[Sample]], selected: Sequence[str]
+) -> list[Source]:
     if isinstance(sources, (str, os.PathLike, Evaluated, TimeRange)):
         sources = [sources]
     named = sources.items() if isinstance(sources, Mapping) else zip(names_of(sources), sources, strict=True)
     opened = [
-        open_source(source, name=name, samples=data.get(name, ()), analysis=analysis, compares=True)
+        open_source(source, name=name, samples=data.get(name, ()), analysis=analysis, compares=True, metrics=selected)
         for name, source in named
     ]
     if len(opened) < 2:
@@ -204,7 +206,7 @@ def listed(sources: Sources) -> list[OutcomeSource]:
 def _read(reader: TableReader, at: int, source: Source, selected: Sequence[str] | None) -> _System:
     system = _System()
     is_selected: dict[str, bool] = {}
-    for outcome in source.outcomes():
+    for outcome in source.read():
         metric = outcome.metric
         if metric not in is_selected:
             is_selected[metric] = selected is None or any(

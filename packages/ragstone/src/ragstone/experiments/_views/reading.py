@@ -178,7 +178,7 @@ class Reading:
             earlier: Number of outcomes to skip, by metric and sample.
         """
         left, repeated = Counter(earlier), Counter[tuple[str, str]]()
-        for outcome in self._source.outcomes():
+        for outcome in self._source.read():
             key = (outcome.metric, outcome.sample_id)
             if left[key] > 0:
                 left[key] -= 1
@@ -492,10 +492,14 @@ class Reading:
     def _build_answers(self, ids: Sequence[str], records: Mapping[str, AnswerRecord]) -> tuple[AnswerView, ...]:
         cards = {metric: scores.card for metric, scores in self._table.metrics.items()}
         return tuple(
-            build_answer(id_, record.sample, last_outcomes(record), self._signals[id_], cards, time=record.time)
+            build_answer(id_, record.sample, self._last_outcomes(record), self._signals[id_], cards, time=record.time)
             for id_ in ids
             for record in [records.get(id_, AnswerRecord())]
         )
+
+    def _last_outcomes(self, record: AnswerRecord) -> list[Outcome]:
+        """Return the outcomes of a sample, of each metric the last one."""
+        return list({outcome.metric: outcome for outcome in self._source.complete(record.outcomes)}.values())
 
     def _provenance(self, summaries: Sequence[MetricSummary]) -> Provenance:
         judges = sorted({judge for summary in summaries for judge in summary.judges})
@@ -533,11 +537,6 @@ def _question(description: str) -> str:
     """Return the question of a description, without the sentences that follow it."""
     question, mark, _ = description.partition("? ")
     return f"{question}?" if mark else description
-
-
-def last_outcomes(record: AnswerRecord) -> list[Outcome]:
-    """Return the outcomes of a sample, of each metric the last one."""
-    return list({outcome.metric: outcome for outcome in record.outcomes}.values())
 
 
 def axis_of(card: MetricCard, values: NDArray[np.float64]) -> tuple[float, float]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from typing_extensions import override
 
-from ragstone.metrics import MetricCard
+from ragstone.metrics import Composite, MetricCard
 from ragstone.schema import Outcome, Sample, TraceOutline
 from ragstone.settings import Analysis
 
@@ -62,6 +62,8 @@ class Source(ABC):
 
     is_traffic = False
     """Whether these are requests of an application instead of rows of a dataset."""
+    composites: tuple[Composite, ...] = ()
+    """Composites that are computed from the outcomes of their metrics."""
 
     def __init__(self, name: str, analysis: Analysis, cards: Mapping[str, MetricCard]) -> None:
         self.name = name
@@ -75,6 +77,16 @@ class Source(ABC):
     @abstractmethod
     def outcomes(self) -> Iterator[Outcome]:
         """Yield the outcomes."""
+
+    def read(self) -> Iterator[Outcome]:
+        """Yield the outcomes, and those of the composites."""
+        return self.complete(self.outcomes())
+
+    def complete(self, outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
+        """Yield some of the outcomes, and those of the composites that follow from them."""
+        for composite in self.composites:
+            outcomes = composite.follow(outcomes)
+        return iter(outcomes)
 
     @abstractmethod
     def records(self, ids: Collection[str]) -> dict[str, AnswerRecord]:
