@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from ragstone.experiments._outcomes import (
         OutcomeSource,
         SystemOutcomes,
-        TimeRange,
         check_same_questions,
         names_of,
         read_outcomes,
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
         summarize_table,
     )
     from ragstone.experiments._table import TableReader
+    from ragstone.experiments._time_range import TimeRange
     from ragstone.experiments._views.follow import FollowedReport
     from ragstone.experiments._views.labeled import takes_labels
 
@@ -62,10 +62,11 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_gates": "ScoreCheck check_source check_thresholds",
             "_kept": "count_kept",
             "_labels": "add_labels draw_to_label drawn_rows",
-            "_outcomes": "OutcomeSource SystemOutcomes TimeRange check_same_questions names_of read_outcomes store_of",
+            "_outcomes": "OutcomeSource SystemOutcomes check_same_questions names_of read_outcomes store_of",
             "_report": "REPORT_FORMATS build_report explain_answer find_worst",
             "_summary": "MetricSummary check_level format_table stored_clusters summarize_store summarize_table",
             "_table": "TableReader",
+            "_time_range": "TimeRange",
             "_views.follow": "FollowedReport",
             "_views.labeled": "takes_labels",
         },

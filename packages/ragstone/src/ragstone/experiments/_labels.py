@@ -13,7 +13,7 @@ from typing import Final
 from ragstone._util.plural import count
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments._outcome_file import shorten_question
-from ragstone.experiments._outcomes import TimeRange, read_outcomes
+from ragstone.experiments._outcomes import Period, read_outcomes
 from ragstone.reading import LabelRecord, SampleSource, by_answer, read_label_file
 from ragstone.schema import fingerprint
 from ragstone.store import DrawnRequest, Store, StoredLabel, describe_store, open_for_labels, open_store, settle_labels
@@ -94,7 +94,7 @@ def draw_to_label(store: str | os.PathLike[str], n: int, *, seed: int | None = N
 
 def _disagreement(store: str | os.PathLike[str]) -> tuple[dict[str, float], int]:
     """Return how much the metrics disagree about each scored request, and the number of metrics."""
-    outcomes = read_outcomes(TimeRange(store))
+    outcomes = read_outcomes(Period(store))
     scaled: dict[str, list[float]] = {}
     n_metrics = 0
     for metric in outcomes.outcomes:

@@ -35,6 +35,7 @@ from ragstone.experiments._views.source import (
     AnswerRecord,
     Dependence,
     Evaluated,
+    Reportable,
     Rows,
     SampleFields,
     Source,
@@ -48,18 +49,18 @@ from ragstone.store import PlannedMetric, StorePosition, describe_store, has_spo
 
 
 @dataclass(frozen=True, slots=True)
-class TimeRange:
-    """The requests of a store in a period.
-
-    Args:
-        store: Path of a store, or URL of a database.
-        since: Earliest start of a request, in Unix seconds. None is unbounded.
-        until: Requests start before this time, in Unix seconds. None is unbounded.
-    """
+class Period(Reportable):
+    """The requests of a store in a period: the base class of `TimeRange`."""
 
     store: str | os.PathLike[str]
     since: float | None = None
     until: float | None = None
+
+    @property
+    @override
+    def analysis(self) -> Analysis:
+        """The default analysis."""
+        return Analysis()
 
     @property
     def name(self) -> str:
@@ -69,7 +70,7 @@ class TimeRange:
         return f"{name}@{_day(self.since)}..{_day(self.until)}"
 
 
-OutcomeSource = Evaluated | TimeRange | str | os.PathLike[str]
+OutcomeSource = Reportable | str | os.PathLike[str]
 """An `Experiment`, a JSONL file of outcomes (`evaluate --output`), a store, or a `TimeRange` of one."""
 
 _MOST: Final = 1e100
@@ -124,7 +125,7 @@ def read_outcomes(source: OutcomeSource, *, name: str | None = None, cluster: st
     """
     analysis = Analysis() if cluster is None else Analysis(cluster=cluster)
     if name is None and not isinstance(source, Evaluated):
-        name = source.name if isinstance(source, TimeRange) else names_of([source])[0]
+        name = source.name if isinstance(source, Period) else names_of([source])[0]
     opened = open_source(source, name=name, analysis=analysis, compares=True)
     grouped: dict[str, dict[str, list[Outcome]]] = {}
     judges: dict[str, set[str]] = {}
@@ -133,7 +134,7 @@ def read_outcomes(source: OutcomeSource, *, name: str | None = None, cluster: st
         if outcome.judge is not None:
             judges.setdefault(outcome.metric, set()).add(outcome.judge)
     if not grouped and not isinstance(source, Evaluated):
-        source_name = source.name if isinstance(source, TimeRange) else describe_store(source)
+        source_name = source.name if isinstance(source, Period) else describe_store(source)
         raise DataError(f"{source_name!r} does not contain outcomes")
     dependence = opened.dependence()
     return SystemOutcomes(
@@ -190,7 +191,7 @@ def store_of(source: OutcomeSource) -> str | os.PathLike[str] | None:
     """
     if isinstance(source, Evaluated):
         return None
-    if isinstance(source, TimeRange):
+    if isinstance(source, Period):
         return source.store
     if is_database_url(source):
         return source
@@ -224,7 +225,7 @@ class StoredRequests(Source):
     upto: StorePosition | None = None
     """Only what was stored up to this position is read."""
 
-    def __init__(self, period: TimeRange, name: str | None, analysis: Analysis, *, only_planned: bool = True) -> None:
+    def __init__(self, period: Period, name: str | None, analysis: Analysis, *, only_planned: bool = True) -> None:
         self._period = period
         self._n_without_text = 0
         self._spent: dict[str, Spent] = {}
@@ -375,7 +376,7 @@ def _open(
         return source.source(name, analysis if compares else None)
     store = store_of(source)
     if store is not None:
-        period = source if isinstance(source, TimeRange) else TimeRange(store)
+        period = source if isinstance(source, Period) else Period(store)
         return StoredRequests(period, name, analysis, only_planned=not compares)
     path = Path(os.fspath(source))  # type: ignore[arg-type]  # a period is a store
     opened = OutcomeFile(path, name or path.stem, samples, analysis)
@@ -418,12 +419,12 @@ def _check_sizes(outcomes: Iterable[Outcome], source: str) -> Iterable[Outcome]:
         yield outcome
 
 
-def _place(period: TimeRange) -> str:
+def _place(period: Period) -> str:
     return describe_store(os.fspath(period.store)) if is_database_url(period.store) else str(period.store)
 
 
 @contextmanager
-def _reading(period: TimeRange) -> Iterator[None]:
+def _reading(period: Period) -> Iterator[None]:
     """Name the store in errors."""
     name = _place(period)
     try:
@@ -446,11 +447,11 @@ def _day(time: float | None) -> str:
 
 def names_of(sources: Sequence[OutcomeSource]) -> list[str]:
     """Return unique default names: letters for experiments, and for files the shortest distinct part of the path."""
-    store_names = {i: source.name for i, source in enumerate(sources) if isinstance(source, TimeRange)}
+    store_names = {i: source.name for i, source in enumerate(sources) if isinstance(source, Period)}
     paths = {
         i: Path(source).absolute()
         for i, source in enumerate(sources)
-        if not isinstance(source, Evaluated | TimeRange) and not is_database_url(source)
+        if not isinstance(source, Evaluated | Period) and not is_database_url(source)
     }
     store_names |= {
         i: describe_store(os.fspath(s)) for i, s in enumerate(sources) if isinstance(s, str) and is_database_url(s)

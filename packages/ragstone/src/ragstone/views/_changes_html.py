@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Final
 from urllib.parse import quote
@@ -12,7 +11,7 @@ from ragstone.views._html_answer import cut
 from ragstone.views._markup import Markup, join, section, table, tag
 from ragstone.views._model import ChangedAnswer, ChangesView, Difference, MetricRow
 from ragstone.views._svg import difference_axis, difference_chart, system_axis, system_chart
-from ragstone.views._words import FINDING_MARKS, difference_span, format_mean, format_score, own_span
+from ragstone.views._words import FINDING_MARKS, difference_span, format_mean, format_score
 
 _CLASSES: Final = {"better": "up", "worse": "down", "not significant": "soft"}
 
@@ -85,7 +84,7 @@ def _difference(row: Difference, span: float) -> Markup:
         tag("td", tag("b", row.title), tag("span", row.metric, class_="id")),
         tag(
             "td",
-            difference_chart(row, span if math.isfinite(row.width) else own_span(row)),
+            difference_chart(row, span),
             tag("small", row.doubt) if row.doubt else None,
             class_="place",
         ),

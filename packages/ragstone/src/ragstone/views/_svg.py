@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from ragstone.stats import Estimate
 from ragstone.views._markup import Markup, join, tag
 from ragstone.views._model import Difference, MetricRow, ReleaseMark, TrendPoint, TrendRow
-from ragstone.views._words import format_day, format_interval, format_mean, format_share
+from ragstone.views._words import format_day, format_interval, format_mean, format_share, own_span
 
 _WIDTH: Final = 240.0
 _PAD: Final = 6.0
@@ -126,15 +127,13 @@ def difference_axis(span: float) -> Markup:
 def difference_chart(row: Difference, span: float) -> Markup | None:
     """Draw a difference with its interval on an axis with 0 in the middle. A filled dot is a significant difference.
 
-    `span` is the largest difference on the axis, as a share of the metric's range, or in its own units if it is
-    unbounded.
+    `span` is the largest difference on the axis, as a share of the metric's range. An unbounded metric has an axis of its own.
     """
     if row.difference is None:
         return None
     width, y = 360.0, 10.0
-    unit = row.width if row.width != float("inf") else 1.0
-
-    x = _scale((-span * unit, span * unit), _PAD, width - _PAD)
+    end = span * row.width if math.isfinite(row.width) else own_span(row)
+    x = _scale((-end, end), _PAD, width - _PAD)
     parts = [
         tag("line", x1=_PAD, y1=y, x2=width - _PAD, y2=y, class_="axis"),
         tag("line", x1=width / 2, y1=0.0, x2=width / 2, y2=20.0, class_="neutral"),

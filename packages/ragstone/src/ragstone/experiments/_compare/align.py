@@ -14,7 +14,7 @@ from ragstone.experiments._cards import card_of
 from ragstone.experiments._checks import check_metric, find_unusable, join_checks
 from ragstone.experiments._clusters import choose_clusters, cluster_notes
 from ragstone.experiments._outcome_file import NAME_IDS, SHOWN, question_number, shorten_question
-from ragstone.experiments._outcomes import OutcomeSource, TimeRange, names_of, open_source
+from ragstone.experiments._outcomes import OutcomeSource, Period, names_of, open_source
 from ragstone.experiments._table import SCORED, MetricScores, Origin, ScoreTable, TableReader, describe_unjudged
 from ragstone.experiments._views.source import Evaluated, Source
 from ragstone.judges import BASELINE_NOTE, is_baseline
@@ -110,7 +110,7 @@ def align(
     table = reader.table(order=order, is_strict=True)
     ids = tuple(table.sample_ids)
     n_samples, n_common, is_disjoint = _overlap(reader.systems, has, ids, notes, paired=paired)
-    if paired is None and not is_disjoint and any(isinstance(source, TimeRange) for source in listed(sources)):
+    if paired is None and not is_disjoint and any(isinstance(source, Period) for source in listed(sources)):
         raise DataError(
             "the periods overlap, so that some requests are in several of them. Choose separate periods, or set "
             "paired=True to compare only the common requests."
@@ -184,7 +184,7 @@ class _System:
 def _open_all(
     sources: Sources, analysis: Analysis, data: Mapping[str, Iterable[Sample]], selected: Sequence[str]
 ) -> list[Source]:
-    if isinstance(sources, (str, os.PathLike, Evaluated, TimeRange)):
+    if isinstance(sources, (str, os.PathLike, Evaluated, Period)):
         sources = [sources]
     named = sources.items() if isinstance(sources, Mapping) else zip(names_of(sources), sources, strict=True)
     opened = [

@@ -33,7 +33,15 @@ from ragstone.judges import BASELINE_NOTE
 from ragstone.metrics import full_name
 from ragstone.schema import Sample
 from ragstone.settings import Analysis, read_table
-from ragstone.views import COMPARISON_WRITERS, ComparisonView, SpentRow, describe_spent, notebook_comparison
+from ragstone.views import (
+    COMPARISON_WRITERS,
+    Chart,
+    ComparisonView,
+    SpentRow,
+    compared_chart,
+    describe_spent,
+    notebook_comparison,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,6 +234,18 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         return notebook_comparison(self.view(questions=False))
+
+    def plot(self, metric: str) -> Chart:
+        """Return the scores of all systems on a metric and their differences as a chart, with its numbers in `.data`.
+
+        Raises:
+            ConfigurationError: If the metric was not compared.
+        """
+        view = self.view(questions=False)
+        rows = {row.name: row for row in view.metrics}
+        if metric not in rows:
+            raise ConfigurationError(f"{metric!r} was not compared. Compared metrics: {', '.join(sorted(rows))}")
+        return compared_chart(view, rows[metric])
 
     def view(
         self,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from ragstone.errors import DataError
-from ragstone.experiments._outcomes import StoredRequests, TimeRange
+from ragstone.experiments._outcomes import Period, StoredRequests
 from ragstone.experiments._report import explain_answer
 from ragstone.experiments._views.reading import Reading
 from ragstone.experiments._views.slices import SliceLabels
@@ -30,7 +30,7 @@ class FollowedReport:
     """
 
     def __init__(
-        self, period: TimeRange, *, targets: Mapping[str, float], n_worst: int = 5, by: Sequence[str] = ()
+        self, period: Period, *, targets: Mapping[str, float], n_worst: int = 5, by: Sequence[str] = ()
     ) -> None:
         self._period = period
         self._targets = targets

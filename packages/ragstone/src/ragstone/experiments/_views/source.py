@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from typing_extensions import override
 
@@ -201,7 +201,22 @@ def metadata_labels(metadata: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     return labels
 
 
-class Evaluated(ABC):
+EXPERIMENT: Final = "experiment"
+"""Name of an experiment in its report."""
+
+
+class Reportable(ABC):
+    """Base class of `Experiment` and `TimeRange`."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def analysis(self) -> Analysis:
+        """Clusters of samples, and confidence level of intervals."""
+
+
+class Evaluated(Reportable):
     """Base class of `Experiment`."""
 
     __slots__ = ()
@@ -209,11 +224,6 @@ class Evaluated(ABC):
     samples: Sequence[Sample]
     outcomes: Sequence[Outcome]
     cards: tuple[MetricCard, ...]
-
-    @property
-    @abstractmethod
-    def analysis(self) -> Analysis:
-        """Clusters of samples, and confidence level of intervals."""
 
     @abstractmethod
     def source(self, name: str | None = None, analysis: Analysis | None = None) -> Source:

@@ -1,0 +1,24 @@
+"""`TimeRange`, the requests of a store in a period."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ragstone.experiments._outcomes import Period
+from ragstone.experiments._reported import Reported
+
+
+@dataclass(frozen=True, slots=True)
+class TimeRange(Reported, Period):
+    """The requests of a store in a period.
+
+    Args:
+        store: Path of a store, or URL of a database.
+        since: Earliest start of a request, in Unix seconds. None is unbounded.
+        until: Requests start before this time, in Unix seconds. None is unbounded.
+
+    Examples:
+        ```python
+        TimeRange("ragstone.db").report("report.html")
+        ```
+    """
