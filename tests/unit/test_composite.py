@@ -16,12 +16,12 @@ from ragstone.errors import ConfigurationError, DataError, JudgeError
 from ragstone.experiments import TimeRange, build_report, check_source, find_worst
 from ragstone.judges import NumberReply
 from ragstone.metrics import CCRS, Composite, MetricBase, VeraComposite, resolve_metrics
-from ragstone.research import validate_metrics
 from ragstone.schema import Captured, Failure, Interval, NotApplicable, Score, Trace
 from ragstone.scoring import Scorer
 from ragstone.settings import Analysis
 from ragstone.store import Completion, PlannedMetric, SqliteStore
 from ragstone.testing import FakeJudge, make_sample
+from ragstone_lab import validate_metrics
 
 RATINGS = {"contextual_coherence": 80, "question_relevance": 40, "information_density": 60, "information_recall": 50}
 FAST = {"n_resamples": 100, "n_permutations": 50}
@@ -227,7 +227,7 @@ def test_a_part_is_scored_once():
 
 def test_a_part_with_a_reader():
     """The reader of a run is bound to the parts that need one."""
-    from ragstone.testing import FakeReader
+    from fake_models import FakeReader
 
     udcg = resolve_metrics("udcg")
     bare = Composite([*udcg, *resolve_metrics("ccrs.cc")], [1, 1])
@@ -373,8 +373,32 @@ def test_learned_weights(labeled, tmp_path):
     assert {
         n: pytest.approx(w.value) for n, w in zip(fit.metrics, fit.weights, strict=True) if w.value
     } == metric.weights
-    assert "weight in ccrs.composite" in str(report)
+    assert "weight in the composite" in str(report)
     assert () == tuple(note for note in fit.notes if "significantly" in note)
+
+
+def test_weights_of_any_metrics(tmp_path):
+    """Also of one of which lower values are better, and of one with another range. Unbounded metrics have no weight."""
+    rng = np.random.default_rng(2)
+    lines, labels = [], []
+    card = resolve_metrics("udcg")[0].card
+    for i in range(60):
+        bad, utility, logit = rng.uniform(0, 1), rng.uniform(0, 1), rng.normal()
+        udcg = card.low + utility * (card.high - card.low)
+        for name, value in (("ragchecker.hallucination", bad), ("udcg", udcg), ("vera.composite", logit)):
+            lines.append(Score(sample_id=f"q{i}", metric=name, metric_version="1", value=value, method="x"))
+        labels.append({"id": f"q{i}", "label": 3 * (1 - bad) + utility + rng.normal(0, 0.05)})
+    path, file = tmp_path / "a.jsonl", tmp_path / "weights.json"
+    path.write_text("".join(line.model_dump_json() + "\n" for line in lines))
+    fit = validate_metrics(path, labels=labels, fit_weights=file, **FAST).weights
+    assert ("ragchecker.hallucination", "udcg") == fit.metrics
+    assert (0.75, 0.25) == pytest.approx([weight.value for weight in fit.weights], abs=0.02)
+    (metric,) = resolve_metrics(f"composite@{file}")
+    found = list(metric.follow(lines))[-1]
+    assert fit.rank_correlation.value > 0.95
+    assert "composite" == found.metric
+    with pytest.raises(DataError, match="at least two metrics with a bounded range in all systems, got udcg"):
+        validate_metrics(path, metrics=["udcg"], labels=labels, fit_weights=file, **FAST)
 
 
 def test_equal_metrics_share_a_weight_in_an_unknown_way(labeled, tmp_path):
@@ -432,5 +456,5 @@ def test_the_command(labeled, tmp_path):
     ]
     done = CliRunner().invoke(app, [*line, "--set", "analysis.n_resamples=50", "--set", "analysis.n_permutations=20"])
     assert 0 == done.exit_code, done.output
-    assert f"composite@{tmp_path / 'w.json'}" in done.stderr.replace("\n", "")
+    assert f"--metrics composite@{tmp_path / 'w.json'}" in done.stderr.replace("\n", "")
     assert resolve_metrics(f"composite@{tmp_path / 'w.json'}")[0].weights["ccrs.cc"] > 0.6

@@ -5,20 +5,24 @@ from __future__ import annotations
 import base64
 import gzip
 import hashlib
+import itertools
 import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import pytest
 
+import ragstone
 from ragstone.errors import ConfigurationError
-from ragstone.experiments import Experiment, build_report
+from ragstone.experiments import Experiment, TimeRange, build_report
 from ragstone.judges import JudgeIdentity
 from ragstone.metrics import resolve_metrics
-from ragstone.schema import NotApplicable, Passage, Sample, Score, Usage
+from ragstone.schema import Captured, NotApplicable, Passage, Sample, Score, Trace, Usage
+from ragstone.store import Completion, PlannedMetric, SqliteStore
 from ragstone.views import ReportText, format_interval, format_mean, format_share
 
 HOSTILE = [
@@ -326,8 +330,57 @@ def test_a_chart_has_its_data() -> None:
     assert chart.to_svg().startswith("<svg")
     assert 'xmlns="http://www.w3.org/2000/svg"' in chart.to_svg()
     assert "<svg" in chart._repr_html_()
+    assert [] == chart.data["trend"]
     with pytest.raises(ConfigurationError, match="'udcg' was not scored"):
         result.plot("udcg")
+
+
+def test_a_comparison_has_charts() -> None:
+    """Each system, and each difference with its interval."""
+    first, second = experiment(), experiment()
+    comparison = ragstone.compare({"a": first, "b": second})
+    chart = comparison.plot("ccrs.ac")
+    (row,) = comparison.view(questions=False).differences[:1]
+    means = {system: numbers["mean"] for system, numbers in chart.data["systems"].items()}
+    truth = first.plot("ccrs.ac").data["mean"]
+    assert ({"a": truth, "b": truth}, ["b"]) == (means, [row["system"] for row in chart.data["differences"]])
+    assert row.difference == chart.data["differences"][0]["difference"]
+    drawing = ET.fromstring(chart.to_svg())  # noqa: S314  our own
+    assert 3 == len(drawing.findall("{http://www.w3.org/2000/svg}svg"))
+    assert row.size in chart._repr_html_()
+    with pytest.raises(ConfigurationError, match="'udcg' was not compared"):
+        comparison.plot("udcg")
+
+
+def test_the_requests_of_a_store_report_themselves(tmp_path: Path) -> None:
+    """From Python, as an experiment does: the page, the worst answers, a gate, and charts with the means over time."""
+    store = tmp_path / "a.db"
+    with SqliteStore.open(store, mode="own") as owned:
+        owned.plan.set([PlannedMetric(name="rouge_l", version="1", judge_hash="")], [])
+        traces = [Trace(trace_id=f"t{k}", started_at=1e9 + 3600 * k, query="Q?", response="a") for k in range(80)]
+        owned.traces.ingest("test", 0, [Captured(trace=trace) for trace in traces])
+        scores = [
+            Score(sample_id=f"t{k}", metric="rouge_l", metric_version="1", value=k / 79, method="x") for k in range(80)
+        ]
+        owned.outcomes.complete_many([Completion(trace_id=score.sample_id, outcomes=[score]) for score in scores])
+    whole, late = TimeRange(store), TimeRange(store, since=1e9 + 3600 * 40)
+    view = whole.report(tmp_path / "r.html")
+    assert (80, True) == (view.n_samples, (tmp_path / "r.html").exists())
+    assert build_report(store) == whole.report()
+    chart = whole.plot("rouge_l")
+    points = chart.data["trend"]
+    assert (0.5, 80) == (pytest.approx(chart.data["mean"]), chart.data["n"])
+    assert len(points) > 1
+    assert all(a["until"] < b["since"] and a["mean"] < b["mean"] for a, b in itertools.pairwise(points))
+    drawing = ET.fromstring(chart.to_svg())  # noqa: S314  our own
+    assert 3 == len(drawing.findall("{http://www.w3.org/2000/svg}svg"))
+    assert "t0" == whole.worst(1)[0].id
+    assert "t40" == late.worst(1)[0].id
+    assert (False, True) == (whole.check({"rouge_l": 0.6}).ok, late.check({"rouge_l": 0.6}).ok)
+    changes = late.report(baseline=TimeRange(store, until=1e9 + 3600 * 40)).changes
+    assert changes is not None
+    assert "better" == changes.differences[0].finding
+    assert "<table" in whole._repr_html_()
 
 
 def test_answers_in_a_notebook() -> None:

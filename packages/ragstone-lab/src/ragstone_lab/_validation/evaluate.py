@@ -69,7 +69,7 @@ def validate_metrics(
             human labels. Needs at least three systems that answered the same samples.
         pass_at: Numbers k for pass@k: the probability that at least one of k answers to a question reaches `threshold`, from
             repeated answers (`evaluate --repeats`, or `repeats`).
-        fit_weights: File for weights of the CCRS composite, which are learned from the labels (`ccrs.composite@FILE`).
+        fit_weights: File for weights of a composite of the metrics, which are learned from the labels (`composite@FILE`).
         metrics: Names or groups. Default: all with outcomes.
         cluster: Key whose equal values make a cluster of samples, such as "session_id": means, shares, correlations and
             the discriminative power then treat whole clusters as independent. "auto" uses `session_id` if at least 5% of the samples share one. None or "none" treats
@@ -132,7 +132,7 @@ def validate_metrics(
     )
     weights = None
     if fit_weights is not None:
-        weights = fit_composite(read, human_labels, options)
+        weights = fit_composite(read, chosen, human_labels, options)
         weights.save(Path(fit_weights))
     return MetricValidation(
         systems=tuple(system.name for system in read),

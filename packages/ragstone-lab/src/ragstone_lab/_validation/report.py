@@ -50,7 +50,7 @@ class MetricValidation:
     pass_rates: tuple[PassRate, ...]
     """Empty without a k."""
     weights: WeightFit | None
-    """Weights of the CCRS composite, or None if none were requested."""
+    """Weights of the composite, or None if none were requested."""
     notes: tuple[str, ...]
     confidence_level: float
     seed: int
@@ -282,7 +282,7 @@ def label_tables(found: Sequence[LabelAgreement], ci: str) -> str:
 
 
 def _weights(fit: WeightFit, ci: str) -> str:
-    rows = [("weight in ccrs.composite", f"weight {ci}")]
+    rows = [("weight in the composite", f"weight {ci}")]
     rows += [(name, shown(weight)) for name, weight in zip(fit.metrics, fit.weights, strict=True)]
     return (
         text_table(rows, titles=titles_of(fit.metrics))

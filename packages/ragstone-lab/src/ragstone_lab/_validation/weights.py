@@ -1,17 +1,19 @@
-"""Weights of the CCRS composite, learned from human labels."""
+"""Weights of a composite of metrics, learned from human labels."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments import SystemOutcomes
 from ragstone.extension import write_output
-from ragstone.metrics import CCRS
+from ragstone.metrics import Composite
 from ragstone.reading import LabelRecord
 from ragstone.stats import Estimate, correlate, spearman
 from ragstone_lab._report import percentile_estimates
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-_NAMES: Final = tuple(metric.name for metric in CCRS)
 _MIN_SAMPLES: Final = 20
 _FOLDS: Final = 5
 _NO_WEIGHT: Final = 1e-9
@@ -61,7 +62,7 @@ class WeightFit:
         return tuple(notes)
 
     def save(self, path: str | Path) -> None:
-        """Write the file for `ccrs.composite@FILE`. Raise ConfigurationError if the file cannot be written."""
+        """Write the file for `composite@FILE`. Raise ConfigurationError if the file cannot be written."""
         content = {
             "weights": {name: weight.value for name, weight in zip(self.metrics, self.weights, strict=True)},
             "covariance": self.covariance,
@@ -80,11 +81,12 @@ class WeightFit:
 
 
 def fit_composite(
-    systems: Sequence[SystemOutcomes], labels: Sequence[LabelRecord] | None, options: Options
+    systems: Sequence[SystemOutcomes], metrics: Sequence[str], labels: Sequence[LabelRecord] | None, options: Options
 ) -> WeightFit:
     """Learn non-negative weights by least squares, with an intercept. The weights are divided by their sum.
 
-    Samples are resampled with all their systems and labels.
+    Each score counts by its place between the worst and the best value of its metric, as in the composite. Metrics without a
+    bounded range, and those that not all systems have, are left out. Samples are resampled with all their systems and labels.
     """
     import numpy as np
 
@@ -94,9 +96,11 @@ def fit_composite(
         raise DataError(
             f"{', '.join(uneven)}: requests were sampled with different probabilities. Use one sampling rate"
         )
-    names = [name for name in _NAMES if all(system.values(name) for system in systems)]
+    names = [name for name in metrics if all(map(partial(_has_scores, name), systems))]
     if len(names) < 2:
-        raise DataError(f"weights need scores of at least two of {', '.join(_NAMES)}, got {', '.join(names) or 'none'}")
+        raise DataError(
+            f"weights need scores of at least two metrics with a bounded range in all systems, got {', '.join(names) or 'none'}"
+        )
     rows, goals, ids = _table(systems, names, labels)
     n = len(set(ids))
     if n < _MIN_SAMPLES:
@@ -147,6 +151,12 @@ def fit_composite(
     )
 
 
+def _has_scores(metric: str, system: SystemOutcomes) -> bool:
+    low, high = system.range_of(metric)
+    is_part = metric.partition(".")[0] != Composite.name and math.isfinite(high - low)
+    return is_part and bool(system.values(metric))
+
+
 def _table(
     systems: Sequence[SystemOutcomes], names: Sequence[str], labels: Sequence[LabelRecord]
 ) -> tuple[list[list[float]], list[float], list[str]]:
@@ -159,7 +169,10 @@ def _table(
         for label in labels:
             if label.metric is None and label.system in (None, system.name):
                 values.setdefault(label.key, []).append(label.value)
-        scores = [scores_of(system, name) for name in names]
+        scores = [
+            {id_: system.cards[name].goodness(value) for id_, value in scores_of(system, name).items()}
+            for name in names
+        ]
         for id_, several in values.items():
             if all(id_ in of for of in scores):
                 rows.append([of[id_] for of in scores])

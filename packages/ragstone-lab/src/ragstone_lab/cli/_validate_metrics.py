@@ -30,8 +30,8 @@ def validate_metrics_command(
         labels: Human labels: rows with id and label, or a file of ARES, RAGChecker, ragas or MTRAG. Default: those in
             a store.
         repeat: The same samples scored again. With several systems: NAME=FILE. Repeatable.
-        fit_weights (FILE.json): Learn weights of the CCRS ratings from --labels, and write them for the metric
-            ccrs.composite@FILE.json.
+        fit_weights (FILE.json): Learn weights of the metrics (--metrics) from --labels, and write them for the
+            metric composite@FILE.json.
     """
     from ragstone_lab import validate_metrics
 
@@ -57,6 +57,6 @@ def validate_metrics_command(
     print_result(report.to_dict(), report, json_output=json_output)
     if fit_weights is not None:
         print_text(
-            f"written: {fit_weights}. Score with these weights: --metrics ccrs.composite@{quote(str(fit_weights))}",
+            f"written: {fit_weights}. Score with these weights: --metrics composite@{quote(str(fit_weights))}",
             err=True,
         )

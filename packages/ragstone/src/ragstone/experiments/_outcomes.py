@@ -70,7 +70,7 @@ class Period(Reportable):
         return f"{name}@{_day(self.since)}..{_day(self.until)}"
 
 
-OutcomeSource = Reportable | str | os.PathLike[str]
+OutcomeSource = Evaluated | Period | str | os.PathLike[str]
 """An `Experiment`, a JSONL file of outcomes (`evaluate --output`), a store, or a `TimeRange` of one."""
 
 _MOST: Final = 1e100

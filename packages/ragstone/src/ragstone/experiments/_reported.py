@@ -25,6 +25,10 @@ class Reported(Reportable):
 
     __slots__ = ()
 
+    @property
+    def _source(self) -> OutcomeSource:
+        return self  # type: ignore[return-value]  # an experiment or a period
+
     def worst(
         self, n: int = 5, *, cause: str | None = None, metric: str | None = None, where: str | None = None
     ) -> Answers:
@@ -45,7 +49,7 @@ class Reported(Reportable):
         from ragstone.experiments._report import find_worst
         from ragstone.views import Answers
 
-        return Answers(find_worst(self, n=n, cause=cause, metric=metric, where=where))
+        return Answers(find_worst(self._source, n=n, cause=cause, metric=metric, where=where))
 
     def report(
         self,
@@ -86,12 +90,12 @@ class Reported(Reportable):
             from ragstone.experiments._outcomes import names_of
 
             # A file is named by its path.
-            name = EXPERIMENT if isinstance(self, Evaluated) else names_of([self])[0]
+            name = EXPERIMENT if isinstance(self, Evaluated) else names_of([self._source])[0]
             other = "baseline" if isinstance(baseline, Evaluated) else names_of([baseline])[0]
             other = "baseline" if other == name else other
-            compared = compare_last({other: baseline, name: self}, other, self.analysis)
+            compared = compare_last({other: baseline, name: self._source}, other, self.analysis)
         return build_report(
-            self, path, targets=targets, n_worst=n_worst, by=by, compared=compared, max_mb=max_mb, texts=texts
+            self._source, path, targets=targets, n_worst=n_worst, by=by, compared=compared, max_mb=max_mb, texts=texts
         )
 
     def check(
@@ -126,7 +130,7 @@ class Reported(Reportable):
         check_level(level, decides_gate=True)
         if undecided not in get_args(Undecided):
             raise ConfigurationError(f'undecided must be "fail" or "pass", got {undecided!r}')
-        return check_source(self, thresholds, Analysis(confidence_level=level, undecided=undecided))
+        return check_source(self._source, thresholds, Analysis(confidence_level=level, undecided=undecided))
 
     def plot(self, metric: str) -> Chart:
         """Return mean, interval, distribution and trend of a metric as a chart for notebooks, with its numbers in `.data`.

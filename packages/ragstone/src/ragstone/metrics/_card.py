@@ -153,6 +153,11 @@ class MetricCard:
         value = self.decision(score)
         return None if value is None or self.threshold is None else bool(self.reaches(value, self.threshold))
 
+    def goodness(self, value: float) -> float:
+        """Return the place of a value between the worst (0) and the best value (1) of the range, which must be finite."""
+        share = (value - self.low) / (self.high - self.low)
+        return 1 - share if self.direction == "lower" else share
+
     def reaches(self, value: Any, threshold: float) -> Any:
         """Return whether a value, or each of an array, is at least a threshold. At most, if lower values are better."""
         return value <= threshold + _ROUNDING if self.direction == "lower" else value >= threshold - _ROUNDING

@@ -23,7 +23,7 @@ from typing import Any, Final
 from ragstone.errors import ConfigurationError, DataError, JudgeError
 from ragstone.judges import Judge, Preparable
 from ragstone.metrics._base import MetricBase, check_sample
-from ragstone.metrics._card import Metric
+from ragstone.metrics._card import Metric, is_number
 from ragstone.metrics._shared import compute_once
 from ragstone.schema import Failure, Interval, NotApplicable, Outcome, Sample, Score
 from ragstone.stats import WeightedTerm, weighted_sum_interval
@@ -81,7 +81,7 @@ class Composite(MetricBase):
                 f"{len(weights)} weights"
             )
         for name, weight in zip(names, weights, strict=True):
-            if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < math.inf:
+            if not is_number(weight) or weight < 0:
                 raise ConfigurationError(f"the weight of {name} must be a number of 0 or more, got {weight!r}")
         total = math.fsum(weights)
         if not 0 < total < math.inf:
@@ -184,10 +184,10 @@ class Composite(MetricBase):
     def _goodness(self, name: str, value: float) -> float:
         """Map a value of a part to its place between the worst (0) and the best value (1) of its range."""
         card = self._cards[name]
-        share = (value - card.low) / (card.high - card.low)
-        if not -_TOLERANCE <= share <= 1 + _TOLERANCE:
+        goodness = card.goodness(value)
+        if not -_TOLERANCE <= goodness <= 1 + _TOLERANCE:
             raise ValueError(f"the value {value!r} of {name} is outside {card.low:g} to {card.high:g}")
-        return 1 - share if card.direction == "lower" else share
+        return goodness
 
     def _mean(self, goodness: Iterable[float]) -> float:
         mean = math.fsum(w * good for w, good in zip(self.weights.values(), goodness, strict=True))

@@ -68,8 +68,8 @@ def estimate_median(
             n = min(n, (z / half / 2) ** 2) if half else n
         else:
             # All clusters have the same share below the median, so the error is unknown. Each counts as one value.
-            codes = order if clusters is None else cluster_codes(clusters)[order]
-            n = effective_number(np.bincount(codes, weights=weights))
+            codes: NDArray[np.intp] = order if clusters is None else cluster_codes(clusters)[order]
+            n = effective_number(np.bincount(codes, weights=weights).astype(float))
     k = math.floor((n + 1 - z * math.sqrt(n)) / 2)
     return Estimate(
         value=middle,
