@@ -92,7 +92,7 @@ class Composite(MetricBase):
         self._cards = cards = {part.card.name: part.card for part in self.parts}
         if unbounded := [name for name, card in cards.items() if not math.isfinite(card.high - card.low)]:
             raise ConfigurationError(
-                f"the range of {unbounded[0]} is not bounded, so a weight for it has no meaning. Leave the metric out"
+                f"the range of {unbounded[0]} is not bounded, so it cannot be weighted. Leave the metric out"
             )
         self._label, self._given = label, (metrics, weights, covariance)
         self._covariance = None if covariance is None else _checked(covariance, used, len(names), total)
