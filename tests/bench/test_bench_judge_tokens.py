@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 import ragstone
+from builders import make_sample
 from fake_servers import FakeJudgeServer
 from ragstone.demo._chain import load_corpus, load_questions
 from ragstone.judges import Prompt
@@ -17,7 +18,7 @@ from ragstone.judges._render import number_request, render
 from ragstone.metrics import CCRS, resolve_metrics
 from ragstone.schema import Score
 from ragstone.scoring import Scorer
-from ragstone.testing import FakeJudge, make_sample
+from ragstone.testing import FakeJudge
 
 pytestmark = pytest.mark.bench
 

@@ -9,6 +9,7 @@ import math
 
 import pytest
 
+from builders import make_sample
 from fake_models import FakeEmbedder, FakeReader
 from ragstone.errors import ConfigurationError, JudgeError
 from ragstone.judges import Prompt
@@ -31,7 +32,7 @@ from ragstone.metrics import (
 from ragstone.reading import sample_from_row
 from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.scoring import Scorer
-from ragstone.testing import FakeJudge, make_sample
+from ragstone.testing import FakeJudge
 
 CRITERIA = (
     Criterion("Does the answer name its source?", needs=("query", "response")),

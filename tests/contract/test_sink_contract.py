@@ -15,6 +15,7 @@ import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
 from fake_servers import RecordingServer, Reply, Request
+from memory_sink import MemorySink
 from ragstone.sinks import (
     JsonlSink,
     LangfuseSink,
@@ -25,7 +26,7 @@ from ragstone.sinks import (
     Sink,
     WebhookSink,
 )
-from ragstone.testing import MemorySink, SinkContract, SinkOutageContract
+from ragstone.testing import SinkContract, SinkOutageContract
 
 
 class TestMemorySink(SinkContract):

@@ -7,12 +7,12 @@ import math
 
 import pytest
 
+from builders import make_sample
 from fake_servers import FakeJudgeServer
 from ragstone.judges import OpenAICompatibleJudge
 from ragstone.metrics import CCRS
 from ragstone.schema import Failure, Score
 from ragstone.scoring import Scorer
-from ragstone.testing import make_sample
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 

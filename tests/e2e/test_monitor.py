@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from fake_servers import FakeJudgeServer
+from memory_sink import MemorySink
 from ragstone.errors import (
     ConfigurationError,
     JudgeUnavailableError,
@@ -23,7 +24,7 @@ from ragstone.monitor import Monitor
 from ragstone.requests import PassageDraft, RetrievalDraft, TraceDraft
 from ragstone.schema import DeliveryCounts, Failure, NotApplicable, Score
 from ragstone.store import SqliteStore
-from ragstone.testing import FakeJudge, MemorySink
+from ragstone.testing import FakeJudge
 from ragstone.worker import read_ledger
 from waiting import wait_until
 

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from fake_servers import FakeJudgeServer
+from memory_sink import MemorySink
 from processes import is_running
 from ragstone import Monitor
 from ragstone.errors import ConfigurationError
 from ragstone.judges import OpenAICompatibleJudge
 from ragstone.requests import TraceDraft
 from ragstone.store import SqliteStore
-from ragstone.testing import MemorySink
 from ragstone.worker import read_ledger
 from waiting import wait_until
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import ragstone
+from builders import make_trace
 from command_line import run_command
 from fake_servers import FakeJudgeServer, Reply, Request
 from ragstone.judges import OpenAICompatibleJudge, find_outage
@@ -19,7 +20,6 @@ from ragstone.judges._limits import gate
 from ragstone.schema import Captured, Outcome
 from ragstone.settings import Limits
 from ragstone.store import SqliteStore, Store
-from ragstone.testing import make_trace
 from ragstone.worker import ScoringSetup, Worker, read_ledger
 
 pytestmark = pytest.mark.usefixtures("virtual_time")

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 import ragstone
+from builders import make_trace
 from command_line import MAIN, run_command, run_in_new_process
 from fake_servers import FakeJudgeServer
 from process_metrics import DeadlyMetric, ProcessMetric
@@ -27,7 +28,6 @@ from ragstone.judges import Budget, OpenAICompatibleJudge, wait_for_outages
 from ragstone.metrics import MetricBase
 from ragstone.schema import Captured, Failure, NotApplicable, Sample, Score
 from ragstone.store import SqliteStore
-from ragstone.testing import make_trace
 from ragstone.worker import ScorerSpec, Worker, read_ledger
 from waiting import wait_until
 

@@ -7,11 +7,11 @@ import json
 import pytest
 
 import ragstone
+from builders import make_sample
 from fake_servers import FakeJudgeServer, FakeModelServer
 from ragstone.cli import main
 from ragstone.judges import Budget, OpenAICompatibleJudge
 from ragstone.schema import Failure, Score
-from ragstone.testing import make_sample
 from scripted_model import ScriptedModel
 
 pytestmark = pytest.mark.usefixtures("virtual_time")

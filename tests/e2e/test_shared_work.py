@@ -10,6 +10,7 @@ from typing import Literal
 import pytest
 
 import ragstone
+from builders import make_sample
 from fake_servers import FakeJudgeServer
 from ragstone.errors import JudgeUnavailableError
 from ragstone.judges import OpenAICompatibleJudge, Prompt
@@ -19,7 +20,7 @@ from ragstone.requests import PassageDraft, RetrievalDraft, TraceDraft
 from ragstone.schema import Failure, Outcome, Sample, Score
 from ragstone.scoring import Scorer
 from ragstone.store import SqliteStore
-from ragstone.testing import FakeJudge, make_sample
+from ragstone.testing import FakeJudge
 from ragstone.worker import read_ledger
 from virtual_time import virtual_time
 from waiting import wait_until

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import ragstone
+from builders import make_sample, make_trace
 from fake_servers import FakeJudgeServer, Reply
 from ragstone.judges import (
     Completion,
@@ -26,7 +27,6 @@ from ragstone.requests import PassageDraft, TraceDraft
 from ragstone.schema import Captured, Outcome, Usage
 from ragstone.scoring import Scorer
 from ragstone.store import SqliteStore
-from ragstone.testing import make_sample, make_trace
 from ragstone.worker import ScoringSetup, Worker, read_ledger
 from virtual_time import VirtualClock
 

@@ -13,10 +13,11 @@ import sacrebleu
 from rapidfuzz.distance import LCSseq
 from rouge_score.rouge_scorer import RougeScorer
 
+from builders import make_sample
 from ragstone._util.words import split_words
 from ragstone.metrics import corpus_bleu, corpus_chrf
 from ragstone.metrics.text import Bleu, ChrF, exact_match, rouge_l, rouge_n, token_f1
-from ragstone.testing import FakeJudge, make_sample
+from ragstone.testing import FakeJudge
 
 WORDS = [
     "the",

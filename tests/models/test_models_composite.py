@@ -7,12 +7,13 @@ import math
 
 import pytest
 
+from builders import make_sample
 from ragstone.errors import ConfigurationError, JudgeError
 from ragstone.metrics import VeraComposite, resolve_metrics
 from ragstone.metrics.ccrs import QuestionRelevance
 from ragstone.schema import Failure, NotApplicable
 from ragstone.scoring import Scorer
-from ragstone.testing import FakeJudge, make_sample
+from ragstone.testing import FakeJudge
 
 pytestmark = [pytest.mark.models, pytest.mark.filterwarnings("default")]
 

@@ -7,12 +7,13 @@ import asyncio
 import numpy as np
 import pytest
 
+from builders import make_sample
 from ragstone.errors import ConfigurationError, JudgeRejectedError
 from ragstone.judges import LocalEmbedder, embedder_from
 from ragstone.metrics.cosine import VeraAnswerRelevanceCosine
 from ragstone.schema import Score
 from ragstone.scoring import Scorer
-from ragstone.testing import FakeJudge, make_sample
+from ragstone.testing import FakeJudge
 
 pytestmark = [pytest.mark.models, pytest.mark.filterwarnings("default")]
 

@@ -7,10 +7,11 @@ import random
 
 import pytest
 
+from builders import make_sample
 from ragstone.errors import ConfigurationError
 from ragstone.metrics import resolve_metrics
 from ragstone.metrics.semantic import BertScore, EmbeddingSimilarity
-from ragstone.testing import FakeJudge, make_sample
+from ragstone.testing import FakeJudge
 
 pytestmark = [
     pytest.mark.models,

@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from builders import make_sample
 from ragstone.errors import JudgeError
 from ragstone.metrics import resolve_metrics
 from ragstone.metrics._shares import any_of, both, harmonic, negated, share, share_among
 from ragstone.metrics.ragas._metrics import average_precision_bounds
 from ragstone.schema import Failure, Score
 from ragstone.scoring import Scorer
-from ragstone.testing import FakeJudge, make_sample
+from ragstone.testing import FakeJudge
 
 LETTERS = st.lists(st.sampled_from("abcdef"), max_size=5, unique=True).map(" ".join)
 MARKS = st.lists(st.sampled_from([True, False, None]), min_size=1, max_size=6)

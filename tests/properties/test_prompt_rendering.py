@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from builders import make_sample
 from ragstone.judges import Prompt
 from ragstone.judges._render import escape, render, unescape
 from ragstone.metrics import CCRS
-from ragstone.testing import FakeJudge, make_sample
+from ragstone.testing import FakeJudge
 
 HOSTILE = st.lists(
     st.one_of(

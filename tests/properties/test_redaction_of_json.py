@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from builders import make_trace
 from ragstone.capture import redact_json, redact_secrets, redact_trace
-from ragstone.testing import make_trace
 
 SECRETS = (
     "ada@example.org", "bob@example.org", "sk-0123456789abcdefghij", "AKIAIOSFODNN7EXAMPLE", "4111 1111 1111 1111",

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from builders import make_sample
 from ragstone.metrics import TEXT, corpus_bleu, corpus_chrf
 from ragstone.metrics.text import exact_match, rouge_l, rouge_n, token_f1
 from ragstone.schema import NotApplicable, Score
-from ragstone.testing import FakeJudge, make_sample
+from ragstone.testing import FakeJudge
 
 METRICS = pytest.mark.parametrize("metric", TEXT, ids=lambda metric: metric.card.name)
 

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from builders import make_sample
 from fake_models import FakeReader
 from ragstone.errors import JudgeError
 from ragstone.metrics import Udcg, UdcgTheta
 from ragstone.schema import Failure, Passage, Score
-from ragstone.testing import FakeJudge, make_sample
+from ragstone.testing import FakeJudge
 
 probabilities = st.floats(0, 1)
 passages = st.lists(st.tuples(st.booleans(), probabilities), min_size=1, max_size=8)

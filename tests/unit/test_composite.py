@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import ragstone
+from builders import make_sample
 from command_line import app
 from ragstone.errors import ConfigurationError, DataError, JudgeError
 from ragstone.experiments import TimeRange, build_report, check_source, find_worst
@@ -20,7 +21,7 @@ from ragstone.schema import Captured, Failure, Interval, NotApplicable, Score, T
 from ragstone.scoring import Scorer
 from ragstone.settings import Analysis
 from ragstone.store import Completion, PlannedMetric, SqliteStore
-from ragstone.testing import FakeJudge, make_sample
+from ragstone.testing import FakeJudge
 from ragstone_lab import validate_metrics
 
 RATINGS = {"contextual_coherence": 80, "question_relevance": 40, "information_density": 60, "information_recall": 50}

@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 import ragstone
+from builders import make_sample
 from command_line import app
 from ragstone.experiments import read_outcomes
 from ragstone.experiments._app.repeats import merge_repeats
@@ -24,7 +25,7 @@ from ragstone.metrics import AnswerCorrectness, Criterion, MetricBase, all_metri
 from ragstone.schema import Failure, MetricScale, Passage, Score
 from ragstone.scoring import Scorer, Signals, diagnose, note_outcome
 from ragstone.store import DrawnRequest, StoredLabel
-from ragstone.testing import FakeJudge, make_sample
+from ragstone.testing import FakeJudge
 from ragstone.views import MarkdownReport, ReportText, notebook_report, question_rows
 from ragstone_lab import validate_metrics
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import ragstone
+from memory_sink import MemorySink
 from ragstone.errors import (
     ConfigurationError,
     DataError,
@@ -25,7 +26,7 @@ from ragstone.metrics import resolve_metrics
 from ragstone.reading import read_samples
 from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.sinks import Delivery
-from ragstone.testing import FakeJudge, MemorySink
+from ragstone.testing import FakeJudge
 from summaries import summarize
 
 ROWS = [

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from builders import make_trace
 from command_line import run_command
 from ragstone import Monitor
 from ragstone.capture import IdHasher, redact_secrets, redact_trace
@@ -18,7 +19,6 @@ from ragstone.reading.otlp import spans_of_request
 from ragstone.requests import TraceDraft
 from ragstone.schema import Trace
 from ragstone.store import SqliteStore, open_store
-from ragstone.testing import make_trace
 from ragstone.worker import StepErrors, id_hasher
 
 

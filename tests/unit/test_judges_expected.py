@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from builders import make_sample
 from fake_servers import FakeModelServer
 from ragstone.errors import ConfigurationError, JudgeReplyError
 from ragstone.judges import ModelJudge, OpenAICompatibleJudge, Prompt
 from ragstone.judges._expected import NumberDistribution, build_spellings
 from ragstone.metrics.ccrs import AnswerCorrectness, QuestionRelevance
-from ragstone.testing import make_sample
 from scripted_model import ScriptedModel
 
 PROMPT = Prompt(construct="relevance", task="The task.", fields={"query": "Why?"})

@@ -9,6 +9,7 @@ import pytest
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
+from builders import make_sample
 from fake_servers import FakeDialectServer, FakeJudgeServer, Reply
 from ragstone.errors import JudgeRejectedError, JudgeReplyError
 from ragstone.judges import ChatReader, Completion, ModelJudge, OpenAICompatibleJudge, Prompt
@@ -17,7 +18,6 @@ from ragstone.judges._http.errors import RequestRefusedError
 from ragstone.metrics import resolve_metrics
 from ragstone.schema import Score
 from ragstone.scoring import Scorer
-from ragstone.testing import make_sample
 
 PROMPT = Prompt(construct="claims", task="Your assignment: list the claims.", fields={"text": "A. B."})
 

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import Field
 
+from builders import make_sample
 from fake_models import FakeReader
 from ragstone.errors import ConfigurationError
 from ragstone.metrics import (
@@ -34,7 +35,7 @@ from ragstone.metrics.text import RougeL
 from ragstone.schema import Score
 from ragstone.scoring import Signals, note_outcome
 from ragstone.sinks._row import shorten_name
-from ragstone.testing import FakeJudge, make_sample
+from ragstone.testing import FakeJudge
 
 
 def names(*specs: str | Metric) -> list[str]:

@@ -7,11 +7,12 @@ import re
 
 import pytest
 
+from builders import make_sample
 from ragstone.errors import ConfigurationError
 from ragstone.judges import LexicalJudge, NumberReply
 from ragstone.metrics.ccrs import CCRS, AnswerCorrectness, ContextualCoherence, InformationRecall
 from ragstone.schema import Interval, NotApplicable, Score
-from ragstone.testing import FakeJudge, make_sample
+from ragstone.testing import FakeJudge
 
 
 def score(metric, judge=None, **fields):

@@ -7,11 +7,12 @@ import asyncio
 import pytest
 
 import ragstone
+from builders import make_sample
 from fake_servers import FakeJudgeServer
 from ragstone.metrics import CCRS, resolve_metrics
 from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.scoring import Scorer
-from ragstone.testing import FakeJudge, make_sample
+from ragstone.testing import FakeJudge
 
 FUSED = resolve_metrics("ccrs_fused")
 RATINGS = {"coherence": 55, "relevance": 90, "density": 80, "correctness": 70, "recall": 100}

@@ -6,13 +6,14 @@ import asyncio
 
 import pytest
 
+from builders import make_sample
 from ragstone.errors import JudgeError
 from ragstone.judges import LexicalJudge
 from ragstone.metrics import CITATION, resolve_metrics
 from ragstone.metrics.citation._read import read_cited_sentences
 from ragstone.schema import Failure, NotApplicable, Passage, Score
 from ragstone.scoring import Scorer
-from ragstone.testing import FakeJudge, make_sample
+from ragstone.testing import FakeJudge
 
 THREE = ("The tower is 31 m tall.", "It was built in 1884.", "Ferries leave at noon.")
 DOCS = tuple(Passage(id=f"doc-{n}", text=text) for n, text in enumerate(THREE, start=1))

@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
+from builders import make_sample
 from ragstone.judges import LexicalJudge
 from ragstone.metrics import RAGAS, RAGCHECKER, VERA, resolve_metrics
 from ragstone.metrics._claim_reason import describe_evidence
 from ragstone.schema import Score
 from ragstone.scoring import Scorer
-from ragstone.testing import make_sample
 
 CLAIMS = [{"claim": "It is red.", "supported": False}, {"claim": "It is 31 m high.", "supported": True}]
 

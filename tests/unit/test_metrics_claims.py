@@ -8,13 +8,14 @@ from collections import Counter
 
 import pytest
 
+from builders import make_sample
 from ragstone.errors import JudgeError, JudgeReplyError
 from ragstone.metrics import resolve_metrics, share_work
 from ragstone.metrics._claims import ClaimCheck, gather_or_cancel, pair
 from ragstone.metrics._shares import ShareBounds, highest
 from ragstone.schema import Failure, NotApplicable, Passage, Score
 from ragstone.scoring import Scorer
-from ragstone.testing import FakeJudge, make_sample
+from ragstone.testing import FakeJudge
 
 CLAIM_GROUPS = ("ragas", "ragchecker", "vera")
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from builders import make_sample
 from command_line import app
 from fake_models import FakeEmbedder
 from fake_servers import FakeEmbeddingServer
@@ -23,7 +24,7 @@ from ragstone.metrics.cosine import RagasAnswerRelevancyCosine, VeraAnswerReleva
 from ragstone.schema import Failure
 from ragstone.scoring import Scorer
 from ragstone.stats import mean_interval
-from ragstone.testing import FakeJudge, make_sample
+from ragstone.testing import FakeJudge
 from ragstone.worker import ScoringSetup
 
 QUESTIONS = ["How tall?", "What height?", "Where?"]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import ragstone
+from builders import make_sample
 from command_line import run_command
 from fake_servers import FakeJudgeServer
 from ragstone.errors import ConfigurationError
@@ -17,7 +18,7 @@ from ragstone.judges import ModelJudge
 from ragstone.metrics import Criterion, MetricBase, read_criteria, resolve_metrics
 from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.scoring import Scorer
-from ragstone.testing import FakeJudge, make_sample
+from ragstone.testing import FakeJudge
 from scripted_model import ScriptedModel
 
 TEXT = "Does the answer name the version it applies to?"

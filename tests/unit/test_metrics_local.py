@@ -11,6 +11,7 @@ import threading
 
 import pytest
 
+from builders import make_sample
 from ragstone._util.local_model import LocalModel
 from ragstone.errors import ConfigurationError, MissingExtraError
 from ragstone.metrics import SEMANTIC, AnswerCorrectness, VeraComposite, resolve_metrics
@@ -18,7 +19,7 @@ from ragstone.metrics.semantic import BertScore, EmbeddingSimilarity
 from ragstone.metrics.semantic._bertscore import f1_of
 from ragstone.metrics.vera.composite import enriched
 from ragstone.scoring import Scorer
-from ragstone.testing import FakeJudge, make_sample
+from ragstone.testing import FakeJudge
 
 
 def installed(monkeypatch, there):

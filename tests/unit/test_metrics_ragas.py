@@ -6,13 +6,14 @@ import asyncio
 
 import pytest
 
+from builders import make_sample
 from ragstone.errors import JudgeError
 from ragstone.judges import LexicalJudge
 from ragstone.metrics import RAGAS
 from ragstone.metrics._claims import EXTRACTION_EXAMPLES
 from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.stats import mean_interval
-from ragstone.testing import FakeJudge, make_sample
+from ragstone.testing import FakeJudge
 
 FAITHFULNESS, RELEVANCY, PRECISION, RECALL = RAGAS
 

@@ -6,11 +6,12 @@ import asyncio
 
 import pytest
 
+from builders import make_sample
 from ragstone.errors import JudgeError
 from ragstone.metrics import RAGCHECKER, resolve_metrics
 from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.scoring import Scorer
-from ragstone.testing import FakeJudge, make_sample
+from ragstone.testing import FakeJudge
 
 
 def letters(prompt):

@@ -8,12 +8,13 @@ import weakref
 
 import pytest
 
+from builders import make_sample
 from ragstone.errors import JudgeError
 from ragstone.judges import metered, record_usage
 from ragstone.metrics import MetricCard, compute_once, share_work
 from ragstone.schema import Score, Usage
 from ragstone.scoring import Scorer
-from ragstone.testing import FakeJudge, make_sample
+from ragstone.testing import FakeJudge
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 

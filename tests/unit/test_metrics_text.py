@@ -7,6 +7,7 @@ import importlib.util
 
 import pytest
 
+from builders import make_sample
 from ragstone.errors import ConfigurationError, MissingExtraError
 from ragstone.metrics import corpus_bleu, corpus_chrf, resolve_metrics
 from ragstone.metrics.text import (
@@ -22,7 +23,7 @@ from ragstone.metrics.text import (
     token_f1,
 )
 from ragstone.schema import NotApplicable
-from ragstone.testing import FakeJudge, make_sample
+from ragstone.testing import FakeJudge
 
 
 def score(metric, response, *references):

@@ -8,12 +8,13 @@ import math
 
 import pytest
 
+from builders import make_sample
 from fake_models import FakeReader
 from ragstone.errors import ConfigurationError, DataError, JudgeError, JudgeUnavailableError
 from ragstone.metrics import Udcg, UdcgTheta, passage_utilities, resolve_metrics
 from ragstone.schema import Failure, NotApplicable, Passage, Score
 from ragstone.scoring import Scorer
-from ragstone.testing import FakeJudge, make_sample
+from ragstone.testing import FakeJudge
 
 P_ABSTAIN = {"a": 0.1, "b": 0.4, "c": 0.9}
 LABELLED = tuple(Passage(text=text, relevance=grade) for text, grade in (("a", 1), ("b", 0), ("c", 0)))

@@ -6,11 +6,12 @@ import asyncio
 
 import pytest
 
+from builders import make_sample
 from ragstone.errors import JudgeError
 from ragstone.judges import LexicalJudge
 from ragstone.metrics import resolve_metrics
 from ragstone.schema import Failure, NotApplicable, Score
-from ragstone.testing import FakeJudge, make_sample
+from ragstone.testing import FakeJudge
 
 FAITHFULNESS, GROUNDEDNESS, RECALL, PRECISION, RELEVANCE = JUDGED = resolve_metrics("vera")[:5]
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import ragstone
+from builders import make_sample
 from command_line import run_command
 from ragstone.errors import ConfigurationError
 from ragstone.judges import MissingModel, describe_missing, judge_from, reader_from
@@ -21,7 +22,7 @@ from ragstone.requests import TraceDraft
 from ragstone.schema import Failure, Score
 from ragstone.scoring import Scorer
 from ragstone.store import SqliteStore
-from ragstone.testing import FakeJudge, make_sample
+from ragstone.testing import FakeJudge
 from ragstone.worker import ScorerSpec, ScoringSetup, read_ledger
 from ragstone_lab import build_dataset, judge_card, rank_udcg, run_udcg_experiment
 

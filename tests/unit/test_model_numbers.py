@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from builders import make_sample
 from fake_models import FakeEmbedder, FakeReader
 from ragstone._util import local_model
 from ragstone.errors import JudgeReplyError
@@ -20,7 +21,7 @@ from ragstone.reading import sample_from_row
 from ragstone.schema import Failure, Interval, NotApplicable, Passage, Sample, Score
 from ragstone.scoring import Scorer
 from ragstone.stats import describe
-from ragstone.testing import FakeJudge, make_sample
+from ragstone.testing import FakeJudge
 
 BAD = (math.nan, math.inf, -math.inf, -1e3, 1e3)
 CARDS = [metric for metric in all_metrics() if metric.card.example is not None]

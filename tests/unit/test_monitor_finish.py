@@ -9,13 +9,14 @@ import threading
 
 import pytest
 
+from memory_sink import MemorySink
 from ragstone.errors import JudgeUnavailableError
 from ragstone.monitor import Monitor
 from ragstone.monitor._background import ScoringThread
 from ragstone.monitor._finish import is_script, pauses
 from ragstone.requests import TraceDraft
 from ragstone.schema import Ledger, LedgerRow, ScoringPlan
-from ragstone.testing import FakeJudge, MemorySink
+from ragstone.testing import FakeJudge
 from ragstone.worker import ScoringSetup, advise
 
 N = 5

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from builders import make_trace
 from ragstone.errors import StoreError
 from ragstone.monitor import Monitor
 from ragstone.schema import Captured
@@ -16,7 +17,7 @@ from ragstone.settings import Limits
 from ragstone.sinks.jsonl import JsonlSink
 from ragstone.spool import SpoolWriter
 from ragstone.store import SqliteStore
-from ragstone.testing import FakeJudge, make_trace
+from ragstone.testing import FakeJudge
 from ragstone.worker import ScoringSetup, Worker, spool_directory
 from ragstone.worker._commit import Committer
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from builders import make_trace
 from command_line import run_command
 from completions import complete
 from ragstone.judges import OpenAICompatibleJudge
@@ -18,7 +19,7 @@ from ragstone.monitor import Monitor
 from ragstone.requests import TraceDraft
 from ragstone.schema import Captured, Score
 from ragstone.store import PlannedMetric, SqliteStore
-from ragstone.testing import FakeJudge, make_trace
+from ragstone.testing import FakeJudge
 from ragstone.worker import ScoringSetup, advise, read_ledger
 
 URL = "http://127.0.0.1:9/v1"

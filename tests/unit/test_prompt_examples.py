@@ -8,10 +8,11 @@ import re
 
 import pytest
 
+from builders import make_sample
 from ragstone.judges._render import render
 from ragstone.metrics import resolve_metrics
 from ragstone.scoring import Scorer
-from ragstone.testing import FakeJudge, make_sample
+from ragstone.testing import FakeJudge
 
 
 def prompts(names, **fields):

@@ -83,8 +83,7 @@ PUBLIC = {
         SqliteStore
     """,
     "ragstone.testing": """
-        FakeJudge JudgeContract MemoryRecorder MemorySink SinkContract SinkOutageContract
-        make_sample make_trace
+        FakeJudge JudgeContract MemoryRecorder SinkContract SinkOutageContract
     """,
     "ragstone.monitor": """
         Monitor

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from builders import make_trace
 from ragstone import Monitor
 from ragstone.capture import redact_secrets, redact_trace
 from ragstone.requests import PassageDraft, TraceDraft
 from ragstone.store import open_store
-from ragstone.testing import make_trace
 
 KEY = "sk-0123456789abcdefghij"
 

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from memory_sink import MemorySink
 from ragstone.errors import ConfigurationError, DataError, StoreError
 from ragstone.reading import InputFile, RejectedRecord
 from ragstone.reading import _formats as formats
 from ragstone.replay import ReplayTraceSource, areplay_traces, plan_replay, replay_traces
 from ragstone.schema import Captured, Trace
 from ragstone.store import SqliteStore
-from ragstone.testing import FakeJudge, MemorySink
+from ragstone.testing import FakeJudge
 from ragstone.worker import StepErrors, read_ledger
 from stored_bodies import count_duplicates
 

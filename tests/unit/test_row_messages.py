@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 import ragstone
+from builders import make_sample
 from fake_models import FakeReader
 from ragstone.errors import DataError
 from ragstone.judges import LexicalJudge
@@ -20,7 +21,7 @@ from ragstone.reading._source import InputFile
 from ragstone.schema import Passage, Sample, Trace, Turn, sample_from_trace
 from ragstone.schema._sample import trace_from_sample
 from ragstone.scoring import Scorer
-from ragstone.testing import FakeJudge, make_sample
+from ragstone.testing import FakeJudge
 
 DOCS = [{"page_content": "It is 31 m tall.", "metadata": {"id": "a"}}, {"page_content": "It is 8 m wide."}]
 RAGAS = [

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from builders import make_sample
 from fake_servers import FakeJudgeServer
 from ragstone.capture import capture_suppressed
 from ragstone.errors import ConfigurationError, JudgeError, JudgeReplyError, JudgeUnavailableError
@@ -15,7 +16,7 @@ from ragstone.metrics import CCRS, MetricBase, MetricCard
 from ragstone.metrics.ccrs import InformationDensity
 from ragstone.schema import Failure, Interval, NotApplicable, Passage, Score, Trace, Usage, fingerprint
 from ragstone.scoring import Scorer
-from ragstone.testing import FakeJudge, make_sample
+from ragstone.testing import FakeJudge
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 

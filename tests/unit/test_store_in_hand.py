@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from builders import make_trace
 from completions import complete
 from ragstone.schema import Captured, Score
 from ragstone.store import PlannedMetric, SqliteStore
-from ragstone.testing import make_trace
 
 
 def stored(path: Path, score: Score) -> Score:

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
+from builders import make_trace
 from command_line import Done, run_command
 from ragstone.monitor import Monitor
 from ragstone.requests import TraceDraft
 from ragstone.schema import Captured
 from ragstone.store import SqliteStore
-from ragstone.testing import FakeJudge, make_trace
+from ragstone.testing import FakeJudge
 from ragstone.worker import advise, read_ledger
 
 STORE = "my app.db"

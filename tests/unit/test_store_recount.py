@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from builders import make_trace
 from command_line import run_in_new_process
 from completions import complete
 from ragstone.schema import Captured, Score
 from ragstone.store import PlannedMetric, SqliteStore
-from ragstone.testing import make_trace
 
 
 @pytest.fixture

@@ -13,14 +13,16 @@ import urllib.request
 
 import pytest
 
+from builders import make_sample, make_trace
 from fake_servers import FakeJudgeServer
+from memory_sink import MemorySink
 from ragstone.errors import JudgeReplyError
 from ragstone.judges import Prompt
 from ragstone.metrics import CCRS
 from ragstone.requests import TraceDraft
 from ragstone.schema import Passage, sample_from_trace
 from ragstone.sinks import Delivery, Sink
-from ragstone.testing import FakeJudge, MemoryRecorder, MemorySink, make_sample, make_trace
+from ragstone.testing import FakeJudge, MemoryRecorder
 
 PROMPT = Prompt(construct="relevance", task="t", fields={"query": "Why?"})
 
@@ -158,10 +160,9 @@ def test_plugin_costs_nothing_until_used():
     assert "[]\n" == subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
 
 
-def test_fixtures(ragstone_fake_judge, ragstone_memory_sink, ragstone_recorder):
+def test_fixtures(ragstone_fake_judge, ragstone_recorder):
     """The plugin is found through its entry point, and its fixtures give the fakes."""
-    expected = (FakeJudge, MemorySink, MemoryRecorder)
-    assert expected == (type(ragstone_fake_judge), type(ragstone_memory_sink), type(ragstone_recorder))
+    assert (FakeJudge, MemoryRecorder) == (type(ragstone_fake_judge), type(ragstone_recorder))
 
 
 def test_server_leaves_no_connection_behind(monkeypatch):

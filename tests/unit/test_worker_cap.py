@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from builders import make_trace
+from memory_sink import MemorySink
 from ragstone.errors import JudgeError
 from ragstone.schema import Captured, Failure, Score
 from ragstone.settings import Limits
 from ragstone.store import SqliteStore
-from ragstone.testing import FakeJudge, MemorySink, make_trace
+from ragstone.testing import FakeJudge
 from ragstone.worker import ScoringSetup, Worker, read_ledger
 
 METRICS = ("ccrs.qr", "ccrs.id")

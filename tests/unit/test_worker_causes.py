@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from builders import make_trace
 from completions import complete
 from ragstone.experiments import build_report
 from ragstone.schema import Captured, Passage, Score
 from ragstone.sinks import Delivery
 from ragstone.store import PlannedMetric, SqliteStore
-from ragstone.testing import make_trace
 from ragstone.worker import StepErrors
 from ragstone.worker._commit import Committer
 from ragstone.worker._delivery import sink_dispatcher

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from builders import make_trace
 from completions import complete
 from ragstone.judges import Judge
 from ragstone.metrics import MetricBase
@@ -15,7 +16,6 @@ from ragstone.schema import Captured, Sample, Score, Trace
 from ragstone.settings import Limits
 from ragstone.store import PlannedMetric, SqliteStore
 from ragstone.store._leases import Leases
-from ragstone.testing import make_trace
 from ragstone.worker import ScoringSetup, Worker, open_setup, read_ledger
 
 N_REQUESTS = 200

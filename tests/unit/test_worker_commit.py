@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from builders import make_trace
 from ragstone.errors import DataError, StoreError
 from ragstone.schema import Captured, LedgerRow, Score
 from ragstone.store import Completion, PlannedMetric, SqliteStore
-from ragstone.testing import make_trace
 from ragstone.worker import StepErrors
 from ragstone.worker._commit import Committer
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from builders import make_trace
 from completions import complete
 from ragstone.errors import (
     SinkDeniedError,
@@ -21,7 +22,6 @@ from ragstone.errors import (
 from ragstone.schema import Captured, DeliveryCounts, Score
 from ragstone.sinks import Delivery
 from ragstone.store import PlannedMetric, SqliteStore
-from ragstone.testing import make_trace
 from ragstone.worker import StepErrors
 from ragstone.worker._commit import Committer
 from ragstone.worker._delivery import sink_dispatcher

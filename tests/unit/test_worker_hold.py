@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from builders import make_trace
 from ragstone.errors import JudgeRejectedError
 from ragstone.monitor import Monitor
 from ragstone.requests import TraceDraft
 from ragstone.schema import Captured
 from ragstone.settings import Limits
 from ragstone.store import SqliteStore
-from ragstone.testing import FakeJudge, make_trace
+from ragstone.testing import FakeJudge
 from ragstone.worker import ScoringSetup, Worker, read_ledger
 
 pytestmark = pytest.mark.usefixtures("virtual_time")

@@ -9,11 +9,11 @@ from collections import Counter
 
 import pytest
 
+from builders import make_sample
 from ragstone.experiments import evaluate
 from ragstone.judges import OpenAICompatibleJudge, Prompt
 from ragstone.metrics import resolve_metrics
 from ragstone.schema import Failure, Score
-from ragstone.testing import make_sample
 
 # Starting a server takes most of a minute on two quiet cores.
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]

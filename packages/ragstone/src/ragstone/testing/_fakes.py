@@ -1,10 +1,10 @@
-"""In-memory, deterministic fakes: a judge, a sink and a recorder."""
+"""In-memory, deterministic fakes: a judge and a recorder."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from json import dumps
 from typing import Any, TypeVar
 
@@ -15,7 +15,6 @@ from ragstone.errors import JudgeReplyError
 from ragstone.judges import JsonReply, JudgeIdentity, NumberReply, Prompt, TextReply, record_usage
 from ragstone.requests import Request, RequestBlocks, TraceDraft, assemble
 from ragstone.schema import Usage
-from ragstone.sinks import Delivery
 from ragstone.testing._json_values import schema_value
 
 T = TypeVar("T")
@@ -124,44 +123,6 @@ def _share(prompt: Prompt, *more: str) -> float:
     """Derive a number in [0, 1) from the prompt."""
     key = repr((prompt.construct, prompt.task, sorted(prompt.fields.items()), *more))
     return int.from_bytes(hashlib.sha256(key.encode(errors="replace")).digest()[:8]) / 2**64
-
-
-class MemorySink:
-    """A sink that stores deliveries in memory.
-
-    Attributes:
-        deliveries: All deliveries in order, including repeated ones.
-        closed: Whether `aclose` was called.
-
-    Examples:
-        ```python
-        sink = MemorySink()
-        Monitor(sinks=[sink])
-        ```
-    """
-
-    def __init__(self, name: str = "memory") -> None:
-        self._name = name
-        self.deliveries: list[Delivery] = []
-        self.closed = False
-
-    @property
-    def name(self) -> str:
-        """Name of the sink in the outbox."""
-        return self._name
-
-    @property
-    def by_id(self) -> dict[str, Delivery]:
-        """The last delivery of each outcome by outcome id, which is what an idempotent destination contains."""
-        return {delivery.outcome.id: delivery for delivery in self.deliveries}
-
-    async def write(self, batch: Sequence[Delivery]) -> None:
-        """Store the batch."""
-        self.deliveries.extend(batch)
-
-    async def aclose(self) -> None:
-        """Set `closed`. The deliveries stay available."""
-        self.closed = True
 
 
 class MemoryRecorder(RequestBlocks):

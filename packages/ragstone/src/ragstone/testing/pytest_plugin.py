@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from ragstone.testing import FakeJudge, MemoryRecorder, MemorySink
+    from ragstone.testing import FakeJudge, MemoryRecorder
 
 
 @pytest.fixture
@@ -19,14 +19,6 @@ def ragstone_fake_judge() -> FakeJudge:
     from ragstone.testing import FakeJudge
 
     return FakeJudge()
-
-
-@pytest.fixture
-def ragstone_memory_sink() -> MemorySink:
-    """Return a `ragstone.testing.MemorySink`."""
-    from ragstone.testing import MemorySink
-
-    return MemorySink()
 
 
 @pytest.fixture

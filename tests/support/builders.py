@@ -1,4 +1,4 @@
-"""Builders of records for tests: all fields have defaults, so a test sets only the relevant ones."""
+"""Builders of records: all fields have defaults, so a test sets only the relevant ones."""
 
 from __future__ import annotations
 
