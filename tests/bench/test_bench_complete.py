@@ -15,7 +15,8 @@ from completions import complete
 from postgres_server import serve_postgres
 from ragstone.schema import Captured, Score, Trace
 from ragstone.store import Completion, PlannedMetric, SqliteStore, Store, open_store
-from ragstone.store._checksums import sum_checksums, to_body
+from ragstone.store._bodies import to_body
+from ragstone.store._checksums import sum_checksums
 
 pytestmark = pytest.mark.bench
 
@@ -198,8 +199,8 @@ def many_outcomes(path: Path, n: int) -> None:
         f"""
         PRAGMA synchronous = OFF;
         WITH RECURSIVE i(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM i WHERE n < {n})
-        INSERT INTO traces (seq, trace_id, state, status, started_at, received_at, inclusion_probability)
-        SELECT n, 't' || n, 'scored', 'ok', n, n, 1.0 FROM i;
+        INSERT INTO traces (seq, trace_id, state, status, started_at, received_at, inclusion_probability, checksum)
+        SELECT n, 't' || n, 'scored', 'ok', n, n, 1.0, 0 FROM i;
         INSERT INTO outcomes (seq, outcome_id, sample_id, metric, metric_version, judge_hash, kind, value, stored_at)
         SELECT seq, 'o' || seq, trace_id, 'm0', '1', 'j', 'score', (seq % 1000) / 1000.0, 1.0 FROM traces;
         INSERT OR REPLACE INTO counters VALUES ('captured', {n}), ('state:scored', {n});

@@ -37,7 +37,7 @@ from ragstone.schema import Captured, Dropped, Failure, Passage, Retrieval, Scor
 from ragstone.settings import read_file
 from ragstone.spool import SpoolReader
 from ragstone.spool._format import END, LAST, MORE, frame, header
-from ragstone.store._checksums import _compress, to_body, to_outcome, to_trace
+from ragstone.store._bodies import _compress, to_body, to_outcome, to_trace
 from ragstone_lab._dataset.documents import read_documents
 from ragstone_lab._validation.labels import read_labels
 

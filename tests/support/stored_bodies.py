@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 from ragstone.store import Store
-from ragstone.store._checksums import seal, text_of
+from ragstone.store._bodies import seal, text_of
 
 __all__ = ["body_texts", "count_duplicates", "count_replies", "rewrite_bodies"]
 

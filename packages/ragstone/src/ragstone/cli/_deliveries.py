@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Literal
 
 import typer
@@ -48,7 +47,7 @@ def deliveries_command(
         )
     n_all = sum(getattr(row, state) for name, row in counts.items() if sink is None or name == sink)
     if json_output:
-        print_json({"n": n_all, "deliveries": [asdict(row) for row in rows]})
+        print_json({"n": n_all, "deliveries": [row._asdict() for row in rows]})
         return
     if rows:
         table = [("sink", "metric", "trace", "attempts", "last error")]

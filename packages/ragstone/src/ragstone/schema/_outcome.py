@@ -14,7 +14,7 @@ from pydantic import Field, FiniteFloat, TypeAdapter, model_validator
 from ragstone.schema._base import Model, Record
 from ragstone.schema._trace import Usage
 
-_NAMESPACE = uuid.UUID("5f2e0a4c-7c41-5d0b-9a64-0d1c8f6b7e21")
+_NAMESPACE = uuid.UUID("5f2e0a4c-7c41-5d0b-9a64-0d1c8f6b7e21").bytes
 
 FailureKind = Literal[
     "unparseable",  # the judge replied twice without the requested number
@@ -50,7 +50,7 @@ class Interval(Model):
 @lru_cache(maxsize=2048)
 def _id_of(key: tuple[str, ...]) -> str:
     # `uuid.uuid5`, without its object: reports compute the id of each stored outcome.
-    digest = hashlib.sha1(_NAMESPACE.bytes + "\x1f".join(key).encode(), usedforsecurity=False).hexdigest()
+    digest = hashlib.sha1(_NAMESPACE + "\x1f".join(key).encode(), usedforsecurity=False).hexdigest()
     variant = "89ab"[int(digest[16], 16) & 3]
     return f"{digest[:8]}-{digest[8:12]}-5{digest[13:16]}-{variant}{digest[17:20]}-{digest[20:32]}"
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ragstone.errors import DataError
 from ragstone.schema import Outcome
-from ragstone.store._checksums import to_trace
+from ragstone.store._bodies import to_trace
 from ragstone.store._database import Part
 from ragstone.store._save_outcomes import insert_outcomes, prepare
 from ragstone.store._sql import read_all_meta, save_meta

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from ragstone.schema import Evidence
-from ragstone.store._checksums import damaged, sum_checksums, to_outcome
+from ragstone.store._bodies import to_outcome
+from ragstone.store._checksums import damaged, sum_checksums
 from ragstone.store._sql import Sql, starting_with
 
 OutcomeKind = tuple[str, str, str, str]

@@ -18,7 +18,7 @@ from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from ragstone.schema import AlarmDelivery, Delivery, DeliveryCounts
-from ragstone.store._checksums import to_outcome
+from ragstone.store._bodies import to_outcome
 from ragstone.store._database import Part
 from ragstone.store._sql import LAST_SEQ, Sql, marks, pages
 from ragstone.store._types import DeliveryKind, DeliveryState, OutboxRow
@@ -296,9 +296,30 @@ class Deliveries(Part):
             return n + db.execute(again, (now, state, sink)).rowcount
 
     def read(self, *, sink: str | None = None, state: DeliveryState | None = None, limit: int = 100) -> list[OutboxRow]:
-        """Return the state of single deliveries, oldest first."""
+        """Return the state of single deliveries, in the order in which they were queued."""
+        limit = max(limit, 0)
         with self._database.read() as db:
-            return deliveries(db, sink=sink, state=state, limit=max(limit, 0))
+            rows = db.execute(
+                """
+                SELECT x.since, COALESCE(o.seq, 0), x.kind, x.item_id, o.sample_id, o.metric, x.sink, x.state, x.attempts,
+                       x.next_try, x.last_error
+                FROM outbox AS x LEFT JOIN outcomes AS o ON x.kind = 'outcome' AND o.outcome_id = x.item_id
+                WHERE (x.sink = ?1 OR ?1 IS NULL) AND (x.state = ?2 OR ?2 IS NULL) ORDER BY x.seq LIMIT ?3
+                """,
+                (sink, state, limit),
+            ).fetchall()
+            for queue in read_ranges(db, sink):
+                for found, after, upto in (("sent", queue.start, queue.cursor), ("pending", queue.cursor, queue.stop)):
+                    if after < upto and state in (None, found):
+                        rows += db.execute(
+                            f"""
+                            SELECT {SINCE}, o.seq, 'outcome', o.outcome_id, o.sample_id, o.metric, r.sink, ?1, ?2, {SINCE}, NULL
+                            FROM sink_ranges AS r JOIN outcomes AS o ON o.seq > ?3 AND o.seq <= ?4
+                            WHERE r.sink = ?5 AND r.start = ?6 AND NOT {HAS_ROW} ORDER BY o.seq LIMIT ?7
+                            """,  # noqa: S608 - constant conditions
+                            (found, int(found == "sent"), after, upto, queue.sink, queue.start, limit),
+                        ).fetchall()
+        return [OutboxRow(*columns) for _, _, *columns in sorted(rows, key=itemgetter(0, 1))[:limit]]
 
     def stop_sink(self, sink: str, *, reason: str) -> None:
         """Record why delivery to a sink is paused. The next `Plan.set` deletes the reason, so a new worker retries."""
@@ -393,54 +414,6 @@ def _insert_rows(db: Sql, queue: Range, outcomes: Mapping[str, _Found], result: 
     )
 
 
-def deliveries(
-    db: Sql,
-    *,
-    trace_id: str | None = None,
-    sink: str | None = None,
-    state: DeliveryState | None = None,
-    limit: int = LAST_SEQ,
-) -> list[OutboxRow]:
-    """Return single deliveries, in the order in which they were queued."""
-    with_row = db.execute(
-        """
-        SELECT x.since, COALESCE(o.seq, 0), x.kind, x.item_id, o.sample_id, o.metric, x.sink, x.state, x.attempts, x.next_try, x.last_error
-        FROM outbox AS x LEFT JOIN outcomes AS o ON x.kind = 'outcome' AND o.outcome_id = x.item_id
-        WHERE (o.sample_id = ?1 OR ?1 IS NULL) AND (x.sink = ?2 OR ?2 IS NULL) AND (x.state = ?3 OR ?3 IS NULL)
-        ORDER BY x.seq LIMIT ?4
-        """,
-        (trace_id, sink, state, limit),
-    ).fetchall()
-    without: list[Any] = []
-    for queue in read_ranges(db, sink):
-        for found, after, upto in (("sent", queue.start, queue.cursor), ("pending", queue.cursor, queue.stop)):
-            if after < upto and state in (None, found):
-                without += db.execute(
-                    f"""
-                    SELECT {SINCE}, o.seq, 'outcome', o.outcome_id, o.sample_id, o.metric, r.sink, ?1, ?2, {SINCE}, NULL
-                    FROM sink_ranges AS r JOIN outcomes AS o ON o.seq > ?3 AND o.seq <= ?4
-                    WHERE r.sink = ?5 AND r.start = ?6 AND (o.sample_id = ?7 OR ?7 IS NULL) AND NOT {HAS_ROW}
-                    ORDER BY o.seq LIMIT ?8
-                    """,  # noqa: S608 - constant conditions
-                    (found, int(found == "sent"), after, upto, queue.sink, queue.start, trace_id, limit),
-                ).fetchall()
-    rows = sorted([*with_row, *without], key=itemgetter(0, 1))[:limit]
-    return [
-        OutboxRow(
-            kind=kind,
-            item_id=item_id,
-            trace_id=sample_id,
-            metric=metric,
-            sink=name,
-            state=where,
-            attempts=attempts,
-            next_try=next_try,
-            last_error=last_error,
-        )
-        for _, _, kind, item_id, sample_id, metric, name, where, attempts, next_try, last_error in rows
-    ]
-
-
 def count_deliveries(db: Sql, *, now: float) -> dict[str, DeliveryCounts]:
     """Count the deliveries to each sink. A sink that is no longer in the plan stays visible."""
     stopped: dict[str, str | None] = dict(db.execute("SELECT name, stopped FROM sinks ORDER BY name"))
@@ -455,12 +428,13 @@ def count_deliveries(db: Sql, *, now: float) -> dict[str, DeliveryCounts]:
     counts = {}
     for sink, by_state in states.items():
         # Rows are queued in the order of `seq`, so the first pending one is the oldest.
-        row = db.execute(
-            "SELECT since FROM outbox WHERE sink = ? AND state = 'pending' ORDER BY seq LIMIT 1", (sink,)
-        ).fetchone()
-        error = db.execute(
-            "SELECT last_error FROM outbox WHERE sink = ? AND state = 'pending' ORDER BY next_try LIMIT 1", (sink,)
-        ).fetchone()
+        row, error = (
+            db.execute(
+                f"SELECT {column} FROM outbox WHERE sink = ? AND state = 'pending' ORDER BY {order} LIMIT 1",  # noqa: S608 - constants
+                (sink,),
+            ).fetchone()
+            for column, order in (("since", "seq"), ("last_error", "next_try"))
+        )
         since_all = [*oldest[sink], *(row or ())]
         counts[sink] = DeliveryCounts(
             **by_state,

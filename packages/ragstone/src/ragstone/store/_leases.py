@@ -8,7 +8,8 @@ from typing import Any
 
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.schema import Failure
-from ragstone.store._checksums import DamagedRowError, to_trace
+from ragstone.store._bodies import to_trace
+from ragstone.store._checksums import DamagedRowError
 from ragstone.store._database import Part
 from ragstone.store._labels import take_labels
 from ragstone.store._plan import plans_of_worker, read_plan

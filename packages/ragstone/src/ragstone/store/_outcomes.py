@@ -9,7 +9,8 @@ from typing import Any, Final
 from ragstone.errors import DataError
 from ragstone.schema import Outcome, Trace
 from ragstone.store._backfill import Backfills
-from ragstone.store._checksums import DamagedRowError, check_row, to_outcome, to_trace
+from ragstone.store._bodies import to_outcome, to_trace
+from ragstone.store._checksums import DamagedRowError, check_row
 from ragstone.store._deliveries import DELIVERY_FIELDS, to_delivery
 from ragstone.store._metric_counts import count_outcomes
 from ragstone.store._save_outcomes import prepare, store_completions

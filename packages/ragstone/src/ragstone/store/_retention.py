@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from ragstone.store._checksums import Body, seal, text_of
+from ragstone.store._bodies import Body, seal, text_of
 from ragstone.store._counters import SAMPLED_OUT_FORGOTTEN, add_to_counters
 from ragstone.store._database import Part
 from ragstone.store._erasure import erase_group

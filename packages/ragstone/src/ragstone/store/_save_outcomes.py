@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ragstone.errors import DataError
 from ragstone.schema import Failure, Outcome, Score
-from ragstone.store._checksums import Body, to_body
+from ragstone.store._bodies import Body, to_body
 from ragstone.store._counters import add_to_counters, add_to_outcome_counts, state_counter
 from ragstone.store._database import Database, Lock
 from ragstone.store._plan import read_plan

@@ -18,17 +18,17 @@ from ragstone.schema import (
     Trace,
     TraceOutline,
 )
-from ragstone.store._checksums import checksum_of, to_body, to_outcome, to_outline, to_trace
+from ragstone.store._bodies import to_body, to_outcome, to_outline, to_trace
+from ragstone.store._checksums import checksum_of
 from ragstone.store._counters import DROPPED, IGNORED, add_to_counters, evidence_counters, state_counter
 from ragstone.store._database import Lock, Part
-from ragstone.store._deliveries import deliveries
 from ragstone.store._erasure import find_erased
 from ragstone.store._explain import explain_state
 from ragstone.store._feedback import add_feedback, feedback_of, match_feedback
 from ragstone.store._plan import plans_of_entries, read_plan
 from ragstone.store._sql import LAST_SEQ, Sql, marks, pages, save_meta
 from ragstone.store._tables import CHECKED_COLUMNS
-from ragstone.store._types import RequestLabel, StoredAnswer, StorePosition, TraceReport, TraceState
+from ragstone.store._types import RequestLabel, StoredAnswer, StorePosition, TraceReport
 
 R = TypeVar("R")
 
@@ -108,51 +108,39 @@ class Traces(Part):
                 found |= {trace_id: to_trace(body, trace_id) for trace_id, body in rows}
         return found
 
-    def read(
-        self,
-        *,
-        state: TraceState | None = None,
-        since: float | None = None,
-        after: StorePosition | None = None,
-        upto: StorePosition | None = None,
-    ) -> Iterator[Trace]:
-        """Yield traces in order of arrival, without those whose text was removed.
+    def read(self, *, since: float | None = None) -> Iterator[Trace]:
+        """Yield traces in order of arrival, without those whose text was removed. `since` selects as in `read_outlines`."""
+        return self._read_bodies(to_trace, since=since)
+
+    def read_outlines(
+        self, *, since: float | None = None, after: StorePosition | None = None, upto: StorePosition | None = None
+    ) -> Iterator[TraceOutline]:
+        """Yield the outlines of traces, whose other fields are not validated, in the order of `read`.
 
         Args:
-            state: If given, only traces in this state.
             since: If given, only traces whose request started at this time or later (Unix seconds).
             after: If given, only traces that were stored after this position. In a shared store, transactions may end in
                 another order than they began, so a trace may be missed.
             upto: If given, only traces that were stored up to this position.
         """
-        return self._read_bodies(to_trace, state=state, since=since, after=after, upto=upto)
-
-    def read_outlines(
-        self, *, since: float | None = None, after: StorePosition | None = None, upto: StorePosition | None = None
-    ) -> Iterator[TraceOutline]:
-        """Yield the outlines of traces in order of arrival, without those whose text was removed.
-
-        The arguments are those of `traces`. Only the fields of an outline are validated.
-        """
-        return self._read_bodies(to_outline, state=None, since=since, after=after, upto=upto)
+        return self._read_bodies(to_outline, since=since, after=after, upto=upto)
 
     def _read_bodies(
         self,
         parse: Callable[[object, str], R],
         *,
-        state: TraceState | None,
         since: float | None,
-        after: StorePosition | None,
-        upto: StorePosition | None,
+        after: StorePosition | None = None,
+        upto: StorePosition | None = None,
     ) -> Iterator[R]:
         return self._read_pages(
             "traces",
             """
             SELECT t.seq, t.trace_id, b.body FROM traces AS t JOIN trace_bodies AS b USING (seq)
-            WHERE t.seq > ?1 AND (t.state = ?3 OR ?3 IS NULL) AND (t.started_at >= ?4 OR ?4 IS NULL) AND t.seq <= ?5
+            WHERE t.seq > ?1 AND (t.started_at >= ?3 OR ?3 IS NULL) AND t.seq <= ?4
             ORDER BY t.seq LIMIT ?2
             """,
-            (state, since, LAST_SEQ if upto is None else upto.traces),
+            (since, LAST_SEQ if upto is None else upto.traces),
             lambda _, page: (parse(body, trace_id) for _, trace_id, body in page),
             last=-1 if after is None else after.traces,
         )
@@ -241,7 +229,6 @@ class Traces(Part):
                 outcomes=tuple(outcome for _, outcome, _ in outcomes),
                 backfilled=tuple(outcome.metric for _, outcome, share in outcomes if share is not None),
                 feedback=tuple(feedback_of(db, trace_id)),
-                outbox=tuple(deliveries(db, trace_id=trace_id)),
                 **known,
             )
             reasons = explain_state(

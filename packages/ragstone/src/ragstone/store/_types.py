@@ -188,8 +188,7 @@ class Claims(list[Trace]):
         """Metric, version and judge hash of the outcomes that a trace has already, by its id."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OutboxRow:
+class OutboxRow(NamedTuple):
     """The state of the delivery of one outcome or alarm to one sink."""
 
     kind: DeliveryKind
@@ -234,7 +233,6 @@ class TraceReport:
     """Metrics of the outcomes that were added by a backfill."""
     feedback: tuple[StoredFeedback, ...]
     """What users said about the answer, oldest first."""
-    outbox: tuple[OutboxRow, ...]
 
 
 class DamagedRow(NamedTuple):

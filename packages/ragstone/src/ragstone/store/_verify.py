@@ -9,7 +9,8 @@ from math import inf, isfinite
 from typing import Any, Final, NamedTuple, get_args
 
 from ragstone.errors import StoreCorruptError
-from ragstone.store._checksums import DamagedRowError, check_row, damaged, last_key, to_outcome, to_trace
+from ragstone.store._bodies import to_outcome, to_trace
+from ragstone.store._checksums import DamagedRowError, check_row, damaged, last_key
 from ragstone.store._counters import SAMPLED_OUT_FORGOTTEN, OutcomeTotals, read_states
 from ragstone.store._database import Part
 from ragstone.store._deliveries import count_sent
