@@ -137,7 +137,10 @@ def test_exit_codes():
     with FakeJudgeServer() as server:
         done = card("--judge", server.url, "--set", "budget.calls=20", "--set", "judge.max_concurrent_requests=1")
         assert 4 == done.returncode, done.stderr
-        assert "the card is incomplete" in done.stderr
+        assert "unfinished: run the same command to resume" in done.stderr
+        more = card("--judge", server.url)
+        assert 0 == more.returncode, more.stderr
+        assert "93 model calls, 19 replies from the journal" in more.stdout
         assert "the budget was exhausted, so that some conditions were not measured" in done.stdout
     with FakeJudgeServer(malformed_rate=1.0, structured="refused") as server:
         done = card("--judge", server.url, "--set", "research.conditions=none")
@@ -147,17 +150,21 @@ def test_exit_codes():
 
 
 @pytest.mark.usefixtures("folder")
-def test_second_run_reads_the_cache():
-    """Also the repeats, which have replies of their own."""
+def test_second_run_reads_the_journal():
+    """Also the repeats, which have replies of their own. Another directory has another journal."""
     with FakeJudgeServer() as server:
-        first = card("--judge", server.url, "--cache", "replies", "--json")
+        first = card("--judge", server.url, "--json")
         n = server.stats.calls
-        second = card("--judge", server.url, "--cache", "replies", "--json")
-        assert n == server.stats.calls
+        second = card("--judge", server.url, "--json")
+        # Each run makes one call that learns what the server supports.
+        assert (112 + 1, n + 1) == (n, server.stats.calls)
+        assert 0 == card("--judge", server.url, "-o", "other").returncode
+        assert n + 1 + 112 < server.stats.calls
     plain = [json.loads(done.stdout) for done in (first, second)]
     costs = [sum(cost["cached"] for cost in each["judges"][0]["costs"]) for each in plain]
-    # Two passages have one other order, so that the shuffled prompts are the reversed ones.
-    assert [12, 16 + 12 * 8] == costs
+    assert [0, 16 + 12 * 8] == costs
+    assert [(112, 0), (0, 112)] == [(each["n_asked"], each["n_known"]) for each in plain]
+    assert plain[1] == json.loads(Path("judge-card/result.json").read_text(encoding="utf-8"))
     assert plain[0]["judges"][0]["metrics"] == plain[1]["judges"][0]["metrics"]
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, ClassVar, Final, Self, TypeVar
 
 from pydantic import TypeAdapter
 
@@ -32,11 +32,15 @@ from ragstone.judges import (
     TextReply,
     judge_from,
     metered,
+    record_usage,
 )
 from ragstone.schema import Failure, Usage
 from ragstone.scoring import JudgedCounts
 from ragstone_lab._journal import Journal, key_of
 from ragstone_lab._report import plain_fields
+
+RESULT: Final = "result.json"
+"""Name of the file with the result of a run."""
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -50,6 +54,9 @@ _ENDING: Final = frozenset({"budget", "unavailable"})
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
     """What a run asked its models, and what failed."""
+
+    counted: ClassVar = "calls"
+    """What `counts` counts."""
 
     failures: Mapping[str, int] = field(default_factory=dict)
     """Number of failures, by kind."""
@@ -89,7 +96,7 @@ class Run:
     Replies are read from the journal, or written to it before they are used. Equal calls are one call. After a model
     fails systematically (with `stop_early`), no further call is made, and later calls fail with the same error. With a
     stored journal, from which another run continues, also after a budget is exhausted or a model is unavailable. The
-    default journal is in memory. A kill of the process loses at most `concurrency` calls. `on_answer` is called after
+    default journal is in memory. With `waits`, the caller decides when to give up a model that is unavailable. A kill of the process loses at most `concurrency` calls. `on_answer` is called after
     each distinct call that was answered, with the number of these calls.
 
     Raises:
@@ -102,8 +109,10 @@ class Run:
         *,
         concurrency: int,
         stop_early: bool = True,
+        waits: bool = False,
         on_answer: Callable[[int], None] | None = None,
     ) -> None:
+        self._waits = waits
         self._journal = Journal() if journal is None else journal
         self._concurrency = concurrency
         self._stop_early = stop_early
@@ -220,6 +229,7 @@ class Run:
             else:
                 if key not in self._known:
                     self._known.add(key)
+                    record_usage(Usage(cached=1))
                     self._count(model)
                 return known
         if key not in self._work:
@@ -255,7 +265,7 @@ class Run:
             "judge_hash": model.hash,
         }
         counts.add([Failure.model_validate(call | {"kind": error.kind, "reason": str(error)})])
-        if error.kind in _ENDING and self._journal.path is not None:
+        if error.kind in _ENDING and self._journal.path is not None and not self._waits:
             self._stopped_by = error
         elif self._stop_early and (cause := counts.describe_systematic()):
             self._stopped_by = self._systematic = JudgeError(
@@ -308,11 +318,15 @@ async def gathered(calls: Iterable[Awaitable[T]]) -> list[T]:
 
 
 class _Journaled:
-    """A model whose replies are read from a journal, or written to it before they are used."""
+    """A model whose replies are read from a journal, or written to it before they are used.
 
-    def __init__(self, model: Any, run: Run) -> None:
+    Equal calls of different `passes` are different calls.
+    """
+
+    def __init__(self, model: Any, run: Run, *passes: object) -> None:
         self._model = model
         self._run = run
+        self._passes = passes
 
     @property
     def identity(self) -> JudgeIdentity:
@@ -327,7 +341,9 @@ class _Journaled:
         async def call() -> Any:
             return adapter.dump_python(await ask(), mode="json", exclude={"usage"})
 
-        return await self._run.once(self.identity, key_of(self.identity.hash, *parts), call, adapter.validate_python)
+        return await self._run.once(
+            self.identity, key_of(self.identity.hash, *parts, *self._passes), call, adapter.validate_python
+        )
 
     async def aclose(self) -> None:
         """Do nothing. The run closes the model."""

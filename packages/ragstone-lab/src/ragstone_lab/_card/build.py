@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from ragstone.experiments import Experiment, read_outcomes
 from ragstone.judges import Judge
 from ragstone.metrics import MetricCard
 from ragstone.reading import LabelRecord
 from ragstone.schema import Failure, Usage
+from ragstone.scoring import JudgedCounts
 from ragstone.stats import VarianceSplit, correlate, flip_rate, mean_interval, split_variance
 from ragstone_lab._card.conditions import Run
 from ragstone_lab._card.model import ConditionEffect, JudgeReport, MetricReport, RunCost
@@ -27,8 +29,10 @@ _SAME: Final = 1e-9
 """Difference of equal scores, by rounding."""
 
 
-def build_card(plan: CardPlan, scored: Scored, options: LabelOptions, *, flip_threshold: float) -> JudgeCard:
-    """Compute the card from the scored runs."""
+def build_card(
+    plan: CardPlan, scored: Scored, options: LabelOptions, *, flip_threshold: float, called: Mapping[str, Any]
+) -> JudgeCard:
+    """Compute the card from the scored runs. `called` are fields of `RunResult`: the calls of all runs."""
     tables = [_Table(judge, runs, plan, options, flip_threshold) for judge, runs in scored]
     names = [table.name for table in tables]
     reports = tuple(
@@ -40,6 +44,19 @@ def build_card(plan: CardPlan, scored: Scored, options: LabelOptions, *, flip_th
         for metric in plan.metrics:
             if (split := _split(tables, metric.card, options.confidence_level)) is not None:
                 joint[metric.card.name] = split
+    failures = [o for _, runs in scored for done in runs.values() for o in done.outcomes if isinstance(o, Failure)]
+    counts: dict[str, JudgedCounts] = {}
+    for report, (_, runs) in zip(reports, scored, strict=True):
+        counts[report.judge] = JudgedCounts()
+        for done in runs.values():
+            counts[report.judge].add(done.outcomes)
+    first = {failure.kind: failure.reason for failure in reversed(failures)}
+    called = {
+        **called,
+        "counts": counts,
+        "failures": dict(Counter(o.kind for o in failures)),
+        "errors": (*first.values(),),
+    }
     return JudgeCard(
         judges=reports,
         joint=joint,
@@ -53,6 +70,7 @@ def build_card(plan: CardPlan, scored: Scored, options: LabelOptions, *, flip_th
         wordings_hash=WORDINGS_HASH,
         notes=plan.notes,
         outcomes=tuple(o for _, runs in scored for done in runs.values() for o in done.outcomes),
+        **called,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from ragstone.extension import text_table
 from ragstone.schema import Outcome
@@ -13,12 +13,15 @@ from ragstone_lab._card.conditions import Condition
 from ragstone_lab._card.model import JudgeReport, RunCost
 from ragstone_lab._card.sentences import findings_of
 from ragstone_lab._report import plain_fields, points, result_table, share
+from ragstone_lab._run import RunResult
 from ragstone_lab._validation.report import label_tables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JudgeCard:
+class JudgeCard(RunResult):
     """The result of `judge_card`."""
+
+    counted: ClassVar = "judged outcomes"
 
     judges: tuple[JudgeReport, ...]
     joint: Mapping[str, VarianceSplit]
@@ -32,7 +35,6 @@ class JudgeCard:
     seed: int
     wordings_hash: str
     """Hash of the paraphrases. Cards with different hashes do not measure the same wordings."""
-    notes: tuple[str, ...]
     outcomes: tuple[Outcome, ...]
     """All outcomes of all runs."""
 
@@ -42,7 +44,7 @@ class JudgeCard:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        return plain_fields(self, "outcomes") | {"findings": [*self.findings()]}
+        return plain_fields(self, "outcomes", "counts") | {"findings": [*self.findings()]}
 
     def __str__(self) -> str:
         ci = f"[{self.confidence_level:.0%} CI]"
@@ -58,7 +60,7 @@ class JudgeCard:
             f"conditions: {self.n_crossed} labeled samples, {self.repeats} repeats. A score changes if it differs by more "
             f"than {100 * self.flip_threshold:g} points"
         )
-        notes = ["points: hundredths of the metric's range", conditions, *self.notes]
+        notes = ["points: hundredths of the metric's range", conditions, *self.run_lines()]
         return "\n\n".join(filter(None, [*parts, "\n".join(notes)]))
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
 from functools import partial
+from pathlib import Path
 
 from ragstone.errors import ConfigurationError, JudgeError
 from ragstone.experiments import Experiment, aevaluate, check_level
+from ragstone.extension import write_output
 from ragstone.judges import Judge, MissingModel, describe_missing, judge_from, repeat_replies
 from ragstone.metrics import Metric
 from ragstone.reading import SampleSource
@@ -18,6 +21,9 @@ from ragstone_lab._card.build import build_card
 from ragstone_lab._card.conditions import DEFAULT_CONDITIONS, Run, judge_of
 from ragstone_lab._card.plan import CardPlan, plan_judge_card
 from ragstone_lab._card.report import JudgeCard
+from ragstone_lab._journal import JOURNAL, Journal
+from ragstone_lab._run import RESULT, JournaledJudge, folder_of
+from ragstone_lab._run import Run as JournaledRun
 from ragstone_lab._validation.agreement import LabelOptions
 
 
@@ -45,6 +51,7 @@ def judge_card(
     stop_early: bool = True,
     progress: Callable[[int, int], None] | None = None,
     on_outcomes: Callable[[Sequence[Outcome]], None] | None = None,
+    output_dir: str | Path | None = None,
 ) -> JudgeCard:
     """Measure from human labels how far the scores of judges can be trusted.
 
@@ -76,6 +83,8 @@ def judge_card(
         stop_early: Stop if a judge fails systematically.
         progress: Called with (finished samples, all samples). A sample counts once in each run of each judge.
         on_outcomes: Called with the outcomes of each sample.
+        output_dir: Directory of the journal of all replies and of `result.json`. After an interruption the same call resumes
+            in it without repeating answered calls. None: nothing is kept.
 
     Raises:
         ConfigurationError: If no judge is named, a judge, metric or condition is unknown, a judge is given twice, or an option is out of range.
@@ -120,7 +129,7 @@ def judge_card(
     for each in judges:
         for run in plan.runs:
             judge_of(each, run)
-    to_close = [each for each, spec in zip(judges, given, strict=True) if isinstance(spec, str)]
+    folder = None if output_dir is None else folder_of(output_dir)
     score = partial(
         aevaluate,
         concurrency=concurrency,
@@ -130,8 +139,20 @@ def judge_card(
         cluster=None,
         on_outcomes=on_outcomes,
     )
-    scored = run_async(_score_all(plan, judges, to_close, score, progress, max_outage_s))
-    return build_card(plan, scored, options, flip_threshold=flip_threshold)
+
+    async def work() -> JudgeCard:
+        with Journal(None if folder is None else folder / JOURNAL) as journal:
+            # `aevaluate` limits the samples at once, waits for models and stops early.
+            async with JournaledRun(journal, concurrency=sys.maxsize, stop_early=False, waits=True) as called:
+                for each, spec in zip(judges, given, strict=True):
+                    await called.add_judge(each, spec)
+                scored = await _score_all(plan, judges, called, score, progress, max_outage_s)
+            card = build_card(plan, scored, options, flip_threshold=flip_threshold, called=called.values())
+            if folder is not None:
+                write_output(folder / RESULT, json.dumps(card.to_dict(), ensure_ascii=False, indent=1))
+            return card
+
+    return run_async(work())
 
 
 def _read_judges(given: Sequence[str | Judge]) -> list[Judge]:
@@ -156,7 +177,7 @@ def _read_judges(given: Sequence[str | Judge]) -> list[Judge]:
 async def _score_all(
     plan: CardPlan,
     judges: Sequence[Judge],
-    to_close: Sequence[Judge],
+    called: JournaledRun,
     score: Callable[..., Awaitable[Experiment]],
     progress: Callable[[int, int], None] | None,
     max_outage_s: float,
@@ -168,25 +189,23 @@ async def _score_all(
         if progress is not None:
             progress(n_done + n, plan.n_scored)
 
-    async with AsyncExitStack() as closing:
-        for judge in to_close:
-            closing.push_async_callback(judge.aclose)
-        scored: list[tuple[Judge, dict[Run, Experiment]]] = [(judge, {}) for judge in judges]
-        for judge, runs in scored:
-            for run in plan.runs:
-                if not (samples := plan.samples_of(run)):
-                    continue
-                with repeat_replies(run.repeat):
-                    done = await score(samples, plan.metrics_of(run), judge=judge_of(judge, run), progress=show)
-                if done.judge_unavailable:
-                    raise JudgeError(
-                        f"the judge {done.judge.name} did not answer for longer than max_outage_s={max_outage_s:g} "
-                        "(limits.max_outage_s). When it is available, run the same command again. With a reply cache "
-                        "(--cache) it does not repeat calls",
-                        kind="unavailable",
-                    )
-                runs[run] = done
-                n_done += len(samples)
-                if any(isinstance(o, Failure) and o.kind == "budget" for o in done.outcomes):
-                    return scored
-        return scored
+    scored: list[tuple[Judge, dict[Run, Experiment]]] = [(judge, {}) for judge in judges]
+    for judge, runs in scored:
+        for run in plan.runs:
+            if not (samples := plan.samples_of(run)):
+                continue
+            asked = JournaledJudge(judge_of(judge, run), called, run.name, run.repeat)
+            with repeat_replies(run.repeat):
+                done = await score(samples, plan.metrics_of(run), judge=asked, progress=show)
+            if done.judge_unavailable:
+                raise JudgeError(
+                    f"the judge {done.judge.name} did not answer for longer than max_outage_s={max_outage_s:g} "
+                    "(limits.max_outage_s). When it is available, run the same command again. With an output directory it "
+                    "does not repeat answered calls",
+                    kind="unavailable",
+                )
+            runs[run] = done
+            n_done += len(samples)
+            if any(isinstance(o, Failure) and o.kind == "budget" for o in done.outcomes):
+                return scored
+    return scored

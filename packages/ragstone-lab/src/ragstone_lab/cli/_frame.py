@@ -21,7 +21,6 @@ from ragstone.cli.extension import (
     show_progress,
 )
 from ragstone.schema import Usage
-from ragstone.scoring import JudgedCounts
 
 if TYPE_CHECKING:
     from ragstone_lab._run import RunResult
@@ -87,16 +86,14 @@ class Lab:
         if "budget" in result.failures:
             leave("the budget is exhausted.", ExitCode.BUDGET)
         for model, counts in result.counts.items():
-            self.leave_if_failed(counts, f"calls of {sanitize_for_terminal(model)}")
+            if reason := describe_excess(
+                counts, self.settings.limits.max_failed_share, f"{result.counted} of {sanitize_for_terminal(model)}"
+            ):
+                leave(reason)
         if result.unfinished:
             leave("a model did not answer.")
         if is_empty:
             leave("nothing was produced.")
-
-    def leave_if_failed(self, counts: JudgedCounts, what: str) -> None:
-        """Exit with code 3 if more failed than the limit."""
-        if (reason := describe_excess(counts, self.settings.limits.max_failed_share, what)) is not None:
-            leave(reason)
 
 
 def print_skipped(reasons: Sequence[str]) -> None:

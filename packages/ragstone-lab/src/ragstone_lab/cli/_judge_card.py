@@ -8,11 +8,9 @@ from typing import Any
 
 import typer
 
-from ragstone.cli.extension import ExitCode, failure_lines, leave, print_result, show_progress
+from ragstone.cli.extension import show_progress
 from ragstone.errors import ConfigurationError
 from ragstone.judges import find_outage
-from ragstone.schema import Failure
-from ragstone.scoring import JudgedCounts
 from ragstone_lab.cli._frame import Lab
 
 
@@ -25,6 +23,7 @@ def judge_card_command(
     judge_model: list[str] | None = None,
     judge_api_key_env: list[str] | None = None,
     metrics: str | None = None,
+    output_dir: Path = Path("judge-card"),
     dry_run: bool = False,
     json_output: bool = False,
     context: typer.Context,
@@ -37,6 +36,7 @@ def judge_card_command(
         labels: Human labels: rows with id and label, or a file of ARES, RAGChecker, ragas or MTRAG.
         data: Samples, as for `evaluate`. Default: the rows of --labels are the samples.
         metrics: Metrics or groups, comma-separated. Default: those that the labels name, otherwise ccrs.
+        output_dir (-o): Directory of the replies and the result. An interrupted run resumes in the same directory.
 
     Models:
         judge: A judge, in the forms of `evaluate --judge`. Repeatable. Default: $RAGSTONE_JUDGE.
@@ -77,22 +77,13 @@ def judge_card_command(
             str(labels),
             source,
             judge=judges,
+            output_dir=output_dir,
             **chosen,
             **lab.arguments("limits", "analysis", "research", omit=chosen),
             progress=progress.update,
             on_outcomes=progress.count,
         )
-    print_result(card.to_dict(), card, json_output=json_output)
-    for line in failure_lines(card.outcomes):
-        typer.echo(line, err=True)
-    if any(isinstance(o, Failure) and o.kind == "budget" for o in card.outcomes):
-        leave(
-            "the budget is exhausted, so the card is incomplete. With --cache, a run with a larger budget resumes.",
-            ExitCode.BUDGET,
-        )
-    counts = JudgedCounts()
-    counts.add(card.outcomes)
-    lab.leave_if_failed(counts, "judged outcomes")
+    lab.finish(card, saved=[f"saved in {output_dir}: result.json, journal.jsonl"])
 
 
 def _one_each(option: str, values: Sequence[str] | None, urls: Sequence[str | None]) -> list[str | None]:

@@ -14,7 +14,7 @@ from ragstone.judges import Judge, Reader, describe_missing, judge_from
 from ragstone.reading import SampleSource
 from ragstone.scoring import run_async
 from ragstone_lab._journal import JOURNAL, Journal
-from ragstone_lab._run import Run, RunResult, folder_of, gathered, json_lines
+from ragstone_lab._run import RESULT, Run, RunResult, folder_of, gathered, json_lines
 from ragstone_lab._udcg.ask import Models, is_model_configured, open_models
 from ragstone_lab._udcg.experiment.answers import Runner, run_distractors, run_orders, run_position
 from ragstone_lab._udcg.experiment.correlations import (
@@ -37,7 +37,6 @@ from ragstone_lab._udcg.experiment.questions import (
 from ragstone_lab._udcg.experiment.settings import CORRELATED, ExperimentSettings, parts_from
 from ragstone_lab._udcg.experiment.tables import ResultTable, wrap_lines
 
-_RESULT: Final = "result.json"
 _CONTEXTS: Final = "contexts.jsonl"
 
 
@@ -271,7 +270,7 @@ async def _run(
         notes=(*asker.notes(), *(f"questions without labels: {note}" for note in runner.excluded("labels"))),
         **run.values(),
     )
-    write_output(folder / _RESULT, json.dumps(result.to_dict(), ensure_ascii=False, indent=1))
+    write_output(folder / RESULT, json.dumps(result.to_dict(), ensure_ascii=False, indent=1))
     return result
 
 
