@@ -145,7 +145,7 @@ def test_exit_codes():
     with FakeJudgeServer(malformed_rate=1.0, structured="refused") as server:
         done = card("--judge", server.url, "--set", "research.conditions=none")
         assert 3 == done.returncode
-        assert "16 of 16 judged outcomes failed" in done.stderr
+        assert "16 of 16 judged outcomes of fake-judge at" in done.stderr
     assert 3 == card("--judge", "http://127.0.0.1:9/v1").returncode
 
 

@@ -200,7 +200,7 @@ def test_without_an_effect_nothing_is_found(tmp_path):
 def test_correlation_by_the_number_of_passages(tmp_path):
     """A column for each number, and the spread over them."""
     result = run(tmp_path, questions(20), reader_of(by_balance), parts="k", k_values=(1, 3, 5))
-    (table,) = result.tables
+    table, differences = result.tables
     assert ["metric", "k=1", "k=3", "k=5", "standard_deviation"] == [column.name for column in table.columns]
     rows = rows_by(table, "metric")
     for name, row in rows.items():
@@ -210,6 +210,13 @@ def test_correlation_by_the_number_of_passages(tmp_path):
         assert math.isclose(spread, row["standard_deviation"].value, abs_tol=1e-9), name
         assert holds(row["standard_deviation"], spread), name
     assert rows["hits"]["k=5"].high < rows["udcg"]["k=5"].value
+    compared = rows_by(differences, "metric", "k")
+    assert {(name, k) for name in rows if name != "udcg" for k in (1, 3, 5)} == set(compared)
+    for (name, k), row in compared.items():
+        assert math.isclose(
+            row["difference"].value, rows["udcg"][f"k={k}"].value - rows[name][f"k={k}"].value, abs_tol=1e-9
+        )
+    assert compared["hits", 5]["p_value"] < 0.01
 
 
 class KnowsProbabilities(FakeReader):
@@ -287,7 +294,7 @@ def test_a_chat_model_with_exact_or_drawn_probabilities(tmp_path, route):
         kind = next(kind for kind in P_ABSTAIN if f" {kind} " in messages[-1]["content"])
         number = messages[-1]["content"].split("Question ")[1].split("?")[0]
         p = P_ABSTAIN[kind]
-        return {"NO-RESPONSE": p, f"truth {number}": 1 - p}
+        return {"NO-RESPONSE": p, "something else" if kind == "hard" else f"truth {number}": 1 - p}
 
     model = ScriptedModel(replies, exact_route=route, top_logprobs=0 if route is None else 20)
     reader = ChatReader(model, prompt="Answer or reply NO-RESPONSE.\n{context}\nQuestion: {question}")
@@ -330,7 +337,7 @@ def test_results_as_text_and_json(tmp_path, monkeypatch):
     assert 80 >= max(map(len, str(result).splitlines()))
     saved = json.loads((tmp_path / "result.json").read_text())
     assert saved == json.loads(json.dumps(result.to_dict()))
-    assert 8 == len(saved["tables"])
+    assert 9 == len(saved["tables"])
     cell = saved["tables"][0]["rows"][0]["correct"]
     assert {"value", "low", "high", "confidence_level", "method", "n"} == set(cell)
     assert 0 == saved["settings"]["seed"]

@@ -30,6 +30,7 @@ from ragstone.judges import (
     Prompt,
     Reader,
     TextReply,
+    after_reasoning,
     judge_from,
     metered,
     record_usage,
@@ -382,8 +383,33 @@ def _parts_of(prompt: Prompt) -> list[object]:
     return [prompt.construct, prompt.task, prompt.examples, [*prompt.fields.items()]]
 
 
+_RUN_ON: Final = frozenset({"truncated", "repeated"})
+"""Kinds of failures of an answer that did not end."""
+_SENTENCE_ENDS: Final = ".!?\u3002\uff01\uff1f"
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """An answer in a journal."""
+
+    text: str
+    is_cut: bool = False
+    """Whether it is the first part of an answer that did not end."""
+
+
+def first_part(raw: str) -> str:
+    """Return the first line of an answer that did not end, or the whole sentences of an only line, or an empty text."""
+    line, separator, _ = (after_reasoning(raw) or "").partition("\n")
+    return line.strip() if separator else line[: 1 + max(map(line.rfind, _SENTENCE_ENDS))].strip()
+
+
 class JournaledReader(_Journaled):
     """A reader whose replies are read from a journal, or written to it before they are used."""
+
+    def __init__(self, model: Any, run: Run) -> None:
+        super().__init__(model, run)
+        self.run_on: set[tuple[str, ...]] = set()
+        """Query and passages of answers that did not end, whose first part was used."""
 
     async def estimate_abstention(self, query: str, passages: Sequence[str]) -> AbstentionEstimate:
         """Estimate the probability of an abstention once for each query with these passages."""
@@ -391,10 +417,20 @@ class JournaledReader(_Journaled):
         return await self._once(AbstentionEstimate, ask, "p_abstain", query, list(passages))
 
     async def answer(self, query: str, passages: Sequence[str]) -> TextReply:
-        """Answer once for each query with these passages."""
-        return await self._once(
-            TextReply, partial(self._model.answer, query, passages), "answer", query, list(passages)
-        )
+        """Answer once for each query with these passages. Of an answer that did not end, return the first part."""
+
+        async def ask() -> _Answer:
+            try:
+                return _Answer((await self._model.answer(query, passages)).text)
+            except JudgeError as error:
+                if error.kind in _RUN_ON and (part := first_part(error.raw or "")):
+                    return _Answer(part, is_cut=True)
+                raise
+
+        answer = await self._once(_Answer, ask, "answer", query, list(passages))
+        if answer.is_cut:
+            self.run_on.add((query, *passages))
+        return TextReply(text=answer.text)
 
     async def answer_logprob(self, query: str, passages: Sequence[str], answer: str) -> float:
         """Read the log-probability of an answer once. Raise ConfigurationError if the reader does not provide it."""

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
 from ragstone.errors import JudgeError
-from ragstone.extension import answer_abstains
+from ragstone.extension import answer_abstains, count, split_words
 from ragstone.judges import Judge, Prompt, Reader, judge_from, reader_from
 from ragstone.metrics import LabelMode, label_of, passage_utilities, rouge_l
 from ragstone.metrics.text import exact_match
@@ -29,6 +29,7 @@ _GRADE_TASK: Final = (
     "Spelling, case and order are not the matter, and neither is what you know yourself: the reference decides."
 )
 _GRADE_TOKENS: Final = 64
+_BY_JUDGE: Final = "the judge"
 
 
 class _GradeReply(TypedDict):
@@ -36,6 +37,12 @@ class _GradeReply(TypedDict):
 
 
 _GRADE_SHAPE: Final = TypeAdapter(_GradeReply)
+
+
+def _contains(response: str, references: Sequence[str]) -> bool:
+    """Return whether a response contains all words of a reference in their order."""
+    words = f" {' '.join(split_words(response))} "
+    return any(f" {' '.join(split_words(reference))} " in words for reference in references)
 
 
 def is_model_configured(reader: str | Reader | None, judge: str | Judge | None) -> bool:
@@ -98,6 +105,32 @@ class Models:
         self._labels: LabelMode = labels
         self._threshold = threshold
         self._judged = self._read = False
+        self._graded: dict[tuple[str, str], tuple[str, str, bool]] = {}
+        """Who graded each response to a query, the grade, and whether the response contains a reference."""
+
+    def grades(self) -> dict[str, dict[str, int]]:
+        """Return the number of different answers by who graded them, and by grade."""
+        found: dict[str, dict[str, int]] = {}
+        for by, grade, _ in self._graded.values():
+            counts = found.setdefault(by, {})
+            counts[grade] = counts.get(grade, 0) + 1
+        return found
+
+    def grade_notes(self) -> list[str]:
+        """Return who graded how many answers, and a check of the judge by the answers that contain a reference."""
+        notes = [
+            f"graded by {by}: " + ", ".join(f"{n} {grade}" for grade, n in sorted(counts.items()))
+            for by, counts in sorted(self.grades().items())
+        ]
+        checked = [grade for by, grade, contains in self._graded.values() if by == _BY_JUDGE and contains]
+        if missed := len(checked) - checked.count("correct"):
+            notes.append(
+                f"{missed} of {count(len(checked), 'answer')} that contain a reference are not correct for the judge. Read them in "
+                "contexts.jsonl before you rely on its grades"
+            )
+        if n_cut := len(self.reader.run_on):
+            notes.append(f"{count(n_cut, 'answer')} did not end before the limit of tokens. The first part was graded")
+        return notes
 
     def notes(self) -> tuple[str, ...]:
         """Return notes about the used models."""
@@ -165,17 +198,23 @@ class Models:
         if response is None:
             texts = [passage.text for passage in sample.contexts or ()]
             response = (await self.reader.answer(sample.query or "", texts)).text
-        if not response.strip() or self.reader.is_abstention(response):
-            return "abstain"
         references = tuple(reference for reference in sample.reference if reference.strip())
+        by, grade = await self._grade(sample.query or "", references, response)
+        self._graded[sample.query or "", response] = by, grade, _contains(response, references)
+        return "partial" if grade == "correct" and not has_relevant else grade
+
+    async def _grade(
+        self, query: str, references: tuple[str, ...], response: str
+    ) -> tuple[str, Literal["correct", "abstain", "wrong"]]:
+        """Return who grades a response, and the grade."""
+        if not response.strip() or self.reader.is_abstention(response):
+            return "its words", "abstain"
         # First, because "unknown" or "none" may be what the reference states.
-        if not (references and exact_match(response, references)):
-            if answer_abstains(response, whole=True):
-                return "abstain"
-            grade = await self._judged_grade(sample.query or "", references, response)
-            if grade != "correct":
-                return grade
-        return "correct" if has_relevant else "partial"
+        if references and exact_match(response, references):
+            return "exact match", "correct"
+        if answer_abstains(response, whole=True):
+            return "its words", "abstain"
+        return _BY_JUDGE, await self._judged_grade(query, references, response)
 
     async def _judged_grade(
         self, query: str, references: tuple[str, ...], response: str

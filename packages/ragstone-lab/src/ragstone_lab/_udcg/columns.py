@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ragstone.errors import MissingExtraError
 from ragstone.metrics import UdcgTheta
 from ragstone.metrics.ranking import average_precision, hit_rate, ndcg, precision, reciprocal_rank
-from ragstone.stats import Estimate, mean_interval, spearman
+from ragstone.stats import Estimate, holm, mean_interval, simultaneous_differences, spearman
 from ragstone_lab._udcg.complete import RatedContext
 from ragstone_lab._udcg.rows import PassageRating
 from ragstone_lab._udcg.svm import common_length, cross_validated, design_of, need_sklearn
@@ -55,6 +55,23 @@ def estimate_column(column: Sequence[float] | NDArray[np.float64], *, difference
     if differences:
         return estimate_difference(known.tolist(), bound=2.0, confidence_level=0.95)
     return mean_interval(known, low=-1, high=1)
+
+
+def compare_columns(differences: NDArray[np.float64], bases: Collection[int], *, seed: int) -> list[float | None]:
+    """Return the p-value of each mean difference over the questions (rows): sign-flip tests with Holm's correction.
+
+    None for the columns of `bases`, which are not compared.
+    """
+    import numpy as np
+
+    places = [place for place in range(differences.shape[1]) if place not in bases]
+    tests = []
+    for place in places:
+        known = differences[~np.isnan(differences[:, place]), place].round(SAME)
+        pairs = simultaneous_differences([[[value, 0.0] for value in known.tolist()]], seed=seed) if known.size else ()
+        tests += [one.pairs[0].p_value for one in pairs] or [None]
+    adjusted = dict(zip(places, holm(tests).adjusted, strict=True))
+    return [adjusted.get(place) for place in range(differences.shape[1])]
 
 
 def correlate_by_question(

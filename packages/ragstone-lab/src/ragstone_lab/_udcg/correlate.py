@@ -12,10 +12,11 @@ from ragstone.judges import Judge, Reader
 from ragstone.metrics import LabelMode, UdcgTheta
 from ragstone.reading import SampleSource
 from ragstone.stats import Estimate, correlate
-from ragstone_lab._report import shown
+from ragstone_lab._report import number, shown
 from ragstone_lab._run import RunResult
 from ragstone_lab._udcg.columns import (
     SAME,
+    compare_columns,
     correlate_by_question,
     estimate_columns,
     metric_columns,
@@ -42,6 +43,8 @@ class MetricCorrelation:
     """Spearman correlation over all contexts of all questions together."""
     difference: Estimate | None
     """UDCG's mean minus this metric's (as in `all`), by question. None for UDCG itself."""
+    p_value: float | None
+    """P-value of this difference: a sign-flip test over the questions, with Holm's correction for all metrics."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,12 +63,22 @@ class UdcgCorrelation(RunResult):
     seed: int = 0
 
     def __str__(self) -> str:
-        head = ("metric", "Spearman, mean [95% CI]", "n", "constant as 0", "n", "UDCG minus metric", "pooled")
+        head = (
+            "metric",
+            "Spearman, mean [95% CI]",
+            "n",
+            "constant as 0",
+            "n",
+            "UDCG minus metric",
+            "p (Holm)",
+            "pooled",
+        )
         rows: list[tuple[str, ...]] = [head]
         for m in self.metrics:
             n_defined, n_all = (str(estimate.n if estimate else 0) for estimate in (m.defined, m.all))
             cells = [shown(estimate, none="") for estimate in (m.defined, m.all, m.difference, m.pooled)]
-            rows.append((m.metric, cells[0], n_defined, cells[1], n_all, *cells[2:]))
+            p_value = "" if m.p_value is None else number(m.p_value)
+            rows.append((m.metric, cells[0], n_defined, cells[1], n_all, cells[2], p_value, cells[3]))
         answers = ", ".join(f"{n} {grade}" for grade, n in self.grades.items() if n or grade != "partial")
         lines = [text_table(rows), "", f"{self.n_questions} questions, {self.n_contexts} contexts; answers: {answers}"]
         if self.n_one_grade:
@@ -148,7 +161,9 @@ def correlate_contexts(
     all_notes += warn_small_sample(len(table.questions))
     defined = estimate_columns(table.defined)
     constant_as_zero = estimate_columns(table.all)
-    differences = estimate_columns(table.all[:, [0]] - table.all, differences=True)
+    minus_metric = table.all[:, [0]] - table.all
+    differences = estimate_columns(minus_metric, differences=True)
+    p_values = compare_columns(minus_metric, {0}, seed=seed)
     pooled = _pooled(columns, contexts)
     return UdcgCorrelation(
         metrics=tuple(
@@ -158,6 +173,7 @@ def correlate_contexts(
                 all=constant_as_zero[i],
                 pooled=pooled[name],
                 difference=None if i == 0 else differences[i],
+                p_value=p_values[i],
             )
             for i, name in enumerate(table.names)
         ),

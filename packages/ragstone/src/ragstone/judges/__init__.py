@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         ReplyLogprobs,
         TokenLogprobs,
         UsageMeter,
+        after_reasoning,
         metered,
         note_progress,
         progress_at,
@@ -136,7 +137,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_limits.spend": "Budget amounts_of find_uncounted",
             "_model": (
                 "Capabilities ChatModel ChatRequest Completion ConstrainedModel ExactModel ReplyLogprobs TokenLogprobs "
-                "record_usage UsageMeter metered note_progress progress_at"
+                "after_reasoning record_usage UsageMeter metered note_progress progress_at"
             ),
             "_model_judge": "ModelJudge",
             "_option_names": "OptionNames Role",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +12,7 @@ from ragstone.errors import MissingExtraError
 from ragstone.stats import Estimate, bootstrap_interval
 from ragstone_lab._run import gathered
 from ragstone_lab._udcg.columns import (
+    compare_columns,
     correlate_by_question,
     estimate_columns,
     metric_columns,
@@ -33,7 +35,8 @@ _FOLDS: Final = 5
 _METRIC: Final = Column("metric", "metric", "text")
 _SPEARMAN: Final = Column("spearman", "Spearman [95% CI]")
 _N: Final = Column("n", "n", "count")
-_COMPARED: Final = (_METRIC, _N, _SPEARMAN, Column("difference", "UDCG minus metric [95% CI]"))
+_P: Final = Column("p_value", "p (Holm)", "p_value")
+_COMPARED: Final = (_METRIC, _N, _SPEARMAN, Column("difference", "UDCG minus metric [95% CI]"), _P)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +49,27 @@ class ContextSet:
     """Rows for `correlate_udcg` and `fit_udcg`."""
     places: tuple[tuple[Question, tuple[int, ...]], ...]
     """Question and candidates of each context."""
+
+    @property
+    def obstacle(self) -> str | None:
+        """Why the answers do not show how well a metric predicts them, or None."""
+        ranks: dict[bool, set[int]] = {}
+        for context in self.contexts:
+            ranks.setdefault(any(rating.relevant for rating in context.ratings), set()).add(context.rank)
+        n = len(self.contexts)
+        if not any(0 in found for found in ranks.values()):
+            return f"none of {n} answers is wrong, so no passage has misled the reader"
+        if all(len(found) == 1 for found in ranks.values()):
+            return (
+                f"the grades of all {n} answers follow from the labels of the passages, so metrics would be compared with these "
+                "labels"
+            )
+        return None
+
+
+def refused_table(runner: Runner, part: str, title: str, source: str, reason: str) -> ResultTable:
+    """Return a table without rows, which says why it cannot be computed."""
+    return runner.table(part, title, source, (), (), f"not computed: {reason}.", refused=reason)
 
 
 async def collect_contexts(runner: Runner, questions: Sequence[Question], *, k: int, part: str) -> ContextSet:
@@ -101,13 +125,16 @@ def _describe(collected: ContextSet) -> str:
 def correlation_table(runner: Runner, collected: ContextSet) -> ResultTable:
     """Correlate all metrics with the answers."""
     settings = runner.settings
+    title = f"Correlation of metrics with the answers, {collected.k} passages"
+    if reason := collected.obstacle:
+        return refused_table(runner, "correlation", title, "table 3", reason)
     found = correlate_contexts(collected.contexts, gamma=settings.gamma, seed=settings.seed)
     return runner.table(
         "correlation",
-        f"Correlation of metrics with the answers, {collected.k} passages",
+        title,
         "table 3",
         (*_COMPARED, Column("pooled", "pooled over questions [95% CI]", is_printed=False)),
-        ((m.metric, m.all.n if m.all else 0, m.all, m.difference, m.pooled) for m in found.metrics),
+        ((m.metric, m.all.n if m.all else 0, m.all, m.difference, m.p_value, m.pooled) for m in found.metrics),
         _describe(collected),
         *found.notes,
         grades=dict(found.grades),
@@ -115,16 +142,20 @@ def correlation_table(runner: Runner, collected: ContextSet) -> ResultTable:
     )
 
 
-def k_table(runner: Runner, by_k: Sequence[ContextSet]) -> ResultTable:
+def k_tables(runner: Runner, by_k: Sequence[ContextSet]) -> list[ResultTable]:
     """Compare the correlations of metrics across numbers of passages."""
     import numpy as np
 
-    settings = runner.settings
+    settings, title = runner.settings, "Correlation of metrics with the answers by the number of passages"
+    refused = [f"k = {each.k}: not computed: {each.obstacle}." for each in by_k if each.contexts and each.obstacle]
+    by_k = [each for each in by_k if each.contexts and not each.obstacle]
+    if not by_k:
+        return [refused_table(runner, "k", title, "figure 2", " ".join(refused) or "no context has an answer")]
     per_k: list[dict[str, NDArray[np.float64]]] = []
     names: list[str] = []
     notes = []
     for collected in by_k:
-        columns = metric_columns(collected.contexts, settings.gamma) if collected.contexts else {}
+        columns = metric_columns(collected.contexts, settings.gamma)
         columns = {name: column for name, column in columns.items() if name not in ("relevance_only", "binary")}
         names = names or list(columns)
         table = correlate_by_question(columns, collected.contexts)
@@ -140,9 +171,20 @@ def k_table(runner: Runner, by_k: Sequence[ContextSet]) -> ResultTable:
         rows.append((name, *means, _spread(cube[:, :, column], settings.n_resamples, settings.seed)))
     sizes = (Column(f"k={collected.k}", f"k = {collected.k} [95% CI]") for collected in by_k)
     headings = (_METRIC, *sizes, Column("standard_deviation", "SD over k [95% CI]"))
-    title = "Correlation of metrics with the answers by the number of passages"
     note = f"Questions with different grades, by k: {', '.join(notes)}."
-    return runner.table("k", title, "figure 2", headings, rows, note)
+    # One family of tests: each metric other than UDCG, which is first, with each k.
+    differences = (cube[:, :, [0]] - cube)[:, :, 1:].reshape((len(questions), -1))
+    estimates = estimate_columns(differences, differences=True)
+    tests = zip(estimates, compare_columns(differences, (), seed=settings.seed), strict=True)
+    compared = [
+        (name, each.k, found.n if found else 0, found, p_value)
+        for (each, name), (found, p_value) in zip(itertools.product(by_k, names[1:]), tests, strict=True)
+    ]
+    headings_of_tests = (_METRIC, Column("k", "k", "count"), *_COMPARED[1:2], *_COMPARED[3:])
+    return [
+        runner.table("k", title, "figure 2", headings, rows, note, *refused),
+        runner.table("k", "Differences to UDCG by the number of passages", "figure 2", headings_of_tests, compared),
+    ]
 
 
 def _spread(values: NDArray[np.float64], n_resamples: int, seed: int) -> Estimate | None:
@@ -167,12 +209,12 @@ def _spread(values: NDArray[np.float64], n_resamples: int, seed: int) -> Estimat
 
 
 def _compared(
-    columns: Mapping[str, NDArray[np.float64]], base: Mapping[str, str], collected: ContextSet
+    columns: Mapping[str, NDArray[np.float64]], base: Mapping[str, str], collected: ContextSet, seed: int
 ) -> list[tuple[Any, ...]]:
     """Return a row for each metric: its correlation, and the base's minus its own."""
     table = correlate_by_question(columns, collected.contexts)
     order = [table.names.index(base[name]) for name in table.names]
-    return _rows(table.names, table.all, table.all[:, order] - table.all, {*base.values()})
+    return _rows(table.names, table.all, table.all[:, order] - table.all, {*base.values()}, seed)
 
 
 def _rows(
@@ -180,18 +222,23 @@ def _rows(
     values: NDArray[np.float64],
     differences: NDArray[np.float64],
     bases: Collection[str],
+    seed: int,
 ) -> list[tuple[Any, ...]]:
-    """Return a row for each column of values: its name, number, mean, and (unless it is a base) mean difference."""
+    """Return a row for each column of values: its name, number, mean, and (unless a base) mean difference and p-value."""
+    p_values = compare_columns(differences, [names.index(name) for name in bases], seed=seed)
     means, others = estimate_columns(values), estimate_columns(differences, differences=True)
     return [
-        (name, mean.n if mean else 0, mean, None if name in bases else difference)
-        for name, mean, difference in zip(names, means, others, strict=True)
+        (name, mean.n if mean else 0, mean, None if name in bases else difference, p_value)
+        for name, mean, difference, p_value in zip(names, means, others, p_values, strict=True)
     ]
 
 
 def ablation_tables(runner: Runner, collected: ContextSet) -> list[ResultTable]:
     """Compare UDCG and UDCG-theta with variants without distraction or utility, and tune the weight of distraction."""
     settings, contexts = runner.settings, collected.contexts
+    title = f"Variants of UDCG, {collected.k} passages"
+    if reason := collected.obstacle:
+        return [refused_table(runner, "ablation", title, "table 4", reason)]
     values = metric_columns(contexts, settings.gamma)
     notes = []
     columns: dict[str, NDArray[np.float64]] = {}
@@ -212,9 +259,8 @@ def ablation_tables(runner: Runner, collected: ContextSet) -> list[ResultTable]:
         notes.append("udcg_theta: each question with weights fitted to the other questions.")
     columns |= {"udcg": values["udcg"], "udcg, relevance only": values["relevance_only"], "binary": values["binary"]}
     base |= dict.fromkeys(("udcg", "udcg, relevance only", "binary"), "udcg")
-    rows = _compared(columns, base, collected)
-    losses = (*_COMPARED[:-1], Column("loss", "full metric minus variant [95% CI]"))
-    title = f"Variants of UDCG, {collected.k} passages"
+    rows = _compared(columns, base, collected, settings.seed)
+    losses = (*_COMPARED[:3], Column("loss", "full metric minus variant [95% CI]"), _P)
     table = runner.table("ablation", title, "table 4", losses, rows, _describe(collected), *notes)
     return [table, _gamma_table(runner, collected, values)]
 
@@ -239,8 +285,8 @@ def _gamma_table(runner: Runner, collected: ContextSet, values: Mapping[str, NDA
         tuned[list(fold)] = table.all[list(fold), best]
     everything = np.column_stack([table.all, tuned])
     names = [*columns, "tuned"]
-    rows = _rows(names, everything, everything - everything[:, [default]], {names[default]})
-    headings = (Column("gamma", "gamma", "text"), _N, _SPEARMAN, Column("gain", "minus gamma = 1/3 [95% CI]"))
+    rows = _rows(names, everything, everything - everything[:, [default]], {names[default]}, settings.seed)
+    headings = (Column("gamma", "gamma", "text"), _N, _SPEARMAN, Column("gain", "minus gamma = 1/3 [95% CI]"), _P)
     notes = ("tuned: each question with the gamma that is best for the other questions.", *warn_small_sample(n))
     return runner.table("ablation", "The weight of distraction (gamma)", "equation 4", headings, rows, *notes)
 
@@ -267,13 +313,15 @@ def answer_prob_table(runner: Runner, collected: ContextSet, probs: Sequence[flo
     """Compare UDCG with the probability of the reference as utility."""
     import numpy as np
 
+    title = f"The probability of the reference as utility, {collected.k} passages"
+    if reason := collected.obstacle:
+        return refused_table(runner, "answer-prob", title, "appendix C, table 5", reason)
     values = metric_columns(collected.contexts, runner.settings.gamma)
     columns: dict[str, NDArray[np.float64]] = {
         name: values[name] for name in ("udcg", "ndcg", "precision", "erag") if name in values
     }
     columns["answer_prob"] = np.array([np.nan if value is None else value for value in probs], dtype=float)
-    rows = _compared(columns, dict.fromkeys(columns, "udcg"), collected)
-    title = f"The probability of the reference as utility, {collected.k} passages"
+    rows = _compared(columns, dict.fromkeys(columns, "udcg"), collected, runner.settings.seed)
     note = "answer_prob: mean over the passages of the log-probability of the most probable reference."
     described = _describe(collected)
     return runner.table("answer-prob", title, "appendix C, table 5", _COMPARED, rows, described, note)

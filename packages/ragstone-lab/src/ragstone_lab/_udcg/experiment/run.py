@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -22,7 +22,7 @@ from ragstone_lab._udcg.experiment.correlations import (
     answer_prob_table,
     collect_contexts,
     correlation_table,
-    k_table,
+    k_tables,
     read_answer_probs,
 )
 from ragstone_lab._udcg.experiment.judges import run_judges
@@ -49,6 +49,8 @@ class UdcgExperiment(RunResult):
     n_questions: int
     reader: str
     judge: str
+    grades: Mapping[str, Mapping[str, int]]
+    """Number of different answers by who graded them, and by grade."""
 
     def __str__(self) -> str:
         lines = [
@@ -240,7 +242,7 @@ async def _run(
     if "k" in parts:
         for k in settings.k_values:
             by_k[k] = await collect_contexts(runner, questions, k=k, part="k")
-        tables.append(k_table(runner, list(by_k.values())))
+        tables += k_tables(runner, list(by_k.values()))
     if "distractors" in parts:
         tables.append(await run_distractors(runner, questions))
     if "orders" in parts:
@@ -267,7 +269,12 @@ async def _run(
         n_questions=len(questions),
         reader=asker.reader.identity.name,
         judge=asker.judge.identity.name,
-        notes=(*asker.notes(), *(f"questions without labels: {note}" for note in runner.excluded("labels"))),
+        grades=asker.grades(),
+        notes=(
+            *asker.notes(),
+            *asker.grade_notes(),
+            *(f"questions without labels: {note}" for note in runner.excluded("labels")),
+        ),
         **run.values(),
     )
     write_output(folder / RESULT, json.dumps(result.to_dict(), ensure_ascii=False, indent=1))

@@ -53,8 +53,8 @@ class ResultTable:
         head = [column.title for _, column in shown]
         body = [[_shown(row[place], column) for place, column in shown] for row in self.rows]
         align = "".join("l" if column.kind == "text" else "r" for _, column in shown)
-        table = text_table([head, *body], align=align)
-        return "\n".join([f"{self.title} ({self.source})", "", table, *wrap_lines(self.notes)])
+        table = [text_table([head, *body], align=align)] if head else []
+        return "\n".join([f"{self.title} ({self.source})", "", *table, *wrap_lines(self.notes)])
 
 
 def wrap_lines(lines: Sequence[str]) -> list[str]:
