@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ragstone.cli._options import parse_named_file
     from ragstone.cli._output import (
         describe_excess,
-        failure_lines,
         leave,
         print_result,
         print_text,
@@ -40,7 +39,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_exit_codes": "ExitCode",
             "_models": "Models",
             "_options": "parse_named_file",
-            "_output": "describe_excess failure_lines leave print_result print_text sanitize_for_terminal terminal_options",
+            "_output": "describe_excess leave print_result print_text sanitize_for_terminal terminal_options",
             "_progress": "show_progress",
             "_settings": "OF_COMMAND arguments_of settings_of",
             "_stdin": "stdin_as_file",
