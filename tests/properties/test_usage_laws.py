@@ -18,10 +18,11 @@ COUNTS = st.integers(0, 5)
 
 @st.composite
 def usages(draw):
-    """Usage of some calls, of which some have a known cost, also one of 0."""
+    """Usage of some calls, of which some have a known cost, also one of 0, and known tokens."""
     calls, cost = draw(COUNTS), draw(st.none() | st.sampled_from([0.0, 0.25, 1.0]))
     priced = {} if cost is None else {"cost_usd": cost, "priced_calls": draw(st.integers(0, calls))}
-    return Usage(input_tokens=draw(COUNTS), output_tokens=draw(COUNTS), calls=calls, cached=draw(COUNTS), **priced)
+    tokens = {"input_tokens": draw(COUNTS), "output_tokens": draw(COUNTS), "counted_calls": draw(st.integers(0, calls))}
+    return Usage(calls=calls, cached=draw(COUNTS), **tokens, **priced)
 
 
 @given(st.lists(usages(), max_size=8), st.randoms(use_true_random=False))
@@ -35,7 +36,10 @@ def test_a_sum_does_not_depend_on_order_and_groups(parts, random):
     costs = [part.cost_usd for part in parts if part.cost_usd is not None]
     assert (math.fsum(costs) if costs else None) == total.cost_usd
     assert sum(part.calls - part.priced_calls for part in parts) == total.calls - total.priced_calls
-    assert ("at least" in str(total)) == bool(costs and total.calls > total.priced_calls)
+    assert ("at least" in total.cost_text) == bool(costs and total.calls > total.priced_calls)
+    n_unknown = sum(part.calls - part.counted_calls for part in parts)
+    assert n_unknown == total.calls - total.counted_calls
+    assert ("unknown" in total.tokens_text) == bool(n_unknown)
     assert total == Usage.model_validate_json(total.model_dump_json())
 
 

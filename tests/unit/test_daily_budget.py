@@ -108,13 +108,13 @@ def test_without_limits_it_is_only_counted(path):
     with SqliteStore.open(path, mode="own") as store:
         store.plan.add_spend(Usage(calls=2, input_tokens=1500, output_tokens=500, cost_usd=0.25))
         store.plan.add_spend(Usage(calls=1))
-        total = Usage(calls=3, input_tokens=1500, output_tokens=500, cost_usd=0.25, priced_calls=2)
+        total = Usage(calls=3, input_tokens=1500, output_tokens=500, cost_usd=0.25, priced_calls=2, counted_calls=2)
         assert total == store.plan.spent_today()
         store.plan.set_record("daily_budget", {"calls": 3.0, "usd": 1.0})
     shown = run_command("status", path).stdout
     assert (
-        "spent today (UTC): 3 of 3 calls, 2,000 tokens, 0.25 of 1 usd, the cost of 1 call is unknown. The daily budget is reached"
-        in shown
+        "spent today (UTC): 3 of 3 calls, 2,000 tokens, 0.25 of 1 usd, the tokens of 1 call are unknown, the cost of 1 call is "
+        "unknown. The daily budget is reached" in shown
     )
     ledger = json.loads(run_command("status", path, "--json").stdout)
     assert {"calls": 3.0, "usd": 1.0} == ledger["daily_budget"]

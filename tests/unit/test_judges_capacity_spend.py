@@ -6,7 +6,6 @@ import asyncio
 import socket
 import threading
 
-import openai
 import pytest
 
 from fake_servers import FakeJudgeServer
@@ -121,15 +120,9 @@ def broken_key():
     raise RuntimeError("no key")
 
 
-def sdk(url):
-    """A client of the SDK."""
-    return {"client": openai.AsyncOpenAI(base_url=url, api_key="k"), "url": None}
-
-
 @pytest.mark.parametrize("options", [
     pytest.param(lambda url: {}, id="refused"),
     pytest.param(lambda url: {"api_key": broken_key}, id="sign-in"),
-    pytest.param(sdk, id="client of the SDK"),
 ])  # fmt: skip
 def test_a_call_that_could_not_be_sent_is_not_counted(options):
     """Neither in the usage nor in the budget, whichever transport could not send it."""

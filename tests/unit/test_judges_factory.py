@@ -49,6 +49,8 @@ def test_objects_pass():
         ("openai:gpt-4.1", "OPENAI_API_KEY"),
         ("openai:", "unknown"),
         ("vllm:", "unknown"),
+        ("nli:", "unknown"),
+        ("nli:some/model?labels=x", "unknown option 'labels'. Known options: supported, device"),
         ("gpt-4.1", "openai:MODEL"),
         ("localhost:8000", "http://host:8000/v1"),
         (FakeJudge, "not a judge"),

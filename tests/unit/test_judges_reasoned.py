@@ -102,7 +102,7 @@ def test_unknown_modes(mode):
 
 def test_the_baseline_does_not_reason():
     """It does not have a model."""
-    with pytest.raises(ConfigurationError, match="needs a model"):
+    with pytest.raises(ConfigurationError, match="needs a language model"):
         judge_from("lexical", score_mode="reasoned")
 
 

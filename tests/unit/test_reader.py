@@ -174,7 +174,7 @@ def test_identity_changes_with_all_that_shapes_the_probability():
     ("options", "message"),
     [
         ({"estimator": "guess"}, "one of 'auto'"),
-        ({"max_draws": 0}, "max_draws must be at least 1"),
+        ({"max_draws": 0}, "max_draws must be an integer of at least 1"),
         ({"max_tokens": 0}, "max_tokens"),
         ({"draw_max_tokens": 0}, "draw_max_tokens"),
         ({"target_width": 1.0}, "target_width"),

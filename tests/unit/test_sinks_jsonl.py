@@ -88,6 +88,7 @@ def test_a_score_as_a_line(tmp_path):
                 "cached": 0,
                 "cost_usd": None,
                 "priced_calls": 0,
+                "counted_calls": 1,
             },
             "inclusion_probability": 0.1,
             "requested_at": 11.0,

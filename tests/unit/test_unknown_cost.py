@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
@@ -10,13 +11,22 @@ import ragstone
 from command_line import run_command
 from fake_servers import FakeJudgeServer
 from ragstone.experiments._app.repeats import merge_repeats, summarize_app
-from ragstone.judges import Budget, OpenAICompatibleJudge
+from ragstone.judges import (
+    Budget,
+    ChatRequest,
+    ClientSettings,
+    Completion,
+    FunctionModel,
+    OpenAICompatibleJudge,
+    metered,
+)
 from ragstone.schema import Failure, Ledger, LedgerRow, Score, Trace, Usage
 from ragstone.store import SqliteStore
 from ragstone.worker._daily_budget import DailyBudget
 
 KNOWN = {"metric": "ccrs.qr", "metric_version": "1", "judge": "j", "judge_hash": "h"}
 PRICED, UNPRICED = Usage(calls=3, input_tokens=9, cost_usd=0.25), Usage(calls=2, input_tokens=7)
+REQUEST = ChatRequest(messages=[{"role": "user", "content": "Rate."}], max_tokens=4)
 AT_LEAST = "at least 0.2500 USD (the cost of 2 of 5 calls is unknown)"
 ROWS = [{"id": f"q{i}", "query": f"Where is {i}?", "response": f"In {i}."} for i in range(4)]
 
@@ -50,6 +60,11 @@ def test_a_sum_counts_the_calls_without_a_known_cost(parts):
     [
         (Usage(), "0 calls, 0 + 0 tokens"),
         (UNPRICED, "2 calls, 7 + 0 tokens"),
+        (UNPRICED + Usage(calls=3), "5 calls, at least 7 + 0 tokens (those of 3 calls are unknown)"),
+        (
+            Usage(calls=1, input_tokens=7, counted_calls=0),
+            "1 call, at least 7 + 0 tokens (those of 1 call are unknown)",
+        ),
         (Usage(calls=2), "2 calls, tokens unknown"),
         (PRICED, "3 calls, 9 + 0 tokens, 0.2500 USD"),
         (PRICED + PRICED + Usage(cost_usd=1000.0), "6 calls, 18 + 0 tokens, 1,000.50 USD"),
@@ -101,6 +116,54 @@ def test_free_calls_are_counted_without_tokens():
     assert (0.0, result.usage.calls) == (budget.spent.cost_usd, budget.spent.priced_calls)
 
 
+def test_replies_without_tokens_have_unknown_tokens():
+    """Calls whose reply does not state its tokens are counted, and the others are a lower bound."""
+    with Silent() as server:
+        usage = ragstone.evaluate(ROWS, ["ccrs.qr"], judge=OpenAICompatibleJudge(server.url, model="m")).usage
+    n_unknown = usage.calls - usage.counted_calls
+    assert 0 < n_unknown < usage.calls
+    tokens = f"{usage.input_tokens} + {usage.output_tokens} tokens"
+    assert f"{usage.calls} calls, at least {tokens} (those of {n_unknown} calls are unknown)" == str(usage)
+
+
+@pytest.mark.parametrize(
+    ("places", "expected"),
+    [
+        ([{"usage": {"prompt_tokens": 5, "completion_tokens": 2}}], (5, 2, 1)),
+        ([{"usage": {"prompt_tokens": 5, "completion_tokens": 0}}], (5, 0, 1)),
+        ([{"usage": {"prompt_tokens": 5}}], (5, 0, 0)),
+        ([{"usage": {"completion_tokens": 2}}], (0, 2, 0)),
+        ([{"usage": {"prompt_tokens": 0, "completion_tokens": 2}}], (0, 2, 0)),
+        ([{"usage": {"prompt_tokens": None, "completion_tokens": "2"}}], (0, 0, 0)),
+        ([], (0, 0, 0)),
+    ],
+)
+def test_counts_of_a_framework(places, expected):
+    """A client that does not state both numbers of tokens has a call with unknown ones, through the whole way."""
+    reply, usage = ClientSettings.read_reply("80", *places)
+    assert expected == (usage.input_tokens, usage.output_tokens, usage.counted_calls)
+
+    async def ask():
+        with metered() as meter:
+            await FunctionModel(lambda _: (reply, usage), name="m", settings={}).complete(REQUEST)
+        return meter.total
+
+    total = asyncio.run(ask())
+    assert (1, *expected) == (total.calls, total.input_tokens, total.output_tokens, total.counted_calls)
+
+
+@pytest.mark.parametrize(("usage", "n"), [(Usage(input_tokens=5, output_tokens=2), 1), (Usage(), 0)])
+def test_counts_of_a_function(usage, n):
+    """A function that returns tokens knows them, and one that returns none does not."""
+
+    async def ask():
+        with metered() as meter:
+            await FunctionModel(lambda _: (Completion(text="80"), usage), name="m", settings={}).complete(REQUEST)
+        return meter.total
+
+    assert n == asyncio.run(ask()).counted_calls
+
+
 @pytest.mark.parametrize(
     ("added", "shown"),
     [
@@ -108,7 +171,11 @@ def test_free_calls_are_counted_without_tokens():
         ([PRICED], "3 calls, 9 tokens, 0.25 usd"),
         ([UNPRICED, PRICED], "5 calls, 16 tokens, 0.25 usd, the cost of 2 calls is unknown"),
         ([PRICED, UNPRICED], "5 calls, 16 tokens, 0.25 usd, the cost of 2 calls is unknown"),
-        ([Usage(calls=1, cost_usd=0.0)], "1 calls, 0 tokens, 0 usd"),
+        ([Usage(calls=1, cost_usd=0.0)], "1 calls, 0 tokens, 0 usd, the tokens of 1 call are unknown"),
+        (
+            [UNPRICED, Usage(calls=3)],
+            "5 calls, 7 tokens, the tokens of 3 calls are unknown, the cost of 5 calls is unknown",
+        ),
     ],
 )
 def test_the_spend_of_a_day(tmp_path, added, shown):

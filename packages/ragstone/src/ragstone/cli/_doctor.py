@@ -31,6 +31,7 @@ from ragstone.judges import (
     describe_missing,
     embed_texts,
     find_outage,
+    is_baseline,
     metered,
     reader_from,
     wait_for_outages,
@@ -48,6 +49,8 @@ _WITHOUT_MODEL = (
     "does not use a model, so it cannot be probed. It compares words. Use it to test your setup and as a baseline. It "
     "is not a judge. Name an endpoint: --judge http://host:port/v1 or --judge openai:MODEL."
 )
+
+_NOT_PROBED: Final = "is loaded. It is not a language model, so the rest cannot be probed."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +95,7 @@ class _Finding:
         if self.dimension is not None:
             return [*lines, f"  replies with vectors of dimension {self.dimension}"]
         if self.can is None:
-            return [*lines, f"  {_WITHOUT_MODEL}"]
+            return [*lines, f"  {_WITHOUT_MODEL if is_baseline(self.name) else _NOT_PROBED}"]
         can = self.can
         length = "" if can.context_length is None else f", context of {can.context_length} tokens"
         lines.append(
@@ -180,7 +183,7 @@ async def _probe_embedder(embedder: Embedder) -> _Finding:
 
 async def _probe_chats(judge: Judge, reader: Reader | None) -> list[_Finding]:
     resolved_reader = reader_from(reader, judge=judge)
-    if isinstance(resolved_reader, MissingModel):
+    if isinstance(resolved_reader, MissingModel) and isinstance(judge, MissingModel):
         return []
     judge_model, reader_model = _model(judge), _model(resolved_reader)
     try:
@@ -190,7 +193,7 @@ async def _probe_chats(judge: Judge, reader: Reader | None) -> list[_Finding]:
         if judge_model is not None:
             findings.append(await _probe_judge("judge", judge, judge_model))
         elif not isinstance(judge, MissingModel):
-            findings.append(_Finding(roles="judge", name=judge.identity.name))
+            findings.append(await _prepare_judge(judge))
         # Report a reader without a model only if the user named it. Otherwise it repeats the judge's line.
         if reader_model is not None:
             findings.append(await _probe("reader", reader_model))
@@ -200,6 +203,17 @@ async def _probe_chats(judge: Judge, reader: Reader | None) -> list[_Finding]:
     finally:
         await judge.aclose()
         await resolved_reader.aclose()
+
+
+async def _prepare_judge(judge: Judge) -> _Finding:
+    """Load a judge that does not use a language model."""
+    error = None
+    try:
+        if isinstance(judge, Preparable):
+            await judge.prepare()
+    except (JudgeError, ConfigurationError) as failure:
+        error = str(failure)
+    return _Finding(roles="judge", name=judge.identity.name, error=error)
 
 
 def _model(role: Judge | Reader) -> ChatModel | None:

@@ -230,6 +230,8 @@ def _spend_line(ledger: Ledger) -> str:
         f"{n:,.6g}{f' of {limits[name]:,.6g}' if name in limits else ''} {name}"
         for name, n in amounts_of(spent).items()
     ]
+    if uncounted := spent.calls - spent.counted_calls:
+        parts.append(f"the tokens of {count(uncounted, 'call')} are unknown")
     if unpriced := spent.calls - spent.priced_calls:
         parts.append(f"the cost of {count(unpriced, 'call')} is unknown")
     reached = describe_reached(limits, spent)

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ragstone._util.plural import count
-from ragstone.experiments._table import RARE, SCORED, MetricScores, Reads, ScoreTable
-from ragstone.judges import NO_CLAIMS, OUTCOME_CHECKS, check_method, is_baseline
+from ragstone.experiments._table import SCORED, MetricScores, Reads, ScoreTable
+from ragstone.judges import LEAST_RATINGS, NO_CLAIMS, OUTCOME_CHECKS, RatingRange, check_method, is_baseline
 
-_LEAST: Final = 20
-"""Smallest number of ratings, passages or draws for a check of their values."""
 _FEW: Final = 0.1
 """Largest share of repeated requests without a notice."""
-_RATED: Final = ("single_reply", "forced_reply", "expected", "sampled", "reasoned")
-"""Methods of ratings on a scale, at their start."""
 
 
 def check_metric(metric: MetricScores, system: int = 0) -> tuple[str, ...]:
@@ -52,7 +47,7 @@ def check_metric(metric: MetricScores, system: int = 0) -> tuple[str, ...]:
                 f"the reader declines in other words than its phrase in {n_declined:,} of {n_drawn:,} drawn replies, "
                 "which its probability of abstention does not contain. Name these words as phrases (reader.abstention)"
             )
-        if not n_abstaining and n_passages >= _LEAST:
+        if not n_abstaining and n_passages >= LEAST_RATINGS:
             texts.append(
                 f"the reader abstains with none of {n_passages:,} passages, so the values depend on relevance labels "
                 "only. Check its prompt and its phrase (reader.abstention)"
@@ -79,19 +74,15 @@ def _sum_reads(metric: MetricScores, system: int) -> Reads | None:
 
 def find_unusable(table: ScoreTable, system: int = 0) -> str | None:
     """Return why no rating of a judge can be used, although they can be read, or None if nothing says that."""
-    values: list[float] = []
+    ratings = RatingRange()
     for metric in table.metrics.values():
         origins = metric.origins[system]
-        is_rated = any(o.method.startswith(_RATED) and not is_baseline(o.judge) for o, n in origins.items() if n)
+        is_rated = any(n and RatingRange.is_rating(origin.method, origin.judge) for origin, n in origins.items())
         # Metrics that follow from others add nothing, and may have several values for one rating.
         if is_rated and not metric.card.follows_from and (metric.low, metric.high) == (0, 1):
-            values += metric.values[metric.scored(system), system].tolist()
-    highest = max(values, default=math.nan)
-    if 0 < highest <= RARE and any(value < highest for value in values):
-        n = count(len(values), "rating")
-        return f"all {n} are at most {highest:g} of 1, as if the judge rates from 0 to 1, not to 100."
-    if len(values) >= _LEAST and min(values) == highest:
-        return (
-            f"the judge gives one value ({highest:g}) for all {count(len(values), 'rating')}, so it measures nothing."
-        )
-    return None
+            for value in metric.values[metric.scored(system), system].tolist():
+                ratings.add(value)
+    n = count(ratings.n, "rating")
+    if (check := ratings.check()) == "fractions":
+        return f"all {n} are at most {ratings.high:g} of 1, as if the judge rates from 0 to 1, not to 100."
+    return check and f"the judge gives one value ({ratings.high:g}) for all {n}, so it measures nothing."

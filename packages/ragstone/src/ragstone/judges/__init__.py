@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from ragstone.judges._parse import parse_number
     from ragstone.judges._protocol import (
         BASELINE_NOTE,
+        LEAST_RATINGS,
         NO_CLAIMS,
         OUTCOME_CHECKS,
         AbstentionEstimate,
@@ -64,12 +65,14 @@ if TYPE_CHECKING:
         NumberReply,
         Preparable,
         Prompt,
+        RatingRange,
         Reader,
         TextReply,
         ask_number,
         bounded_number,
         check_method,
         check_outcome,
+        common_method,
         is_baseline,
     )
     from ragstone.judges._render import Message
@@ -145,7 +148,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_protocol": (
                 "AbstentionEstimate Embedder JsonReply Judge JudgeIdentity NumberReply Prompt Reader TextReply "
                 "is_baseline ExactReader Preparable BASELINE_NOTE ask_number bounded_number OUTCOME_CHECKS "
-                "check_outcome check_method NO_CLAIMS"
+                "check_outcome check_method common_method NO_CLAIMS LEAST_RATINGS RatingRange"
             ),
             "_render": "Message",
             "dry_run": "DryRunEmbedder DryRunJudge DryRunReader",

@@ -11,7 +11,7 @@ from pydantic import BaseModel, SecretStr
 
 from ragstone.judges._http.replies import read_tokens
 from ragstone.judges._model import ChatRequest, Completion
-from ragstone.schema import Usage
+from ragstone.schema import TOKEN_NAMES, Usage
 
 T = TypeVar("T")
 
@@ -43,8 +43,6 @@ _REFUSED: Final = (
     *("safety", "recitation", "blocklist", "prohibited_content", "spii"),
 )
 _FINISH_KEYS: Final = ("finish_reason", "stop_reason", "stopReason", "done_reason")
-_INPUT_KEYS: Final = ("prompt_tokens", "input_tokens", "prompt_token_count")
-_OUTPUT_KEYS: Final = ("completion_tokens", "output_tokens", "candidates_token_count")
 _MIN_SECRET: Final = 6
 """Minimum length of a secret. Replacing shorter texts would also replace ordinary words."""
 
@@ -125,7 +123,7 @@ class ClientSettings(Generic[T]):
         Args:
             text: Text of the reply. A refusal replaces it.
             places: Objects or mappings of the client that may say how it ended and its numbers of tokens: raw replies,
-                metadata. The first one that does counts. Unknown numbers are 0.
+                metadata. The first one that does counts. Without both numbers, the call is not in `Usage.counted_calls`.
             logprobs: Log-probabilities in OpenAI's form, which other providers use too.
         """
         refusal, reason = None, ""
@@ -140,7 +138,9 @@ class ClientSettings(Generic[T]):
             for place in places
             for inner in (*(_look_up(place, key) for key in ("usage", "usage_metadata")), place)
         ]
-        usage = Usage(input_tokens=_count(counts, _INPUT_KEYS), output_tokens=_count(counts, _OUTPUT_KEYS))
+        n_in, n_out = (_count(counts, names) for names in TOKEN_NAMES)
+        is_counted = bool(n_in) and n_out is not None
+        usage = Usage(calls=1, input_tokens=n_in or 0, output_tokens=n_out or 0, counted_calls=int(is_counted))
         return Completion(text=text, finish=finish, tokens=read_tokens(logprobs)), usage
 
     def _get(self, name: str) -> object:
@@ -169,9 +169,9 @@ def _word(value: object) -> str:
     return str(getattr(value, "name", value)).lower()
 
 
-def _count(places: Sequence[object], names: tuple[str, ...]) -> int:
+def _count(places: Sequence[object], names: tuple[str, ...]) -> int | None:
     counts = (_look_up(place, name) for place in places for name in names)
-    return next((n for n in counts if isinstance(n, int) and not isinstance(n, bool) and n >= 0), 0)
+    return next((n for n in counts if isinstance(n, int) and not isinstance(n, bool) and n >= 0), None)
 
 
 def _netloc(value: str) -> str:

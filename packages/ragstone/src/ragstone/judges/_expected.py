@@ -6,19 +6,17 @@ import asyncio
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final
 
 from ragstone.judges._abstention.exact import CERTAIN
-from ragstone.judges._model import ChatModel, ExactModel, PerLoop, find_exact_route
+from ragstone.judges._model import AsyncOnce, ChatModel, ExactModel, find_exact_route
 from ragstone.judges._render import Message
 from ragstone.schema import Interval
 
 _FLOOR: Final = 1e-5
 """Beginnings of replies that are less likely than this are not followed. They widen the interval instead."""
 _MAX_NUMBERS: Final = 1001
-_MAX_ASKED: Final = 128
-"""Maximum number of tokens requested per row, which is vLLM's limit."""
 
 Tokens = tuple[int, ...]
 
@@ -107,8 +105,7 @@ class NumberDistributionReader:
 
     def __init__(self, model: ChatModel) -> None:
         self._model = model
-        self._spellings: dict[tuple[int, int], Spellings | None] = {}
-        self._lock = PerLoop(asyncio.Lock)
+        self._spellings: dict[tuple[float, float], AsyncOnce[Spellings | None]] = {}
 
     async def read(self, messages: Sequence[Message], low: float, high: float) -> NumberDistribution | None:
         """Read the distribution over the integers from low to high, or return None if the model does not support it."""
@@ -119,34 +116,24 @@ class NumberDistributionReader:
         if exact is None or exact[1] != "chain":
             return None
         model, _ = exact
-        spellings = await self._spelled(model, int(low), int(high))
+        if (low, high) not in self._spellings:
+            self._spellings[low, high] = AsyncOnce(partial(build_spellings, model, int(low), int(high)))
+        spellings = await self._spellings[low, high].get()
         end = await model.end_id()
         if spellings is None or end is None:
             return None
-        max_asked = min(can.asked_tokens or _MAX_ASKED, _MAX_ASKED)
-        return await _walk(model, messages, spellings, end, max_asked=max_asked)
-
-    async def _spelled(self, model: ExactModel, low: int, high: int) -> Spellings | None:
-        async with self._lock.get():
-            if (low, high) not in self._spellings:
-                self._spellings[low, high] = await build_spellings(model, low, high)
-            return self._spellings[low, high]
+        return await _walk(model, messages, spellings, end)
 
 
-async def _walk(
-    model: ExactModel, messages: Sequence[Message], spellings: Spellings, end: int, *, max_asked: int
-) -> NumberDistribution:
+async def _walk(model: ExactModel, messages: Sequence[Message], spellings: Spellings, end: int) -> NumberDistribution:
     prompt = await model.chat_ids(messages)
     found: dict[int, float] = dict.fromkeys(spellings.numbers.values(), 0.0)
     unread: list[tuple[float, int, int]] = []
     level: dict[Tokens, float] = {(): 1.0}
     while level:
         rows = [
-            (beginning, tokens)
+            (beginning, (*spellings.nexts[beginning], *((end,) if beginning in spellings.numbers else ())))
             for beginning in level
-            for tokens in _cut(
-                (*spellings.nexts[beginning], *((end,) if beginning in spellings.numbers else ())), max_asked
-            )
         ]
         read = await model.next_logprobs(
             [[*prompt, *beginning] for beginning, _ in rows], [tokens for _, tokens in rows]
@@ -165,10 +152,6 @@ async def _walk(
                     unread.append((p, *spellings.reach[longer]))
         level = following
     return NumberDistribution(found, tuple(unread))
-
-
-def _cut(tokens: Sequence[int], size: int) -> Iterator[tuple[int, ...]]:
-    return (tuple(tokens[i : i + size]) for i in range(0, len(tokens), size))
 
 
 async def build_spellings(model: ExactModel, low: int, high: int) -> Spellings | None:

@@ -7,7 +7,7 @@ import json
 import os
 import re
 from collections.abc import Sequence
-from typing import Any, Final, NoReturn, TypedDict, Unpack
+from typing import Any, Final, NoReturn, Unpack
 from urllib.parse import parse_qsl
 
 from ragstone._util.local_model import MODELS, check_installed
@@ -19,13 +19,15 @@ from ragstone.judges.embedder import EndpointEmbedder, LocalEmbedder
 from ragstone.judges.lexical import LexicalEmbedder, LexicalJudge, LexicalReader
 from ragstone.judges.openai_model import ConnectionOptions, OpenAICompatibleModel
 from ragstone.judges.reader import ChatReader, ReaderOptions
+from ragstone.judges.support import SupportJudge
 from ragstone.judges.vllm_engine import VllmModel
 from ragstone.settings import public_name
 
 _OPENAI_URL: Final = "https://api.openai.com/v1"
 _FORMS: Final = (
     "'http://host:8000/v1' (the model is read from the server), 'openai:MODEL' (with OPENAI_API_KEY, and OPENAI_BASE_URL for "
-    "another endpoint), 'vllm:MODEL' (vLLM in this process), 'lexical' (the baseline without a model)"
+    "another endpoint), 'vllm:MODEL' (vLLM in this process), 'nli:MODEL' and 'classifier:MODEL' (a cross-encoder in this "
+    "process, for metrics of support, experimental), 'lexical' (the baseline without a model)"
 )
 _EMBEDDER_FORMS: Final = (
     "'http://host:8000/v1' (an endpoint with /v1/embeddings), 'openai:MODEL' (with OPENAI_API_KEY, and OPENAI_BASE_URL for "
@@ -71,25 +73,17 @@ class MissingModel:
         """Do nothing."""
 
 
-class _ScoringOptions(TypedDict, total=False):
-    """Options of a judge for numbers."""
-
-    score_mode: ScoreMode
-    draws: int
-    max_tokens: int
-
-
 class OpenAICompatibleJudge(ModelJudge):
     """A `ModelJudge` with an `OpenAICompatibleModel`, created in one step.
 
     Args:
-        base_url: "http://host:8000/v1". Omit it with `client=AsyncOpenAI(...)`.
+        base_url: "http://host:8000/v1".
         temperature: See `ModelJudge`.
         seed: See `ModelJudge`.
         max_tokens: See `ModelJudge`.
         score_mode: See `ModelJudge`.
         draws: See `ModelJudge`.
-        connection: `client`, `model`, `api_key`, `max_concurrent_requests`, `timeout_s` and all other options of `OpenAICompatibleModel`.
+        connection: `model`, `api_key`, `max_concurrent_requests`, `timeout_s` and all other options of `OpenAICompatibleModel`.
 
     Raises:
         ConfigurationError: If a value is invalid.
@@ -103,7 +97,7 @@ class OpenAICompatibleJudge(ModelJudge):
 
     def __init__(
         self,
-        base_url: str | None = None,
+        base_url: str,
         *,
         temperature: float | None = 0.0,
         seed: int | None = None,
@@ -141,6 +135,9 @@ def judge_from(
     URL: "vllm:Qwen/Qwen3-8B?max_model_len=8192&gpu_memory_utilization=0.5". A judge and a reader with the same model
     share it.
 
+    "nli:MODEL" and "classifier:MODEL" (experimental) run a cross-encoder in this process. They need the extra `models`, and
+    answer only whether evidence supports claims.
+
     Raises:
         ConfigurationError: If `spec` is not the name of a judge, or the judge does not support `score_mode`.
     """
@@ -157,16 +154,16 @@ def judge_from(
         return _check_object(spec, score_mode, max_tokens)
     spec = spec.strip()
     kind, _, model = spec.partition(":")
-    if spec == "lexical":
+    if spec == "lexical" or (kind in ("nli", "classifier") and model):
         _check_no_endpoint_options(spec, connection, names)
         if score_mode != "single":
             raise ConfigurationError(
-                f"{names.value('score_mode', score_mode)} needs a model, and the {names.role} is 'lexical'. Known forms: {_FORMS}"
+                f"{names.value('score_mode', score_mode)} needs a language model, and the {names.role} is {spec!r}. Known "
+                f"forms: {_FORMS}"
             )
-        return LexicalJudge()
-    options: _ScoringOptions = {"score_mode": score_mode, "draws": draws}
-    if max_tokens is not None:
-        options["max_tokens"] = max_tokens
+        return LexicalJudge() if spec == "lexical" else SupportJudge("nli" if kind == "nli" else "classifier", model)
+    options: dict[str, Any] = {"score_mode": score_mode, "draws": draws}
+    options |= {} if max_tokens is None else {"max_tokens": max_tokens}
     if kind in ("http", "https"):
         return OpenAICompatibleJudge(spec, **options, **connection)
     if kind == "openai" and model:
@@ -256,7 +253,7 @@ def reader_from(
         return LexicalReader()
     if isinstance(resolved_judge, ModelJudge):
         return ChatReader(resolved_judge.model, **options)
-    if isinstance(resolved_judge, MissingModel):
+    if isinstance(resolved_judge, MissingModel) or (spec is None and isinstance(resolved_judge, SupportJudge)):
         return MissingModel("reader")
     raise ConfigurationError(f"judge={judge!r} does not have a model that could read passages. Name one with reader=")
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Generic, Literal, Protocol, TypeVar, runtime_checkable
 
@@ -64,15 +65,58 @@ OUTCOME_CHECKS: Final[Mapping[str, str]] = {
     ),
     "no_claims": "are not applicable, because the judge listed no claims in the answer",
     "other_words": "are of a reader that declined in other words than its phrase (reader.abstention)",
+    "experimental": (
+        "are of an experimental judge, which only decides on support. Compare some of them with your own ratings"
+    ),
+    "one_value": "are ratings that all have one value, so the judge measures nothing. Use another judge",
+    "fractions": "are ratings of at most 0.01 of 1, as if the judge rates from 0 to 1, not to 100. Use another judge",
 }
 """What can make an outcome doubtful, in the words of a notice."""
 
 
+LEAST_RATINGS: Final = 20
+"""Smallest number of ratings of which one value shows that a judge does not measure."""
+_RATED: Final = ("single_reply", "forced_reply", "expected", "sampled", "reasoned")
+"""Methods of ratings on a scale, at their start."""
+_RARE: Final = 0.01
+
+
+class RatingRange:
+    """Number, smallest and largest of a judge's ratings from 0 to 1."""
+
+    def __init__(self) -> None:
+        self.n, self.low, self.high = 0, math.inf, -math.inf
+
+    @staticmethod
+    def is_rating(method: str, judge: str | None) -> bool:
+        """Return whether a score with this method is a rating of a judge on a scale."""
+        return method.startswith(_RATED) and not is_baseline(judge)
+
+    def add(self, value: float) -> None:
+        """Add a rating."""
+        self.n, self.low, self.high = self.n + 1, min(self.low, value), max(self.high, value)
+
+    def check(self) -> Literal["one_value", "fractions"] | None:
+        """Return which of `OUTCOME_CHECKS` holds for all ratings together, or None."""
+        if self.low < self.high:
+            return "fractions" if 0 < self.high <= _RARE else None
+        return "one_value" if self.n >= LEAST_RATINGS else None
+
+
 def check_method(method: str) -> list[str]:
     """Return which of `OUTCOME_CHECKS` hold for the method of a score."""
-    found = {"forced": method.startswith("forced"), "second_request": method.startswith("second")}
+    found = {"forced": "forced" in method, "second_request": "second" in method}
     found["no_probabilities"] = method.endswith("no_probabilities")
+    found["experimental"] = method.removeprefix("mixed_").startswith(("nli", "classifier"))
     return [name for name, holds in found.items() if holds]
+
+
+def common_method(methods: Iterable[str]) -> str:
+    """Return the method of a value that follows from several replies. `check_method` finds what one of them lacks."""
+    distinct = sorted(set(methods))
+    if len(distinct) == 1:
+        return distinct[0]
+    return "_".join(["mixed", *filter(check_method, distinct)])
 
 
 def check_outcome(outcome: Score | NotApplicable | Failure) -> list[str]:

@@ -66,11 +66,6 @@ class EngineThread:
         """The engine when it is loaded, or the exception of loading it. Do not cancel it."""
         return self._loaded
 
-    @property
-    def usable(self) -> bool:
-        """Whether the engine can process jobs: it is not stopped, not broken, and did not fail to load."""
-        return self._broken is None
-
     def ask(self, job: Job) -> None:
         """Queue a job. Its future gets the result."""
         self._jobs.put(job)

@@ -13,7 +13,7 @@ from ragstone.errors import JudgeError
 from ragstone.judges._model import record_usage
 from ragstone.judges._protocol import AbstentionEstimate, JsonReply, JudgeIdentity, NumberReply, Prompt, TextReply
 from ragstone.judges._render import number_request, render
-from ragstone.judges.lexical import LexicalEmbedder, LexicalJudge, LexicalReader, choose_passage
+from ragstone.judges.lexical import LexicalEmbedder, LexicalJudge, LexicalReader
 from ragstone.schema import Usage
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class DryRunReader(LexicalReader):
     @override
     async def answer(self, query: str, passages: Sequence[str]) -> TextReply:
         _count(_READING_CHARS + len(query) + sum(map(len, passages)), _ANSWER_TOKENS)
-        return choose_passage(query, passages, await super().estimate_abstention(query, passages))
+        return await super().answer(query, passages)
 
 
 class DryRunEmbedder(LexicalEmbedder):

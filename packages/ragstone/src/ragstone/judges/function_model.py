@@ -197,7 +197,9 @@ class FunctionModel:
             completion, usage = await self._answer_of(reply)
         finally:
             reply.cancel()
-        record_usage(usage.model_copy(update={"calls": 0, "priced_calls": int(usage.cost_usd is not None)}))
+        n_counted = usage.counted_calls if usage.calls else usage.input_tokens > 0
+        n_priced = int(usage.cost_usd is not None)
+        record_usage(usage.model_copy(update={"calls": 0, "priced_calls": n_priced, "counted_calls": int(n_counted)}))
         # A lone surrogate is valid in JSON, but cannot be encoded.
         return replace(completion, text=completion.text.encode(errors="replace").decode())
 

@@ -7,8 +7,9 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, Literal, TypedDict, get_args
+from typing import Any, Final, Literal, TypedDict
 
+from ragstone import settings
 from ragstone._util.abstains import answer_abstains
 from ragstone.errors import ConfigurationError, JudgeError
 from ragstone.judges._abstention.bound import read_bound
@@ -124,7 +125,20 @@ class ChatReader:
         seed: int | None = None,
     ) -> None:
         kind = "exact_sequence" if estimator == "exact" else estimator
-        _check(kind, max_draws, target_width, confidence_level, max_tokens, draw_max_tokens)
+        settings.check(
+            "reader",
+            "ChatReader",
+            estimator=estimator.removesuffix("_sequence"),
+            max_draws=max_draws,
+            max_tokens=max_tokens,
+        )
+        settings.check("analysis", "ChatReader", confidence_level=confidence_level)
+        if draw_max_tokens is not None and draw_max_tokens < 1:
+            raise ConfigurationError(f"draw_max_tokens must be at least 1, got {draw_max_tokens!r}")
+        if target_width is not None and not 0 < target_width < 1:
+            raise ConfigurationError(
+                f"target_width must be in (0, 1), or None for a fixed number of draws, got {target_width!r}"
+            )
         if refusal_judge is not None and kind in ("exact_sequence", "first_token"):
             raise ConfigurationError(
                 f"refusal_judge needs sampled replies, and estimator={kind!r} does not sample. "
@@ -235,29 +249,13 @@ class ChatReader:
             read, declined = await asyncio.gather(
                 self._exact.read(messages, route=route), self._draw_check(messages, can)
             )
-            return AbstentionEstimate(
-                value=read.value,
-                interval=read.interval,
-                complete=read.complete,
-                method="exact_sequence",
-                n_drawn=0 if declined is None else 1,
-                n_declined=int(bool(declined)),
-            )
+            return replace(read, n_drawn=int(declined is not None), n_declined=int(bool(declined)))
         if chosen == "first_token":
             bound = await read_bound(self.model, messages, self.phrases, top_logprobs=can.top_logprobs)
             if self._estimator == "first_token" or bound.interval.high - bound.interval.low <= _WIDE:
-                return AbstentionEstimate(value=bound.value, interval=bound.interval, method="first_token")
-        drawn = await self._draws.read(
+                return bound
+        return await self._draws.read(
             messages, query, max_tokens=self._draw_length(can), several_replies=can.several_replies
-        )
-        return AbstentionEstimate(
-            value=drawn.value,
-            interval=drawn.interval,
-            method="monte_carlo",
-            n=drawn.n,
-            n_missing=drawn.n_missing,
-            n_drawn=drawn.n,
-            n_declined=drawn.n_declined,
         )
 
     async def _draw_check(self, messages: Sequence[Message], can: Capabilities) -> bool | None:
@@ -332,29 +330,6 @@ class ChatReader:
         await self.model.aclose()
         if self._refusal_judge is not None:
             await self._refusal_judge.aclose()
-
-
-def _check(
-    estimator: str,
-    max_draws: int,
-    target_width: float | None,
-    confidence_level: float,
-    max_tokens: int,
-    draw_max_tokens: int | None,
-) -> None:
-    if estimator not in get_args(Estimator):
-        raise ConfigurationError(
-            f"estimator must be one of {', '.join(map(repr, get_args(Estimator)))}, got {estimator!r}"
-        )
-    for name, value in (("max_draws", max_draws), ("max_tokens", max_tokens), ("draw_max_tokens", draw_max_tokens)):
-        if value is not None and value < 1:
-            raise ConfigurationError(f"{name} must be at least 1, got {value!r}")
-    if target_width is not None and not 0 < target_width < 1:
-        raise ConfigurationError(
-            f"target_width must be in (0, 1), or None for a fixed number of draws, got {target_width!r}"
-        )
-    if not 0 < confidence_level < 1:
-        raise ConfigurationError(f"confidence_level must be in (0, 1), got {confidence_level!r}")
 
 
 def _require(estimator: str, can: Capabilities, model: ChatModel) -> None:

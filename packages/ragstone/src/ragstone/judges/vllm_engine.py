@@ -7,7 +7,7 @@ import copy
 import importlib.util
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Literal
 
@@ -15,6 +15,7 @@ from ragstone.errors import ConfigurationError, JudgeRejectedError, MissingExtra
 from ragstone.judges._http.dialect import fold_system_message
 from ragstone.judges._model import (
     TEMPERATURE_ONE,
+    AsyncOnce,
     Capabilities,
     ChatRequest,
     Completion,
@@ -48,8 +49,6 @@ class _Loaded:
     context_length: int
     max_logprobs: int
     version: str
-    ends: list[int | None] = field(default_factory=list)
-    """The token that ends a reply, after it was detected."""
 
 
 class VllmModel:
@@ -90,6 +89,7 @@ class VllmModel:
         self._loaded: _Loaded | None = None
         self._loading = threading.Lock()
         self._capabilities: Capabilities | None = None
+        self._end = AsyncOnce(self._found_end)
 
     def __repr__(self) -> str:
         options = "".join(f", {name}={value!r}" for name, value in self._engine_args.items())
@@ -213,12 +213,10 @@ class VllmModel:
 
     async def end_id(self) -> int | None:
         """Return the token that ends a reply, which is the one that the chat template writes after it."""
-        _, loaded = await self._ready()
-        if not loaded.ends:
-            loaded.ends.append(await self._found_end(loaded))
-        return loaded.ends[0]
+        return await self._end.get()
 
-    async def _found_end(self, loaded: _Loaded) -> int | None:
+    async def _found_end(self) -> int | None:
+        _, loaded = await self._ready()
         opened = await self.chat_ids(_PROBE)
         closed = await self._templated([*_PROBE, {"role": "assistant", "content": _PROBE_REPLY}])
         spoken = [*opened, *await self.text_ids(_PROBE_REPLY)]

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ragstone.judges import Judge
+from ragstone.judges import Judge, common_method
 from ragstone.metrics._base import MetricBase
 from ragstone.metrics._claim_reason import EMPTY_RESPONSE, describe_evidence
 from ragstone.metrics._claims import ClaimCheck
@@ -50,14 +50,13 @@ class ClaimMetric(MetricBase):
                 f"{low:.3f} and {high:.3f}. First error: {first}"
             )
             return self.make_failure(sample, first, reason=reason, details={**result.details, "bounds": [low, high]})
-        methods = sorted(set(check.methods))
         details = dict(result.details)
         if check.errors:
             details["n_missing"] = len(check.errors)
         return self.make_score(
             sample,
             low,
-            method=result.method or (methods[0] if len(methods) == 1 else "mixed" if methods else _NO_REPLIES),
+            method=result.method or (common_method(check.methods) if check.methods else _NO_REPLIES),
             n=max(1, check.replies),
             interval=result.interval,
             details=details,

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ragstone.errors import ConfigurationError, DataError, JudgeError
-from ragstone.judges import Judge, Preparable
+from ragstone.judges import Judge, Preparable, common_method
 from ragstone.metrics._base import MetricBase, check_sample
 from ragstone.metrics._card import Metric, is_number
 from ragstone.metrics._shared import compute_once
@@ -171,11 +171,10 @@ class Composite(MetricBase):
         if self.decided_by and len(known) == len(scores):
             details["decision"] = self._mean(known)
         value, interval = self._combined(scores)
-        methods = {score.method for score in scores.values()}
         return self.make_score(
             sample,
             value,
-            method=methods.pop() if len(methods) == 1 else "mixed",
+            method=common_method(score.method for score in scores.values()),
             n=sum(score.n for score in scores.values()),
             interval=interval,
             details=details,

@@ -29,6 +29,8 @@ class Usage(Model):
     """Cost in US dollars of the calls whose cost is known. None if it is unknown of all calls."""
     priced_calls: int = Field(default_factory=lambda known: 0 if known["cost_usd"] is None else known["calls"], ge=0)
     """Number of calls whose cost is in `cost_usd` (default: all of them, or 0 without `cost_usd`)."""
+    counted_calls: int = Field(default_factory=lambda known: known["calls"] if known["input_tokens"] else 0, ge=0)
+    """Number of calls whose tokens are known (default: all of them, or 0 without input tokens, which each prompt has)."""
 
     def __add__(self, other: Usage) -> Usage:
         # Each scored metric adds the usage of several blocks, most of which made no call.
@@ -44,6 +46,7 @@ class Usage(Model):
             cached=self.cached + other.cached,
             cost_usd=sum(costs) if costs else None,
             priced_calls=self.priced_calls + other.priced_calls,
+            counted_calls=self.counted_calls + other.counted_calls,
         )
 
     @property
@@ -56,11 +59,17 @@ class Usage(Model):
             cost if unpriced <= 0 else f"at least {cost} (the cost of {unpriced:,} of {self.calls:,} calls is unknown)"
         )
 
+    @property
+    def tokens_text(self) -> str:
+        """The input and output tokens in words, with the number of calls whose tokens are unknown."""
+        tokens, unknown = f"{self.input_tokens:,} + {self.output_tokens:,} tokens", self.calls - self.counted_calls
+        if unknown <= 0:
+            return tokens
+        known = self.input_tokens or self.output_tokens
+        return f"at least {tokens} (those of {count(unknown, 'call')} are unknown)" if known else "tokens unknown"
+
     def __str__(self) -> str:
-        # Every prompt has tokens.
-        is_known = self.input_tokens or not self.calls
-        tokens = f"{self.input_tokens:,} + {self.output_tokens:,} tokens" if is_known else "tokens unknown"
-        parts = [count(self.calls, "call"), tokens]
+        parts = [count(self.calls, "call"), self.tokens_text]
         if self.cached:
             parts.append(f"{self.cached:,} replies from the cache")
         return ", ".join([*parts, *filter(None, [self.cost_text])])

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from ragstone._util.plural import count
-from ragstone.judges import OUTCOME_CHECKS, check_outcome
+from ragstone.judges import LEAST_RATINGS, OUTCOME_CHECKS, RatingRange, check_outcome
 from ragstone.schema import Failure, FailureKind, NotApplicable, Score
 
 AnyOutcome = Score | NotApplicable | Failure
@@ -18,7 +18,6 @@ or prompt."""
 _NOT_OF_JUDGE: Final[frozenset[FailureKind]] = frozenset({"application", "budget"})
 _MIN_FAILURES: Final = 20
 _MIN_SAMPLES: Final = 10
-_MIN_CHECKED: Final = 20
 _FEW: Final = 0.1
 """Largest share of doubtful outcomes without a notice."""
 
@@ -55,6 +54,7 @@ class JudgedCounts:
         self._first: dict[FailureKind, Failure] = {}
         self._checked: Counter[str] = Counter()
         """Number of outcomes that are doubtful, by the name of the check. "" counts all that were checked."""
+        self._ratings = RatingRange()
         self._named: set[str] = set()
 
     def add(self, outcomes: Iterable[AnyOutcome]) -> None:
@@ -64,6 +64,8 @@ class JudgedCounts:
             if outcome.judge_hash and not isinstance(outcome, Failure):
                 for name in ("", *check_outcome(outcome)):
                     self._checked[name] += 1
+            if isinstance(outcome, Score) and RatingRange.is_rating(outcome.method, outcome.judge):
+                self._ratings.add(outcome.value)
         for outcome in filter(is_judged, outcomes):
             if isinstance(outcome, Failure):
                 self.kinds[outcome.kind] += 1
@@ -77,10 +79,12 @@ class JudgedCounts:
     def take_notices(self) -> list[str]:
         """Return what makes more than a tenth of at least 20 outcomes doubtful, each check once."""
         n = self._checked[""]
+        if check := self._ratings.check():
+            self._checked[check] = self._ratings.n
         new = [
             name
             for name in OUTCOME_CHECKS
-            if n >= _MIN_CHECKED and self._checked[name] > _FEW * n and name not in self._named
+            if n >= LEAST_RATINGS and self._checked[name] > _FEW * n and name not in self._named
         ]
         self._named.update(new)
         return [f"{self._checked[name]:,} of {count(n, 'judged outcome')} {OUTCOME_CHECKS[name]}" for name in new]

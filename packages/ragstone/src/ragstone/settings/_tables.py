@@ -91,7 +91,11 @@ class Endpoint(Settings):
 
     main: ClassVar[str | None] = "url"
 
-    url: Url | None = key(None, "The model: http://HOST:PORT/v1, openai:MODEL, vllm:MODEL or lexical.", rule=_URL_RULE)
+    url: Url | None = key(
+        None,
+        "The model: http://HOST:PORT/v1, openai:MODEL, vllm:MODEL, nli:MODEL, classifier:MODEL or lexical.",
+        rule=_URL_RULE,
+    )
     model: Text | None = key(None, "Name of the model at the URL. Default: the only one that the server serves.")
     api_key_env: Variable | None = key(
         None,

@@ -125,6 +125,7 @@ def _outcome_schema() -> pa.Schema:
             "cached": whole,
             "cost_usd": real,
             "priced_calls": whole,
+            "counted_calls": whole,
         }
     )
     others = {

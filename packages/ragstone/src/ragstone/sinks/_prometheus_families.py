@@ -14,7 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 
 from ragstone._util.ascii import without_controls
 from ragstone.errors import ConfigurationError
-from ragstone.judges import check_outcome
+from ragstone.judges import LEAST_RATINGS, RatingRange, check_outcome
 from ragstone.metrics import resolve_metrics
 from ragstone.schema import Delivery, DeliveryCounts, Ledger, Score, Usage
 from ragstone.sinks._prometheus_streams import StoreCollector, StreamCollector, make_family
@@ -39,6 +39,8 @@ class Families:
     ) -> None:
         self._lock = threading.Lock()
         self._seen: dict[str, None] = {}
+        self._ratings: dict[str, RatingRange] = {}
+        """Ratings by judge."""
         self.users: set[int] = set()
         """Ids of the sinks that use the metrics."""
         self._metric = _Bounded(_METRICS_MAX)
@@ -88,10 +90,16 @@ class Families:
             if self._operation is not None:
                 labels.append(self._operation(delivery.name or ""))
             model = self._model(outcome.judge or "")
+            checks = check_outcome(outcome)
+            if isinstance(outcome, Score) and RatingRange.is_rating(outcome.method, outcome.judge):
+                ratings = self._ratings.setdefault(model, RatingRange())
+                ratings.add(outcome.value)
+                if ratings.n >= LEAST_RATINGS and (doubt := ratings.check()):
+                    checks.append(doubt)
             cause = None if delivery.cause is None else self._cause(delivery.cause.name)
         if cause is not None:
             self._causes.labels(app, cause).inc()
-        for check in check_outcome(outcome):
+        for check in checks:
             self._checks.labels(metric, check).inc()
         self._outcomes.labels(*labels, outcome.outcome).inc()
         if isinstance(outcome, Score):
@@ -194,13 +202,14 @@ def _spend(ledgers: Sequence[tuple[Ledger, float]]) -> Iterator[GaugeMetricFamil
         ("calls",): usage.calls,
         ("tokens",): usage.input_tokens + usage.output_tokens,
         ("unpriced_calls",): usage.calls - usage.priced_calls,
+        ("uncounted_calls",): usage.calls - usage.counted_calls,
     }
     if usage.cost_usd is not None or not usage.calls:
         spent["usd",] = usage.cost_usd or 0.0
     # If one store does not have a limit, the stores together do not have one.
     shared = set.intersection(*(set(ledger.daily_budget) for ledger, _ in ledgers))
     limits = {(unit,): sum(ledger.daily_budget[unit] for ledger, _ in ledgers) for unit in sorted(shared)}
-    text = "What model calls have cost on the current day of UTC. usd does not include unpriced_calls."
+    text = "What model calls have cost on the current day of UTC, without usd of unpriced_calls and tokens of uncounted_calls."
     yield make_family(GaugeMetricFamily, "ragstone_spent_today", text, ["unit"], spent)
     text = "Daily limits of what model calls may cost."
     yield make_family(GaugeMetricFamily, "ragstone_daily_budget", text, ["unit"], limits)

@@ -50,6 +50,7 @@ _COLUMNS: Final = {
     "calls": ("BIGINT", "outcome.usage.calls"),
     "cost_usd": ("DOUBLE PRECISION", "outcome.usage.cost_usd"),
     "priced_calls": ("BIGINT", "outcome.usage.priced_calls"),
+    "counted_calls": ("BIGINT", "outcome.usage.counted_calls"),
     "duration_s": ("DOUBLE PRECISION", "outcome.duration_s"),
     "inclusion_probability": ("DOUBLE PRECISION NOT NULL", "inclusion_probability"),
     "requested_at": ("TIMESTAMPTZ", "requested_at"),

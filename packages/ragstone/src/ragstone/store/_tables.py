@@ -163,6 +163,7 @@ TABLES: Final[dict[str, dict[str, str]]] = {
         "output_tokens": "int NOT NULL",
         "usd": "real",  # of the calls with a known cost. NULL if there are none
         "priced_calls": "int NOT NULL",
+        "counted_calls": "int NOT NULL",  # of the calls with known tokens
     },
     # Outcomes of sessions that are not closed.
     "watch_queue": {

@@ -250,7 +250,7 @@ def _usage(view: ComparisonView) -> Markup:
             f"{view.n_samples[system]:,}",
             *spent,
             f"{usage.calls:,}",
-            f"{usage.input_tokens + usage.output_tokens:,}",
+            f"{'at least ' * (usage.counted_calls < usage.calls)}{usage.input_tokens + usage.output_tokens:,}",
             cost,
         )
         cells = (

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import Final, Literal
 
 from ragstone.errors import JudgeReplyError
-from ragstone.judges._abstention.exact import CERTAIN, ExactReading
+from ragstone.judges._abstention.exact import CERTAIN
 from ragstone.judges._abstention.recognize import continues, extends_last_word, strip_final_punctuation
 from ragstone.judges._model import ChatModel, ChatRequest, TokenLogprobs, check_declined
+from ragstone.judges._protocol import AbstentionEstimate
 from ragstone.judges._render import Message
 from ragstone.schema import Interval
 
@@ -32,7 +33,7 @@ _ROUNDING: Final = 1e-5
 
 async def read_bound(
     model: ChatModel, messages: Sequence[Message], phrases: Sequence[str], *, top_logprobs: int
-) -> ExactReading:
+) -> AbstentionEstimate:
     """Bound the probability that the reply starts with a phrase, from one request."""
     longest = max(map(len, phrases))
     request = ChatRequest(
@@ -56,9 +57,8 @@ async def read_bound(
             raw=completion.text,
         )
     low, seen, high = bound(tokens, phrases)
-    return ExactReading(
-        value=seen, interval=Interval(low=low, high=high, confidence_level=CERTAIN, method="bound"), complete=None
-    )
+    interval = Interval(low=low, high=high, confidence_level=CERTAIN, method="bound")
+    return AbstentionEstimate(value=seen, interval=interval, method="first_token")
 
 
 def bound(tokens: Sequence[TokenLogprobs], phrases: Sequence[str]) -> tuple[float, float, float]:

@@ -8,14 +8,13 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from ragstone._util.abstains import answer_abstains
 from ragstone.errors import JudgeReplyError
 from ragstone.judges._abstention.recognize import AbstentionMatcher
 from ragstone.judges._model import TEMPERATURE_ONE, ChatModel, ChatRequest, Completion, after_reasoning
-from ragstone.judges._protocol import Judge, Prompt, ask_number
+from ragstone.judges._protocol import AbstentionEstimate, Judge, Prompt, ask_number
 from ragstone.judges._render import Message
 from ragstone.schema import Interval
 from ragstone.stats import Estimate, beta_mixture_interval, stopped_proportion, stopping_paths, wilson_interval
@@ -29,22 +28,6 @@ REFUSAL_TASK: Final = (
     "unknown or not in the documents, asks something back, or declines. 0 means that it gives an answer, right or "
     "wrong, in full or in part."
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MonteCarloEstimate:
-    """Result of a Monte Carlo estimate."""
-
-    value: float
-    """Probability of an abstention, estimated without bias from the usable draws. If drawing may stop early, this differs
-    from the share of abstentions."""
-    interval: Interval
-    n: int
-    """Number of usable draws."""
-    n_missing: int
-    """Number of unusable draws."""
-    n_declined: int
-    """Number of draws that decline without a phrase."""
 
 
 class MonteCarloSampler:
@@ -81,8 +64,11 @@ class MonteCarloSampler:
 
     async def read(
         self, messages: Sequence[Message], query: str, *, max_tokens: int, several_replies: bool
-    ) -> MonteCarloEstimate:
+    ) -> AbstentionEstimate:
         """Sample replies until the interval is narrow enough.
+
+        The value is estimated without bias from the usable draws. If drawing may stop early, it differs from the share of
+        abstentions.
 
         Raises:
             JudgeReplyError: If fewer than half of the draws are usable. The kind is "refused" if the model declined
@@ -129,8 +115,14 @@ class MonteCarloSampler:
             confidence_level=self._level,
             method=found.method,
         )
-        return MonteCarloEstimate(
-            value=found.value, interval=interval, n=n, n_missing=n_missing, n_declined=verdicts["declines"]
+        return AbstentionEstimate(
+            value=found.value,
+            interval=interval,
+            method="monte_carlo",
+            n=n,
+            n_missing=n_missing,
+            n_drawn=n,
+            n_declined=verdicts["declines"],
         )
 
     async def _drawn(

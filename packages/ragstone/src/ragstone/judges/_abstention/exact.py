@@ -10,6 +10,7 @@ from typing import Final, Literal
 
 from ragstone.judges._abstention.recognize import strip_final_punctuation
 from ragstone.judges._model import AsyncOnce, ExactModel, ReplyLogprobs
+from ragstone.judges._protocol import AbstentionEstimate
 from ragstone.judges._render import Message
 from ragstone.schema import Interval
 
@@ -26,17 +27,6 @@ _LEADS: Final = ("", " ", "\n", "\n\n")
 """Whitespace with which a reply may begin."""
 
 Ids = tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExactReading:
-    """Exact probabilities of one conversation."""
-
-    value: float
-    """Probability that the reply starts with a phrase."""
-    interval: Interval
-    complete: float | None
-    """Probability that the reply is a phrase and nothing else, or None if the route does not measure it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +61,7 @@ class ExactSequence:
 
     async def read(
         self, messages: Sequence[Message], *, route: Literal["chain", "prefill", "echo"] = "chain"
-    ) -> ExactReading:
+    ) -> AbstentionEstimate:
         """Read the probability.
 
         Args:
@@ -84,7 +74,7 @@ class ExactSequence:
             return await self._chain(messages)
         return await self._forced(messages)
 
-    async def _forced(self, messages: Sequence[Message]) -> ExactReading:
+    async def _forced(self, messages: Sequence[Message]) -> AbstentionEstimate:
         replies = list(self._written)
         read = await asyncio.gather(*(self._model.reply_logprobs(messages, reply) for reply in replies))
         readings = dict(zip(replies, read, strict=True))
@@ -103,7 +93,7 @@ class ExactSequence:
         )
         return _reading(start, 0.0, complete)
 
-    async def _chain(self, messages: Sequence[Message]) -> ExactReading:
+    async def _chain(self, messages: Sequence[Message]) -> AbstentionEstimate:
         plan = await self._plan.get()
         prompt = tuple(await self._model.chat_ids(messages))
         tree = _Tree(prompt, plan.end)
@@ -231,8 +221,9 @@ def _holds(reply: str, reading: ReplyLogprobs, other: str, shorter: ReplyLogprob
     return all(abs(math.exp(a) - math.exp(b)) <= _SAME for a, b in pairs)
 
 
-def _reading(start: float, unfollowed: float, complete: float | None) -> ExactReading:
+def _reading(start: float, unfollowed: float, complete: float | None) -> AbstentionEstimate:
     # A sum of rounded numbers may be slightly above 1.
     start = min(1.0, start)
     interval = Interval(low=start, high=min(1.0, start + unfollowed), confidence_level=CERTAIN, method="exact")
-    return ExactReading(value=start, interval=interval, complete=None if complete is None else min(start, complete))
+    complete = None if complete is None else min(start, complete)
+    return AbstentionEstimate(value=start, interval=interval, method="exact_sequence", complete=complete)

@@ -11,8 +11,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 from weakref import WeakValueDictionary
 
@@ -23,6 +24,8 @@ from ragstone.errors import StoreError
 from ragstone.judges._cache.file import ReplyCache
 from ragstone.judges._model import Capabilities, PerLoop, record_usage
 from ragstone.schema import Usage
+
+T = TypeVar("T")
 
 _logger = logging.getLogger("ragstone")
 
@@ -131,7 +134,8 @@ class CachedReplies:
             return await ask()
         repeat = repeat_number.get()
         key = self._key(f"repeat {repeat}" if repeat else "reply", path, body)
-        cached = await self._read(key)
+        read = partial(self._file.read, key)
+        cached = await self._read(read)
         if cached is None:
             if not self._writes:
                 return await ask()
@@ -141,11 +145,11 @@ class CachedReplies:
                 turn = turns[key] = asyncio.Lock()
             waits = turn.locked()
             async with turn:
-                cached = await self._read(key) if waits else None
+                cached = await self._read(read) if waits else None
                 if cached is None:
                     reply = await ask()
                     if _is_worth_keeping(body, reply):
-                        await self._write(key, str(body.get("model")), reply)
+                        await self._keep(key, str(body.get("model")), reply)
                     return reply
         record_usage(Usage(cached=1))
         return cached
@@ -163,7 +167,7 @@ class CachedReplies:
             measured = await measure()
         # An incomplete result must not be used for a day.
         if not measured.unmeasured:
-            await self._put_fact(key, measured.model_dump_json())
+            await self._write(partial(self._file.put_fact, key, measured.model_dump_json()))
         return measured
 
     async def note(self, about: Mapping[str, Any]) -> str | None:
@@ -172,51 +176,39 @@ class CachedReplies:
 
     async def put_note(self, about: Mapping[str, Any], text: str) -> None:
         """Write a note about a model, in place of an earlier one."""
-        await self._put_fact(self._key("note", "", about), text)
+        await self._write(partial(self._file.put_fact, self._key("note", "", about), text))
 
     async def _fact(self, key: str) -> str | None:
-        if not self._reads:
-            return None
-        try:
-            return await asyncio.to_thread(self._file.get_fact, key, max_age_s=_CAPABILITIES_MAX_AGE_S)
-        except StoreError as error:
-            self._disable(error, reading=True)
-            return None
+        return await self._read(partial(self._file.get_fact, key, max_age_s=_CAPABILITIES_MAX_AGE_S))
 
-    async def _put_fact(self, key: str, value: str) -> None:
-        if not self._writes:
-            return
-        try:
-            await asyncio.to_thread(self._file.put_fact, key, value)
-        except StoreError as error:
-            self._disable(error, reading=False)
+    async def _read(self, read: Callable[[], T | None]) -> T | None:
+        """Return what the file contains, or None without a file that can be read."""
+        if self._reads:
+            try:
+                return await asyncio.to_thread(read)
+            except StoreError as error:
+                self._disable(error, reading=True)
+        return None
+
+    async def _write(self, write: Callable[[], None]) -> None:
+        if self._writes:
+            try:
+                await asyncio.to_thread(write)
+            except StoreError as error:
+                self._disable(error, reading=False)
 
     def _key(self, kind: str, path: str, body: Mapping[str, Any]) -> str:
         identity = json.dumps([kind, self._endpoint, path, body], sort_keys=True, default=repr)
         return hashlib.sha256(identity.encode()).hexdigest()
 
-    async def _read(self, key: str) -> dict[str, Any] | None:
-        return await asyncio.to_thread(self._read_now, key) if self._reads else None
-
-    def _read_now(self, key: str) -> dict[str, Any] | None:
-        try:
-            return self._file.read(key) if self._reads else None
-        except StoreError as error:
-            self._disable(error, reading=True)
-            return None
-
-    async def _write(self, key: str, model: str, reply: Mapping[str, Any]) -> None:
+    async def _keep(self, key: str, model: str, reply: Mapping[str, Any]) -> None:
         """Write a reply, together with those that arrived while another one was written."""
         state = self._state.get()
         state.unwritten.append((key, model, reply))
         async with state.writing:
             batch, state.unwritten = state.unwritten, []
-            if not batch or not self._writes:
-                return
-            try:
-                await asyncio.to_thread(self._file.write, batch)
-            except StoreError as error:
-                self._disable(error, reading=False)
+            if batch:
+                await self._write(partial(self._file.write, batch))
 
     def _disable(self, error: StoreError, *, reading: bool) -> None:
         """Stop writing, and also reading if that failed, with one warning."""

@@ -100,7 +100,7 @@ class ChatClient:
         kind = kind_of(sampling)
         if kind in self._tried:
             return
-        async with await self._endpoint.setup_lock():
+        async with self._endpoint.setup.get():
             await self._recall()
             if kind in self._tried:
                 return
@@ -160,7 +160,7 @@ class ChatClient:
         """
         if self._model is not None:
             return
-        async with await self._endpoint.setup_lock():
+        async with self._endpoint.setup.get():
             if self._model is None:
                 self._model = await self._served_model()
 

@@ -8,8 +8,8 @@ import math
 import random
 import re
 import threading
-from collections.abc import AsyncGenerator, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
@@ -39,14 +39,13 @@ from ragstone.judges._http.transport import (
     NotConnectedError,
     Reply,
     SignInError,
-    Transport,
     without_secrets,
 )
 from ragstone.judges._http.whole_prompts import WholePrompts
 from ragstone.judges._limits.flow_control import FailedAttempt
 from ragstone.judges._limits.gate import ClientLimits, Permit, capacity_of
 from ragstone.judges._limits.spend import Budget, usage_of
-from ragstone.judges._model import model_call, note_progress, record_usage
+from ragstone.judges._model import PerLoop, model_call, note_progress, record_usage
 from ragstone.judges._option_names import OptionNames
 from ragstone.schema import Usage
 
@@ -96,15 +95,8 @@ def normalize_url(base_url: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
 
 
-@dataclass(slots=True)
-class _Connection:
-    """State of one event loop."""
-
-    transport: Transport
-    keeper: AsyncGenerator[None, None]
-    setup: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-
+_Connection = tuple[AiohttpTransport, AsyncGenerator[None, None]]
+"""The transport of one event loop, and what closes it with the loop."""
 _Outcome = dict[str, Any] | FailedAttempt | RequestRefusedError
 
 
@@ -142,7 +134,6 @@ class Endpoint:
         *,
         api_key: ApiKey | None,
         share: ClientLimits,
-        connect: Callable[[], Transport] | None = None,
         prices: tuple[float, float] | None = None,
         budget: Budget | None = None,
         headers: Mapping[str, str] | None = None,
@@ -161,7 +152,7 @@ class Endpoint:
         self._option_names = option_names or OptionNames()
         known_key = api_key if isinstance(api_key, str) else None
         self._secrets = find_secrets(self.base_url, known_key, self._headers)
-        self._connect = connect or partial(
+        self._connect = partial(
             AiohttpTransport, self.base_url, api_key=api_key, headers=self._headers, timeout_s=share.timeout_s
         )
         self._share = share
@@ -170,6 +161,8 @@ class Endpoint:
         self._prices = prices
         self._budget = budget
         self._prompts = WholePrompts(self._post_chat, name=self.public_url)
+        self.setup = PerLoop(asyncio.Lock)
+        """A lock of each event loop, for capabilities that are detected once."""
         self._connections: dict[asyncio.AbstractEventLoop, _Connection] = {}
         self._after_fork()
         after_fork_in_child(self._after_fork)
@@ -183,10 +176,6 @@ class Endpoint:
         """Return how the user sets an option of this endpoint ("model", "api_key"), for messages."""
         option = self._option_names.option(key)
         return option + _NAMED_BY_ENVIRONMENT if self._option_names.interface == "python" else option
-
-    async def setup_lock(self) -> asyncio.Lock:
-        """Return a lock of the running event loop, for capabilities that are detected once."""
-        return (await self._connection()).setup
 
     async def request(
         self,
@@ -355,7 +344,9 @@ class Endpoint:
             n_tokens = usage.input_tokens + usage.output_tokens
             capacity.answered(permit, n_tokens=n_tokens or None, learn=sending.counted)
             if sending.counted:
-                self._record(usage)
+                record_usage(usage)
+                if self._budget is not None:
+                    self._budget.record(usage)
         elif outcome.rate_limited:
             wait_requested = outcome.retry_after_s is not None
             wait_s = self._wait_s(outcome, 1 + permit.n_rounds_refused)
@@ -364,17 +355,12 @@ class Endpoint:
             capacity.failed(permit, outcome)
         return outcome
 
-    def _record(self, usage: Usage) -> None:
-        record_usage(usage)
-        if self._budget is not None:
-            self._budget.record(usage)
-
     async def _exchange(self, sending: _RequestState, permit: Permit) -> dict[str, Any] | FailedAttempt:
-        connection = await self._connection()
+        transport = await self._transport()
         is_sent = True
         try:
             async with MovingTimeout(partial(self.capacity.remaining_s, permit)):
-                reply = await connection.transport.send(
+                reply = await transport.send(
                     sending.method, sending.path, sending.body, max_bytes=reply_limit(sending.path, sending.body)
                 )
         except TimeoutError:
@@ -382,27 +368,27 @@ class Endpoint:
         except ConnectionFailedError as error:
             is_sent = not isinstance(error, NotConnectedError)
             return FailedAttempt(
-                f"cannot connect, or the connection broke ({self._quote(str(error), connection)})",
+                f"cannot connect, or the connection broke ({self._quote(str(error), transport)})",
                 unreachable=True,
                 silent=isinstance(error, NoConnectionError),
             )
         except SignInError as error:
             is_sent = False
-            return FailedAttempt(self._quote(str(error), connection))
+            return FailedAttempt(self._quote(str(error), transport))
         finally:
             # Also after a cancellation, which cannot say whether the request was on its way.
             if sending.counted and is_sent:
                 record_usage(Usage(calls=1))
             elif sending.counted and self._budget is not None:
                 self._budget.take_back()
-        return self._read(reply, sending.path, connection, counted=sending.counted)
+        return self._read(reply, sending.path, transport, counted=sending.counted)
 
     def _read(
-        self, reply: Reply, path: str, connection: _Connection, *, counted: bool
+        self, reply: Reply, path: str, transport: AiohttpTransport, *, counted: bool
     ) -> dict[str, Any] | FailedAttempt:
         """Return the JSON object of a reply."""
         if not 200 <= reply.status < 300:
-            return self._failure_from_status(reply, connection)
+            return self._failure_from_status(reply, transport)
         if reply.problem is not None:
             return FailedAttempt(f"the reply cannot be used: {reply.problem}", kind="unparseable")
         read = read_stream(reply.body)
@@ -410,13 +396,13 @@ class Endpoint:
             read = json.loads(reply.body) if read is None else read
         except (ValueError, RecursionError):
             text = reply.body[:_QUOTED_CHARACTERS].decode(errors="replace")
-            return FailedAttempt(f"the reply is not JSON: {self._quote(text, connection)!r}", kind="unparseable")
+            return FailedAttempt(f"the reply is not JSON: {self._quote(text, transport)!r}", kind="unparseable")
         if not isinstance(read, dict):
             return FailedAttempt("the reply is not a JSON object", kind="unparseable")
         if (read.get("error") or read.get("detail")) and not (read.get("choices") or read.get("data")):
             # Gateways may send status 200 before the model behind them fails.
             error = ErrorBody.read(reply.body)
-            reason = f"HTTP 200 with an error: {self._quote(error.text, connection)}"
+            reason = f"HTTP 200 with an error: {self._quote(error.text, transport)}"
             if (status := error.permanent_status) is not None:
                 message = f"{self.public_url}: {reason}"
                 raise RequestRefusedError(message, status=status, param=error.param, text=error.text)
@@ -427,10 +413,10 @@ class Endpoint:
             return FailedAttempt(f"the completion does not contain a message, only {_names(read)}", kind="unparseable")
         return read
 
-    def _failure_from_status(self, reply: Reply, connection: _Connection) -> FailedAttempt:
+    def _failure_from_status(self, reply: Reply, transport: AiohttpTransport) -> FailedAttempt:
         status = reply.status
         error = ErrorBody.read(reply.body)
-        reason = f"HTTP {status}: {self._quote(error.text, connection)}" if error.text else f"HTTP {status}"
+        reason = f"HTTP {status}: {self._quote(error.text, transport)}" if error.text else f"HTTP {status}"
         wait_s = retry_after_s(reply.headers)
         # A quota that is used up is a 429 that is not temporary.
         if status == 429 and error.code != "insufficient_quota":
@@ -447,7 +433,7 @@ class Endpoint:
         msg = f"{self.public_url}: {reason}"
         if 300 <= status < 400:
             # A redirect would send the key and the texts to a server that the user did not name.
-            target = self._quote(without_secrets(reply.headers.get("location", "")), connection)[:_TARGET_CHARACTERS]
+            target = self._quote(without_secrets(reply.headers.get("location", "")), transport)[:_TARGET_CHARACTERS]
             msg = (
                 f"{self.public_url}: HTTP {status}, a redirect to {target or 'an unnamed address'}, which is not followed. Name "
                 f"the final URL with {self.how_to_set('url')}"
@@ -456,36 +442,36 @@ class Endpoint:
             msg += f". No key was given. Set {self.how_to_set('api_key')}"
         raise RequestRefusedError(msg, status=status, param=error.param, text=error.text) from None
 
-    def _quote(self, text: str, connection: _Connection) -> str:
+    def _quote(self, text: str, transport: AiohttpTransport) -> str:
         """Return the beginning of a text on one line and without secrets, because servers and proxies may repeat the key."""
         text = " ".join(text.split())
-        for secret in (*self._secrets, *connection.transport.secrets):
+        for secret in (*self._secrets, *transport.secrets):
             text = text.replace(secret, "[api key]")
         return text[:_QUOTED_CHARACTERS]
 
-    async def _connection(self) -> _Connection:
+    async def _transport(self) -> AiohttpTransport:
         loop = asyncio.get_running_loop()
-        connection = self._connections.get(loop)
-        if connection is None:
-            transport = self._connect()
-            connection = _Connection(transport, _keep_for_loop(transport))
-            # Run it up to its `yield`. The event loop then closes it, and with it the client, before it closes itself.
-            await anext(connection.keeper)
-            with self._connections_lock:
-                for closed in [other for other in self._connections if other.is_closed()]:
-                    del self._connections[closed]
-                self._connections[loop] = connection
-        return connection
+        if (known := self._connections.get(loop)) is not None:
+            return known[0]
+        transport = self._connect()
+        keeper = _keep_for_loop(transport)
+        # Run it up to its `yield`. The event loop then closes it, and with it the client, before it closes itself.
+        await anext(keeper)
+        with self._connections_lock:
+            for closed in [other for other in self._connections if other.is_closed()]:
+                del self._connections[closed]
+            self._connections[loop] = transport, keeper
+        return transport
 
     async def aclose(self) -> None:
         """Close the client of the running event loop. Clients of other event loops close with their loops."""
         with self._connections_lock:
             connection = self._connections.pop(asyncio.get_running_loop(), None)
         if connection is not None:
-            await connection.keeper.aclose()
+            await connection[1].aclose()
 
 
-async def _keep_for_loop(transport: Transport) -> AsyncGenerator[None, None]:
+async def _keep_for_loop(transport: AiohttpTransport) -> AsyncGenerator[None, None]:
     """Keep a transport open as long as its event loop exists.
 
     Its sockets belong to the event loop in which they were opened. `asyncio.run` closes unfinished

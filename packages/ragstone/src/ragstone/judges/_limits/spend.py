@@ -94,9 +94,8 @@ class Budget:
         if not reached:
             problem, remedy = f"the budget {self._uncounted}", "change the budget"
         raise JudgeError(
-            f"{problem}: {spent.calls} call{'s'[: spent.calls != 1]}, {spent.input_tokens} input and {spent.output_tokens} output "
-            f"tokens{spent.cost_text and f', {spent.cost_text}'}. Existing scores are kept. To score the rest, {remedy} and evaluate "
-            "again, with a reply cache to avoid repeated calls",
+            f"{problem}: {spent}. Existing scores are kept. To score the rest, {remedy} and evaluate again, with a reply cache to "
+            "avoid repeated calls",
             kind="budget",
         )
 
@@ -158,9 +157,11 @@ def usage_of(reply: Mapping[str, Any], prices: tuple[float, float] | None) -> Us
         count if type(count := tokens.get(name)) is int and 0 <= count < _MAX_TOKENS else None
         for name in ("prompt_tokens", "completion_tokens")
     )
-    usage = Usage(input_tokens=n_in or 0, output_tokens=n_out or 0)
-    # Every prompt has tokens, and only embeddings do not have output tokens. Free calls need no count.
-    if prices is None or (any(prices) and (not n_in or (n_out is None and "choices" in reply))):
+    # Every prompt has tokens, and only embeddings do not have output tokens.
+    is_counted = bool(n_in) and (n_out is not None or "choices" not in reply)
+    usage = Usage(input_tokens=n_in or 0, output_tokens=n_out or 0, counted_calls=int(is_counted))
+    # Free calls need no count.
+    if prices is None or (any(prices) and not is_counted):
         return usage
     cost_usd = (usage.input_tokens * prices[0] + usage.output_tokens * prices[1]) / 1e6
     return usage.model_copy(update={"cost_usd": cost_usd, "priced_calls": 1})

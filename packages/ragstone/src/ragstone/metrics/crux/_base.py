@@ -6,7 +6,7 @@ from abc import abstractmethod
 from dataclasses import replace
 from typing import Any, Final
 
-from ragstone.judges import Judge
+from ragstone.judges import Judge, common_method
 from ragstone.metrics._arguments import RatingThreshold
 from ragstone.metrics._base import TEXTLESS, MetricBase, find_missing_fields, have_no_text
 from ragstone.metrics.crux._asking import RATING_EXAMPLES, RATING_TASK, TASK_FROM_REFERENCE, sub_questions_of
@@ -118,14 +118,13 @@ class CruxMetric(MetricBase):
     ) -> Score:
         """Make the score, with the answered and the missing sub-questions in its details."""
         replies = [*questions.replies, *((reply.raw, reply.method) for reply in rated.replies if reply.method)]
-        methods = list(dict.fromkeys(method for _, method in replies))
         missing = "; ".join(answers.missing[:_SHOWN]) + ("; ..." if len(answers.missing) > _SHOWN else "")
         n = len(questions.texts)
         details = questions.details() | {"eta": self.eta(sample), "answered": list(answers.answered)}
         return self.make_score(
             sample,
             value,
-            method="exact" if not methods else methods[0] if len(methods) == 1 else "mixed",
+            method=common_method(method for _, method in replies) if replies else "exact",
             n=max(1, len(replies)),
             raw="\n".join(raw for raw, _ in replies) or None,
             explanation=f"{len(answers.answered)} of {n} sub-questions answered"
