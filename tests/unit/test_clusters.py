@@ -155,11 +155,10 @@ def test_the_skewness_of_unequal_clusters_counts_their_effective_number(sign):
     [
         ({"clusters": ["a"] * 4}, "at least two clusters, but all 4 values are in the cluster 'a'"),
         ({"clusters": ["a", "b"]}, "got 4 values, 2 clusters"),
-        ({"clusters": ["a", "b", "c", "d"], "finite": True}, "finite=True does not have clusters"),
     ],
 )
 def test_a_mean_over_clusters_names_what_is_wrong(options, message):
-    """One cluster only, missing labels, and an option that excludes clusters."""
+    """One cluster only, and missing labels."""
     with pytest.raises(ValueError, match=message):
         hajek_mean([0.1, 0.2, 0.3, 0.4], **options)
 

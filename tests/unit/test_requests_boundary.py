@@ -87,12 +87,10 @@ def test_retrieval_and_model_without_anything_around_them_are_one_request() -> N
 
 
 def test_bare_model_call_is_left_out_and_counted() -> None:
-    """A title and a moderation call are not requests, unless the caller says so."""
+    """A title and a moderation call are not requests."""
     steps = Steps()
     steps.model(None, "Write a title.", "Warranty", name="title")
     assert found(steps) == ([], {"bare_model": 1})
-    requests, ignored = found(steps, bare_models=True)
-    assert (names(requests), ignored) == (["title"], {})
 
 
 def test_bare_retrieval_is_a_request() -> None:

@@ -18,6 +18,8 @@ AS_JSON: Final = "<json>"
 """Last key of the path of a text that is a whole object as JSON, because none of its fields has a known name."""
 
 _MAX_DEPTH: Final = 3
+_MAX_PASSAGES: Final = 1_000
+"""Documents copied from one list."""
 _MAX_VALUES: Final = 32
 _MAX_UNWRAPPED: Final = 8
 """Readers of framework objects that return another object, one after the other."""
@@ -41,7 +43,7 @@ _ANSWERS: Final = frozenset(field_names("response", "output"))
 Reader = Callable[[Any], Any]
 
 
-def harvest(value: Any, read: Reader | None = None, *, max_passages: int = 1_000) -> tuple[Value, ...]:
+def harvest(value: Any, read: Reader | None = None) -> tuple[Value, ...]:
     """Collect the texts, message lists and document lists in a value, and choose none of them.
 
     Mappings, lists, dataclasses and Pydantic models are searched down to three levels, for at most 32 entries. Texts are
@@ -54,7 +56,6 @@ def harvest(value: Any, read: Reader | None = None, *, max_passages: int = 1_000
             another value to search instead, or `NotImplemented` for an object that it does not know. Without it, or for
             unknown objects, messages (`{role, content}`) and documents (`{page_content | text, metadata}`) in plain
             JSON are read.
-        max_passages: Number of documents copied from one list.
 
     Returns:
         The values in the order in which they were found. What cannot be read is left out.
@@ -63,13 +64,12 @@ def harvest(value: Any, read: Reader | None = None, *, max_passages: int = 1_000
         >>> harvest({"question": "Why?", "documents": [{"text": "Because."}]})[0]
         Value(path=('question',), text='Why?', messages=None, passages=None, is_evident=True)
     """
-    return tuple(islice(_Harvest(read, max_passages).values(value, (), 0), _MAX_VALUES))
+    return tuple(islice(_Harvest(read).values(value, (), 0), _MAX_VALUES))
 
 
 class _Harvest:
-    def __init__(self, read: Reader | None, max_passages: int) -> None:
+    def __init__(self, read: Reader | None) -> None:
         self._reader = read
-        self._max_passages = max_passages
 
     def values(self, value: Any, path: tuple[str, ...], depth: int) -> Iterator[Value]:
         given, value = value, self._read(value)
@@ -103,7 +103,7 @@ class _Harvest:
             messages = (self._item(item) for item in list(items))
             yield Value(path, messages=tuple(item for item in messages if isinstance(item, Message)))
         elif isinstance(first, PassageDraft) or (isinstance(first, str) and path and path[-1] in _TEXT_LISTS):
-            passages = (self._passage(item) for item in items[: self._max_passages])
+            passages = (self._passage(item) for item in items[:_MAX_PASSAGES])
             # Mappings with a text are passages in some lists, and items of a plan or memories of the user in others.
             is_evident = not _FOUND.isdisjoint(path) or not _is_plain(items[0])
             yield Value(path, passages=tuple(one for one in passages if one is not None), is_evident=is_evident)

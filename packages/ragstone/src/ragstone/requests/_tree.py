@@ -135,7 +135,6 @@ def find_requests(
     source: str = "record",
     trace_id: str | None = None,
     retriever_tools: RetrieverTools | None = None,
-    bare_models: bool = False,
     ignored: MutableMapping[str, int] | None = None,
 ) -> list[Request]:
     """Find the requests in the steps of one recorded trace.
@@ -151,7 +150,6 @@ def find_requests(
         trace_id: Id of the trace. Of several requests, each gets this id with its step's id appended. Default: the id of
             the step that is the request.
         retriever_tools: Names of tools whose text results are passages, see `Request`.
-        bare_models: Whether a model call without anything around it is a request.
         ignored: Counts, by reason, of what is not a request: "bare_model", "tool", "embedding", "part",
             "infrastructure", "nothing_retrieved_or_generated". Increased in place.
 
@@ -167,7 +165,7 @@ def find_requests(
         groups = [(step, tree.below(step)) for step in whole]
         left_out = [top for top in tops if not any(tree.is_within(step, top) for step in whole)]
     else:
-        kept, left_out = _kept(tree, tops, bare_models=bare_models)
+        kept, left_out = _kept(tree, tops, bare_models=False)
         if len(kept) > 1 and all(step.kind in ("retrieval", "model") for step in kept) and not _answers(tree, kept):
             groups = [(step, tree.below(step)) for step in kept]
         elif len(kept) == 1:

@@ -36,14 +36,14 @@ MAX_CALLS_PER_REASON: Final = 5
 
 
 async def explain_worst(
-    scorer: Scorer, samples: Sequence[Sample], outcomes: Sequence[AnyOutcome], n: int, *, concurrency: int = 16
+    scorer: Scorer, samples: Sequence[Sample], outcomes: Sequence[AnyOutcome], n: int
 ) -> tuple[AnyOutcome, ...]:
     """Return the outcomes, in which the lowest scores of the `n` worst answers have a reason.
 
-    `outcomes` has one for each sample and metric, ordered by sample. `concurrency` reasons are asked concurrently.
+    `outcomes` has one for each sample and metric, ordered by sample.
     """
     explained = list(outcomes)
-    for at, score in (await explain_lowest_scores(scorer, samples, outcomes, n, concurrency=concurrency)).items():
+    for at, score in (await explain_lowest_scores(scorer, samples, outcomes, n)).items():
         explained[at] = score
     return tuple(explained)
 

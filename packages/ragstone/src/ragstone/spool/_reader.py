@@ -35,6 +35,8 @@ from ragstone.spool._format import (
 
 _logger = logging.getLogger("ragstone")
 
+_COPIED_BYTES: Final = 4 * 2**20
+"""Bytes of the lines that are copied at once."""
 _UNREADABLE: Final = "corrupt_segment"
 _LONGEST_HEADER: Final = 200
 """Bytes."""
@@ -98,15 +100,13 @@ class SpoolReader:
         parse = partial(_entry, name=str(self._directory / name))
         return self._read(name, offset, parse, lambda dropped: dropped, limit=max_entries)
 
-    def read_lines(
-        self, name: str, offset: int = 0, *, max_entries: int = 500, max_bytes: int = 4 * 2**20
-    ) -> Batch[bytes]:
+    def read_lines(self, name: str, offset: int = 0, *, max_entries: int = 500) -> Batch[bytes]:
         """Read entries of a segment as framed lines with their checksums, to copy them. Otherwise as `read`.
 
         Raise SpoolError if the file is not a segment, or is not readable.
         """
         damaged = spool_entry_adapter.dump_json
-        batch = self._read(name, offset, lambda payload: payload, damaged, limit=max_entries, max_bytes=max_bytes)
+        batch = self._read(name, offset, lambda payload: payload, damaged, limit=max_entries, max_bytes=_COPIED_BYTES)
         return batch._replace(entries=tuple(frame(payload, LAST) for payload in batch.entries))
 
     def batches(self, offsets: Mapping[str, int]) -> Iterator[Batch[SpoolEntry]]:

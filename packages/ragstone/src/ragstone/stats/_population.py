@@ -96,7 +96,7 @@ def describe(
     )
 
 
-def _tie_probability(values: Sequence[float], *, decimals: int = _DECIMALS) -> float | None:
+def _tie_probability(values: Sequence[float]) -> float | None:
     """Compute the probability that two different random items have the same value, or None for fewer than two items.
 
     Values are rounded first, so rounding errors do not prevent ties. Items are drawn without replacement: an item does
@@ -115,7 +115,7 @@ def _tie_probability(values: Sequence[float], *, decimals: int = _DECIMALS) -> f
     if x.size < 2:
         return None
     # Floats above 1e6 do not have nine exact decimals, and the product of very large ones overflows.
-    rounded = np.where(np.abs(x) < 1e6, np.round(np.clip(x, -1e6, 1e6), decimals), x)
+    rounded = np.where(np.abs(x) < 1e6, np.round(np.clip(x, -1e6, 1e6), _DECIMALS), x)
     _, counts = np.unique(rounded, return_counts=True)
     counts = counts.astype(float)
     return float((counts * (counts - 1)).sum() / (x.size * (x.size - 1)))

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, get_args
 
-from ragstone._util.distributions import student_quantile
 from ragstone.stats._cluster import cluster_codes, cluster_interval
 from ragstone.stats._mean import Estimate, Side, mean_interval
 
@@ -21,7 +18,6 @@ def hajek_mean(
     probabilities: Sequence[float] | NDArray[np.float64] | None = None,
     *,
     clusters: Sequence[Hashable] | None = None,
-    finite: bool = False,
     low: float = 0.0,
     high: float = 1.0,
     confidence_level: float = 0.95,
@@ -43,21 +39,17 @@ def hajek_mean(
             depend on earlier scores are not supported. None: all equal.
         clusters: Label of the cluster of each item, such as its session, user or document. Each None is a cluster of its
             own. None: the items are independent.
-        finite: True for the mean over exactly the observed traffic. Items with probability 1 then do not contribute to
-            the error, and items are sampled independently, so clusters do not matter and are not accepted. False for the
-            mean of the process that generates the traffic.
         low: Smallest possible score. The interval is cut there.
         high: Largest possible score.
         confidence_level: Nominal coverage, in (0, 1).
-        side: "two-sided", "lower" (the interval ends at `high`) or "upper" (the interval begins at `low`). Only
-            "two-sided" with `finite`.
+        side: "two-sided", "lower" (the interval ends at `high`) or "upper" (the interval begins at `low`).
 
     Returns:
         An estimate with method "hajek", "cluster" (equal probabilities) or "hajek_cluster". `n` counts items.
 
     Raises:
-        ValueError: If the lengths differ, there are fewer than two items or clusters, a value or probability is out of
-            range or not a number, or `finite` is used with clusters.
+        ValueError: If the lengths differ, there are fewer than two items or clusters, or a value or probability is out of
+            range or not a number.
 
     Source:
         Hajek 1971. Linearized variance of a ratio: Sarndal, Swensson and Wretman 1992, section 5.7. Clusters: Bell and
@@ -78,15 +70,10 @@ def hajek_mean(
             f"a weighted mean needs at least two values in [{low}, {high}], got {x.size} values in "
             f"[{x.min()}, {x.max()}]"
         )
-    if side not in get_args(Side) or (finite and side != "two-sided"):
-        raise ValueError(f'side must be "two-sided", or without finite=True "lower" or "upper", got {side!r}')
-    if clusters is not None and (finite or len(clusters) != x.size):
-        raise ValueError(
-            f"each value needs a cluster, and finite=True does not have clusters, got {x.size} values, {len(clusters)} "
-            f"clusters and finite={finite!r}"
-        )
-    if finite:
-        return _of_observed_traffic(x, p, low=low, high=high, confidence_level=confidence_level)
+    if side not in get_args(Side):
+        raise ValueError(f'side must be "two-sided", "lower" or "upper", got {side!r}')
+    if clusters is not None and len(clusters) != x.size:
+        raise ValueError(f"each value needs a cluster, got {x.size} values, {len(clusters)} clusters")
     codes = np.arange(x.size) if clusters is None else cluster_codes(clusters)
     weights: NDArray[np.float64] = np.bincount(codes, weights=1 / p).astype(float)
     totals: NDArray[np.float64] = np.bincount(codes, weights=x / p).astype(float)
@@ -105,34 +92,6 @@ def hajek_mean(
         high=high if side == "lower" else max(upper, mean),
         confidence_level=confidence_level,
         method="_".join([*([weighted] if weighted else []), *(["cluster"] if clusters is not None else [])]),
-        n=int(x.size),
-    )
-
-
-def _of_observed_traffic(
-    x: NDArray[np.float64], p: NDArray[np.float64], *, low: float, high: float, confidence_level: float
-) -> Estimate:
-    """Estimate the mean over exactly the observed traffic, of which each item was sampled independently."""
-    w = 1 / p
-    total = float(w.sum())
-    mean = float((w * x).sum()) / total
-    residual = (w * (x - mean)) ** 2 * (1 - p)
-    variance = float(residual.sum()) / total**2 * x.size / (x.size - 1)
-    effective = total**2 / float((w * w).sum())
-    half = student_quantile(max(effective - 1, 1.0), (1 + confidence_level) / 2) * math.sqrt(variance)
-    mean = min(max(mean, low), high)
-    if x.min() == x.max() and p.min() < 1:
-        # The sample variance of equal values is 0, but their mean still has an error.
-        equal = mean_interval(
-            [float(x[0])] * max(1, round(effective)), low=low, high=high, confidence_level=confidence_level
-        )
-        return replace(equal, n=int(x.size))
-    return Estimate(
-        value=mean,
-        low=max(low, mean - half),
-        high=min(high, mean + half),
-        confidence_level=confidence_level,
-        method="hajek",
         n=int(x.size),
     )
 
