@@ -10,8 +10,9 @@ import pytest
 from builders import make_sample
 from ragstone.errors import ConfigurationError
 from ragstone.judges import LexicalJudge, NumberReply
+from ragstone.metrics import resolve_metrics
 from ragstone.metrics.ccrs import CCRS, AnswerCorrectness, ContextualCoherence, InformationRecall
-from ragstone.schema import Interval, NotApplicable, Score
+from ragstone.schema import Interval, NotApplicable, Score, Turn
 from ragstone.testing import FakeJudge
 
 
@@ -139,3 +140,38 @@ def test_the_judges_interval_goes_the_way_of_its_number(metric, response, expect
         outcome.method,
     )
     assert 0.8 == outcome.details["format_mass"]
+
+
+LETTERS = {"r": "response", "q": "query", "C": "contexts", "g": "reference"}
+
+
+@pytest.mark.parametrize("name", ["ccrs.cc", "ccrs.qr", "ccrs.id", "ccrs.ac", "ccrs.ir"])
+def test_a_prompt_can_have_the_fields_of_the_formula_alone(name):
+    """As in the paper. The scores are those of another metric, so that the two are never mixed."""
+    sample = make_sample(reference="31 meters").model_copy(
+        update={"history": (Turn(role="user", text="Is there a lighthouse?"),)}
+    )
+    (usual,), (own,) = resolve_metrics(name), resolve_metrics(f"{name}@fields=formula")
+    letters = re.search(r"judge\(([^)]+)\)", own.card.formula)[1].split(", ")
+    expected = {LETTERS[letter] for letter in letters} | ({"earlier_turns"} if "q" in letters else set())
+    judge = FakeJudge(80)
+    outcome = asyncio.run(own.score(sample, judge))
+    assert expected == set(judge.prompts[0].fields)
+    assert (f"{name}@fields=formula", own.card.version) == (outcome.metric, outcome.metric_version)
+    assert own.card.version != usual.card.version
+    asyncio.run(usual.score(sample, judge))
+    everything = {"earlier_turns", "query", "contexts", "response"} | ({"reference"} & expected)
+    assert everything == set(judge.prompts[1].fields)
+    assert judge.prompts[0].task == judge.prompts[1].task
+
+
+def test_the_fields_are_an_argument_of_the_group_but_not_of_one_call():
+    """`ccrs_fused` has one prompt for all ratings."""
+    names = [metric.card.name for metric in resolve_metrics("ccrs@fields=formula")]
+    assert [f"ccrs.{name}@fields=formula" for name in ("cc", "qr", "id", "ac", "ir")] == names
+    assert "ccrs.ac@em_weight=0,fields=formula" == resolve_metrics("ccrs.ac@0,fields=formula")[0].card.name
+    with pytest.raises(ConfigurationError, match=r"fields of ccrs\.cc must be one of all, formula, got 'own'"):
+        resolve_metrics("ccrs@fields=own")
+    with pytest.raises(ConfigurationError, match="does not take arguments"):
+        resolve_metrics("ccrs_fused@fields=formula")
+    assert "ccrs_fused.ac@em_weight=0" == resolve_metrics("ccrs_fused.ac@0")[0].card.name

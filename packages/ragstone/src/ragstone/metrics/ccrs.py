@@ -5,14 +5,15 @@ Source: "CCRS: A Zero-Shot LLM-as-a-Judge Framework for Comprehensive RAG Evalua
 `docs/reference/metrics.md` states the cases that the source does not define.
 
 All five prompts start with query, contexts and response, so that servers can cache this prefix. The reference
-follows, only in the prompts of the metrics that need it.
+follows, only in the prompts of the metrics that need it. With `fields="formula"`, each prompt has only the fields of its
+metric's formula, as in the source.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Literal
 
 from ragstone._util.normal_form import normalize
 from ragstone.judges import Judge, NumberReply, Prompt, ask_number
@@ -32,15 +33,29 @@ _ROW: Final = {
     "reference": "31 meters",
 }
 
+Fields = Literal["all", "formula"]
+
 
 class CcrsMetric(MetricBase):
-    """Base class of the five metrics: one judge call about the same fields."""
+    """Base class of the five metrics: one judge call about the same fields, or about those of the formula.
+
+    Args:
+        fields: "all" for query, contexts and response in each prompt (and the reference if the metric needs it), "formula"
+            for the fields of the metric's formula alone. Scores of the two are different metrics (`ccrs.qr@fields=formula`).
+    """
 
     source = "CCRS, section 2.3.2"
     judge_calls = 1
     construct: ClassVar[str]
     task: ClassVar[str]
     """The task text for the judge. The judge adds the instructions about the reply format."""
+    in_formula: ClassVar[frozenset[str]]
+    """Fields of the formula, except the response."""
+
+    def __init__(self, *, fields: Fields = "all") -> None:
+        self.fields = fields
+        if fields == "formula":
+            self.version = f"{self.version},formula"
 
     def __init_subclass__(cls) -> None:
         cls.tasks = (cls.construct, cls.task)
@@ -61,11 +76,17 @@ class CcrsMetric(MetricBase):
 
     async def _ask(self, fields: dict[str, str | tuple[str, ...]], judge: Judge) -> NumberReply:
         """Return the judge's rating from 0 to 100."""
-        shown = {name: value for name, value in fields.items() if name != "reference" or "reference" in self.needs}
+        shown = {name: value for name, value in fields.items() if self._shows(name)}
         prompt = Prompt(construct=self.construct, task=self.task, fields=shown)
         # The composite of these metrics uses the same ratings.
         key = ("ccrs", judge.identity.hash, self.task, tuple(shown.items()))
         return await compute_once(key, partial(ask_number, judge, prompt))
+
+    def _shows(self, field: str) -> bool:
+        """Return whether the prompt has a field."""
+        if self.fields == "all":
+            return field != "reference" or "reference" in self.needs
+        return field == "response" or (field if field != "earlier_turns" else "query") in self.in_formula
 
     def _find_not_applicable_reason(self, fields: dict[str, str | tuple[str, ...]]) -> str | None:  # noqa: ARG002
         """Return the reason why the metric is not applicable although no field is missing, or None."""
@@ -103,7 +124,7 @@ class ContextualCoherence(CcrsMetric):
         value=0.55,
         steps="The passages support the height but not the year. The judge rates 55 of 100: 55 / 100 = 0.55.",
     )
-    construct = "contextual_coherence"
+    construct, in_formula = "contextual_coherence", frozenset({"contexts"})
     task = (
         "Your assignment: check how much of the response the numbered passages of the contexts support, statement by statement.\n"
         "100: the passages support every statement, and no statement contradicts another.\n"
@@ -134,7 +155,7 @@ class QuestionRelevance(CcrsMetric):
         value=0.9,
         steps="The response answers the query and adds a statement. The judge rates 90 of 100: 90 / 100 = 0.9.",
     )
-    construct = "question_relevance"
+    construct, in_formula = "question_relevance", frozenset({"query"})
     task = (
         "Your assignment: rate how completely and directly the response answers the query.\n"
         "100: it answers everything that was asked, directly.\n"
@@ -160,7 +181,7 @@ class InformationDensity(CcrsMetric):
         value=0.8,
         steps="Half of the short response was not asked for. The judge rates 80 of 100: 80 / 100 = 0.8.",
     )
-    construct = "information_density"
+    construct, in_formula = "information_density", frozenset({"query", "contexts"})
     task = (
         "Your assignment: compare the useful information in the response with its length.\n"
         "100: it has everything that is useful for the query, and every sentence is needed.\n"
@@ -176,6 +197,7 @@ class AnswerCorrectness(CcrsMetric):
     Args:
         em_weight: λ, the weight of the exact match, between 0 and 1. Another weight than 0.7 is part of the metric's name
             (`ccrs.ac@em_weight=0`).
+        fields: As for the other metrics.
     """
 
     name = "ccrs.ac"
@@ -185,7 +207,7 @@ class AnswerCorrectness(CcrsMetric):
     decided_by = ("em", "judge")
     replies: ClassVar[Mapping[str, object]] = {"answer_correctness": 70}
     """Reply of the judge in the example."""
-    construct = "answer_correctness"
+    construct, in_formula = "answer_correctness", frozenset({"reference", "contexts"})
     task = (
         "Your assignment: check the statements of the response against the reference. If it has several parts, each is a "
         "correct answer by itself: use the one closest to the response.\n"
@@ -195,9 +217,10 @@ class AnswerCorrectness(CcrsMetric):
         "Use the contexts, if there are any, only to understand names and terms. Omissions do not matter."
     )
 
-    def __init__(self, *, em_weight: Share = 0.7) -> None:
+    def __init__(self, *, em_weight: Share = 0.7, fields: Fields = "all") -> None:
         self.em_weight = em_weight
         self.version = f"1({em_weight:g})"
+        super().__init__(fields=fields)
         rest = 1 - em_weight
         self.advice = (
             f"Low means that the answer is not identical to the reference; then at most {rest:.2g} is possible. "
@@ -249,7 +272,7 @@ class InformationRecall(CcrsMetric):
         value=1.0,
         steps="The response contains everything in the reference. The judge rates 100 of 100: 100 / 100 = 1.",
     )
-    construct = "information_recall"
+    construct, in_formula = "information_recall", frozenset({"reference", "contexts"})
     task = (
         "Your assignment: find the important points of the reference, and look for each of them in the response. If the "
         "reference has several parts, each is a correct answer by itself: use the one closest to the response.\n"

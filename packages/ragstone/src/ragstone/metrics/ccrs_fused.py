@@ -15,6 +15,7 @@ from pydantic import TypeAdapter, WithJsonSchema
 
 from ragstone.errors import JudgeReplyError
 from ragstone.judges import JsonReply, Judge, NumberReply, Prompt
+from ragstone.metrics._arguments import Share
 from ragstone.metrics._shared import compute_once
 from ragstone.metrics.ccrs import (
     AnswerCorrectness,
@@ -116,6 +117,9 @@ class _Fused(CcrsMetric):
     rating: ClassVar[str]
     """Name of the metric's rating in the reply."""
 
+    def __init__(self) -> None:
+        super().__init__()
+
     def __init_subclass__(cls) -> None:
         cls.tasks = (_CONSTRUCT, *_TASKS)
 
@@ -155,6 +159,9 @@ class FusedCorrectness(_Fused, AnswerCorrectness):
 
     name, title, rating = "ccrs_fused.ac", "Answer correctness (one call)", "correctness"
     replies = _REPLIES
+
+    def __init__(self, *, em_weight: Share = 0.7) -> None:
+        AnswerCorrectness.__init__(self, em_weight=em_weight)
 
 
 class FusedRecall(_Fused, InformationRecall):
