@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
 from ragstone._util.local_model import check_installed
 from ragstone.metrics.text._sacrebleu import SACREBLEU, Bleu, ChrF, Smoothing, Tokenizer
+from ragstone.stats import Estimate, bootstrap_interval
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 _RESAMPLES = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CorpusScore:
-    """A score of all responses together. It differs from the mean of the individual scores."""
+class CorpusScore(Estimate):
+    """A score of all responses together, in [0, 1]. It differs from the mean of the individual scores.
 
-    value: float
-    """sacrebleu's score divided by 100, in [0, 1]."""
-    low: float
-    high: float
-    confidence_level: float
-    method: str
-    """Method of the interval: "percentile_bootstrap", or "range" for a single sample."""
-    n: int
-    """Number of samples."""
+    The method is "percentile", or "range" if there is one sample.
+    """
+
     signature: str
     """sacrebleu's signature: version, tokenizer, smoothing, number of references."""
 
@@ -121,39 +120,23 @@ def _corpus(
     confidence_level: float,
     seed: int,
 ) -> CorpusScore:
-    import numpy as np
-
-    if not 0 < confidence_level < 1 or resamples < 1:
-        raise ValueError(
-            f"confidence_level must be in (0, 1) and resamples at least 1, got confidence_level={confidence_level!r}, "
-            f"resamples={resamples!r}"
-        )
     # sacrebleu sums the statistics of samples and computes the score from the sums. Its metric classes override both
     # methods, so they are as stable as its public API. A resampled corpus only needs another sum.
     rows = metric._extract_corpus_statistics(list(responses), _streams(responses, references))  # noqa: SLF001
-    table = np.asarray(rows, dtype=float)
-    n = len(table)
 
-    def score_of(sums: Any) -> float:
-        return min(1.0, float(metric._compute_score_from_stats(sums.tolist()).score) / 100)  # noqa: SLF001
+    def score_of(drawn: NDArray[np.float64]) -> float:
+        return min(1.0, float(metric._compute_score_from_stats(drawn.sum(axis=0).tolist()).score) / 100)  # noqa: SLF001
 
-    value = score_of(table.sum(axis=0))
-    low, high, method = 0.0, 1.0, "range"
-    if n > 1:
-        rng = np.random.default_rng(seed)
-        drawn = [score_of(np.bincount(rng.integers(0, n, n), minlength=n) @ table) for _ in range(resamples)]
-        low, high = (float(end) for end in np.quantile(drawn, [(1 - confidence_level) / 2, (1 + confidence_level) / 2]))
-        method = "percentile_bootstrap"
-    return CorpusScore(
-        value=value,
-        # With few samples, all resampled scores may be on one side of the value. The interval always contains it.
-        low=min(low, value),
-        high=max(high, value),
+    found = bootstrap_interval(
+        rows,
+        score_of,
+        low=0.0,
+        high=1.0,
+        n_resamples=resamples,
         confidence_level=confidence_level,
-        method=method,
-        n=n,
-        signature=str(metric.get_signature()),
+        seed=seed,
     )
+    return CorpusScore(**asdict(found), signature=str(metric.get_signature()))
 
 
 def _streams(responses: Sequence[str], references: Sequence[Sequence[str]]) -> list[list[str | None]]:
