@@ -272,11 +272,11 @@ def test_malformed_requests_are_logged_once_without_their_bytes(caplog):
 def test_the_number_of_connections_leaves_descriptors(monkeypatch):
     """A process with few of them can still open its files."""
     resource = pytest.importorskip("resource")
-    from ragstone._util import http_server
+    from ragstone._util.listener import default_max_connections
 
     for soft, expected in ((128, 64), (20, 8), (10_000, 512), (resource.RLIM_INFINITY, 512)):
         monkeypatch.setattr(resource, "getrlimit", lambda _, soft=soft: (soft, soft))
-        assert expected == http_server._default_limit()
+        assert expected == default_max_connections()
 
 
 def test_a_topic_is_logged_once_a_minute(caplog):

@@ -369,7 +369,7 @@ def test_too_many_messages_at_once_are_sent_again(stage, monkeypatch):
     """Exporters retry after 503, so nothing is lost."""
     from ragstone.ingest import _intake
 
-    monkeypatch.setattr(_intake, "_PATIENCE_S", 0.05)
+    monkeypatch.setattr(_intake, "PATIENCE_S", 0.05)
     release = threading.Event()
     large = request(span(9, text="x" * 300_000))
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from ragstone._util.http_server import default_max_connections
 from ragstone._util.signals import stopped_by_signals
 from ragstone.capture import Capture, redact_secrets
 from ragstone.cli._health import HealthPage, announce_ready, watchdog
@@ -114,7 +115,12 @@ def ingest_command(
         health.add_to(app, state)
         FeedbackRoute(feedback).add_to(app)
 
-    shared: dict[str, Any] = {"redact": redact, "access": access, "max_bytes": receiver.max_message_mib * 2**20}
+    shared: dict[str, Any] = {
+        "redact": redact,
+        "access": access,
+        "max_bytes": receiver.max_message_mib * 2**20,
+        "max_connections": None if grpc_address is None else default_max_connections(4),
+    }
     try:
         receivers: list[OtlpReceiver | OtlpGrpcReceiver] = [
             OtlpReceiver(buffer, host=host, port=port, add_routes=add_routes, **shared)

@@ -57,7 +57,7 @@ class FeedbackRoute:
         return web.json_response({})
 
 
-def _parse(body: bytearray) -> dict[str, Any]:
+def _parse(body: bytes | bytearray) -> dict[str, Any]:
     try:
         values = json.loads(body)
     except (ValueError, RecursionError):

@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any, Final
 
-from ragstone._util.addresses import listen_error
 from ragstone._util.lazy import needs_extra
+from ragstone._util.limited_log import LimitedLog
+from ragstone._util.listener import IDLE_S, Listener, default_max_connections
 from ragstone.capture import Redactor, redact_secrets
-from ragstone.errors import DataError, StoreError
+from ragstone.errors import ConfigurationError, DataError, StoreError
 from ragstone.ingest._access import Access
-from ragstone.ingest._body import BusyError, decompress
-from ragstone.ingest._intake import DEFAULT_MAX_BYTES, SpanIntake, trace_response
+from ragstone.ingest._body import BodyReader, BusyError, decompress
+from ragstone.ingest._intake import DEFAULT_MAX_BYTES, FORBIDDEN, INVALID, LOST, SpanIntake, logger, trace_response
+from ragstone.ingest._relay import Relay
 from ragstone.ingest._span_buffer import SharedSpanBuffer
 from ragstone.reading.otlp import OversizedMessageError
 
-_MAX_CALLS: Final = 16
-"""Calls at once. Each may hold a message of the largest size."""
+_MAX_CALLS: Final = 100
+"""Calls at once of one connection."""
+_DESCRIPTORS: Final = 4
+"""Files that two connections open, one of a receiver for HTTP and one of that for gRPC with its relay."""
 _PROTOBUF: Final = "application/x-protobuf"
 _SERVICE: Final = "/opentelemetry.proto.collector.{0}.v1.{1}Service/Export"
 _TRACES: Final = _SERVICE.format("trace", "Trace")
 _IGNORED: Final = frozenset({_SERVICE.format("logs", "Logs"), _SERVICE.format("metrics", "Metrics")})
 
 
-class OtlpGrpcReceiver:
+class OtlpGrpcReceiver(Listener):
     """Receives spans of OTLP exporters over gRPC, without TLS.
+
+    The listener of gRPC does not limit connections, so it listens at a port of 127.0.0.1 only, and this class passes on
+    the bytes of the connections that it admits.
 
     Logs and metrics are accepted and not stored. The arguments are those of `OtlpReceiver`. Raise MissingExtraError if
     grpcio or the protobuf messages of OTLP are not installed.
@@ -39,22 +47,24 @@ class OtlpGrpcReceiver:
         redact: Redactor | None = redact_secrets,
         access: Access | None = None,
         max_bytes: int = DEFAULT_MAX_BYTES,
+        max_connections: int | None = None,
     ) -> None:
         with needs_extra("grpc", "grpcio", "OTLP over gRPC"):
             import grpc.aio
             import opentelemetry.proto.collector.trace.v1.trace_service_pb2  # noqa: F401
         self._grpc: Any = grpc
         self._intake = SpanIntake(buffer, redact, max_bytes=max_bytes)
+        self._bodies = BodyReader(max_bytes)
         self._access = access or Access()
-        self._host = host
-        self._port = port
         self._server: Any = None
-
-    @property
-    def url(self) -> str:
-        """Endpoint for exporters. Final after `start`."""
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"http://{host}:{self._port}"
+        self._max_connections = max_connections or default_max_connections(_DESCRIPTORS)
+        super().__init__(
+            host=host,
+            port=port,
+            title="ragstone ingest (gRPC)",
+            log=LimitedLog(logger),
+            max_connections=self._max_connections,
+        )
 
     async def start(self) -> None:
         """Listen. Raise ConfigurationError if the address is not available."""
@@ -63,34 +73,41 @@ class OtlpGrpcReceiver:
             ("grpc.max_receive_message_length", self._intake.max_bytes),
             ("grpc.max_metadata_size", 16384),
             ("grpc.so_reuseport", 0),
+            ("grpc.max_concurrent_streams", _MAX_CALLS),
+            ("grpc.max_allowed_incoming_connections", self._max_connections),
+            ("grpc.max_connection_idle_ms", int(IDLE_S * 1000)),
         )
-        self._server = grpc.aio.server(
-            handlers=[_handlers(grpc, self)], options=options, maximum_concurrent_rpcs=_MAX_CALLS
-        )
-        try:
-            self._port = self._server.add_insecure_port(self.url.removeprefix("http://"))
-        except RuntimeError as error:
-            self._server = None
-            raise listen_error(self._host, self._port, error, option="--listen-grpc") from None
+        self._server = grpc.aio.server(handlers=[_handlers(grpc, self)], options=options)
+        port = self._server.add_insecure_port("127.0.0.1:0")
         await self._server.start()
+        try:
+            await self.listen(lambda connection: Relay(connection, port), option="--listen-grpc")
+        except ConfigurationError:
+            await self.aclose()
+            raise
 
     async def aclose(self) -> None:
         """Finish open requests and stop listening. Can be called twice."""
+        self.close()
         server, self._server = self._server, None
         if server is not None:
             await server.stop(grace=5.0)
 
-    async def traces(self, message: bytes, context: Any) -> bytes:
-        """Handle a message of spans."""
+    async def traces(self, messages: AsyncIterator[bytes], context: Any) -> bytes:
+        """Handle a call with a message of spans. Its token is checked before the message is read."""
         code = self._grpc.StatusCode
         await self._check_access(context)
         try:
-            rejected = await self._intake.take(partial(decompress, message, ""), _PROTOBUF)
+            with await self._bodies.read_message(messages) as body:
+                rejected = await self._intake.take(partial(decompress, body.content, ""), _PROTOBUF)
         except OversizedMessageError as error:
-            self._intake.report_loss(error)
+            self.report(LOST, f": {error}")
             await context.abort(code.RESOURCE_EXHAUSTED, str(error))
         except DataError as error:
+            self.report(INVALID)
             await context.abort(code.INVALID_ARGUMENT, str(error))
+        except TimeoutError:
+            await context.abort(code.DEADLINE_EXCEEDED, "the message did not arrive in time")
         except BusyError:
             await context.abort(code.UNAVAILABLE, "too many messages at once. Send it again.")
         except StoreError:
@@ -98,8 +115,8 @@ class OtlpGrpcReceiver:
             await context.abort(code.UNAVAILABLE, "the disk is unavailable")
         return trace_response(rejected)
 
-    async def ignored(self, message: bytes, context: Any) -> bytes:  # noqa: ARG002 - a handler's signature
-        """Accept a message of logs or metrics."""
+    async def ignored(self, _messages: AsyncIterator[bytes], context: Any) -> bytes:
+        """Accept a call with logs or metrics, without reading it."""
         await self._check_access(context)
         return b""
 
@@ -109,16 +126,17 @@ class OtlpGrpcReceiver:
         # gRPC does not show the name that a client asked for. Browsers cannot call gRPC, so no web site can send either.
         refusal = self._access.refusal(self._host, self._host, str(headers.get("authorization", "")))
         if refusal is not None:
+            self.report(FORBIDDEN)
             await context.abort(self._grpc.StatusCode.UNAUTHENTICATED, refusal)
 
 
 def _handlers(grpc: Any, receiver: OtlpGrpcReceiver) -> Any:
-    """Return the handlers of the services, which get and return the bytes of messages."""
+    """Return the handlers of the services, for bytes of messages. gRPC calls those of streams before a message arrives."""
 
     class Handlers(grpc.GenericRpcHandler):  # type: ignore[misc]
         def service(self, details: Any) -> Any:
             if details.method == _TRACES:
-                return grpc.unary_unary_rpc_method_handler(receiver.traces)
-            return grpc.unary_unary_rpc_method_handler(receiver.ignored) if details.method in _IGNORED else None
+                return grpc.stream_unary_rpc_method_handler(receiver.traces)
+            return grpc.stream_unary_rpc_method_handler(receiver.ignored) if details.method in _IGNORED else None
 
     return Handlers()

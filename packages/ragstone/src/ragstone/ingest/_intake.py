@@ -10,19 +10,20 @@ from typing import Final
 from ragstone._util.limited_log import LimitedLog
 from ragstone.capture import Redactor
 from ragstone.errors import StoreError
-from ragstone.ingest._body import BusyError, too_large
+from ragstone.ingest._body import PATIENCE_S, BusyError, too_large
 from ragstone.ingest._span_buffer import SharedSpanBuffer
 from ragstone.reading import BufferedSpan
-from ragstone.reading.otlp import OversizedMessageError, spans_of_request
+from ragstone.reading.otlp import spans_of_request
 
 logger = logging.getLogger("ragstone")
 
 DEFAULT_MAX_BYTES: Final = 8 * 2**20
 """Largest message, compressed and uncompressed. Exporters send batches of 512 spans."""
+LOST: Final = "a message was refused, and its spans are lost"
+INVALID: Final = "a message that is not valid OTLP was refused"
+FORBIDDEN: Final = "a message without the token or of another host was refused"
 _SMALL_BYTES: Final = 256 * 1024
 _SMALL_AT_ONCE: Final = 2
-_PATIENCE_S: Final = 6.0
-"""Seconds that a message waits for its turn. Exporters wait for ten."""
 
 
 class SpanIntake:
@@ -73,7 +74,7 @@ class SpanIntake:
     ) -> list[str] | None:
         """Write the spans of a message when it is its turn. Return None if it has more bytes."""
         try:
-            async with asyncio.timeout(_PATIENCE_S):
+            async with asyncio.timeout(PATIENCE_S):
                 await turn.acquire()
         except TimeoutError:
             raise BusyError from None
@@ -104,12 +105,6 @@ class SpanIntake:
             else:
                 rejected.append(item.reason)
         return self._buffer.add(spans), rejected
-
-    def report_loss(self, error: OversizedMessageError) -> None:
-        """Log that a message was refused, because its exporter does not send it again."""
-        self._log.log(
-            logging.WARNING, "oversized", f"ragstone ingest: a message was refused, and its spans are lost: {error}"
-        )
 
 
 def rejection(reasons: list[str]) -> str:

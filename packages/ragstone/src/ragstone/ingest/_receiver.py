@@ -14,7 +14,7 @@ from ragstone.capture import Redactor, redact_secrets
 from ragstone.errors import DataError, MissingExtraError, StoreError
 from ragstone.ingest._access import Access
 from ragstone.ingest._body import BodyReader, BusyError, decompress
-from ragstone.ingest._intake import DEFAULT_MAX_BYTES, SpanIntake, rejection, trace_response
+from ragstone.ingest._intake import DEFAULT_MAX_BYTES, FORBIDDEN, INVALID, LOST, SpanIntake, rejection, trace_response
 from ragstone.ingest._span_buffer import SharedSpanBuffer
 from ragstone.reading.otlp import OversizedMessageError
 
@@ -40,20 +40,21 @@ class OtlpReceiver(HttpServer):
         redact: Redactor | None = redact_secrets,
         access: Access | None = None,
         max_bytes: int = DEFAULT_MAX_BYTES,
+        max_connections: int | None = None,
         add_routes: Callable[[web.Application], None] | None = None,
     ) -> None:
         self._intake = SpanIntake(buffer, redact, max_bytes=max_bytes)
         self._bodies = BodyReader(max_bytes)
         self._access = access or Access()
-        app = web.Application(client_max_size=max_bytes, middlewares=[self._middleware()])
+        app = web.Application(client_max_size=max_bytes, middlewares=[self._check_access()])
         app.router.add_post("/v1/traces", self._traces)
         app.router.add_post("/v1/logs", self._ignored)
         app.router.add_post("/v1/metrics", self._ignored)
         if add_routes is not None:
             add_routes(app)
-        super().__init__(app, host=host, port=port, title="ragstone ingest")
+        super().__init__(app, host=host, port=port, title="ragstone ingest", max_connections=max_connections)
 
-    def _middleware(self) -> Any:
+    def _check_access(self) -> Any:
         @web.middleware
         async def check(
             request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -62,6 +63,7 @@ class OtlpReceiver(HttpServer):
                 headers = request.headers
                 refusal = self._access.refusal(self._host, headers.get("Host", ""), headers.get("Authorization", ""))
                 if refusal is not None:
+                    self.report(FORBIDDEN)
                     return last_response(401 if "token" in refusal else 403, refusal)
             return await handler(request)
 
@@ -74,13 +76,14 @@ class OtlpReceiver(HttpServer):
             with await self._bodies.read(request) as body:
                 rejected = await self._intake.take(partial(decompress, body.content, encoding), kind)
         except OversizedMessageError as error:
-            self._intake.report_loss(error)
+            self.report(LOST, f": {error}")
             return last_response(413, str(error))
         except (BusyError, TimeoutError) as error:
             return unread_response(error)
         except MissingExtraError as error:
             return error_response(415, str(error))
         except DataError as error:
+            self.report(INVALID)
             return error_response(400, str(error))
         except StoreError:
             return error_response(503, "the disk is unavailable", {"Retry-After": RETRY_AFTER_S})
