@@ -449,11 +449,20 @@ def layouts_page(page: str) -> str:
     return fill(page, "layouts of files", table(("layout", "file", "size", "command and what it reads"), rows))
 
 
+def redaction_page(page: str) -> str:
+    """Return the page about redaction, with the keys that the default rules know."""
+    from ragstone.capture._redaction import KEYS
+
+    rows = [(owner, ", ".join(f"`{begin}`" for begin in begins)) for owner, (begins, _) in KEYS.items()]
+    return fill(page, "keys", table(("key of", "begins with"), rows))
+
+
 PAGES: dict[str, Callable[[str], str]] = {
     "cli.md": commands_page,
     "settings.md": settings_page,
     "metrics.md": metrics_page,
     "schema.md": layouts_page,
+    "../how-to/redaction.md": redaction_page,
 }
 
 
@@ -472,7 +481,7 @@ def main(arguments: list[str]) -> int:
     """Name the stale pages, or write them."""
     pages = stale()
     for path, text in pages.items():
-        print(f"{path.relative_to(ROOT)}: stale")
+        print(f"{path.resolve().relative_to(ROOT)}: stale")
         if "--write" in arguments:
             path.write_text(text, encoding="utf-8")
     return int(bool(pages) and "--write" not in arguments)

@@ -8,9 +8,27 @@ import tracemalloc
 import pytest
 
 from ragstone.capture import redact_secrets
-from ragstone.capture._redaction import _CARD, _MAX_REMEMBERED, _RULES, SecretRedactor, _luhn
+from ragstone.capture._redaction import _CARD, _MAX_REMEMBERED, _RULES, SecretRedactor, _is_card
 
-SEPARATORS = (" ", "  ", "-", ".", "\xa0", "\xa0\xa0", "\u2009", "\xc2", "\xa0 ", "", "\n", "x", "\u0660")
+SEPARATORS = (
+    "\t",
+    "\r\n",
+    "\u202f",
+    "\u2013",
+    " ",
+    "  ",
+    "-",
+    ".",
+    "\xa0",
+    "\xa0\xa0",
+    "\u2009",
+    "\xc2",
+    "\xa0 ",
+    "",
+    "\n",
+    "x",
+    "\u0660",
+)
 DIGITS = "0123456789\u0663\u0967\uff11\u00b2"
 CARDS = ("4111111111111111", "5555555555554444", "378282246310005", "6011000990139424", "4222222222222")
 SOME_WORDS = "the harbour opens at and closes when Bearer authorization: Basic xox SG. AIza ya29. AKIA"
@@ -52,7 +70,7 @@ def redact_always(text: str) -> str:
     parts, done, start = [], 0, 0
     while match := _CARD.search(text, start):
         start = match.start() + 1
-        if _luhn(match[0]):
+        if _is_card([int(digit) for digit in match[0] if digit.isdecimal()]):
             parts += (text[done : match.start()], "[card]")
             done = start = match.end()
     return "".join(parts) + text[done:]

@@ -13,6 +13,22 @@ from ragstone.capture import _redaction, redact_secrets, redact_trace
 from ragstone.schema import Passage
 
 JWT = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9P"
+SEPARATORS = (
+    " ",
+    ".",
+    "-",
+    "\t",
+    "\n",
+    "\r\n",
+    "\u00a0",
+    "\u2007",
+    "\u2009",
+    "\u202f",
+    "\u2011",
+    "\u2013",
+    "\u2014",
+    "\u3000",
+)
 PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEow==\n-----END RSA PRIVATE KEY-----"
 
 
@@ -46,6 +62,15 @@ PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEow==\n-----END RSA PRIVATE KEY-----"
         ("sk_live_0123456789abcdef", "[key]"),
         ("hf_ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefgh", "[key]"),
         (f"before {PEM} after", "before [key] after"),
+        *((f"card 4111{blank}1111{blank}1111{blank}1111.", "card [card].") for blank in SEPARATORS),
+        ("\uff14" + "\uff11" * 15, "[card]"),
+        ("\u0664\u0661\u0661\u0661 " + " ".join(["\u0661" * 4] * 3), "[card]"),
+        ("Bearer\nabcdef0123456789ABCDEF", "Bearer [token]"),
+        ("Bearer: abcdef0123456789ABCDEF", "Bearer [token]"),
+        ("Authorization: Bearer\r\n abcdef0123456789ABCDEF", "Authorization: Bearer [token]"),
+        ("Authorization: 0123456789abcdefABCDEF", "Authorization: [token]"),
+        ('{"Authorization": "0123456789abcdefABCDEF"}', '{"Authorization": "[token]"}'),
+        ("https://hooks.slack.com/services/T01234567/B01234567/abcdefghijABCDEF0123", "https://[key]"),
         ("cut -----BEGIN PRIVATE KEY-----\nMIIEow", "cut [key]"),
         ("-----BEGIN PGP PRIVATE KEY BLOCK-----\nlQdG", "[key]"),
     ],
@@ -67,6 +92,14 @@ def test_secret_is_replaced(text, expected):
         "score 0.4111111111111111",  # the decimals of a number
         "at 1700000000000 ms",
         "41111111111111111111111",  # longer than any card
+        "2015\t2016\t2017\t2018",  # years that pass the Luhn check
+        "20230105144207",  # so does this time
+        "the bearer\nresponsibilities-without-digits",
+        "Authorization: responsibilities-without-digits",
+        "sk-learn-compatible-estimators",
+        "pplx-70b-online",
+        "dapi_0123456789abcdef0123456789abcdef",
+        "https://hooks.slack.com/services",
         "the bearer of this letter is hereby authorised",
         "task-force-on-long-hyphenated-words",
         "authorization: required for everybody",
@@ -110,6 +143,18 @@ def test_hostile_megabyte_ends(unit):
     triggers = "@ eyJ sk- PRIVATE KEY earer uthorization"  # no pattern is skipped
     for before, after in (("", triggers), ("{", "}"), ('["', '"]')):
         redact_secrets(before + unit * (1_000_000 // len(unit)) + after)
+
+
+@pytest.mark.parametrize("owner", _redaction.KEYS)
+@given(st.data())
+def test_each_key_of_the_list_is_replaced(owner, data):
+    """A key of its form is replaced as a whole, and one that is too short or within a word stays."""
+    needles, pattern = _redaction.KEYS[owner]
+    key = data.draw(st.from_regex(pattern, fullmatch=True).filter(str.isascii))
+    assert "Use [key]." == redact_secrets(f"Use {key}.")
+    assert any(needle in key for needle in needles)
+    for text in (f"Use {key[:10]}.", f"Use x{key[:20]}."):
+        assert text == redact_secrets(text)
 
 
 _PIECES = st.sampled_from(

@@ -28,10 +28,10 @@ def redact_secrets(text: str) -> str:
     It detects:
 
     - E-mail addresses (also with `%40`).
-    - Payment card numbers of 13 to 19 digits that pass the Luhn check, in one piece or in the groups printed on cards.
+    - Payment card numbers of 13 to 19 digits that pass the Luhn check, in one piece or in the groups printed on cards, which
+      a blank, a tab, a line break, a point or a dash separates. The digits may be those of any script.
     - `Bearer` and `Authorization` credentials and JSON Web Tokens.
-    - Keys of OpenAI, Anthropic, AWS, GitHub, GitLab, Google, Slack, Stripe, Hugging Face, SendGrid, npm, PyPI, LangSmith
-      and NVIDIA by their published prefixes.
+    - Keys of API providers by their published prefixes. docs/how-to/redaction.md has the list.
     - Private keys in PEM.
 
     In JSON, also within JSON, it decodes the strings. It does not decode Base64, percent-encoding or HTML.
@@ -76,8 +76,10 @@ def _apply_rules(text: str) -> str:
 
 _ENCODED: Final = frozenset('{[" \t\n\r')
 """First characters of a text that may be JSON."""
-_HIDDEN: Final = re.compile(r"\\(?:u00|x)(?:[2-7]|[aA]0)")
-"""An escape of a character that secrets contain."""
+_HIDDEN: Final = re.compile(
+    r"\\(?:(?:u00|x)(?:[2-7]|[aA]0)|u(?:0[^0]|1|2[02]|3000|[aA][6-9aA]|[fF]{2}1|[dD]8)|(?<=[0-9]\\)[tnr])"
+)
+"""An escape of a character that secrets contain: also of a blank after a digit, and of digits, blanks and dashes beyond ASCII."""
 _DECODED: Final = re.compile(r"\\(?<!\\\\)\\*+(?:(?:u00|x)((?!22|27|5[cC])[2-7][0-9A-Fa-f]|[aA]0)|(/))")
 """The same, and an escape of a slash, with all backslashes before it. Quotes and backslashes stay encoded."""
 _ESCAPE: Final = re.compile(r"\\(?:u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|x[0-9A-Fa-f]{2}|[bfnrtv0])")
@@ -167,6 +169,40 @@ def _email(match: re.Match[str]) -> str:
     return "[email]" if any(len(label) > 1 and label[:2].isalpha() for label in labels) else match[0]
 
 
+_CREDENTIAL: Final = "[A-Za-z0-9._~+/=-]"
+_DIGIT: Final = "[A-Za-z._~+/=-]{0,100}+[0-9]"
+"""A credential with a digit. Long words do not have one."""
+KEYS: Final[Mapping[str, tuple[tuple[str, ...], str]]] = {
+    "OpenAI, Anthropic and others": (("sk-",), r"sk-(?=[A-Za-z_-]{0,100}+[0-9])[A-Za-z0-9_-]{16,}+"),
+    "AWS": (("AKIA", "ASIA", "ABIA", "ACCA"), r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}(?![A-Za-z0-9])"),
+    "Databricks": (("dapi",), r"dapi[0-9a-f]{32}(?![A-Za-z0-9])"),
+    "GitHub": (
+        ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
+        r"gh[pousr]_[A-Za-z0-9]{20,}+|github_pat_[A-Za-z0-9_]{20,}+",
+    ),
+    "GitLab": (("glpat-",), r"glpat-[A-Za-z0-9_-]{16,}+"),
+    "Google": (("AIza", "ya29."), r"AIza[A-Za-z0-9_-]{30,}+|ya29\.[A-Za-z0-9_-]{20,}+"),
+    "Groq": (("gsk_",), r"gsk_[A-Za-z0-9]{20,}+"),
+    "Hugging Face": (("hf_",), r"hf_[A-Za-z0-9]{30,}+"),
+    "LangSmith": (("lsv2_",), r"lsv2_[a-z]{2}_[A-Za-z0-9_]{20,}+"),
+    "npm": (("npm_",), r"npm_[A-Za-z0-9]{30,}+"),
+    "NVIDIA": (("nvapi-",), r"nvapi-[A-Za-z0-9_-]{20,}+"),
+    "Perplexity": (("pplx-",), r"pplx-[A-Za-z0-9]{20,}+"),
+    "Pinecone": (("pcsk_",), r"pcsk_[A-Za-z0-9_]{20,}+"),
+    "PyPI": (("pypi-",), r"pypi-[A-Za-z0-9_-]{30,}+"),
+    "Replicate": (("r8_",), r"r8_[A-Za-z0-9]{30,}+"),
+    "SendGrid": (("SG.",), r"SG\.[A-Za-z0-9_-]{16,}+\.[A-Za-z0-9_-]{16,}+"),
+    "Slack": (
+        ("xox", "xapp-", "hooks.slack"),
+        r"xox[a-z]-[A-Za-z0-9-]{10,}+|xapp-[A-Za-z0-9-]{10,}+|hooks\.slack(?:-gov)?\.com/[a-z]{1,20}/[A-Za-z0-9/]{20,}+",
+    ),
+    "Standard Webhooks": (("whsec_",), r"whsec_[A-Za-z0-9+/=]{16,}+"),
+    "Stripe": (("sk_live_", "rk_live_", "sk_test_", "rk_test_"), r"[sr]k_(?:live|test)_[A-Za-z0-9]{16,}+"),
+    "Vault": (("hvs.", "hvb.", "hvr."), r"hv[sbr]\.[A-Za-z0-9_-]{20,}+"),
+    "xAI": (("xai-",), r"xai-[A-Za-z0-9]{20,}+"),
+}
+"""Keys by their owner: texts of which each key contains one, and the pattern."""
+
 _RULES: Final = (
     _Rule(
         needles=("PRIVATE KEY-----", "PRIVATE KEY BLOCK-----"),
@@ -184,37 +220,22 @@ _RULES: Final = (
     ),
     _Rule(
         needles=("earer", "EARER"),
-        pattern=re.compile(r"\b((?i:bearer))(?:[ \t]{1,8}|%20)[A-Za-z0-9._~+/=-]{16,}+"),
+        pattern=re.compile(
+            rf"\b((?i:bearer))(?:[ \t]{{1,8}}{_CREDENTIAL}{{16,}}+|(?:%20|:\s{{0,8}}|\s{{1,8}})(?={_DIGIT}){_CREDENTIAL}{{16,}}+)"
+        ),
         replacement=r"\1 [token]",
     ),
     _Rule(
         needles=("uthorization", "UTHORIZATION"),
         pattern=re.compile(
-            r"\b((?i:authorization)[\"']?[ \t]{0,4}[:=][ \t]{0,4}[\"']?(?i:basic|token|digest|apikey))[ \t]{1,8}"
-            r"[A-Za-z0-9._~+/=-]{8,}+"
+            r"\b((?i:authorization)[\"']?\s{0,4}[:=]\s{0,4}[\"']?"
+            rf"(?:(?i:basic|token|digest|apikey)\s{{1,8}}(?={_CREDENTIAL}{{8}})|(?={_DIGIT})(?={_CREDENTIAL}{{16}}))){_CREDENTIAL}++"
         ),
-        replacement=r"\1 [token]",
+        replacement=r"\1[token]",
     ),
     _Rule(
-        needles=(
-            *("sk-", "AKIA", "ASIA", "ABIA", "ACCA", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-"),
-            *("xox", "xapp-", "AIza", "ya29.", "k_live_", "k_test_", "hf_", "gsk_", "npm_", "pypi-", "SG.", "lsv2_"),
-            "nvapi-",
-        ),
-        pattern=re.compile(
-            r"""(?<![A-Za-z0-9])(?:
-                sk-[A-Za-z0-9_-]{16,}+                              # OpenAI, Anthropic, and others after them
-              | (?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}(?![A-Za-z0-9])  # AWS
-              | gh[pousr]_[A-Za-z0-9]{20,}+ | github_pat_[A-Za-z0-9_]{20,}+ | glpat-[A-Za-z0-9_-]{16,}+
-              | xox[a-z]-[A-Za-z0-9-]{10,}+ | xapp-[A-Za-z0-9-]{10,}+
-              | AIza[A-Za-z0-9_-]{30,}+ | ya29\.[A-Za-z0-9_-]{20,}+
-              | [sr]k_(?:live|test)_[A-Za-z0-9]{16,}+
-              | hf_[A-Za-z0-9]{30,}+ | gsk_[A-Za-z0-9]{20,}+ | npm_[A-Za-z0-9]{30,}+ | pypi-[A-Za-z0-9_-]{30,}+
-              | SG\.[A-Za-z0-9_-]{16,}+\.[A-Za-z0-9_-]{16,}+
-              | lsv2_[a-z]{2}_[A-Za-z0-9_]{20,}+ | nvapi-[A-Za-z0-9_-]{20,}+
-            )""",
-            re.VERBOSE,
-        ),
+        needles=tuple(needle for needles, _ in KEYS.values() for needle in needles),
+        pattern=re.compile(rf"(?<![A-Za-z0-9])(?:{'|'.join(pattern for _, pattern in KEYS.values())})"),
         replacement="[key]",
     ),
     _Rule(
@@ -224,17 +245,18 @@ _RULES: Final = (
     ),
 )
 
+_SEPARATOR: Final = r"(\r\n|[ .\t\n\-\u00a0\u2000-\u200a\u2010-\u2015\u202f\u205f\u2212\u3000])"
+"""Blanks, points and dashes between the groups of a card number."""
 _CARD: Final = re.compile(
-    r"""(?<![0-9])(?<![0-9]\.)  # not in the middle of a number, nor the decimals of one
-    (?: [2-6][0-9]{12,18}
-      | [2-6][0-9]{3} ([ .\-\u00a0]) [0-9]{4} \1 [0-9]{4} \1 [0-9]{4}
-      | 3[0-9]{3} ([ .\-\u00a0]) [0-9]{6} \2 [0-9]{4,5}
-    ) (?![0-9])""",
+    rf"""(?<!\d)(?<!\d\.)  # not in the middle of a number, nor the decimals of one
+    (?: (?![0-17-9]) (?: \d{{13,19}} | \d{{4}} {_SEPARATOR} \d{{4}} \1 \d{{4}} \1 \d{{4}} )
+      | (?![0-24-9]) \d{{4}} {_SEPARATOR} \d{{6}} \2 \d{{4,5}}
+    ) (?!\d)""",
     re.VERBOSE,
 )
 
 
-_MARKS: Final = "JZ%@_KGBRCSxz9-e"
+_MARKS: Final = "JZ%@_KGBRCSxz9-vkpe"
 """One of these characters is in each needle, the rarest in prose first. A search for one is ten times faster than for a needle."""
 
 
@@ -261,14 +283,16 @@ def _has_needle(text: str) -> bool:
 
 
 _CARD_CLASSES: Final = bytes(
-    ord("0" if byte in b"0123456789" else " " if byte in b" .-" else "~" if byte in b"\xc2\xa0" else "x")
+    ord("0" if byte in b"0123456789" else " " if byte in b" .-\t\n" else "~" if byte == 13 else "x")
     for byte in range(256)
 )
-"""Classes of UTF-8 bytes: digits `0`, separators of card numbers ` `, both bytes of a no-break space `~`, others `x`."""
+"""Classes of ASCII characters: digits `0`, separators of card numbers ` `, carriage returns `~`, others `x`."""
 
 
-_NO_DIGITS: Final = bytes(byte for byte in range(256) if byte not in b"0123456789")
+_NO_DIGITS: Final = bytes(byte for byte in range(256) if byte not in b"0123456789\xd9\xdb\xdf\xe0\xe1\xea\xef\xf0")
+"""Bytes that no digit of UTF-8 begins with."""
 _MIN_CARD_DIGITS: Final = 13
+_CARD_GROUPS: Final = re.compile(rf"\d{{4}}{_SEPARATOR}?\d{{4}}")
 
 
 def _has_card_digits(text: str) -> bool:
@@ -276,8 +300,10 @@ def _has_card_digits(text: str) -> bool:
     encoded = text.encode("utf-8", "replace")
     if len(encoded) < _MIN_CARD_DIGITS or len(encoded.translate(None, _NO_DIGITS)) < _MIN_CARD_DIGITS:
         return False
+    if len(encoded) > len(text):
+        return _CARD_GROUPS.search(text) is not None
     classes = encoded.translate(_CARD_CLASSES)
-    return b"00000000" in classes or b"0000 0000" in classes or b"0000~~0000" in classes
+    return b"00000000" in classes or b"0000 0000" in classes or b"0000~ 0000" in classes
 
 
 def _redact_cards(text: str) -> str:
@@ -286,7 +312,7 @@ def _redact_cards(text: str) -> str:
     match = _CARD.search(text)
     while match is not None:
         start, end = match.span()
-        if _luhn(match[0]):
+        if _is_card([int(character) for character in match[0] if character.isdecimal()]):
             parts += (text[done:start], "[card]")
             done = start = end
         else:  # the next group of digits may begin a card: "1234 4111 1111 1111 1111"
@@ -295,8 +321,11 @@ def _redact_cards(text: str) -> str:
     return "".join(parts) + text[done:] if parts else text
 
 
-def _luhn(text: str) -> bool:
-    digits = [int(character) for character in reversed(text) if character in "0123456789"]
+def _is_card(digits: list[int]) -> bool:
+    """Return whether digits begin as those of a card, and not as a year, and pass the Luhn check."""
+    if digits[0] not in range(2, 7) or digits[:2] in ([2, 0], [2, 1]):
+        return False
+    digits.reverse()
     return (sum(digits[::2]) + sum(sum(divmod(2 * digit, 10)) for digit in digits[1::2])) % 10 == 0
 
 

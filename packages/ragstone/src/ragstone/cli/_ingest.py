@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from ragstone._util.http_server import default_max_connections
+from ragstone._util.listener import default_max_connections
 from ragstone._util.signals import stopped_by_signals
 from ragstone.capture import Capture, redact_secrets
 from ragstone.cli._health import HealthPage, announce_ready, watchdog
