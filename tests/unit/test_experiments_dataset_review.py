@@ -9,10 +9,10 @@ import re
 
 import pytest
 
+from ragstone._util.csv_table import guarded, unguarded
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.testing import FakeJudge
 from ragstone_lab import apply_review, build_dataset
-from ragstone_lab._dataset.review import _guarded, _plain
 
 HARBOUR = "The lighthouse of Northport was built in 1884. It is 31 metres tall.\n\nFerries leave at seven and at noon."
 MARKET = "The market of Northport is held on Fridays. It sells fish and bread."
@@ -214,8 +214,8 @@ def test_a_review_that_is_no_table(folder, data):
 @pytest.mark.parametrize("cell", ["=1+1", "+1", "-x", "@SUM(A1)", "'=quoted", "''", "plain", "", "\tx", "'"])
 def test_cells_that_begin_like_a_formula_are_guarded_and_come_back(cell):
     """Text of a document must not run in a spreadsheet, and must not change by the way."""
-    assert not _guarded(cell).startswith(("=", "+", "-", "@", "\t"))
-    assert cell == _plain(_guarded(cell))
+    assert not guarded(cell).startswith(("=", "+", "-", "@", "\t"))
+    assert cell == unguarded(guarded(cell))
 
 
 def test_no_draft_no_review(tmp_path):

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
+
+import pytest
 
 from command_line import run_command
 from completions import complete
 from live_store import METRICS, make_trace
 from ragstone import Monitor
+from ragstone._util.files import create_partial
 from ragstone.judges import ReplyCache
 from ragstone.requests import TraceDraft
 from ragstone.schema import Captured, Feedback, Score
@@ -197,6 +203,35 @@ def test_units_and_alarms_forget(tmp_path):
     assert {"traces": ["t2"], "number": 1} == json.loads(db.execute("SELECT body FROM alarms").fetchone()[0])
     assert [(lines[1],)] == db.execute("SELECT line FROM damaged_labels").fetchall()
     db.close()
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        (
+            "from ragstone.store import backup_store, _backup\n"
+            "_backup.closing = lambda db: die()\nbackup_store(sys.argv[2], sys.argv[1])"
+        ),
+        "from ragstone.sinks import write_export\nwrite_export(pathlib.Path(sys.argv[1] + '.jsonl'), ({'a': die()} for _ in 'a'))",
+        "from ragstone._util.files import open_output\nwith open_output(sys.argv[1]) as file:\n    file.write('text')\n    file.flush()\n    die()",
+    ],
+    ids=["backup", "export", "output"],
+)
+def test_files_of_killed_commands_are_removed(tmp_path, write):
+    """A backup, an export and a table whose process was killed; a file that a process still writes stays."""
+    path = write_store(tmp_path / "a.db")
+    code = f"import os, pathlib, signal, sys\ndef die():\n    os.kill(os.getpid(), signal.SIGKILL)\n{write}"
+    killed = subprocess.run([sys.executable, "-c", code, tmp_path / "out", path], check=False)
+    assert -signal.SIGKILL == killed.returncode
+    (left,) = tmp_path.glob(".*")
+    written, descriptor = create_partial(tmp_path / "other")
+    try:
+        assert 1 == erase(path, "--user", "ada-l", "--dry-run")["partial_files"]
+        assert left.exists()
+        assert 1 == erase(path, "--user", "ada-l")["partial_files"]
+        assert [written] == list(tmp_path.glob(".*"))
+    finally:
+        os.close(descriptor)
 
 
 def test_refusals(tmp_path):

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from ragstone.errors import DataError, StoreError
+from ragstone.extension import csv_table, unguarded
 from ragstone_lab._dataset.draft import Draft
 
 REVIEW: Final = "review.csv"
@@ -22,7 +23,6 @@ _COLUMNS: Final = ("keep", "kind", "item", "id", "text", "about", "source")
 _NEEDED: Final = ("keep", "kind", "item", "id", "text")
 _YES: Final = frozenset({"yes", "y", "true", "1", "x", "keep"})
 _NO: Final = frozenset({"no", "n", "false", "0", "drop"})
-_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "'")
 MAX_TEXT: Final = 20_000
 
 Key = tuple[str, str, str]
@@ -31,13 +31,9 @@ Key = tuple[str, str, str]
 
 def write_review(folder: Path, draft: Draft) -> None:
     """Write the table and its digest."""
-    buffer = io.StringIO(newline="")
-    table = csv.writer(buffer)
-    table.writerow(_COLUMNS)
-    for row in _lines(draft):
-        table.writerow([_guarded(cell) for cell in row])
+    table = csv_table([_COLUMNS, *_lines(draft)])
     # Spreadsheets detect UTF-8 by the byte order mark.
-    write_watched(folder / REVIEW, buffer.getvalue().encode("utf-8-sig", errors="replace"))
+    write_watched(folder / REVIEW, table.encode("utf-8-sig", errors="replace"))
 
 
 def write_watched(path: Path, data: bytes) -> None:
@@ -80,10 +76,6 @@ def _lines(draft: Draft) -> Iterator[tuple[str, ...]]:
         yield "yes", "passage", "", passage.id, passage.text, about, passage.source
 
 
-def _guarded(cell: str) -> str:
-    return f"'{cell}" if cell.startswith(_FORMULA) else cell
-
-
 def texts_of(draft: Draft) -> dict[Key, str]:
     """Return all texts of the review, by key."""
     return {(kind, item, id_): text for _, kind, item, id_, text, *_ in _lines(draft)}
@@ -113,16 +105,12 @@ def read_review(path: Path) -> dict[Key, tuple[bool, str]]:
             raise DataError(
                 f"line {number} of {str(path)!r} lacks {', '.join(missing)}. Columns: {', '.join(_COLUMNS)}."
             )
-        cells = {name: _plain(row[name]) for name in _NEEDED}
+        cells = {name: unguarded(row[name]) for name in _NEEDED}
         key = (cells["kind"], cells["item"], cells["id"])
         if key in decisions:
             raise DataError(f"line {number} of {str(path)!r} repeats {' '.join(key)!r}")
         decisions[key] = (_kept(cells["keep"], number, path), cells["text"].strip())
     return decisions
-
-
-def _plain(cell: str) -> str:
-    return cell[1:] if cell.startswith("'") and cell[1:].startswith(_FORMULA) else cell
 
 
 def _kept(cell: str, number: int, path: Path) -> bool:

@@ -12,10 +12,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final, TextIO
 
+from ragstone._util.filelock import try_flock
 from ragstone.errors import ConfigurationError
 
 _PRIVATE: Final = 0o600
 _PARTIAL: Final = ".ragstone-"
+_PARTIAL_END: Final = ".partial"
 _SPECIAL: Final = ("/dev/", "/proc/")
 
 
@@ -85,8 +87,7 @@ def _open_output(path: str | os.PathLike[str], errors: str, newline: str | None)
         with given.open("w", encoding="utf-8", errors=errors, newline=newline) as file:
             yield file
         return
-    partial = target.with_name(f"{_PARTIAL}{secrets.token_hex(8)}.partial")
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), _PRIVATE)
+    partial, descriptor = create_partial(target)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8", errors=errors, newline=newline) as file:
             yield file
@@ -112,12 +113,11 @@ def _open_output(path: str | os.PathLike[str], errors: str, newline: str | None)
 def open_draft(path: Path) -> Iterator[IO[bytes]]:
     """Open a new binary file with mode 0600, which gets its name, and replaces one of before, if the block ends without error.
 
-    Until then its name begins with a dot and ends with `.tmp`.
+    Until then it is hidden, as that of `create_partial`.
     """
     target = path.absolute()
-    draft = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+    draft, descriptor = create_partial(target)
     try:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), _PRIVATE)
         with os.fdopen(descriptor, "wb") as file:
             yield file
             file.flush()
@@ -127,6 +127,33 @@ def open_draft(path: Path) -> Iterator[IO[bytes]]:
         with suppress(OSError):
             draft.unlink()
         raise
+
+
+def create_partial(target: Path) -> tuple[Path, int]:
+    """Create a hidden file next to a file that it will replace. Return its path and descriptor, which holds a lock on it.
+
+    It has mode 0600. Raise OSError if it cannot be created.
+    """
+    partial = target.with_name(f"{_PARTIAL}{secrets.token_hex(8)}{_PARTIAL_END}")
+    descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), _PRIVATE)
+    with suppress(OSError, ConfigurationError):  # a file system or a platform without locks
+        try_flock(descriptor)
+    return partial, descriptor
+
+
+def remove_partials(directory: Path, *, dry_run: bool = False) -> int:
+    """Remove the files of `create_partial` whose process was killed, or only count them. Raise OSError if one remains."""
+    n = 0
+    for partial in directory.glob(f"{_PARTIAL}*{_PARTIAL_END}"):
+        descriptor = os.open(partial, os.O_RDWR | getattr(os, "O_CLOEXEC", 0))
+        try:
+            if try_flock(descriptor):
+                n += 1
+                for end in ("-wal", "-shm", "-journal", "") if not dry_run else ():
+                    partial.with_name(partial.name + end).unlink(missing_ok=True)
+        finally:
+            os.close(descriptor)
+    return n
 
 
 def sync_directory(directory: Path) -> None:

@@ -68,6 +68,9 @@ def _lines(found: Erasure, folder: Path | None, replies: int | None, *, dry_run:
         lines.append(
             f"{files} of the spool belong to running processes and keep texts until the process ends or the file is full."
         )
+    if found.partial_files:
+        done = "would be removed" if dry_run else "removed"
+        lines.append(f"{count(found.partial_files, 'partial file')} of killed commands next to the store {done}.")
     if replies is not None:
         lines.append(f"{replies:,} replies removed from the cache {folder}: all since the first of these requests.")
     elif dry_run and folder is not None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import getpass
 from dataclasses import asdict
 from pathlib import Path
 
 import typer
 
+from ragstone._util.csv_table import csv_table
 from ragstone._util.files import check_not_read, check_output, open_output
 from ragstone._util.plural import count
 from ragstone.cli._output import print_result
@@ -34,9 +34,7 @@ def draw_command(
     if output is not None:
         rows = drawn_rows(store)
         with open_output(output, newline="", errors="replace") as file:
-            writer = csv.DictWriter(file, fieldnames=list(rows[0]) if rows else ["trace_id", "label"])
-            writer.writeheader()
-            writer.writerows(rows)
+            file.write(csv_table([list(rows[0]) if rows else ["trace_id", "label"], *(row.values() for row in rows)]))
     text = f"{drawn.n_new:,} of {drawn.n_scored:,} scored requests drawn, {drawn.n_drawn:,} in all draws.\n"
     shown = quote_store(store)
     if output is None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ragstone._util.csv_table import guarded, unguarded
 from ragstone._util.plural import count
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments._outcome_file import shorten_question
@@ -251,11 +252,13 @@ class _Requests:
             raise DataError("a preference between two answers is not a label of one answer")
         id_, question = label.trace_id or label.sample_id, label.query
         if id_ is not None:
+            id_ = unguarded(id_)  # `labels draw` writes it as `guarded` returns it
             request = self._store.traces.answers([id_]).get(id_)
             if request is None:
                 raise DataError(f"the store does not contain a request with the id {id_!r}")
             asked = None if request.trace is None else request.trace.query
-            if None not in (question, asked) and fingerprint(question) != fingerprint(asked):
+            shown = {None, fingerprint(asked), fingerprint(asked and guarded(asked))}
+            if None not in (question, asked) and fingerprint(question) not in shown:
                 raise DataError(
                     f"the request {id_!r} has the question {shorten_question(asked)}, not {shorten_question(question)}. Correct "
                     "the id, or remove the question"

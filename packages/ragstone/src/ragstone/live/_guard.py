@@ -86,7 +86,9 @@ class Guard:
         if is_equal(request.cookies.get(cookie, ""), self._session):
             return None
         if is_equal(request.query.get("token", ""), self._token):
-            response = web.Response(status=303, headers={"Location": "/" + request.rel_url.raw_path.lstrip("/")})
+            # Browsers read a backslash as a slash, and two of them begin the name of a host.
+            path = request.rel_url.raw_path.replace("\\", "/").lstrip("/")
+            response = web.Response(status=303, headers={"Location": f"/{path}"})
             response.set_cookie(cookie, self._session, httponly=True, samesite="Strict", path="/")
             return response
         text = "This page needs the token. Open the address that `ragstone view` printed: it ends in ?token=..."

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import tempfile
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Final
 
+from ragstone._util.files import create_partial
 from ragstone.errors import ConfigurationError, StoreCorruptError, StoreError
 from ragstone.store._location import is_database_url, real_path
 from ragstone.store._types import StoreVerification
@@ -72,14 +72,11 @@ def _copy(source: Path, target: Path, *, replace: bool) -> StoreVerification:
         raise ConfigurationError(f"{str(target)!r} exists. Choose another file, or remove it first.")
     lock = take_lock(target) if replace else None
     try:
-        # mkstemp creates the file with access for this user only.
-        descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        temporary, descriptor = create_partial(target)
     except OSError as error:
         if lock is not None:
             lock.release()
         raise StoreError(f"{str(target)!r} cannot be written: {error.strerror}. Check its directory.") from error
-    os.close(descriptor)
-    temporary = Path(name)
     try:
         with (
             store_errors(source),
@@ -123,5 +120,6 @@ def _copy(source: Path, target: Path, *, replace: bool) -> StoreVerification:
         for end in ("", "-wal", "-shm", "-journal"):
             with suppress(OSError):
                 temporary.with_name(temporary.name + end).unlink(missing_ok=True)
+        os.close(descriptor)
         if lock is not None:
             lock.release()

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from ragstone._util.ascii import without_controls
+from ragstone._util.csv_table import csv_table
 from ragstone.views._comparison import comparison_page
 from ragstone.views._markdown import answer_line, escape_markdown, fold_in_markdown, table_in_markdown
 from ragstone.views._model import ChangesView, ComparisonView, SystemScores
@@ -31,7 +28,6 @@ _TEX: Final = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "_": r"\_", "%": r"\%",
     "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}", ">": r"\textgreater{}",
 }  # fmt: skip
-_FORMULA: Final = re.compile(r"\s*[=+\-@]|[\t\r]")
 """Start of a text that a spreadsheet computes."""
 
 
@@ -132,9 +128,7 @@ def comparison_csv(view: ComparisonView) -> str:
     head = ["metric", "lower_is_better", "exploratory", "system", "other"]
     head += [f"{side}_{name}" for side in ("system", "other") for name in scores]
     head += ["difference", "low", "high", "p_value", "better", "n", "n_higher", "n_lower"]
-    file = io.StringIO()
-    writer = csv.writer(file)
-    writer.writerow(head)
+    rows: list[list[object]] = [[*head]]
     for row in view.differences:
         cells: list[object] = [row.metric, row.lower_is_better, row.is_exploratory, row.system, row.other]
         for system in (row.system, row.other):
@@ -143,15 +137,8 @@ def comparison_csv(view: ComparisonView) -> str:
             cells += ["", "", ""] if mean is None else [mean.value, mean.low, mean.high]
             cells += [one.n_scored, one.n_failed, one.n_not_applicable]
         cells += [row.difference, row.low, row.high, row.p_value, row.better, row.n, row.n_up, row.n_down]
-        writer.writerow(map(_plain, cells))
-    return file.getvalue()
-
-
-def _plain(value: object) -> object:
-    """Return a cell: an unknown or unbounded number is empty, and a text is never a formula."""
-    if isinstance(value, str):
-        return f"'{value}" if _FORMULA.match(value) else value
-    return "" if isinstance(value, float) and not math.isfinite(value) else value
+        rows.append(cells)
+    return csv_table(rows)
 
 
 COMPARISON_WRITERS: Final[Mapping[str, Callable[[ComparisonView], str]]] = {

@@ -30,7 +30,8 @@ _SLICES: Final = 1
 _SLICE_ROWS: Final = 6
 _TEXT_CHARS: Final = 500
 _MAX_METRICS: Final = 30
-_SPECIAL: Final = re.compile(r"([\\`*_{}\[\]<>#|~!&$@])")
+_SPECIAL: Final = re.compile(r"([\\`*_{}\[\]<>#|~!&$@]|:(?=//)|(?<=[wW]{3})\.)")
+"""Characters that Markdown gives a meaning, also within an address, of which it makes a link."""
 
 
 class MarkdownReport:
@@ -199,4 +200,4 @@ def escape_markdown(text: str) -> str:
 
 
 def _escape_html(text: str) -> str:
-    return "".join(f"&#{ord(c)};" if c in "&<>\"'`*_[]|~@#$!\\" else c for c in without_controls(text))
+    return _SPECIAL.sub(lambda match: f"&#{ord(match[1])};", without_controls(text))

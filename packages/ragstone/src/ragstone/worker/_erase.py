@@ -6,6 +6,7 @@ import os
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from ragstone._util.files import remove_partials
 from ragstone.schema import Captured, Trace
 from ragstone.spool import SpoolReader
 from ragstone.store import ErasedRequests, Store
@@ -22,6 +23,8 @@ class Erasure:
     """Requests that wait in the spool. An erasure stores them first, so only one that counts has some."""
     live_segments: int = 0
     """Files of the spool that a running process still writes to. They keep the text of requests that were stored."""
+    partial_files: int = 0
+    """Hidden files next to the store, which killed commands have left behind."""
 
 
 def erase_requests(
@@ -61,6 +64,7 @@ def erase_requests(
         stored=opened.upkeep.erase([*found, *ids], dry_run=dry_run),
         waiting=waiting,
         live_segments=sum(segment.live for segment in reader.segments()),
+        partial_files=remove_partials(spool_directory(store).parent, dry_run=dry_run),
     )
 
 
