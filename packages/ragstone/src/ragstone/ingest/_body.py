@@ -42,7 +42,7 @@ def too_large(max_bytes: int) -> OversizedMessageError:
 class BodyReader:
     """Reads bodies as they come, compressed or not, of at most `max_bytes` and complete within `deadline_s` seconds.
 
-    If there is no room for another body, those that have been arriving for a second or more make room, the oldest first.
+    If the memory for bodies is full, those that have been arriving for a second or more make room, the oldest first.
     """
 
     def __init__(self, max_bytes: int, *, deadline_s: float = _DEADLINE_S) -> None:
@@ -80,7 +80,7 @@ class BodyReader:
                 body.count(len(message))
                 body.content = message
                 return body
-        raise DataError("the call has no message")
+        raise DataError("the call ended before its message")
 
     @asynccontextmanager
     async def _arrival(self, body: Body) -> AsyncIterator[None]:
