@@ -58,14 +58,15 @@ def split_words(text: str) -> list[str]:
             text = text.replace(character, " ")
     if text.isascii():  # 25 times faster than the pattern
         return text.encode().translate(_ASCII_WORDS).decode().split()
-    return _patterns()[0].findall(normalize_case(text))
+    # Unlike `findall`, the loop lets other threads run between two words of a long text.
+    return [match[0] for match in _patterns()[0].finditer(normalize_case(text))]
 
 
 def split_tokens(text: str) -> list[str]:
     """Split `text` at whitespace, without case and width variants. Scripts without spaces are split into characters."""
     if text.isascii():
         return text.lower().split()
-    return _patterns()[1].findall(normalize_case(text))
+    return [match[0] for match in _patterns()[1].finditer(normalize_case(text))]
 
 
 def split_sentences(text: str) -> list[str]:
