@@ -87,7 +87,7 @@ def _disagreements(n: int) -> dict[str, float]:
 
 def test_a_draw_needs_scores(tmp_path: Path, path: Path):
     """And a positive number."""
-    with pytest.raises(DataError, match="does not contain outcomes"):
+    with pytest.raises(DataError, match="does not contain scores of a metric with a range"):
         draw_to_label(make_store(tmp_path / "empty.db", 3, scored=False), 5)
     with pytest.raises(ConfigurationError, match="at least 1, got 0"):
         draw_to_label(path, 0)

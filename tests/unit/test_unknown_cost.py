@@ -171,7 +171,7 @@ def test_counts_of_a_function(usage, n):
         ([PRICED], "3 calls, 9 tokens, 0.25 usd"),
         ([UNPRICED, PRICED], "5 calls, 16 tokens, 0.25 usd, the cost of 2 calls is unknown"),
         ([PRICED, UNPRICED], "5 calls, 16 tokens, 0.25 usd, the cost of 2 calls is unknown"),
-        ([Usage(calls=1, cost_usd=0.0)], "1 calls, 0 tokens, 0 usd, the tokens of 1 call are unknown"),
+        ([Usage(calls=1, cost_usd=0.0)], "1 call, 0 tokens, 0 usd, the tokens of 1 call are unknown"),
         (
             [UNPRICED, Usage(calls=3)],
             "5 calls, 7 tokens, the tokens of 3 calls are unknown, the cost of 5 calls is unknown",

@@ -226,10 +226,10 @@ def unused_tool_lines(ledger: Ledger) -> list[str]:
 def _spend_line(ledger: Ledger) -> str:
     """Return what model calls have cost today, with the daily limits."""
     spent, limits = ledger.spent_today, ledger.daily_budget
-    parts = [
-        f"{n:,.6g}{f' of {limits[name]:,.6g}' if name in limits else ''} {name}"
-        for name, n in amounts_of(spent).items()
-    ]
+    parts = []
+    for name, n in amounts_of(spent).items():
+        limit = f" of {limits[name]:,.6g}" if name in limits else ""
+        parts.append(f"{n:,.6g}{limit} {name.removesuffix('s') if n == 1 and not limit else name}")
     if uncounted := spent.calls - spent.counted_calls:
         parts.append(f"the tokens of {count(uncounted, 'call')} are unknown")
     if unpriced := spent.calls - spent.priced_calls:

@@ -18,10 +18,9 @@ from ragstone._util.plural import count
 from ragstone._util.table import text_table
 from ragstone.errors import ConfigurationError
 from ragstone.experiments._cards import titles_of
-from ragstone.experiments._clusters import choose_clusters
 from ragstone.experiments._outcomes import OutcomeSource, open_source
 from ragstone.experiments._summary import check_level
-from ragstone.experiments._table import FAILED, SCORED, ScoreTable, Side, TableReader
+from ragstone.experiments._table import FAILED, SCORED, ScoreTable, Side
 from ragstone.metrics import MetricCard, full_name, selects
 from ragstone.schema import Sample
 from ragstone.settings import Analysis
@@ -294,16 +293,10 @@ def check_source(
     confidence_level, undecided = analysis.confidence_level, analysis.undecided
     check_level(confidence_level, decides_gate=True)
     opened = open_source(source, samples=samples, analysis=analysis, metrics=thresholds)
-    reader = TableReader(cards=opened.cards)
-    for outcome in opened.read():
-        reader.put(outcome)
-    reader.expect([*opened.cards.values(), *cards])
-    dependence = opened.dependence()
-    clusters = choose_clusters(opened.analysis.cluster, dependence.labels, reader.rows)
-    table = reader.table(dependence.inclusion_probabilities, clusters)
+    table, clusters = opened.table(cards)
     checked = check_thresholds(thresholds, [metric.card for metric in table.metrics.values()])
     notes = [] if clusters is None else [f"limits treat whole clusters ({clusters.key}) as independent"]
-    if dependence.inclusion_probabilities:
+    if table.probabilities is not None:
         notes.append("means and limits are weighted by 1 / sampling probability")
     cards = (table.metrics[name].card for name in checked)
     notes += [

@@ -13,10 +13,12 @@ from typing import Final
 from ragstone._util.csv_table import guarded, unguarded
 from ragstone._util.plural import count
 from ragstone.errors import ConfigurationError, DataError
+from ragstone.experiments._clusters import NO_CLUSTER
 from ragstone.experiments._outcome_file import shorten_question
-from ragstone.experiments._outcomes import Period, read_outcomes
+from ragstone.experiments._outcomes import Period, open_source
 from ragstone.reading import LabelRecord, SampleSource, by_answer, read_label_file
 from ragstone.schema import fingerprint
+from ragstone.settings import Analysis
 from ragstone.store import DrawnRequest, Store, StoredLabel, describe_store, open_for_labels, open_store, settle_labels
 
 _BAD_ROWS: Final = 5
@@ -95,21 +97,15 @@ def draw_to_label(store: str | os.PathLike[str], n: int, *, seed: int | None = N
 
 def _disagreement(store: str | os.PathLike[str]) -> tuple[dict[str, float], int]:
     """Return how much the metrics disagree about each scored request, and the number of metrics."""
-    outcomes = read_outcomes(Period(store))
+    table, _ = open_source(Period(store), analysis=Analysis(cluster=NO_CLUSTER), compares=True).table()
+    bounded = [name for name, metric in table.metrics.items() if math.isfinite(metric.high - metric.low)]
     scaled: dict[str, list[float]] = {}
-    n_metrics = 0
-    for metric in outcomes.outcomes:
-        low, high = outcomes.range_of(metric)
-        if not (math.isfinite(low) and math.isfinite(high)):
-            continue
-        n_metrics += 1
-        is_reversed = outcomes.cards[metric].direction == "lower"
-        for trace_id, value in outcomes.values(metric).items():
-            share = (value - low) / (high - low)
-            scaled.setdefault(trace_id, []).append(1 - share if is_reversed else share)
-    if n_metrics > 1:
-        return {trace_id: max(values) - min(values) for trace_id, values in scaled.items()}, n_metrics
-    return {trace_id: 1 - abs(2 * value - 1) for trace_id, (value,) in scaled.items()}, n_metrics
+    for metric in bounded:
+        for trace_id, value in table.by_sample(metric).items():
+            scaled.setdefault(trace_id, []).append(table.metrics[metric].card.goodness(value))
+    if len(bounded) > 1:
+        return {trace_id: max(values) - min(values) for trace_id, values in scaled.items()}, len(bounded)
+    return {trace_id: 1 - abs(2 * value - 1) for trace_id, (value,) in scaled.items()}, len(bounded)
 
 
 def _probabilities(sizes: Mapping[str, float], n: int) -> dict[str, float]:

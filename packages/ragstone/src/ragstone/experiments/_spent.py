@@ -29,6 +29,8 @@ SPENT: Final[tuple[SpentName, ...]] = ("latency_s", "tokens", "cost_usd")
 
 def spent_of(calls: Sequence[Trace | TraceOutline]) -> Spent:
     """Return what the calls for one sample needed: of each number the mean of the calls that it is known of."""
+    if len(calls) == 1:
+        return _spent_by(calls[0])
     columns = zip(*map(_spent_by, calls), strict=True)
     known = ([value for value in column if value is not None] for column in columns)
     return Spent(*(statistics.fmean(values) if values else None for values in known))

@@ -36,6 +36,8 @@ Reads = tuple[int, int, int, int]
 """Of a score with a reader: passages, those on which it may abstain, drawn replies, those that decline otherwise."""
 
 _NAN: Final = array("d", [math.nan]).tobytes()
+_LEAST_ROOM: Final = 64
+"""Least number of rows that are added at once."""
 _TOLERANCE: Final = 1e-9
 """Tolerance for values that exceed the metric's range by rounding."""
 
@@ -77,28 +79,44 @@ class ScoreRows:
 
     def put(self, row: int, outcome: Outcome) -> bool:
         """Set the outcome of a row, and return False if it replaces one."""
-        value, ends = math.nan, None
-        version, judge, judge_hash = outcome.metric_version, outcome.judge, outcome.judge_hash
+        value = decision = math.nan
+        state, reason, method = SCORED, "", ""
+        missing: tuple[str, ...] = ()
+        ranks = reads = ends = None
         if isinstance(outcome, Score):
             ranks = _ranks_of(outcome) if self.card.group == "ranking" else None
             reads = _reads_of(outcome) if self.card.group == "udcg" else None
-            method = "" if judge is None else outcome.method
+            method = "" if outcome.judge is None else outcome.method
             value = outcome.value
-            origin = Origin(SCORED, version, judge, judge_hash, "", (), ranks, method, reads)
+            if self.decisions is not self.values and (found := self.card.decision(outcome)) is not None:
+                decision = found
         elif isinstance(outcome, Failure):
-            ends = self.card.bounds_of(outcome)
-            origin = Origin(FAILED, version, judge, judge_hash, outcome.kind)
+            state, reason, ends = FAILED, outcome.kind, self.card.bounds_of(outcome)
         else:
-            reason = "" if outcome.missing else outcome.reason
+            state, missing = NOT_APPLICABLE, tuple(outcome.missing)
+            reason = "" if missing else outcome.reason
             method = "abstains" if "abstains" in (outcome.answer or ()) else ""
-            origin = Origin(NOT_APPLICABLE, version, judge, judge_hash, reason, tuple(outcome.missing), method=method)
+        # A tuple equals its `Origin`, and is made faster.
+        origin = (
+            state,
+            outcome.metric_version,
+            outcome.judge,
+            outcome.judge_hash,
+            reason,
+            missing,
+            ranks,
+            method,
+            reads,
+        )
+        code = self.origins.get(origin)  # type: ignore[call-overload]
+        if code is None:
+            code = self.origins[Origin(*origin)] = len(self.origins) + 1
         if row >= len(self.codes):
             self._extend(row)
         is_new = not self.codes[row]
-        self.values[row], self.codes[row] = value, self.origins.setdefault(origin, len(self.origins) + 1)
+        self.values[row], self.codes[row] = value, code
         if self.decisions is not self.values:
-            decision = self.card.decision(outcome) if isinstance(outcome, Score) else None
-            self.decisions[row] = math.nan if decision is None else decision
+            self.decisions[row] = decision
         if ends is not None:
             self.ends[row] = ends
         elif self.ends:
@@ -106,9 +124,9 @@ class ScoreRows:
         return is_new
 
     def _extend(self, row: int) -> None:
-        """Add rows without an outcome, up to a row."""
-        # Bytes are faster than numbers: most rows are added one by one.
-        gap = row + 1 - len(self.codes)
+        """Add rows without an outcome, at least up to a row."""
+        # Most rows are added one by one, so there is room for more of them.
+        gap = row + 1 - len(self.codes) + max(_LEAST_ROOM, len(self.codes) // 8)
         self.codes.frombytes(bytes(gap * self.codes.itemsize))
         self.values.frombytes(_NAN * gap)
         if self.decisions is not self.values:
@@ -331,7 +349,7 @@ class TableReader:
 
     def column(self, outcome: Outcome, system: int = 0) -> ScoreRows:
         """Return the column of an outcome."""
-        columns = self.columns.setdefault(outcome.metric, {})
+        columns = self.columns.get(outcome.metric) or self.columns.setdefault(outcome.metric, {})
         if system not in columns:
             known = next(iter(columns.values())).card if columns else self.cards.get(outcome.metric)
             columns[system] = ScoreRows(known or card_of(outcome.metric) or unknown_card(outcome))
@@ -352,7 +370,8 @@ class TableReader:
         has = np.zeros((len(self.rows), len(self.systems)), dtype=bool)
         for columns in self.columns.values():
             for system, column in columns.items():
-                has[: len(column.codes), system] |= np.frombuffer(column.codes, np.int32) != 0
+                codes = np.frombuffer(column.codes, np.int32)[: len(self.rows)]
+                has[: codes.size, system] |= codes != 0
         return has
 
     def merge(self, rows: Mapping[int, int]) -> None:

@@ -150,8 +150,8 @@ class MetricCard:
 
     def is_good(self, score: Score) -> bool | None:
         """Return whether the decision value reaches the threshold. None if either is not known."""
-        value = self.decision(score)
-        return None if value is None or self.threshold is None else bool(self.reaches(value, self.threshold))
+        value, threshold = self.decision(score), self.threshold
+        return None if value is None or threshold is None else bool(self.reaches(value, threshold))
 
     def goodness(self, value: float) -> float:
         """Return the place of a value between the worst (0) and the best value (1) of the range, which must be finite."""

@@ -102,10 +102,8 @@ class Composite(MetricBase):
         self.needs = tuple(dict.fromkeys(need for card in cards.values() for need in card.needs))
         self.reachable = "; ".join(f"{name}: {card.reachable}" for name, card in cards.items() if card.reachable)
         self.decided_by = ("decision",) if any(card.decided_by for card in cards.values()) else ()
-        self.judge_calls = sum(card.judge_calls for card in cards.values())
-        self.judge_calls_per_passage = sum(card.judge_calls_per_passage for card in cards.values())
-        self.reader_calls_per_passage = sum(card.reader_calls_per_passage for card in cards.values())
-        self.embedder_calls = sum(card.embedder_calls for card in cards.values())
+        for calls in ("judge_calls", "judge_calls_per_passage", "reader_calls_per_passage", "embedder_calls"):
+            setattr(self, calls, sum(getattr(card, calls) for card in cards.values()))
         self.version = self._version([card.version for card in cards.values()])
         for role in ("reader", "embedder"):
             models = [getattr(part, role) for part in self.parts if hasattr(part, role)]
@@ -115,7 +113,8 @@ class Composite(MetricBase):
                 vars(self).update({role: model, f"with_{role}": partial(self._with_model, role)})
 
     def _version(self, versions: Iterable[str]) -> str:
-        stated = json.dumps([[*self.weights.items()], self._covariance, [*versions]])
+        parts = sorted(zip(self.weights.items(), versions, strict=True))
+        stated = json.dumps([parts, self._covariance])
         return f"1({hashlib.sha256(stated.encode()).hexdigest()[:12]})"
 
     def _with_model(self, role: str, model: Any) -> Composite:
@@ -156,14 +155,12 @@ class Composite(MetricBase):
             if isinstance(outcome, NotApplicable):
                 return self._without(sample, name, outcome)
         scores = {name: outcome for name, outcome in outcomes.items() if isinstance(outcome, Score)}
-        details: dict[str, Any] = {
-            "parts": {name: score.value for name, score in scores.items()},
-            "weights": self.weights,
-        }
+        values = {name: score.value for name, score in scores.items()}
+        details: dict[str, Any] = {"parts": values, "weights": self.weights}
         for name, outcome in outcomes.items():
             if isinstance(outcome, Failure):
                 ends = [self._ends(part, found) for part, found in outcomes.items()]
-                details["bounds"] = [self._mean(low for low, _ in ends), self._mean(high for _, high in ends)]
+                details["bounds"] = [self._mean(map(end, ends)) for end in (min, max)]
                 error = JudgeError(outcome.reason, kind=outcome.kind, raw=outcome.raw)
                 return self.make_failure(sample, error, reason=f"{name}: {outcome.reason}", details=details)
         decisions = {name: self._cards[name].decision(score) for name, score in scores.items()}
@@ -192,25 +189,22 @@ class Composite(MetricBase):
         mean = math.fsum(w * good for w, good in zip(self.weights.values(), goodness, strict=True))
         return min(1.0, max(0.0, mean))
 
-    def _ends(self, name: str, outcome: Outcome) -> tuple[float, float]:
-        """Return the smallest and largest goodness of a part: equal for a score."""
+    def _ends(self, name: str, outcome: Outcome) -> list[float]:
+        """Return the goodness of a score, or that of both bounds of a failure."""
         card = self._cards[name]
-        ends = (outcome.value,) if isinstance(outcome, Score) else (card.low, card.high)
-        if isinstance(outcome, Failure):
-            ends = card.bounds_of(outcome) or ends
-        found = sorted(self._goodness(name, end) for end in ends)
-        return found[0], found[-1]
+        if isinstance(outcome, Score):
+            return [self._goodness(name, outcome.value)]
+        bounds = card.bounds_of(outcome) if isinstance(outcome, Failure) else None
+        return [self._goodness(name, end) for end in bounds or (card.low, card.high)]
 
     def _combined(self, scores: Mapping[str, Score]) -> tuple[float, Interval | None]:
         """Return the weighted mean and its interval, if a score or the weights have one."""
         terms, values = [], []
         for name, score in scores.items():
-            value = self._goodness(name, score.value)
-            ends = [] if score.interval is None else [score.interval.low, score.interval.high]
-            around = [value, *(self._goodness(name, end) for end in ends)]
-            terms.append(
-                WeightedTerm(weight=self.weights[name], value=value, low=min(around), high=max(around), certain=False)
-            )
+            around = [] if score.interval is None else [score.interval.low, score.interval.high]
+            value, *others = (self._goodness(name, end) for end in (score.value, *around))
+            low, high = min([value, *others]), max([value, *others])
+            terms.append(WeightedTerm(weight=self.weights[name], value=value, low=low, high=high, certain=False))
             values.append(value)
         if self._covariance is not None:
             pairs = zip(values, self._covariance, strict=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ragstone.errors import ConfigurationError
@@ -50,7 +50,7 @@ def view_comparison(
         for metric in metrics
         for pair in metric.pairs
         if {pair.system, pair.other} == {name, baseline}
-        for pair in [pair if pair.system == name else _turned(pair)]
+        for pair in [pair if pair.system == name else pair.turned()]
     )
     key = primary or _key_metric(metrics)
     means = {
@@ -131,22 +131,6 @@ def describe_difference(metric: MetricComparison, pair: PairDifference) -> Diffe
         n_down=pair.n_lower,
         doubt=describe_doubt(metric, pair).strip(),
         is_exploratory=metric.exploratory,
-    )
-
-
-def _turned(pair: PairDifference) -> PairDifference:
-    """Return the difference of the other system from this one."""
-    return replace(
-        pair,
-        system=pair.other,
-        other=pair.system,
-        difference=None if pair.difference is None else -pair.difference,
-        low=None if pair.high is None else -pair.high,
-        high=None if pair.low is None else -pair.low,
-        effect_size=None if pair.effect_size is None else -pair.effect_size,
-        n_higher=pair.n_lower,
-        n_lower=pair.n_higher,
-        bounds=None if pair.bounds is None else (-pair.bounds[1], -pair.bounds[0]),
     )
 
 

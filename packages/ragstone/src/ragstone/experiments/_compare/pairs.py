@@ -91,6 +91,23 @@ class PairDifference:
     """Simultaneous confidence interval of `effect_size`, with as many standard errors on each side as that of `difference`.
     None without that interval, or for fewer than 10 units."""
 
+    def negated(self) -> PairDifference:
+        """Return the pair with the opposite difference."""
+        low, high = (None if end is None else -end for end in (self.high, self.low))
+        return replace(
+            self,
+            difference=None if self.difference is None else -self.difference,
+            low=low,
+            high=high,
+            effect_size=None if self.effect_size is None else -self.effect_size,
+            bounds=None if self.bounds is None else (-self.bounds[1], -self.bounds[0]),
+        )
+
+    def turned(self) -> PairDifference:
+        """Return the difference of the other system from this one."""
+        own = self.negated()
+        return replace(own, system=own.other, other=own.system, n_higher=own.n_lower, n_lower=own.n_higher)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricComparison:

@@ -252,20 +252,8 @@ def _digits(pair: PairDifference, *, points: bool) -> int:
 def orient_to_winner(pair: PairDifference) -> PairDifference:
     """Return the pair with the better system first and a positive difference, also if lower is better."""
     winner = pair.better or pair.system
-    difference, low, high, bounds = pair.difference or 0.0, pair.low, pair.high, pair.bounds
-    if difference < 0:
-        difference = -difference
-        low, high = None if high is None else -high, None if low is None else -low
-        bounds = None if bounds is None else (-bounds[1], -bounds[0])
-    return replace(
-        pair,
-        system=winner,
-        other=pair.other if winner == pair.system else pair.system,
-        difference=difference,
-        low=low,
-        high=high,
-        bounds=bounds,
-    )
+    positive = pair.negated() if (pair.difference or 0.0) < 0 else pair
+    return replace(positive, system=winner, other=pair.other if winner == pair.system else pair.system)
 
 
 def claim_size(metric: MetricComparison, pair: PairDifference) -> str:

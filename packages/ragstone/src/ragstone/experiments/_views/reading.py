@@ -192,11 +192,8 @@ class Reading:
         return bool(self._reader.columns)
 
     def _signals_of(self, sample_id: str) -> Signals:
-        signals = self._signals.get(sample_id)
-        if signals is None:
-            self._reader.row(sample_id)
-            signals = self._signals[sample_id] = Signals()
-        return signals
+        self._reader.row(sample_id)
+        return self._signals.setdefault(sample_id, Signals())
 
     def _add(self, outcome: Outcome) -> bool:
         """Add an outcome, and return False if it replaces one."""
@@ -205,9 +202,9 @@ class Reading:
             for name, number in vars(outcome.usage).items():
                 if number is not None:
                     self._spent[name] += number
-        column = self._reader.column(outcome)
-        note_outcome(self._signals_of(outcome.sample_id), outcome, column.card)
-        return column.put(self._reader.row(outcome.sample_id), outcome)
+        column, id_ = self._reader.column(outcome), outcome.sample_id
+        note_outcome(self._signals.get(id_) or self._signals_of(id_), outcome, column.card)
+        return column.put(self._reader.rows[id_], outcome)
 
     @property
     def usage(self) -> Usage:

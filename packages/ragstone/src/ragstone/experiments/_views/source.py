@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from typing_extensions import override
 
+from ragstone.experiments._clusters import Clusters, choose_clusters
+from ragstone.experiments._table import ScoreTable, TableReader
 from ragstone.metrics import Composite, MetricCard
 from ragstone.schema import Outcome, Sample, TraceOutline
 from ragstone.settings import Analysis
@@ -87,6 +89,16 @@ class Source(ABC):
         for composite in self.composites:
             outcomes = composite.follow(outcomes)
         return iter(outcomes)
+
+    def table(self, cards: Iterable[MetricCard] = ()) -> tuple[ScoreTable, Clusters | None]:
+        """Read all scores, also of metrics (`cards`) without an outcome, and return them with their clusters."""
+        reader = TableReader(cards=self.cards)
+        for outcome in self.read():
+            reader.put(outcome)
+        reader.expect([*self.cards.values(), *cards])
+        dependence = self.dependence()
+        clusters = choose_clusters(self.analysis.cluster, dependence.labels, reader.rows)
+        return reader.table(dependence.inclusion_probabilities, clusters), clusters
 
     @abstractmethod
     def records(self, ids: Collection[str]) -> dict[str, AnswerRecord]:
