@@ -106,6 +106,16 @@ def test_a_budget_that_cannot_be_counted_stops(limit):
     assert f"the budget in {limit} cannot be counted: a model does not report its tokens. Limit calls" in reason
 
 
+def test_a_reply_without_output_tokens_is_not_counted_as_free():
+    """Its input tokens are known, and its cost and its tokens are not."""
+    for limit in ("tokens", "usd"):
+        budget = Budget(**{limit: 100})
+        budget.record(Usage(input_tokens=5, counted_calls=1, cost_usd=0.1, priced_calls=1))
+        assert not budget.reached
+        budget.record(Usage(input_tokens=5, counted_calls=0))
+        assert budget.reached
+
+
 def test_free_calls_are_counted_without_tokens():
     """With prices of 0, the cost of each call is known."""
     budget = Budget(usd=5)

@@ -138,12 +138,12 @@ def amounts_of(usage: Usage) -> dict[str, float]:
 def find_uncounted(limits: Iterable[str], usage: Usage) -> str | None:
     """Return why the usage of replies shows that a limit cannot be counted, or None. Such a limit would allow everything."""
     for name in limits:
-        if name == "tokens" and not usage.input_tokens:
+        if name == "tokens" and not usage.counted_calls:
             return "in tokens cannot be counted: a model does not report its tokens. Limit calls"
         if name == "usd" and usage.cost_usd is None:
             return (
                 "in usd cannot be counted: set usd_per_million_tokens of every model"
-                if usage.input_tokens
+                if usage.counted_calls
                 else "in usd cannot be counted: a model does not report its tokens. Limit calls"
             )
     return None
