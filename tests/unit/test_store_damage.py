@@ -75,7 +75,7 @@ def read_all(path: Path) -> None:
         ("UPDATE outcome_bodies SET body = (SELECT body FROM outcome_bodies WHERE seq = 1) WHERE seq = 2", "belongs"),
         ("UPDATE trace_bodies SET body = CAST(body AS TEXT) WHERE seq = 2", "trace_bodies 't1'"),
         ("UPDATE trace_bodies SET body = substr(body, 1, 60) WHERE seq = 2", "trace_bodies 't1'"),
-        ("UPDATE trace_bodies SET body = body || x'00' WHERE seq = 2", "trace_bodies 't1'"),
+        ("UPDATE trace_bodies SET body = CAST(body || x'00' AS BLOB) WHERE seq = 2", "right length"),
         ("UPDATE trace_bodies SET body = 7 WHERE seq = 2", "trace_bodies 't1'"),
         ("UPDATE outcome_bodies SET body = x'' WHERE seq = 2", "outcome_bodies"),
         ("DELETE FROM outcome_bodies WHERE seq = 2", "outcome_bodies"),
