@@ -152,13 +152,12 @@ def test_a_metric_returns_an_outcome():
     assert "bug" == score([Metric(number)])[0].kind
 
 
-def test_an_outcome_can_be_stored():
-    """Details that are no JSON are a bug of the metric here, not a trouble of the store later."""
+@pytest.mark.parametrize("fields", [{"details": {"what": object()}}, {"explanation": "half of \ud800"}])
+def test_an_outcome_can_be_stored(fields):
+    """Details or texts that JSON cannot express are a bug of the metric here, and not an error of the store later."""
 
     async def odd(sample, judge):
-        return Score(
-            sample_id="?", metric="?", metric_version="?", value=0.5, method="exact", details={"what": object()}
-        )
+        return Score(sample_id="?", metric="?", metric_version="?", value=0.5, method="exact", **fields)
 
     assert "bug" == score([Metric(odd)])[0].kind
 
