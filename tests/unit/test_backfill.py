@@ -79,7 +79,9 @@ def test_scores_what_is_there(path):
     assert "1 not possible: not captured, because of sampling" in done.stdout
     assert "1 pending: the worker scores them" in done.stdout
     assert {f"t{k}" for k in range(20)} == {o.sample_id for o in values(path)}
-    again = json.loads(backfill(path, "--json").stdout)
+    rest = backfill(path, "--json")
+    again = json.loads(rest.stdout)
+    assert 0 == rest.returncode, rest.stderr
     assert (0, 20, 0) == (again["n_done"], again["scored"], again["unscored"])
     assert 20 == len(values(path))
     assert "backfill of rouge_l: 0 requests scored" in run_command("status", path).stdout

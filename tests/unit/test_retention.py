@@ -57,6 +57,23 @@ def test_prune(store):
     assert "1 kept: not scored yet" in prune(store, "--bodies-older-than", age(21)).stdout
 
 
+def test_a_search_for_old_texts_reads_no_other_requests(store):
+    """Requests without a text are nearly all of an old store, and are neither read nor sorted."""
+    statements = []
+    with SqliteStore.open(store, mode="own") as opened:
+        connection = opened._database._connection
+        connection.set_trace_callback(statements.append)
+        opened.upkeep.count_texts(before=time.time())
+        opened.upkeep.remove_texts(before=time.time())
+        connection.set_trace_callback(None)
+        searches = [text for text in statements if "t.text_removed_at IS NULL" in text]
+        plans = [" ".join(row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {text}")) for text in searches]
+    assert 2 == len(plans)
+    for plan in plans:
+        assert "traces_with_text" in plan
+        assert "TEMP B-TREE" not in plan
+
+
 def test_removed_texts_are_not_in_the_file(store):
     """Not in free pages either; --shrink makes the file smaller."""
     before = store.stat().st_size

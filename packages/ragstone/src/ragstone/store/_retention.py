@@ -119,7 +119,7 @@ class Retention(Part):
         """Remove the ids of requests that were sampled out and arrived before a time. They stay counted.
 
         A request that arrives again after that is counted again. Kept are those with feedback. The search ends at the first
-        request that is newer, or that feedback may still select.
+        request that is newer.
 
         Args:
             before: Unix seconds.

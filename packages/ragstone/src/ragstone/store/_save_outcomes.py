@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ragstone.errors import DataError
 from ragstone.schema import Failure, Outcome, Score
@@ -169,7 +170,7 @@ def insert_outcomes(
         return
     database.lock(db, Lock.ORDER)
     now = database.now()
-    rows = [
+    rows: list[tuple[Any, ...]] = [
         (key, *outcome.key, outcome.outcome, outcome.value if isinstance(outcome, Score) else None)
         for key, (outcome, _) in new.items()
     ]
@@ -186,9 +187,9 @@ def insert_outcomes(
         [(body, key) for key, (_, body) in new.items()],
     )
     watched = [
-        (*key, value)
-        for (_, *key, kind, value), (outcome, _) in zip(rows, new.values(), strict=True)
-        if kind == "score" or (isinstance(outcome, Failure) and outcome.kind != "budget")
+        (*row[1:5], row[6])
+        for row, (outcome, _) in zip(rows, new.values(), strict=True)
+        if isinstance(outcome, Score) or (isinstance(outcome, Failure) and outcome.kind != "budget")
     ]
     queue_outcomes(db, watched, backfilled=backfilled is not None)
-    add_to_outcome_counts(db, [(tuple(kind), value) for _, _, *kind, value in rows])
+    add_to_outcome_counts(db, [(row[2:6], row[6]) for row in rows])

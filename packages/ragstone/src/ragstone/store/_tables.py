@@ -234,12 +234,12 @@ CHECKED_COLUMNS: Final = {
 
 _PENDING: Final = "WHERE state = 'pending'"
 _INDEXES: Final[dict[str, str]] = {
-    "traces_by_state": "traces (state)",
+    # Without finished requests: nearly all have these states, so that a search by state would read all of them.
+    "traces_by_state": "traces (state) WHERE state = 'pending' OR state = 'sampled_out'",
     # Nearly always empty: the rows that the ledger must count individually.
     "traces_partial": "traces (trace_id) WHERE partial = 1",
     # Reports and comparisons select by the time of the request.
     "traces_by_time": "traces (started_at)",
-    "traces_by_app": "traces (app, started_at)",
     # Nearly always empty: a session is closed only if none of its traces is pending.
     "sessions_pending": f"traces (session_id) {_PENDING}",
     # The requests whose text can be removed, so that those of years before are not read again.
@@ -256,7 +256,7 @@ _INDEXES: Final[dict[str, str]] = {
     "feedback_by_trace": "feedback (trace_id) WHERE trace_id IS NOT NULL",
     # Feedback that has just arrived, also if much is about unknown requests.
     "feedback_waiting_by_time": "feedback (received_at) WHERE trace_id IS NULL",
-    # What feedback cannot select anymore.
+    # Sessions are folded as a whole.
     "watch_queue_by_session": "watch_queue (app, session, requested_at)",
     # A large queue is folded in parts.
     "watch_queue_by_time": "watch_queue (requested_at)",

@@ -26,7 +26,7 @@ _FIELDS: Final = {
 def queue_outcomes(
     db: Sql, rows: Sequence[tuple[str, str, str, str, float | None]], *, backfilled: bool = False
 ) -> None:
-    """Queue outcomes for the end of their session. Those of requests that only feedback has selected are not queued.
+    """Queue outcomes for the end of their session.
 
     A row has the trace, metric, version, judge hash, and the score or None for a failure. Backfilled outcomes are for
     baselines only.

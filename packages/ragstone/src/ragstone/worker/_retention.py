@@ -18,7 +18,7 @@ _IDS_PER_TURN: Final = 2_000
 
 
 class RetentionStep:
-    """Removes old requests, texts of others, texts that feedback cannot select anymore, and ids of what was sampled out.
+    """Removes old requests, texts of others, feedback about unknown requests, and ids of what was sampled out.
 
     Without ages of requests and texts, only the last two are removed.
     """
