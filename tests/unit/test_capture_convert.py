@@ -229,11 +229,12 @@ def test_long_lists_are_cut_and_named():
 
 def test_large_metadata_keeps_what_fits():
     """In its order, without the items that are too large."""
-    metadata = {"small": 1, "large": "x" * 500, "also small": [2, 3]}
-    found = trace(TraceDraft(metadata=metadata), max_metadata_bytes=60)
+    metadata = {"small": 1, "large": "x" * 16_384, "also small": [2, 3]}
+    found = trace(TraceDraft(metadata=metadata))
     assert {"small": 1, "also small": [2, 3]} == found.metadata
     assert ("metadata",) == found.truncated_fields
-    assert {} == trace(TraceDraft(metadata=metadata), max_metadata_bytes=2).metadata
+    fits = "x" * (16_384 - len('{"a": ""}'))
+    assert [1, 0] == [len(trace(TraceDraft(metadata={"a": text})).metadata) for text in (fits, fits + "x")]
 
 
 class Colour(enum.Enum):

@@ -116,6 +116,8 @@ def _described(value: object) -> str:
 _T = TypeVar("_T")
 
 _MAX_STAGES: Final = 8
+_MAX_METADATA_BYTES: Final = 16_384
+"""Maximum size of the metadata of a request or a passage, as JSON."""
 _MAX_LABEL: Final = 1_000
 """Characters of an id or a name."""
 
@@ -311,11 +313,11 @@ class _Conversion:
         plain = redact_json(to_json_value(metadata), partial(self._text_of, field=field))
         if not isinstance(plain, dict):
             plain = {"value": plain}
-        if _json_bytes(plain) <= self._lengths.max_metadata_bytes:
+        if _json_bytes(plain) <= _MAX_METADATA_BYTES:
             return plain
         self._cut[field] = None
         kept: dict[str, Json] = {}
-        bytes_left = self._lengths.max_metadata_bytes - len("{}")
+        bytes_left = _MAX_METADATA_BYTES - len("{}")
         for key, value in plain.items():
             after = bytes_left - (_json_bytes({key: value}) - len("{}") + len(", "))
             if after >= 0:

@@ -407,6 +407,3 @@ class Lengths(Settings):
     max_chars: int = key(50_000, "Maximum number of characters of each text.", ge=1)
     max_passages: int = key(200, "Maximum number of passages of each retrieval, and of the contexts.", ge=1)
     max_items: int = key(200, "Maximum number of retrievals, references, inner errors and tags, each.", ge=1)
-    max_metadata_bytes: int = key(
-        16_384, "Maximum size of the metadata of a request or a passage, in bytes of JSON.", ge=1
-    )
