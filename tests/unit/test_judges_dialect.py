@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from ragstone._util.retry_after import retry_after_s
 from ragstone.judges._http.constraints import is_obeyed
 from ragstone.judges._http.dialect import Dialect, kind_of
-from ragstone.judges._http.errors import RequestRefusedError, retry_after_s
+from ragstone.judges._http.errors import RequestRefusedError
 
 SAMPLING = {"temperature": 0.0, "seed": 1}
 KIND = kind_of(SAMPLING)

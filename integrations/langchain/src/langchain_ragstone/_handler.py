@@ -183,7 +183,8 @@ class RagstoneCallbackHandler(BaseCallbackHandler):
         self, serialized: Any, inputs: Any, *, run_id: UUID, parent_run_id: UUID | None = None, **about: Any
     ) -> None:
         """Begin a chain's step, and note the documents that it was given."""
-        begun = self._begin(steps_of.chain_kind(about.get("run_type")), run_id, parent_run_id, about)
+        kind: StepKind = "part" if about.get("run_type") in ("prompt", "parser") else "chain"
+        begun = self._begin(kind, run_id, parent_run_id, about)
         if begun is None:
             return
         step, live = begun

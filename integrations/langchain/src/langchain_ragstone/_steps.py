@@ -11,16 +11,11 @@ from langchain_core.prompt_values import PromptValue
 
 from langchain_ragstone._documents import Passages
 from langchain_ragstone._messages import block_texts, message_from, prompt_from, text_of
-from ragstone.requests import Message, Step, StepKind, TraceDraft, Value, harvest
+from ragstone.requests import Message, Step, TraceDraft, Value, harvest
 from ragstone.schema import field_names
 
 _FRAMEWORK_PREFIXES: Final = ("ls_", "lc_", "langgraph_", "checkpoint_", "__")
 _QUERY_KEYS: Final = field_names("query", "input")
-
-
-def chain_kind(run_type: str | None) -> StepKind:
-    """Return the kind of a step that LangChain reports as a chain."""
-    return "part" if run_type in ("prompt", "parser") else "chain"
 
 
 def values_in(value: object, passages: Passages) -> tuple[Value, ...]:

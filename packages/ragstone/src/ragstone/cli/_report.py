@@ -83,7 +83,7 @@ def report_command(
     options: dict[str, Any] = {
         "name": systems.name,
         "samples": samples,
-        "targets": parse_targets(target or []),
+        "targets": parse_metric_values("--target", target or []),
         "n_worst": worst,
         "by": by or (),
         "compared": None,
@@ -215,11 +215,6 @@ def read_texts(data: str | None, rows: str | None = None, field: Sequence[str] |
         raise build_rows_error(rejected, 0, "Name the file that was evaluated")
     print_reading(report)
     return samples
-
-
-def parse_targets(texts: list[str]) -> dict[str, float]:
-    """Parse the values of `--target`: METRIC=MEAN."""
-    return parse_metric_values("--target", texts)
 
 
 def _next_steps(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import typer
 
+from ragstone.cli._gate import parse_metric_values
 from ragstone.cli._options import parse_address, parse_time_range
-from ragstone.cli._report import parse_targets
 from ragstone.errors import ConfigurationError
 from ragstone.experiments import TimeRange, store_of
 from ragstone.live import serve
@@ -43,7 +43,7 @@ def view_command(
         port=port,
         token=token,
         hosts=allow_host or (),
-        targets=parse_targets(target or []),
+        targets=parse_metric_values("--target", target or []),
         by=by or (),
         on_ready=lambda address: typer.echo(f"live report: {address}  (Ctrl-C stops it)"),
     )

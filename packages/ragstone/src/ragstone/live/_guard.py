@@ -68,7 +68,7 @@ class Guard:
         """Return why a request is not answered, or None if it is."""
         host = request.headers.get("Host", "")
         name = name_in(host)
-        if not self._is_allowed(name):
+        if name.lower() not in self._hosts and not (self._any_address and is_ip_address(name)):
             text = f"This server does not answer requests for the host {name[:200]!r}. Allow it with: --allow-host NAME"
             return web.Response(text=text, status=403)
         site, mode = request.headers.get("Sec-Fetch-Site", "none"), request.headers.get("Sec-Fetch-Mode", "navigate")
@@ -93,6 +93,3 @@ class Guard:
             return response
         text = "This page needs the token. Open the address that `ragstone view` printed: it ends in ?token=..."
         return web.Response(text=text, status=401)
-
-    def _is_allowed(self, name: str) -> bool:
-        return name.lower() in self._hosts or (self._any_address and is_ip_address(name))

@@ -56,7 +56,7 @@ def find_answer(facts: Facts, *, question: str | None) -> Answer:
         return _written(facts, Answer(stated, "stated"), question)
     if status not in ("ok", "truncated", "error"):
         return Answer(None, "unknown")  # the state of a paused graph can hold an earlier answer
-    output = _output(facts)
+    output = None if facts.root is None else _text_of(facts.root)
     if output:
         return _written(facts, Answer(output, "output"), question)
     if output is None and status == "ok" and (answers := _answers_inside(facts, question)):
@@ -70,10 +70,6 @@ def find_answer(facts: Facts, *, question: str | None) -> Answer:
     if output is not None and not facts.calls:
         return Answer(output, "output")
     return Answer(None, "unknown", doubts=["no_answer"] if status == "ok" and _own_outputs(facts, question) else [])
-
-
-def _output(facts: Facts) -> str | None:
-    return None if facts.root is None else _text_of(facts.root)
 
 
 def _text_of(step: Step) -> str | None:

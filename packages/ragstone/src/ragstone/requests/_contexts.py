@@ -465,22 +465,16 @@ def _in_output(facts: Facts, known: Sequence[PassageDraft]) -> list[PassageDraft
 def _changes(facts: Facts) -> Iterator[tuple[frozenset[str], Sequence[PassageDraft]]]:
     """Yield the texts of the documents that a step was given, and the documents that it made of them."""
     for step in facts.tree.finished:
-        if step is facts.root or step.kind not in _MAKING or not facts.counts(step) or _is_in_retrieval(facts, step):
+        if step is facts.root or step.kind not in _MAKING or not facts.counts(step):
+            continue
+        if any(around.kind == "retrieval" for around in facts.tree.ancestors(step)):
             continue
         made = step.passages if step.kind == "transform" else None
         if made is None:
             made = next((value.passages for value in step.outputs if value.passages is not None), None)
-        texts = frozenset(step.input_texts or (passage.text for passage in _input_passages(step)))
+        texts = frozenset(step.input_texts or (one.text for value in step.inputs for one in value.passages or ()))
         if made is not None and texts:
             yield texts, made
-
-
-def _is_in_retrieval(facts: Facts, step: Step) -> bool:
-    return any(around.kind == "retrieval" for around in facts.tree.ancestors(step))
-
-
-def _input_passages(step: Step) -> list[PassageDraft]:
-    return [passage for value in step.inputs for passage in value.passages or ()]
 
 
 def _made(

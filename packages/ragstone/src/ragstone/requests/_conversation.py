@@ -171,7 +171,9 @@ def find_history(
         return _bounded(stated)
     if question is None or not question.strip():
         return []
-    found = max((turns_in(_before_last(messages)) for messages in _given(facts, answer)), key=len, default=[])
+    # Without the question, if a conversation ends with it.
+    given = (messages[:-1] if messages[-1].role == "user" else messages for messages in _given(facts, answer))
+    found = max(map(turns_in, given), key=len, default=[])
     if not found and (facts.request.draft.session_id or any(step.keeps_history for step in facts.tree.steps)):
         calls = [*answer.calls[-1:], *facts.calls[:1]]
         prompts = (_before_question(call.messages, question, facts) for call in calls)
@@ -189,11 +191,6 @@ def _given(facts: Facts, answer: Answer) -> list[Sequence[Message]]:
         if given:
             return given
     return []
-
-
-def _before_last(messages: Sequence[Message]) -> Sequence[Message]:
-    """Return a conversation without the question, if it ends with it."""
-    return messages[:-1] if messages[-1].role == "user" else messages
 
 
 def _before_question(messages: Sequence[Message], question: str, facts: Facts) -> Sequence[Message]:

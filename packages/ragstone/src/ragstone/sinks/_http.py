@@ -6,12 +6,11 @@ import asyncio
 import json as jsonlib
 import os
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
-from time import time
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 from urllib.parse import SplitResult, urlsplit
 
 from ragstone._util.ascii import without_controls
+from ragstone._util.retry_after import retry_after_s
 from ragstone.errors import (
     ConfigurationError,
     SinkDeniedError,
@@ -178,7 +177,7 @@ def parse_error_response(
     if status in wrong_address or response.is_redirect:
         return SinkUnavailableError(f"{message}. Check the URL of this sink.")
     if status in _TRY_LATER or status >= 500:
-        return SinkUnavailableError(message, retry_after_s=_retry_after_s(response))
+        return SinkUnavailableError(message, retry_after_s=retry_after_s(response.headers))
     return SinkRejectedError(message)
 
 
@@ -202,17 +201,3 @@ def _excerpt(response: httpx.Response) -> str:
 def printable(text: str) -> str:
     """Return the beginning of a response's text as one line without control characters, for a message."""
     return " ".join(without_controls(text[: 4 * _EXCERPT_CHARS]).split())[:_EXCERPT_CHARS]
-
-
-def _retry_after_s(response: httpx.Response) -> float | None:
-    value = response.headers.get("Retry-After")
-    if value is None:
-        return None
-    try:
-        return max(0.0, float(value))
-    except ValueError:
-        pass
-    try:
-        return max(0.0, parsedate_to_datetime(value).timestamp() - time())
-    except (ValueError, TypeError):
-        return None

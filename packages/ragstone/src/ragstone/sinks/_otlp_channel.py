@@ -6,7 +6,6 @@ The logs API is experimental upstream, and its module names begin with an unders
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -35,6 +34,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
 from opentelemetry.util.re import parse_env_headers
 
+from ragstone._util.retry_after import retry_after_s
 from ragstone.errors import SinkRejectedError, SinkUnavailableError
 from ragstone.sinks._otlp_event import AttributeValue
 
@@ -64,7 +64,7 @@ class Event:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Answer:
     status: int
-    retry_after: str | None
+    retry_after_s: float | None
     body: bytes
 
 
@@ -102,13 +102,13 @@ class OtlpChannel:
                 f"the sink {self._name!r} needs a server that accepts logs, but this one answers HTTP {answer.status} for them. "
                 "Tracing tools often accept spans only: use the sink phoenix, mlflow, langfuse or langsmith for them, or "
                 "give otlp the address of an OpenTelemetry collector.",
-                retry_after_s=_seconds(answer.retry_after),
+                retry_after_s=answer.retry_after_s,
             )
         # The exporter treats a redirect as success.
         if result is not LogRecordExportResult.SUCCESS or not 200 <= answer.status < 300:
             raise SinkUnavailableError(
                 f"the sink {self._name!r} failed, its last response was HTTP {answer.status}",
-                retry_after_s=_seconds(answer.retry_after),
+                retry_after_s=answer.retry_after_s,
             )
         self._check_partial_success(answer.body, sent=len(events))
 
@@ -118,7 +118,7 @@ class OtlpChannel:
 
     def _on_response(self, response: requests.Response, *_: Any, **__: Any) -> None:
         self._answers.append(
-            _Answer(status=response.status_code, retry_after=response.headers.get("retry-after"), body=response.content)
+            _Answer(status=response.status_code, retry_after_s=retry_after_s(response.headers), body=response.content)
         )
         # Some versions of the exporter follow a redirect with a GET. Removing the header prevents that.
         response.headers.pop("location", None)
@@ -168,12 +168,3 @@ def _suppressed_instrumentation() -> Iterator[None]:
         yield
     finally:
         detach(token)
-
-
-def _seconds(retry_after: str | None) -> float | None:
-    """Return the seconds of a Retry-After header, or None for a date (the worker's backoff applies then)."""
-    try:
-        seconds = float(retry_after or "")
-    except ValueError:
-        return None
-    return seconds if seconds >= 0 and math.isfinite(seconds) else None

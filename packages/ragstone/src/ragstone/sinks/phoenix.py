@@ -5,16 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import unquote
 
 from ragstone.errors import SinkError, SinkNoTargetError, SinkTargetMissingError
 from ragstone.schema import Delivery, Failure
 from ragstone.sinks._http import WRONG_ADDRESS, HttpSink, host_and_port, parse_error_response
 from ragstone.sinks._row import CAUSE, notes_of, span_ref_of
-
-if TYPE_CHECKING:
-    import httpx
 
 _LOCAL: Final = "http://localhost:6006"
 _PATH: Final = "/v1/span_annotations"
@@ -106,7 +103,7 @@ class PhoenixSink(HttpSink):
             response = await self._http.request(
                 "POST", self._url.geturl() + _PATH, params={"sync": "true"}, json={"data": list(rows.values())}
             )
-            missing = _missing_spans(response)
+            missing = {*_SPAN_ID.findall(response.text)} if response.status_code == 404 else set()
             unknown = {i for i, row in rows.items() if row["span_id"] in missing}
             if not unknown:
                 if error := parse_error_response(response, wrong_address=WRONG_ADDRESS):
@@ -142,11 +139,6 @@ def _annotations(delivery: Delivery, *, include_text: bool) -> list[dict[str, An
         }
         for note in notes_of(delivery, include_text=include_text)
     ]
-
-
-def _missing_spans(response: httpx.Response) -> set[str]:
-    """Return the ids of unknown spans in a 404 response of Phoenix."""
-    return set(_SPAN_ID.findall(response.text)) if response.status_code == 404 else set()
 
 
 def _parse_headers(text: str) -> dict[str, str]:

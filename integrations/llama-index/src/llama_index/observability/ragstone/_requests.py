@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -112,7 +113,7 @@ class RequestTracker:
         if span is not None:
             span.step.error = description
             if span.parent is None:
-                if live.paused and steps_of.is_cancellation(error):
+                if live.paused and isinstance(error, asyncio.CancelledError):
                     span.step.error = None
                     self.settle(live, "interrupted")
                 else:
@@ -221,7 +222,7 @@ class RequestTracker:
             live.draft.name = live.root.name
             self._options.read_inputs(arguments, live.request.statements, steps_of.text_of)
             # A workflow's run is announced without its tags.
-            self._guard.attempt(steps_of.fill_identity, live.draft, steps_of.current_tags() if tags is None else tags)
+            self._guard.attempt(steps_of.fill_identity, live.draft, tags)
             self._ask_for_otel(live)
         self._abandon(self.live.give_up())
 

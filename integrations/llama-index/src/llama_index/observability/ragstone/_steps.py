@@ -5,7 +5,6 @@ Nothing is printed or iterated: `str()` of a streaming response would read the a
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -243,17 +242,10 @@ def is_pause(error: BaseException) -> bool:
     return type(error).__name__ == "WaitingForEvent"  # private to LlamaIndex's workflows
 
 
-def is_cancellation(error: BaseException | None) -> bool:
-    """Whether a run was canceled from outside."""
-    return isinstance(error, asyncio.CancelledError)
+def fill_identity(draft: TraceDraft, tags: Mapping[str, Any] | None) -> None:
+    """Sort `instrument_tags` into a draft: known keys into fields, other keys of the application into metadata.
 
-
-def current_tags() -> Mapping[str, Any]:
-    """Return the tags that `instrument_tags` sets around the caller."""
-    return active_instrument_tags.get()
-
-
-def fill_identity(draft: TraceDraft, tags: Mapping[str, Any]) -> None:
-    """Sort `instrument_tags` into a draft: known keys into fields, other keys of the application into metadata."""
-    if tags:
+    Without tags, those that `instrument_tags` sets around the caller.
+    """
+    if tags := active_instrument_tags.get() if tags is None else tags:
         draft.identify(tags, without=_FRAMEWORK_PREFIX)

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit, urlunsplit
 from ragstone import settings
 from ragstone._util.fork import after_fork_in_child
 from ragstone._util.moving_timeout import MovingTimeout
+from ragstone._util.retry_after import retry_after_s
 from ragstone.errors import (
     ConfigurationError,
     JudgeError,
@@ -27,7 +28,6 @@ from ragstone.judges._http.errors import (
     ErrorBody,
     RequestRefusedError,
     find_secrets,
-    retry_after_s,
 )
 from ragstone.judges._http.replies import read_stream
 from ragstone.judges._http.transport import (

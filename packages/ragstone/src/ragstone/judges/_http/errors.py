@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import base64
-import email.utils
 import json
 import re
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Self
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ragstone.errors import JudgeRejectedError
 
-_MAX_RETRY_AFTER_S: Final = 86_400.0
-"""Longest wait that is reported. Nothing waits that long."""
 _PERMANENT: Final[Mapping[str, int]] = {
     "invalid_api_key": 401,
     "authentication_error": 401,
@@ -106,22 +102,6 @@ def causes_of(error: BaseException) -> list[BaseException]:
     while (cause := causes[-1].__cause__) is not None and cause not in causes:
         causes.append(cause)
     return causes
-
-
-def retry_after_s(headers: Mapping[str, str], *, clock: Callable[[], float] = time.time) -> float | None:
-    """Return the number of seconds after which the endpoint accepts requests again.
-
-    Reads `retry-after-ms`, and `retry-after` in seconds or as an HTTP date. None if absent or invalid, at most a day.
-    """
-    for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        value = headers.get(name, "")
-        if re.fullmatch(r"\s*\d+(?:\.\d+)?\s*", value):
-            return min(float(value) * unit_s, _MAX_RETRY_AFTER_S)
-    try:
-        date = email.utils.parsedate_to_datetime(headers.get("retry-after", ""))
-        return min(max(0.0, date.timestamp() - clock()), _MAX_RETRY_AFTER_S)
-    except (ValueError, OverflowError):
-        return None
 
 
 def basic(user: str) -> str:
