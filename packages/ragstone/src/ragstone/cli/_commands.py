@@ -125,11 +125,12 @@ COMMANDS: Final = {
 @cache
 def _tables_of(path: str) -> Any:
     """Return the module with the tables for a command or a group. Raise ConfigurationError if it is not installed."""
-    from importlib.metadata import entry_points
-
     group = path.partition(" ")[0]
     if group not in EXTENSIONS:
         return sys.modules[__name__]
+    # Imported for these commands only, because it needs as long as the help itself.
+    from importlib.metadata import entry_points
+
     for point in entry_points(group="ragstone.commands", name=group):
         return point.load()
     raise ConfigurationError(

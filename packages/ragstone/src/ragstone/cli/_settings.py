@@ -135,7 +135,9 @@ def _describe_unused(key: str, used: Sequence[str], command: str) -> str:
     others = commands_that_use(key)
     uses = near or (used if len(used) <= _SHOWN else [f"the tables {', '.join(tables)}"])
     return f"`{command}` does not use {key}. It uses {', '.join(uses)}. " + (
-        f"Commands that use {key}: {', '.join(others)}." if others else f"No command uses {key}, only `Monitor`."
+        f"Commands that use {key}: {', '.join(others)}."
+        if others
+        else f"Only `Monitor`, or a command that is not installed, uses {key}."
     )
 
 
