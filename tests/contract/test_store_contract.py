@@ -809,7 +809,8 @@ class TestReading:
 
     def test_outlines_stream_as_traces_do(self, store: Store):
         """In order of arrival, all of them, or those of one time or between two positions."""
-        store.traces.ingest("a", 1, [captured("t2", started_at=1.0), sampled_out("t3"), captured("t1", started_at=2.0)])
+        store.traces.ingest("a", 1, [captured("t2", started_at=1.0), sampled_out("t3")])
+        store.traces.ingest("b", 1, [captured("t1", started_at=2.0)])
         before = store.position()
         store.traces.ingest("a", 2, [captured("t4", query="How?")])
 
@@ -1182,7 +1183,9 @@ class TestOutbox:
     def test_the_books_say_how_long_and_why(self, store: Store, clock: Clock):
         """The age of the oldest that waits, the error of the one that is next, and what stopped the sink."""
         ingest(store, "t1")
-        complete(store, "t1", both("t1"))
+        complete(store, "t1", [score("t1")])
+        clock.now += 10
+        complete(store, "t1", [not_applicable("t1")])
         one, two = (item.outcome.id for item in store.deliveries.due("jsonl", limit=9))
         clock.now += 30
         store.deliveries.mark("jsonl", [one], "pending", next_try=clock.now + 5, error="503")
@@ -1190,7 +1193,7 @@ class TestOutbox:
         store.deliveries.stop_sink("jsonl", reason="401")
 
         assert (
-            DeliveryCounts(pending=2, oldest_pending_s=30, last_error="503", stopped="401")
+            DeliveryCounts(pending=2, oldest_pending_s=40, last_error="503", stopped="401")
             == store.ledger().outbox["jsonl"]
         )
         store.plan.set([GROUNDED, RECALL], ["jsonl", "otlp"])

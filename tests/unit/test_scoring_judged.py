@@ -68,3 +68,13 @@ def test_the_share_is_of_judged_outcomes():
     )
     assert (4, 3, 0.75) == (counts.n, counts.n_failed, counts.failed_share)
     assert 0 == JudgedCounts().failed_share
+
+
+def test_a_doubtful_share_is_a_notice_once():
+    """A tenth of at least 20 judged outcomes is allowed."""
+    counts = JudgedCounts()
+    for n_more, forced, notices in [(18, 2, 0), (0, 1, 1), (0, 5, 0)]:
+        counts.add([score()] * n_more + [score("forced_number")] * forced)
+        found = counts.take_notices()
+        assert notices == len(found)
+        assert all(notice.startswith("3 of 21 judged outcomes are numbers that the server forced") for notice in found)
