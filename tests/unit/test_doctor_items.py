@@ -66,3 +66,20 @@ def test_items():
     assert 15 == len(ITEMS) == len({item[0] for item in ITEMS}) == len({item[1] for item in ITEMS})
     assert all(text.strip() == text != "" for item in ITEMS for text in item)
     assert all(right != wrong for _, _, right, wrong in ITEMS)
+
+
+@pytest.mark.parametrize(
+    ("n_agreed", "n_ordered", "words"),
+    [
+        (15, 6, "not better than chance"),
+        (15, 7, "rates 7 of 15 right answers above the wrong one, but not on two sides of 50"),
+        (19, 5, "this could be chance"),
+        (20, 5, "this could be chance"),
+        (21, 6, ": better than chance"),
+    ],
+)
+def test_verdict(n_agreed, n_ordered, words):
+    """From 21 agreements on, the interval of kappa is above 0. With fewer, the verdict says that it could be chance."""
+    judged = result(n_agreed, n_ordered, 0)
+    assert words in judged.as_text()
+    assert (judged.kappa[1] > 0) == (n_agreed >= 21)

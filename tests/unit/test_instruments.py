@@ -12,8 +12,9 @@ import ragstone
 from fake_servers import FakeJudgeServer, Reply
 from ragstone.cli._app import app
 from ragstone.experiments import build_report
-from ragstone.judges import ChatReader
-from ragstone.schema import Score
+from ragstone.judges import AbstentionEstimate, ChatReader, JudgeIdentity
+from ragstone.judges.lexical import LexicalReader
+from ragstone.schema import Interval, Score
 from ragstone.testing import FakeJudge
 from scripted_model import ScriptedModel
 
@@ -156,6 +157,23 @@ def test_drawn_refusals_in_other_words_are_counted():
     assert (0, reading.n, reading.n) == (reading.value, reading.n_drawn, reading.n_declined)
     (reading,) = read({"NO RESPONSE": 1.0}, estimator="monte_carlo")
     assert (1, 0) == (reading.value, reading.n_declined)
+
+
+def test_a_reader_that_abstains_with_one_passage_is_not_noticed():
+    """One abstention among 20 passages shows that the reader knows its phrase."""
+    rows = [{**row, "contexts": [{"text": row["contexts"][0], "relevance": 1}]} for row in ROWS]
+
+    class Once(LexicalReader):
+        async def estimate_abstention(self, query, passages):
+            value = float(query == ROWS[7]["query"])
+            return AbstentionEstimate(
+                value=value, interval=Interval(low=value, high=value, method="exact"), method="exact_sequence"
+            )
+
+    reader = Once()
+    reader.identity = JudgeIdentity(name="m at host", hash="m")
+    (summary,) = ragstone.evaluate(rows, ("udcg",), judge=FakeJudge(), reader=reader).summary()[:1]
+    assert not [check for check in summary.checks if "abstains with none" in check]
 
 
 def test_a_reader_that_declines_in_other_words_is_noticed():

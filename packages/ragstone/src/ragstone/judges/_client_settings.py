@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Literal, TypeVar
@@ -43,6 +44,7 @@ _REFUSED: Final = (
     *("safety", "recitation", "blocklist", "prohibited_content", "spii"),
 )
 _FINISH_KEYS: Final = ("finish_reason", "stop_reason", "stopReason", "done_reason")
+_CREDENTIALS: Final = re.compile(r"\w+://([^/?#]+)@")
 _MIN_SECRET: Final = 6
 """Minimum length of a secret. Replacing shorter texts would also replace ordinary words."""
 
@@ -94,8 +96,8 @@ class ClientSettings(Generic[T]):
                 yield value
             elif isinstance(value, Mapping) and "header" in name.lower():
                 yield from (text for text in value.values() if isinstance(text, str))
-            elif isinstance(value, str) and "@" in (netloc := _netloc(value)):
-                yield from netloc.rpartition("@")[0].split(":")
+            elif isinstance(value, str) and (credentials := _CREDENTIALS.match(value)):
+                yield from credentials[1].split(":")
 
     def client_for(self, request: ChatRequest) -> T:
         """Return a copy of the client, on the same connections, with the options of a request.
@@ -172,13 +174,6 @@ def _word(value: object) -> str:
 def _count(places: Sequence[object], names: tuple[str, ...]) -> int | None:
     counts = (_look_up(place, name) for place in places for name in names)
     return next((n for n in counts if isinstance(n, int) and not isinstance(n, bool) and n >= 0), None)
-
-
-def _netloc(value: str) -> str:
-    try:
-        return urlsplit(value).netloc
-    except ValueError:
-        return ""
 
 
 def _plain(value: object) -> object:

@@ -160,7 +160,10 @@ class Endpoint:
         self.capacity.join(share)
         self._prices = prices
         self._budget = budget
-        self._prompts = WholePrompts(self._post_chat, name=self.public_url)
+        self._prompts = WholePrompts(
+            lambda body: self._send(_RequestState(method="POST", path=_CHAT, body=body, counted=True), None),
+            name=self.public_url,
+        )
         self.setup = PerLoop(asyncio.Lock)
         """A lock of each event loop, for capabilities that are detected once."""
         self._connections: dict[asyncio.AbstractEventLoop, _Connection] = {}
@@ -210,9 +213,6 @@ class Endpoint:
             if path == _CHAT and body is not None:
                 await self._prompts.check(body, reply)
         return reply
-
-    async def _post_chat(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        return await self._send(_RequestState(method="POST", path=_CHAT, body=body, counted=True), None)
 
     async def _send(self, sending: _RequestState, controls: Controls | None) -> dict[str, Any]:
         capacity, body = self.capacity, sending.body
