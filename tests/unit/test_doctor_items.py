@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from itertools import product
 from math import factorial
 
 import pytest
 
-from ragstone.cli._doctor_items import ITEMS, LEAST_AGREED, ItemsResult
+from ragstone.cli._doctor_items import ITEMS, LEAST_AGREED, ItemsResult, rate_items
+from ragstone.testing import FakeJudge
 
 
 def result(n_agreed: int, n_ordered: int, n_reversed: int) -> ItemsResult:
@@ -83,3 +85,9 @@ def test_verdict(n_agreed, n_ordered, words):
     judged = result(n_agreed, n_ordered, 0)
     assert words in judged.as_text()
     assert (judged.kappa[1] > 0) == (n_agreed >= 21)
+
+
+def test_the_middle_of_the_scale_agrees_with_nothing():
+    """A judge that always gives 50 says neither right nor wrong."""
+    judged = asyncio.run(rate_items(FakeJudge(50)))
+    assert (30, 0, 0) == (judged.n, judged.n_agreed, judged.n_ordered)

@@ -184,6 +184,23 @@ def test_a_server_that_dies_during_the_probe():
         asyncio.run(measured(server.url, max_retries=1))
 
 
+def test_a_server_that_dies_after_one_comparison():
+    """One reply without the field, before the last failure, does not show that the field is the reason."""
+
+    class Dying(FakeModelServer):
+        n_alive: float = float("inf")
+
+        async def _answer(self, request):
+            if b"response_format" in request.content:
+                self.n_alive = min(self.n_alive, 1)
+                return Reply(500, "EngineCore")
+            self.n_alive -= 1
+            return Reply(500, "EngineCore") if self.n_alive < 0 else await super()._answer(request)
+
+    with Dying(ScriptedModel(REPLIES)) as server, pytest.raises(JudgeUnavailableError, match="HTTP 500"):
+        asyncio.run(measured(server.url, max_retries=1))
+
+
 @pytest.mark.parametrize(
     ("options", "error"),
     [({"api_key": "wrong"}, JudgeRejectedError), ({"api_key": None}, JudgeRejectedError)],
