@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from ragstone.stats._mean import Estimate
+from ragstone.stats._sequential import find_edge
 
 Paths = Mapping[tuple[int, int], tuple[int, int]]
 """Stopping points (successes, draws) to the number of sequences of draws that stop there: all of them, and those that begin
@@ -77,16 +78,12 @@ def stopped_proportion(successes: int, n: int, paths: Paths, *, confidence_level
 
 
 def _edge(paths: Paths, points: Sequence[tuple[int, int]], tail: float, *, rising: bool) -> float:
-    """Return the proportion at which the logarithm of the probability of these points is `tail`, by bisection."""
-    inside, outside = (1.0, 0.0) if rising else (0.0, 1.0)
+    """Return the proportion at which the logarithm of the probability of these points is `tail`."""
     logs = [(math.log(paths[point][0]), *point) for point in points]
-    while True:
-        p = (inside + outside) / 2
-        if p in (inside, outside):
-            return outside
+
+    def rejected(p: float) -> bool:
         terms = [ways + s * math.log(p) + (n - s) * math.log1p(-p) for ways, s, n in logs]
         largest = max(terms)
-        if largest + math.log(math.fsum(math.exp(term - largest) for term in terms)) < tail:
-            outside = p
-        else:
-            inside = p
+        return largest + math.log(math.fsum(math.exp(term - largest) for term in terms)) < tail
+
+    return find_edge(rejected, *((1.0, 0.0) if rising else (0.0, 1.0)))
