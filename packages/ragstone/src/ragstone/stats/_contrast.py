@@ -119,7 +119,7 @@ def compare_groups(
 
     one, two = (side(x, own, rng) for x, own, rng in zip((a, b), labels, rngs, strict=True))
     # The share of items below each item of the first group, and of items above each item of the second.
-    wins = [_placements(a, b), 1 - _placements(b, a)]
+    wins = [find_placements(a, b), 1 - find_placements(b, a)]
     shares = [mean_of(x, own, 0.0, 1.0) for x, own in zip(wins, labels, strict=True)]
     return GroupDifference(
         first=one,
@@ -146,7 +146,7 @@ def _combined(
     )
 
 
-def _placements(x: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[np.float64]:
+def find_placements(x: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[np.float64]:
     """Compute the share of the others below each value, with ties counted half."""
     import numpy as np
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from ragstone._util.distributions import student_quantile
 from ragstone.stats._cluster import cluster_codes, wilson_limit
+from ragstone.stats._contrast import find_placements
 from ragstone.stats._correlation import correlate
 from ragstone.stats._mean import Estimate, wilson_interval
 from ragstone.stats._weight import estimate_mean
@@ -161,11 +162,8 @@ def _auc(
     if not (m and n):
         return None
     placements = np.empty(x.size)
-    for side, size in ((is_correct, n), (~is_correct, m)):
-        others = np.sort(x[~side])
-        below = np.searchsorted(others, x[side], "left") + np.searchsorted(others, x[side], "right")
-        placements[side] = below / 2 / size
-    placements[~is_correct] = 1 - placements[~is_correct]
+    placements[is_correct] = find_placements(x[is_correct], x[~is_correct])
+    placements[~is_correct] = 1 - find_placements(x[~is_correct], x[is_correct])
     value = float(placements[is_correct].mean())
     moved = np.bincount(codes, weights=(placements - value) / np.where(is_correct, m, n))
     k = int((np.bincount(codes) > 0).sum())
