@@ -109,10 +109,12 @@ def test_a_budget_that_cannot_be_counted_stops(limit):
 def test_a_reply_without_output_tokens_is_not_counted_as_free():
     """Its input tokens are known, and its cost and its tokens are not."""
     for limit in ("tokens", "usd"):
-        budget = Budget(**{limit: 100})
-        budget.record(Usage(input_tokens=5, counted_calls=1, cost_usd=0.1, priced_calls=1))
+        budget, whole = Budget(**{limit: 100}), Usage(input_tokens=5, counted_calls=1, cost_usd=0.1, priced_calls=1)
+        budget.record(whole)
         assert not budget.reached
         budget.record(Usage(input_tokens=5, counted_calls=0))
+        assert budget.reached
+        budget.record(whole)
         assert budget.reached
 
 
