@@ -51,7 +51,7 @@ def read_passage(item: Any, rank: int, position: int) -> dict[str, Any]:
         body: Mapping[str, Any] = node if node is not None and isinstance(node, Mapping) else item
         for key in _TEXT_KEYS:
             if type(body.get(key)) is str:
-                identity = next((body[k] for k in _ID_KEYS if not is_missing(body.get(k))), None)
+                identity = next((body[k] for k in _ID_KEYS if k in body and not is_missing(body[k])), None)
                 passage = {"text": body[key], "id": None if identity is None else str(identity), "rank": rank}
                 if item.get("score") is not None:
                     passage["score"] = to_number(item["score"])

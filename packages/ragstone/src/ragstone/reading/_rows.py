@@ -504,8 +504,9 @@ class RowReader:
                 items = inner
         else:
             raise DataError(f"row {position}: contexts must be a list of passages, got {shorten(value)}")
-        for item in items:
-            if type(item) is dict and ("metadata" in item or not _USED.isdisjoint(item)) and (key := _unused_key(item)):
+        # Passages that say whether they were used have the same keys.
+        for item in items if items and type(items[0]) is dict and _unused_key(items[0], None) else ():
+            if type(item) is dict and (key := _unused_key(item, False)):
                 self._report.count_value("unused", "contexts")
                 command = f"(arrays[], objects) | .[{json.dumps(column)}] |= map(select(.{key} != false))"
                 self._report.note(
@@ -609,11 +610,12 @@ class RowReader:
             self._report.count_value("placeholder_text", field)
 
 
-def _unused_key(passage: Mapping[str, Any]) -> str:
-    """Return the path of the value in a passage that says that the model did not get it, or ""."""
-    parts = ((passage, ""), (passage.get("metadata"), "metadata."))
-    named = ((part, outer, name) for part, outer in parts if isinstance(part, Mapping) for name in _USED)
-    return min((outer + name for part, outer, name in named if part.get(name) is False), default="")
+def _unused_key(passage: dict[str, Any], value: bool | None) -> str:
+    """Return the path of the value in a passage that says whether the model got it, or that it is this one, or ""."""
+    for part, outer in ((passage, ""), (passage.get("metadata"), "metadata.")):
+        if type(part) is dict and not _USED.isdisjoint(part):
+            return min((outer + n for n in _USED & part.keys() if value is None or part[n] is value), default="")
+    return ""
 
 
 def _is_like(name: str, value: Any) -> bool:
