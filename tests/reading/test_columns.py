@@ -228,14 +228,14 @@ def test_one_fault_of_many_rows_is_one_line() -> None:
 
 def test_the_report_is_short_and_its_size_does_not_depend_on_the_rows() -> None:
     """At most 12 lines, and a bounded number of columns and reasons."""
-    rows: list[dict[str, object]] = [{"query": f"{n}", f"column {n}": n, "contexts": 5} for n in range(1000)]
+    rows: list[dict[str, object]] = [{"query": f"{n}", f"column {n}": n, "contexts": 5 + (n == 1)} for n in range(1000)]
     rows += [{"query": "q", "contexts": [n]} for n in range(1000)]
     report = ReadingReport()
 
     read_samples(rows, on_bad_row="skip", report=report)
 
     assert (12, 100, 100) == (len(report.lines()), len(report.unused), len(report.reasons))
-    assert 1000 == report.to_dict()["rejected"][0]["n"]
+    assert 999 == report.to_dict()["rejected"][0]["n"]
 
 
 @pytest.mark.parametrize("arguments", [["--dry-run"], ["--dry-run", "--json"], ["--json"], []])

@@ -230,7 +230,7 @@ def test_sheet_with_far_cells_is_read_to_its_header(tmp_path: Path):
     book.create_sheet("notes")
     book.save(tmp_path / "a.xlsx")
     samples, report = report_of(tmp_path / "a.xlsx")
-    assert [("Why?", "So."), ("", "far")] == [(sample.query, sample.response) for sample in samples]
+    assert [("Why?", "So."), (None, "far")] == [(sample.query, sample.response) for sample in samples]
     assert "Sheet" == report.where
 
 

@@ -410,7 +410,7 @@ def test_formulas_without_a_stored_value(tmp_path: Path):
     for cells in (["question", "answer"], [QUESTIONS[0], "=A2"]):
         book.active.append(cells)
     book.save(tmp_path / "t.xlsx")
-    assert "Formulas without a stored value, read as empty" in read(tmp_path / "t.xlsx")[1]
+    assert "Formulas without a stored value, read as missing" in read(tmp_path / "t.xlsx")[1]
 
 
 def test_a_total_below_a_table_is_not_a_sample(tmp_path: Path):

@@ -323,7 +323,7 @@ def test_an_empty_cell_of_contexts_is_unknown(tmp_path: Path):
     """As a placeholder is. An empty list is a retrieval that found nothing."""
     samples, report = read(write(tmp_path / "t.csv", "query,contexts\nq,\nr,nan\ns,[]\n"))
     assert [None, None, []] == contexts_of(samples)
-    assert "1 empty text: contexts" in report
+    assert "1 empty cell read as missing: contexts" in report
     assert [None] == contexts_of(read([{"query": "q", "contexts": ""}])[0])
     assert [None] == contexts_of(read(write(tmp_path / "t.csv", "query,context_1,context_2\nq,,\n"))[0])
 

@@ -156,7 +156,7 @@ def test_merged_cells_are_in_the_report(tmp_path: Path):
     path = write_workbook(tmp_path / "t.xlsx", [HEADER, ROWS[0], [None, None, "b"], ROWS[1]], ("A2:A3", "B2:B3"))
     report = read(path)[1]
     assert "only the first row has the value. Repeat it" in report
-    assert "2 empty texts: query 1, response 1" in report
+    assert "2 empty cells read as missing: query 1, response 1" in report
 
 
 def test_percents_of_a_sheet_are_read_as_excel_shows_them(tmp_path: Path):

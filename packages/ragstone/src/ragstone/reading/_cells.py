@@ -26,7 +26,7 @@ _MAX_DEPTH: Final = 50
 _OPENERS: Final = {"[": "]", "(": ")", "{": "}"}
 _CALLS: Final = r"(?:array|ndarray|Index|Series|deque|dict_values|list|tuple)"
 _BEGINS: Final = re.compile(
-    rf"""\s*+(?:{_CALLS}\(\s*+[\[(]|page_content=['"]|"[\[{{]\\"|Document\(\w++=|(?:[\[(]\s*+)++(?:['"{{]|Document\(|{_CALLS}\(|$|[\])]\s*+$)|\{{\s*+(?:['"]|\}}\s*+$)|\[\s*+\[\s*+[\d.]++\s*+,\s*+['"])"""
+    rf"""\s*+(?:{_CALLS}\(\s*+[\[(]|c\(\s*+['"]|(?:WrappedArray|ArrayBuffer|ArraySeq)\(|“[^”]*+”\s*+,\s*+“|page_content=['"]|"[\[{{]\\"|Document\(\w++=|(?:[\[(]\s*+)++(?:['"{{]|Document\(|{_CALLS}\(|$|[\])]\s*+$)|\{{\s*+(?:['"]|\}}\s*+$)|\[\s*+\[\s*+[\d.]++\s*+,\s*+['"])"""
 )
 """A bracket with a quote, an object or nothing in it, or the call of a constructor with a list."""
 _TYPOGRAPHIC: Final = (
@@ -214,6 +214,8 @@ class _Reader:
                 raise self._error(f'replace the quote {char} at character {self._at + 1} with a straight one (")')
             raise self._error(f"no value at character {self._at + 1}" if char else "it does not end")
         self._at = word.end()
+        if word[0] == "c" and self._take("("):  # of R
+            return self._entries(")", depth)[0]
         if self._take("("):
             values, fields, _ = self._entries(")", depth, sign="=", between=",")
             if values and not isinstance(values[0], list):

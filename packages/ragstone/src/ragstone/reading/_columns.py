@@ -36,7 +36,7 @@ ALL_REQUIRED: Final = re.compile(
 _WORDS: Final = tuple(
     (name, frozenset(words.split()))
     for name, words in (
-        ("contexts", "context contexts passage passages chunk chunks paragraphs document documents evidence"),
+        ("contexts", "context contexts passage passages chunk chunks paragraphs document documents evidence snippet"),
         ("contexts", "kontext contexto contextos contexte textstelle"),
         ("reference", "gold golden truth expected correct ideal gt"),
         ("query", "question query message prompt frage pregunta pergunta domanda"),
@@ -195,7 +195,12 @@ def plan_columns(
     for name in _ORDER:
         if name in named:
             continue
-        places = fit.get(name) or [p for p in sorted(known.get(name, ())) if not _is_dropped(p[2], problem(p[2], name))]
+        has_other = any(guess_field(column) == name for column in columns if name_key(column) not in _FIELD_OF)
+        places = fit.get(name) or [
+            place
+            for place in sorted(known.get(name, ()))
+            if not _is_dropped(place[2], problem(place[2], name), has_other=has_other)
+        ]
         found[name] = [column for tier, _, column in places if tier == places[0][0]]
     synonyms = {name: [column for tier, _, column in places if tier] for name, places in fit.items()}
     decided: _Meanings = {}
@@ -272,10 +277,12 @@ def _is_fit(problem: Callable[..., str], name: str, column: str) -> bool:
     return not why or (why.startswith("the same") and name_key(column) not in _WEAK)
 
 
-def _is_dropped(column: str, problem: str) -> bool:
-    """Return whether a column is not read although no other one has the name of its field."""
+def _is_dropped(column: str, problem: str, *, has_other: bool) -> bool:
+    """Return whether a column is not read although no other one has the name of its field. `has_other`: one may be it."""
     key = name_key(column)
-    if problem.startswith(("places", "passages", "turns")):
+    if problem.startswith("codes"):
+        return has_other
+    if problem.startswith(("places", "passages", "turns", "one number", "ids of passages")):
         return True
     if problem.startswith(("a few words", "nearly", "the same")) and _FIELD_OF[key][0] == "contexts":
         return False

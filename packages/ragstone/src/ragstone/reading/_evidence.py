@@ -33,12 +33,18 @@ _MAX_TEXT: Final = 2000
 _FEW: Final = 3
 """Rows with the same text that are not a coincidence."""
 _LABELS: Final = "labels"
-_WEAK_LABELS: Final = "labels (yes, no)"
+_WEAK_LABELS: Final = "labels (yes, no, letters)"
 _NUMBERS: Final = "numbers"
 _SAME: Final = "the same text in all rows"
 _ADDRESSES: Final = "URLs or file names"
 PLACES: Final = "places in files"
 _PASSAGE_IDS: Final = "places of passages (ids)"
+_IDS_OF_PASSAGES: Final = "ids of passages, without their texts"
+_ID_TEXT: Final = re.compile(r"(?=\S*\d)[A-Za-z0-9]++(?:[-_:#/][A-Za-z0-9]++)++")
+_CODES: Final = "codes with one beginning"
+_CODE: Final = re.compile(r"([A-Za-z]{1,9})[-_:#/]?\d{1,9}")
+_CHOICES: Final = frozenset({"choices", "options"})
+_PLACES_OF_CHOICES: Final = "places in a list of choices"
 _ONE_NUMBER: Final = "one number in all rows"
 PROMPTS: Final = "prompts with passages in them"
 _PROMPT: Final = re.compile(
@@ -58,11 +64,11 @@ _SPEAKER: Final = re.compile(r"(user|human|customer|assistant|ai|bot|agent) ?:",
 """Beginning of a turn in a text."""
 JSON: Final = "JSON texts"
 MESSAGES: Final = "messages"
-_NEVER: Final = frozenset({_LABELS, PROMPTFOO, _ADDRESSES, PLACES, _ONE_NUMBER, "times", "ids"})
+_NEVER: Final = frozenset({_PLACES_OF_CHOICES, _LABELS, PROMPTFOO, _ADDRESSES, PLACES, _ONE_NUMBER, "times", "ids"})
 _WRONG_KINDS: Final[Mapping[str, frozenset[str]]] = {
-    "query": _NEVER | {PROMPTS},
+    "query": _NEVER | {PROMPTS, _NUMBERS, _CODES},
     "response": _NEVER,
-    "reference": _NEVER | {_PASSAGE_IDS},
+    "reference": _NEVER | {_PASSAGE_IDS, _CODES},
     "contexts": _NEVER | {_TITLES, _TEMPLATE, _TURNS, _NUMBERS},
 }
 """What the values of a field cannot be. The same text in all rows depends on the field."""
@@ -152,6 +158,9 @@ class FirstRows:
         if kind == _SAME:
             is_about_user = field == "contexts" and len(str(self.values(column)[0]).split()) <= _FEW_WORDS_OF_CONTEXT
             is_wrong = is_about_user or field in ("query", "response") or (field == "reference" and is_guess)
+        texts = [text for value in self.values(column) for text in _strings(value)] if field == "contexts" else []
+        if texts and all(map(_ID_TEXT.fullmatch, texts)):
+            return _IDS_OF_PASSAGES
         if is_wrong:
             return kind + (f" in the first {FIRST_ROWS} rows" if len(self._rows) == FIRST_ROWS else "")
         if is_guess and self._has_few(column):
@@ -261,6 +270,8 @@ class FirstRows:
         if len(kinds) != 1:
             return _LABELS if _LABELS in kinds and kinds <= {_LABELS, _WEAK_LABELS, _NUMBERS} else ""
         (kind,) = kinds
+        if kind in (_NUMBERS, _WEAK_LABELS) and self._has_choices():
+            return _PLACES_OF_CHOICES
         if kind == _NUMBERS and len(values) > 1 and {finite(str(value)) for value in values} <= {0.0, 1.0}:
             return _LABELS
         if kind == _NUMBERS and len(values) >= _FEW and len({str(value).strip() for value in values}) == 1:
@@ -271,9 +282,18 @@ class FirstRows:
             ids = [name for name in self._rows[0] if name_key(name) in map(name_key, FIELD_ALIASES["id"])]
             if len(values) > 1 and any(values == self.values(name) for name in ids):
                 return "ids"
+            codes = [match[1] if (match := _CODE.fullmatch(str(value).strip())) else str(value) for value in values]
+            if len(values) >= _FEW and len({*codes}) == 1:
+                return _CODES
         if kind == "" and self._are_turns([_strings(value) for value in values]):
             return _TURNS
         return _unlike_passages(values) if kind == "" else kind
+
+    def _has_choices(self) -> bool:
+        """Return whether the rows have a list of answers to choose from."""
+        return any(
+            name_key(n) in _CHOICES and isinstance(to_plain(v), list) for row in self._rows for n, v in row.items()
+        )
 
     def _are_turns(self, talks: list[list[str]]) -> bool:
         """Return whether texts are the messages before a question: questions and answers, or lines of two speakers."""

@@ -40,6 +40,9 @@ _OTHERS: Final[tuple[tuple[str, str, str], ...]] = (
         r"\S{1,200}[ \t]{1,9}Q?0[ \t]{1,9}\S{1,200}[ \t]{1,9}-?\d{1,9}\r?\n", "qrels, which are relevance labels",
         "Give them next to a run or samples: --qrels FILE",
     ),
+    (r"(?s)PK\x03\x04.{0,60}mimetypeapplication/vnd\.oasis", "an OpenDocument file", "Save it as .xlsx or as CSV"),
+    (r"(?s)PK\x03\x04.{0,9000}?word/", "a Word document", "Save its table as CSV"),
+    (r"(?s)PK\x03\x04.{0,9000}?xl/", "an Excel workbook, which `evaluate` reads", "To replay it, save it as CSV"),
     (r"PK\x03\x04", "a ZIP archive", "Extract it, and name a file in it"),
     (
         r"\x80[\x02-\x05]", "a Python pickle, which may run any code when it is read, so it never is",
@@ -65,7 +68,7 @@ _OTHERS: Final[tuple[tuple[str, str, str], ...]] = (
     ),
     (
         r"\s*+(?:<!--[^>]{0,200}-->\s*+)?<(?i:!doctype html|html|head)\b", "an HTML page, not data",
-        "Check the address: a login or an error page is often saved in its place",
+        "Check the address: a login or an error page is often saved in its place. A table in it: save it as CSV or .xlsx",
     ),
 )  # fmt: skip
 """Files that cannot contain rows: how their first bytes look, what they are, and the way out."""

@@ -19,7 +19,18 @@ from ragstone.reading._files import describe_bytes
 if TYPE_CHECKING:
     from ragstone.reading._source import InputFile, Line
 
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of a row. A key that it has twice would have the last value, without a word."""
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        name = next(name for n, (name, _) in enumerate(pairs) if any(name == other for other, _ in pairs[:n]))
+        raise DataError(f"an object has the key {name!r} several times. Rename or remove all but one")
+    return value
+
+
 _decode: Final = json.JSONDecoder().decode
+_decode_unique: Final = json.JSONDecoder(object_pairs_hook=_unique).decode
 LARGE: Final = object()
 """The value of a document that must be read item by item."""
 _SMALL: Final = 2**20
@@ -39,27 +50,31 @@ def parse_json(text: bytes | str) -> Any:
     return clean(load_json(text))
 
 
-def load_json(text: bytes | str) -> Any:
-    """Parse a JSON text. Errors are those of `parse_json`."""
+def load_json(text: bytes | str, *, is_row: bool = False) -> Any:
+    """Parse a JSON text. Errors are those of `parse_json`. In a row, a key that occurs twice is an error."""
     try:
-        return _decode(text.removeprefix(BOM_UTF8).decode() if isinstance(text, bytes) else text)
+        return (_decode_unique if is_row else _decode)(
+            text.removeprefix(BOM_UTF8).decode() if isinstance(text, bytes) else text
+        )
     except RecursionError as error:
         raise _too_deep() from error
     except UnicodeDecodeError as error:
         raise DataError(describe_bytes(error)) from error
+    except DataError:
+        raise
     except ValueError as error:
         remedy = ". Write one value on each line: jq -c . FILE" if "Extra data" in str(error) else ""
         raise DataError(f"not valid JSON: {str(error)[:200]}{remedy}") from error
 
 
-def line_values(source: InputFile) -> Iterator[tuple[Line, Any]]:
+def line_values(source: InputFile, *, is_row: bool = False) -> Iterator[tuple[Line, Any]]:
     """Yield each line of a file with its value, or with the error that it is not one."""
     for line in source.lines():
         try:
             if line.is_too_long:
                 raise DataError(f"longer than {MAX_ROW_BYTES} bytes")  # noqa: TRY301
             check_json_row(line.text)
-            yield line, load_json(line.text)
+            yield line, load_json(line.text, is_row=is_row)
         except DataError as error:
             yield line, error
 
@@ -88,7 +103,7 @@ def _parses(line: Line) -> bool:
     return True
 
 
-def load_document(source: InputFile) -> Any:
+def load_document(source: InputFile, *, is_row: bool = False) -> Any:
     """Return the value of a file, or `LARGE`.
 
     Raises:
@@ -103,7 +118,7 @@ def load_document(source: InputFile) -> Any:
     except DataError:
         return LARGE
     try:
-        return load_json(text)
+        return load_json(text, is_row=is_row)
     except DataError as error:
         raise DataError(f"{source.name!r} is {error}") from error
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,7 +15,7 @@ from typing import Any, Final, Literal
 
 from ragstone._util.plural import count
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.reading._columns import FIELD_ALIASES
+from ragstone.reading._columns import FIELD_ALIASES, name_key
 from ragstone.reading._json import load_document
 from ragstone.reading._layouts import find_layout, rows_of
 from ragstone.reading._row_lists import Choice
@@ -168,7 +169,14 @@ def by_answer(records: Iterable[LabelRecord]) -> list[LabelRecord]:
     """Return one label for each answer, name and person: the mean over its claims, passages or sub-questions."""
     groups: dict[tuple[Any, ...], list[LabelRecord]] = {}
     for n, each in enumerate(records):
-        key = (each.sample_id, each.name, each.metric, each.annotator, each.system, n if each.unit is None else "")
+        key = (
+            each.sample_id or each.position,
+            each.name,
+            each.metric,
+            each.annotator,
+            each.system,
+            n if each.unit is None else "",
+        )
         groups.setdefault(key, []).append(each)
     return [
         replace(group[0], value=math.fsum(each.value for each in group) / len(group), unit=None)
@@ -314,10 +322,11 @@ def _known(
             f"no row in the layout of {layout.name} has the label {unknown[0]!r}. Labels: {', '.join(names)}"
         )
     if not chosen and len(names) != 1:
-        options = ", ".join(f"--label {name}=METRIC" for name in names)
+        options = ", ".join(f"--label {shlex.quote(f'{name}=METRIC')}" for name in names)
         raise DataError(f"the layout of {layout.name} has {len(names)} labels. Choose one or several: {options}")
     collected.file.layout, collected.file.n_rows = layout.name, len(rows)
     for position, row in enumerate(rows, start=1):
+        collected.position = position
         sample, other = row.sample, row.other
         record = partial(
             LabelRecord,
@@ -344,6 +353,7 @@ def _generic(
     rows: Sequence[Any], wanted: Mapping[str, str | None], metrics: Sequence[str], collected: _Collector
 ) -> None:
     collected.file.n_rows = len(rows)
+    firsts: dict[str, int] = {}
     for position, row in enumerate(rows, start=1):
         try:
             row = _object_of(row, position)  # noqa: PLW2901
@@ -351,11 +361,15 @@ def _generic(
                 None if (value := _first(row, names)) is None else str(value)
                 for names in (_IDS, _ANNOTATORS, ("system",), FIELD_ALIASES["query"], ("trace_id",))
             )
-            collected.add_sample({**row, "id": id_ or str(position)})
+            # Labels of several people without an id are of one sample if its texts are the same.
+            texts = [_first(row, FIELD_ALIASES[name]) for name in ("query", "response", "contexts", "reference")]
+            first = firsts.setdefault(repr(texts), position) if any(texts) else position
+            collected.position = position
+            collected.add_sample({**row, "id": id_ or str(first)})
             level, unit = _unit_of(row)
             record = partial(
                 LabelRecord,
-                position=position,
+                position=first if id_ is None else position,
                 sample_id=id_,
                 trace_id=trace_id,
                 annotator=annotator,
@@ -388,6 +402,8 @@ class _Collector:
 
     def __init__(self, bounds: _Bounds, categories: Sequence[str], default: _Bounds) -> None:
         self.file = LabelFile()
+        self.position = 0
+        """Row that is read."""
         self._bounds = (0.0, len(categories) - 1.0) if categories else bounds
         self._default = default
         self._categories = {text.strip().casefold(): float(n) for n, text in enumerate(categories)}
@@ -415,8 +431,7 @@ class _Collector:
         try:
             value = self._read(cell, bounds)
         except DataError as error:
-            position = record.keywords["position"]
-            self.reject(position, f"row {position}: {error}")
+            self.reject(self.position, f"row {self.position}: {error}")
             return
         if value is None:
             self._empty[name] += 1
@@ -483,7 +498,8 @@ def _first(row: Mapping[Any, Any], names: Sequence[str]) -> Any:
 
 def _unit_of(row: Mapping[Any, Any]) -> tuple[LabelLevel, str | None]:
     for level, names in _UNITS.items():
-        if isinstance(unit := _first(row, names), str | int):
+        one = [name for name in names if not name.endswith("s")]  # the others are lists
+        if isinstance(unit := _first(row, one), str | int):
             return level, str(unit)
     return "answer", None
 
@@ -501,9 +517,9 @@ def _cells(
     named = [(metric, metric, row[metric]) for metric in metrics if metric in row]
     if named and "metric" not in row:
         return [*named]
-    generic = next((name for name in GENERIC_LABELS if name in row), None)
+    generic = next((name for key in GENERIC_LABELS for name in row if name_key(name) == key), None)
     if generic is None:
-        near = [f"--label {name}" for name in row if _looks_like_labels(name, rows)]
+        near = [f"--label {shlex.quote(str(name))}" for name in row if _looks_like_labels(name, rows)]
         raise DataError(
             f"row {position} does not have a label: neither a column named like a metric{_examples(metrics)} nor one "
             f"of {', '.join(GENERIC_LABELS)}. Name the column: {', '.join(near) or '--label COLUMN'}, or "

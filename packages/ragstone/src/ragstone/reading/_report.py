@@ -12,7 +12,19 @@ from typing import Any, Final, Literal
 
 from ragstone._util.plural import count
 
-ValueKind = Literal["empty", "placeholder", "placeholder_text", "bracket", "json", "id", "assertion", "unused", "error"]
+ValueKind = Literal[
+    "blank",
+    "empty",
+    "reasoning",
+    "placeholder",
+    "placeholder_text",
+    "bracket",
+    "json",
+    "id",
+    "assertion",
+    "unused",
+    "error",
+]
 """Kinds of values that a report counts by field."""
 
 _ALWAYS: Final = ("query", "contexts", "response", "reference")
@@ -20,13 +32,17 @@ _ALWAYS: Final = ("query", "contexts", "response", "reference")
 _MAX_LINES: Final = 12
 _OPTION: Final = re.compile(r"(?<=\s)--[\w-]+ (?:'[^'\n]{0,200}')?")
 _WRAPPER: Final = TextWrapper(80, subsequent_indent=" " * 6, break_long_words=False, break_on_hyphens=False)
+_NO_REASONS: Final = ("", "messages", "JSON texts")
+"""What the values of a column are, in place of why it may be meant."""
 _MAX_GUESSES: Final = 5
 """Columns for one field that a report names."""
 _MAX_KINDS: Final = 100
 """Different reasons, notes and columns that a report keeps. Others are counted only."""
 _NUMBERED: Final = re.compile(r"^(row|line|(?:the )?row that ends in line) (\d[\d,]*):? ?")
 _SENTENCES: Final[Mapping[ValueKind, tuple[str, str]]] = {
+    "blank": ("empty cell", " read as missing"),
     "empty": ("empty text", ""),
+    "reasoning": ("text", " with the reasoning of a model (<think>, Thought:), read as text"),
     "placeholder": ("placeholder", " (nan, None, NA, #REF!) read as missing"),
     "placeholder_text": ("text", " with only a placeholder (None, nan), read as text"),
     "bracket": ("text", " with a bracket at the beginning, read as text"),
@@ -129,9 +145,9 @@ class ReadingReport:
         found.n_lists += 1
         found.n_items += n
 
-    def count_value(self, kind: ValueKind, name: str) -> None:
-        """Count a value of a kind in a field."""
-        self.values.setdefault(kind, Counter())[name] += 1
+    def count_value(self, kind: ValueKind, name: str, n: int = 1) -> None:
+        """Count values of a kind in a field."""
+        self.values.setdefault(kind, Counter())[name] += n
 
     def leave(self, columns: Iterable[str]) -> None:
         """Add columns that are not read as a field."""
@@ -154,7 +170,7 @@ class ReadingReport:
         for name in names:
             for column, what in self.guesses.get(name, {}).items():
                 if (name not in self.fields or column in row) and read.isdisjoint(column.split("+")):
-                    options.append(field_option(name, column) + (what and f" ({what})"))
+                    options.append(field_option(name, column) + (f" ({what})" if what not in _NO_REASONS else ""))
                     break
         return options
 

@@ -69,8 +69,9 @@ _ASSERTION: Final = re.compile(
     r"|javascript|python)(?:\([\d.]*+\))?:"
 )
 _ERROR: Final = re.compile(
-    r"(?:error|exception|traceback|http (?:error )?[45]\d\d|\w{1,40}(?:error|exception)) ?[:(]", re.IGNORECASE
+    r"(?:error(?: code)?|exception|traceback|http (?:error )?[45]\d\d|\w{1,40}(?:error|exception)) ?[:(]", re.IGNORECASE
 )
+_REASONING: Final = re.compile(r"\s*+(?:<think|(?:thought|reasoning) ?:)", re.IGNORECASE)
 _FIRST_PART: Final = re.compile(r"\s*+(?:<(\w{2,12})[ >]|(\[?(?:[^\W\d]{1,12})?[ _#:-]*+)1([\]).:]))")
 """Beginning of a text with several passages: a tag, or the number 1, with the text around it."""
 _SPEAKERS: Final = ("speaker", "role", "from", "sender", "author")
@@ -364,8 +365,10 @@ class RowReader:
         report, first = self._report, self._first_rows
         proposed, parts, notes = propose(flat, plan, first)
         report.leave((*plan.unused, *parts))
-        for guess in (*plan.others, *proposed):
-            report.guess(*guess)
+        for field, column, *what in (*plan.others, *proposed):
+            # An application gives the response, so that an answer in the data is the correct one.
+            if not (is_answer := self._with_app and field == "response") or "reference" not in plan.names:
+                report.guess("reference" if is_answer else field, column, *what)
         for note in notes:
             report.note(note)
         for key, (column, field, _) in plan.meanings.items():
@@ -374,6 +377,9 @@ class RowReader:
             elif field == "reference":
                 why = "the application answers" if self._with_app else "the rows have another response"
                 report.decide("reference", f"{why}; otherwise: --field response={column}")
+                if others := [other for other in plan.unused if words_of(other) & ALIASES]:
+                    option = field_option("reference", column, *others)
+                    report.note(f"{', '.join(others)}: other correct answers, not read. To read them: {option}")
             elif key == "answer" and field == "":
                 report.decide("response", f"a model's; otherwise: --field response={column}")
             elif key == "answer" and "reference" not in plan.names and (column in row or "contexts" not in plan.names):
@@ -447,7 +453,8 @@ class RowReader:
 
     def _joined(self, flat: Mapping[str, Any], field: str, columns: Sequence[str], position: int) -> list[Any] | None:
         """Return the values of several columns, in this order, as one list. Missing and empty ones are left out."""
-        cells = [self._value(flat.get(column), field, column) for column in columns]
+        given = (value for column in columns if (value := flat.get(column)) != "")
+        cells = [self._value(value, field, columns[0]) for value in given]
         filled = [cell for cell in cells if not is_missing(cell) and cell != ""]
         return [item for cell in filled for item in _row_items(cell, field, position)] if filled else None
 
@@ -457,18 +464,20 @@ class RowReader:
             value = _unpack(value)
         if field not in _TEXT_FIELDS:
             return value
-        is_text = type(value) is str
-        if is_text and len(value) < _MISSING_CHARS and value.strip() in MISSING_TEXTS:
-            if self._report.has_text_cells:
-                self._report.count_value("placeholder", field)
-                return None
-            self._report.count_value("placeholder_text", field)
-        return value
+        text = value.strip() if type(value) is str and len(value) < _MISSING_CHARS else "-" * _MISSING_CHARS
+        is_cell = self._report.has_text_cells
+        if not text and is_cell:
+            self._report.count_value("blank", field)
+        elif text in MISSING_TEXTS:
+            self._report.count_value("placeholder" if is_cell else "placeholder_text", field)
+        return None if is_cell and (not text or text in MISSING_TEXTS) else value
 
     def _parts(self, text: str, field: str) -> list[str]:
         """Return the parts of a text of a field with several, and report a text that may have several."""
         separator = self._separators.get(field)
         if separator is not None:
+            if "\n" in separator and "\n" not in text:  # the two characters, as JSON has them
+                text = text.replace("\\n", "\n")
             return [part for each in text.split(separator) if (part := each.strip())]
         if not text.strip():
             return [text]
@@ -504,20 +513,24 @@ class RowReader:
                 items = inner
         else:
             raise DataError(f"row {position}: contexts must be a list of passages, got {shorten(value)}")
-        # Passages that say whether they were used have the same keys.
-        for item in items if items and type(items[0]) is dict and _unused_key(items[0], None) else ():
-            if type(item) is dict and (key := _unused_key(item, False)):
-                self._report.count_value("unused", "contexts")
-                command = f"(arrays[], objects) | .[{json.dumps(column)}] |= map(select(.{key} != false))"
-                self._report.note(
-                    f"{key}: false. To read the other passages alone: jq -c '{command}' FILE > NEW.jsonl", 0
-                )
+        # Passages that say whether the model got them have the same keys.
+        key = _use_key(items[0]) if items and type(items[0]) is dict else ""
+        if n := sum(walk(item, key) is False for item in items) if key else 0:
+            self._report.count_value("unused", "contexts", n)
+            command = f"(arrays[], objects) | .[{json.dumps(column)}] |= map(select(.{key} != false))"
+            self._report.note(f"{key}: false. To read the other passages alone: jq -c '{command}' FILE > NEW.jsonl", 0)
         try:
             return read_passages(items, position)
         except DataError as error:
             inner = json_value(value) if isinstance(value, str) else value
             path = path_of_text(inner, column, "contexts", "[]")
             remedy = f". If the texts are in {path}: {field_option('contexts', path)}" if "." in path else ""
+            if any(
+                item is None or (isinstance(item, list) and all(isinstance(i, str) for i in item)) for item in items
+            ):
+                change = "map(values)" if None in items else "add"
+                command = f"jq -c '(arrays[], objects) | .[{json.dumps(column)}] |= {change}' FILE > NEW.jsonl"
+                remedy = f". To {'leave out what is null' if None in items else 'join the lists'}: {command}"
             raise DataError(f"{error}{remedy}") from None
 
     def _texts(self, value: Any, field: str, position: int, sources: dict[str, str]) -> tuple[str, ...]:
@@ -580,10 +593,12 @@ class RowReader:
                 self._count_item("reference", text, len(sample.reference), found["reference"])
 
     def _count_text(self, field: str, text: str, column: str) -> None:
-        """Count a text that is empty, JSON or in brackets, or a response that is an error."""
+        """Count a text that is empty, JSON or in brackets, or a response that is an error or has a model's reasoning."""
         start = text.lstrip()[:1]
         if not start:
             self._report.count_value("empty", field)
+        elif field == "response" and _REASONING.match(text) is not None:
+            self._report.count_value("reasoning", field)
         elif start in _JSON_STARTS and (inner := json_value(text)) is not None:
             self._report.count_value("json", field)
             if path := path_of_text(inner, column, field).removeprefix(column):
@@ -610,11 +625,11 @@ class RowReader:
             self._report.count_value("placeholder_text", field)
 
 
-def _unused_key(passage: dict[str, Any], value: bool | None) -> str:
-    """Return the path of the value in a passage that says whether the model got it, or that it is this one, or ""."""
+def _use_key(passage: dict[str, Any]) -> str:
+    """Return the path of the value in a passage that says whether the model got it, or ""."""
     for part, outer in ((passage, ""), (passage.get("metadata"), "metadata.")):
         if type(part) is dict and not _USED.isdisjoint(part):
-            return min((outer + n for n in _USED & part.keys() if value is None or part[n] is value), default="")
+            return outer + min(_USED & part.keys())
     return ""
 
 
@@ -642,6 +657,8 @@ def _sign(text: str, field: str, *, is_cell: bool) -> str | None:
     text = text.strip()
     if (rule := _RULE.search(text)) is not None:
         return rf"\n{rule[1]}\n"
+    if "\n" not in text:
+        text = text.replace("\\n", "\n") if field == "contexts" else text
     if "\n" in text and (is_cell or field == "contexts" or "\n\n" in text):
         return r"\n\n" if field == "contexts" and "\n\n" in text and not is_cell else r"\n"
     signs = ("|", " // ", "###", "<br>", "[SEP]", "<sep>") if field == "contexts" else ("|",)
@@ -677,7 +694,7 @@ def _has_marked_parts(text: str) -> bool:
     first = _FIRST_PART.match(text)
     if first is None:
         return False
-    return text.find(f"<{first[1]}" if first[1] else f"{first[2]}2{first[3]}", first.end()) > 0
+    return text.find("<" if first[1] else f"{first[2]}2{first[3]}", first.end()) > 0
 
 
 def _cell_items(cell: Any) -> Sequence[Any]:
@@ -839,7 +856,10 @@ def _text(value: Any, field: str, position: int, keys: Sequence[str], column: st
 def _way_to_text(value: Any, field: str, column: str) -> str:
     """Return what a value is that is not a text, and how to read the text in it."""
     if isinstance(value, Mapping) and value:
-        path = f"{column}.value" if "value" in value else path_of_text(value, column, field)
+        item = "[]" if field == "reference" else ".0"
+        path = f"{column}.value" if "value" in value else path_of_text(value, column, field, item)
+        if field == "reference" and (several := [key for key in value if words_of(str(key)) & ALIASES]):
+            path = f"{column}.{several[0]}"
         named = field_option(field, path or f"{column}.{next(iter(value))}")
         if field == "response" and (correct := next(filter(is_gold, paths_in(value, column, has_lists=True)), "")):
             many = "[]" if isinstance(walk({column: value}, correct), list) else ""

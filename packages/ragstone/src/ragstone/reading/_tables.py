@@ -77,7 +77,7 @@ def open_table(source: InputFile, wanted: str | None = None) -> Table:
     if suffix in _LINE_SUFFIXES or (_JSON.match(head) and not (suffix in _TEXT_SUFFIXES and not _is_object(head))):
         is_lines = has_line_values(source)
         if is_lines or (is_lines is None and suffix in _LINE_SUFFIXES):
-            lines = line_values(source)
+            lines = line_values(source, is_row=True)
             rows = (DataError(f"line {n.number}: {row}") if isinstance(row, DataError) else row for n, row in lines)
             return whole_table("JSON lines", rows, wanted)
         return _document(source, head, wanted)
@@ -96,7 +96,7 @@ def _is_object(head: bytes) -> bool:
 
 
 def _document(source: InputFile, head: bytes, wanted: str | None) -> Table:
-    value = load_document(source)
+    value = load_document(source, is_row=True)
     return _large_document(source, head, wanted) if value is LARGE else table_of(value, source.name, wanted)
 
 
@@ -188,9 +188,8 @@ def _text_rows(source: InputFile, separator: str, *, n_skipped: int) -> Iterator
                     problem = "a quote without an end"
                 elif n != width and any(cells if n < width else cells[width:]):  # Excel writes rows of commas
                     # Otherwise a part of a response would be scored as the whole response.
-                    problem = f"{'fewer' if n < width else 'more'} cells than the header"
+                    problem = f"{'fewer' if n < width else 'more'} cells than the header{_quotes_of(cells)}"
                 else:
-                    # An empty cell is an empty text: an empty response is scored, not ignored.
                     yield dict(zip(header, cells, strict=False))
                     continue
                 yield DataError(f"the row that ends in line {reader.line_num + n_skipped} has {problem}")
@@ -199,6 +198,19 @@ def _text_rows(source: InputFile, separator: str, *, n_skipped: int) -> Iterator
             raise encoding_error(bounded_lines(file), name) from error
     except csv.Error as error:
         raise DataError(f"{name!r} is not a valid CSV file: {error}") from error
+
+
+def _quotes_of(cells: Sequence[str]) -> str:
+    """Return how cells are quoted that the standard of CSV does not know, and the way out."""
+    is_escaped = any('\\"' in cell or cell.endswith("\\") for cell in cells)
+    if not is_escaped and not any(cell.lstrip().startswith("'") for cell in cells):
+        return ""
+    option = "escapechar=chr(92)" if is_escaped else "quotechar=chr(39)"
+    shown = r"quotes within cells as \"" if is_escaped else "cells in single quotes"
+    return (
+        f'. It has {shown}. Write it again: python -c "import pandas, sys; pandas.read_csv(sys.argv[1], {option})'
+        f".to_csv('NEW.csv', index=False)\" FILE"
+    )
 
 
 def detect_separator(header: str) -> str:
@@ -225,15 +237,14 @@ def _workbook(source: InputFile, wanted: str | None) -> Table:
         tall, wide, has_percents, has_formulas = _check_parts(source)
         book = openpyxl.load_workbook(source.path, read_only=True, data_only=True)
         stack.callback(book.close)
+        sizes = {sheet.title: sheet.max_row or 1 for sheet in book.worksheets}
         tops = {
             sheet.title: [*islice(_filled(sheet, _SHEET_COLUMNS + 1, _HEADER_ROWS), _TITLE_ROWS + 1)]
             for sheet in book.worksheets
         }
         headers = {title: _header_of(rows, _header_place(rows)) for title, rows in tops.items()}
         facts = {
-            title: Facts(max((book[title].max_row or 1) - 1, 0), {*header} - {""})
-            for title, header in headers.items()
-            if any(header)
+            title: Facts(max(sizes[title] - 1, 0), {*header} - {""}) for title, header in headers.items() if any(header)
         }
         if not facts:
             return whole_table("Excel", iter(()), wanted)
@@ -258,7 +269,7 @@ def _workbook(source: InputFile, wanted: str | None) -> Table:
         cells = next(iter(tall.values()))
         notes.append(f"Merged cells ({cells}, ...): only the first row has the value. Repeat it: {command}")
     if has_formulas:
-        notes.append("Formulas without a stored value, read as empty: save the file in Excel or LibreOffice")
+        notes.append("Formulas without a stored value, read as missing: save the file in Excel or LibreOffice")
     return Table(
         format="Excel",
         rows=_sheet_rows(book, title, source.name, place, header, has_percents=has_percents),

@@ -152,6 +152,7 @@ ROW_GUESSES: Final[Mapping[str, tuple[str, ...]]] = {
         "references", "positive", "facts", "gold_contexts", "gold_context", "reference_contexts", "ground_truth_context",
         "ground_truth_contexts", "text", "passage", "document", "chunk", "content", "ctx", "ctxs",
         "kontext", "contexto", "contexte", "contesto", "fundstellen", "fragmentos", "extraits", "\u53c2\u7167\u6587\u66f8", "\u4e0a\u4e0b\u6587", "\u68c0\u7d22\u7247\u6bb5",
+        "\u30b3\u30f3\u30c6\u30ad\u30b9\u30c8", "snippet",
     ),
     "response": (
         "completion", "reply", "generation", "generations", "summary", "hypothesis", "candidate", "pred", "predictions",
