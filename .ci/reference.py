@@ -8,6 +8,7 @@ All other texts are written by hand and stay. Those of a command stay in its sec
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import re
 import shlex
@@ -20,6 +21,8 @@ from typing import Any, Literal, get_args, get_origin
 
 ROOT = Path(__file__).parent.parent
 FILES = ROOT / "tests/reading/files/expected.toml"
+BLIND = ROOT / "tests/reading/layouts"
+"""Files of somebody who had not read the reader, with what they say and what Ragstone does with them."""
 REFERENCE = ROOT / "docs/reference"
 WRITE = ".nox/tests/bin/python .ci/reference.py --write"
 COMMON = 4
@@ -446,7 +449,28 @@ def layouts_page(page: str) -> str:
         for file in tomllib.loads(FILES.read_text(encoding="utf-8"))["file"]
         if (cases := [case for case in file["case"] if "fails" not in case])
     ]
-    return fill(page, "layouts of files", table(("layout", "file", "size", "command and what it reads"), rows))
+    page = fill(page, "layouts of files", table(("layout", "file", "size", "command and what it reads"), rows))
+    truth, states = (json.loads((BLIND / f"{name}.json").read_text(encoding="utf-8")) for name in ("truth", "states"))
+    blind = [
+        (prose(case["layout"]), f"`{case['file']}`", f"`{case['command'].partition(' {f}')[0]}`", needed(state))
+        for case, state in zip(truth, states, strict=True)
+    ]
+    return fill(page, "files of a stranger", table(("layout", "file", "command", "what is needed"), blind))
+
+
+def needed(state: dict[str, Any]) -> str:
+    """Return what a user adds to the command, or what the command says of a file that is not read."""
+    said = ", ".join(f"`{text}`" for text in state.get("says", []))
+    option = f"`{state['options'][-1]}`" if "options" in state else ""
+    said, option = said.replace("|", "\\|"), option.replace("|", "\\|")
+    return {
+        "read": f"none{said and f'. It says: {said}'}",
+        "option": f"{option}{' (of two messages)' if len(state.get('options', [])) > 1 else ''}",
+        "command": "the command that the message names",
+        "told": f"none. It says: {said}",
+        "refused": f"refused{said and f': {said}'}",
+        "open": "not read: the message does not name all that is needed",
+    }[state["state"]]
 
 
 def redaction_page(page: str) -> str:

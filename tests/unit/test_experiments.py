@@ -56,9 +56,10 @@ def write(path: Path, rows: list[dict[str, object]]) -> Path:
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".json", ".csv", ".parquet"])
 def test_every_file_format_gives_the_same_experiment(tmp_path: Path, suffix: str) -> None:
-    """The format is a detail."""
+    """The format is a detail. A table of text has no sign for an empty text, so that an empty cell is missing."""
     result = ragstone.evaluate(write(tmp_path / f"s{suffix}", ROWS), judge="lexical")
-    expected = ragstone.evaluate(ROWS, judge="lexical")
+    rows = [{k: v for k, v in row.items() if v != ""} for row in ROWS] if suffix == ".csv" else ROWS
+    expected = ragstone.evaluate(rows, judge="lexical")
 
     assert [(o.key, o.outcome) for o in expected.outcomes] == [(o.key, o.outcome) for o in result.outcomes]
 
@@ -375,7 +376,7 @@ def test_a_csv_with_the_separator_of_a_spreadsheet_is_read(tmp_path: Path, separ
     assert ("q, r", "a; b\tc", {"Frage": ""}) == (sample.query, sample.response, sample.metadata)
 
     (sample,), _ = read_samples(path, fields={"query": "Frage"})
-    assert "" == sample.query
+    assert sample.query is None
 
 
 def test_the_header_of_a_csv_decides_about_its_separator(tmp_path: Path) -> None:
