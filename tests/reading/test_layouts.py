@@ -165,7 +165,7 @@ def run_named(message: str, case: Row, directory: Path) -> list[Row]:
 
 
 @pytest.mark.parametrize(("case", "state"), CASES)
-def test_a_file_of_a_stranger(case: Row, state: Row, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_file_of_a_stranger(case: Row, state: Row, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is read at once, after the options or the command that the messages name, or a message says what is wrong."""
     monkeypatch.chdir(tmp_path)
     rows, message, code = run(case)
@@ -186,7 +186,7 @@ def test_a_file_of_a_stranger(case: Row, state: Row, tmp_path: Path, monkeypatch
     assert "" == (differs(rows, case) if is_compared else ""), message
 
 
-def test_all_files_have_a_state():
+def test_all_files_have_a_state() -> None:
     """No file is left out, and at least nine of ten are read or say what to do."""
     present = {path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*") if path.is_file()} - NO_CASES
     named = {case["file"] for case in TRUTH}
