@@ -1,11 +1,12 @@
 """Capture without callbacks in the calls: for a whole process, or for a block of code.
 
-At the start of every call, LangChain asks registered hooks for a handler to add, and does not add a handler that the call
-already has. A hook cannot be removed, so both hooks are registered once, when first needed, and switched off by returning
-None. There are two, because a hook returns one handler, and a block may be collected inside a process that is captured.
+At the start of every call, LangChain asks registered hooks for a handler to add, and does not add a handler that the
+call already has. A hook cannot be removed, so both hooks are registered once, when first needed, and switched off by
+returning None. There are two, because a hook returns one handler, and a block may be collected inside a process that is
+captured.
 
-The hook of the process returns a copy of the handler, which shares its state. So the handler can distinguish a model call
-that it was passed to from one that is captured with everything else.
+The hook of the process returns a copy of the handler, which shares its state. So the handler can distinguish a model
+call that it was passed to from one that is captured with everything else.
 """
 
 from __future__ import annotations
@@ -65,9 +66,9 @@ def ragstone_enable(
 ) -> RagstoneCallbackHandler:
     """Capture every LangChain call of this process from now on, in all its threads, without passing callbacks.
 
-    Calls of evaluators are not captured. Bare model calls (`model.invoke(…)` outside any chain, agent or graph, for example
-    for a title or for moderation) are not requests: they are counted in `ignored_models` of the handler. Pass the returned
-    handler to such a call, or put it into a `Monitor.request` block, if it is a request.
+    Calls of evaluators are not captured. Bare model calls (`model.invoke(…)` outside any chain, agent or graph, for
+    example for a title or for moderation) are not requests: they are counted in `ignored_models` of the handler. Pass
+    the returned handler to such a call, or put it into a `Monitor.request` block, if it is a request.
 
     A call that is passed the returned handler too is captured once. Another handler captures the same call again.
 
@@ -79,7 +80,8 @@ def ragstone_enable(
         The handler that captures.
 
     Raises:
-        ConfigurationError: If the recorder does not have a `record` method, or if a handler is given with `retriever_tools`.
+        ConfigurationError: If the recorder does not have a `record` method, or if a handler is given with
+            `retriever_tools`.
 
     Examples:
         ```python

@@ -33,31 +33,32 @@ _REMEMBERED: Final = 10_000
 class RagstoneEvaluator:
     """Metrics as an evaluator for LangSmith and openevals.
 
-    Called with keywords, it returns `{"key", "score", "comment", "metadata"}`; for several metrics, a list of them, which
-    share their judge calls. `score` is None if the metric does not apply, if the judge did not give a usable reply, or if
-    the row cannot be read; `comment` then gives the reason. One bad row does not raise.
+    Called with keywords, it returns `{"key", "score", "comment", "metadata"}`; for several metrics, a list of them,
+    which share their judge calls. `score` is None if the metric does not apply, if the judge did not give a usable
+    reply, or if the row cannot be read; `comment` then gives the reason. One bad row does not raise.
 
-    Pass it to `langsmith.evaluate`, and `evaluator.acall`, which does the same asynchronously, to `langsmith.aevaluate`.
-    Pass `evaluator.summary` as one of the `summary_evaluators`, for the means over the experiment.
+    Pass it to `langsmith.evaluate`, and `evaluator.acall`, which does the same asynchronously, to
+    `langsmith.aevaluate`. Pass `evaluator.summary` as one of the `summary_evaluators`, for the means over the
+    experiment.
 
-    Contexts must be among the outputs, because LangSmith shows evaluators nothing else of a run: documents under a known
-    name, or the messages of an agent, in which the artifacts of the tools' messages are the contexts.
+    Contexts must be among the outputs, because LangSmith shows evaluators nothing else of a run: documents under a
+    known name, or the messages of an agent, in which the artifacts of the tools' messages are the contexts.
 
     Args:
         metrics: A metric's name ("ccrs.qr", "ndcg@10"), a group ("ccrs"), a `Metric`, or several of them.
         judge: A chat model of LangChain's, or any argument of `ragstone.judges.judge_from`: a `Judge`,
             "http://host:8000/v1", "lexical" (the baseline without a model). None reads `RAGSTONE_JUDGE`.
         reader: The application's generator, for metrics that ask it ("udcg"). None is the judge's model.
-        embedder: The embedding model, for metrics that need it ("cosine"): any argument of `ragstone.judges.embedder_from`. None
-            reads `RAGSTONE_EMBEDDER`.
+        embedder: The embedding model, for metrics that need it ("cosine"): any argument of
+            `ragstone.judges.embedder_from`. None reads `RAGSTONE_EMBEDDER`.
         fields: Our field name to the application's (`{"contexts": "quellen"}`), if the known names do not fit.
         deadline_s: Seconds after which metrics without an outcome fail as "timeout". Default: 120 after the last call.
-        reasons: Number of the worst rows for which the judge explains its lowest score, in `comment`: those that are among
-            the worst so far when they are scored. Scores do not change.
+        reasons: Number of the worst rows for which the judge explains its lowest score, in `comment`: those that are
+            among the worst so far when they are scored. Scores do not change.
 
     Raises:
-        ConfigurationError: If a metric, judge, reader, embedder or field does not exist, a needed model is not named, or reasons are
-            requested from "lexical".
+        ConfigurationError: If a metric, judge, reader, embedder or field does not exist, a needed model is not named,
+            or reasons are requested from "lexical".
         MissingExtraError: If a metric needs a package that is not installed.
 
     Examples:
@@ -114,7 +115,8 @@ class RagstoneEvaluator:
             inputs: What the application was asked: a text, messages, or a mapping with the question.
             outputs: What it replied: a text, a message, the messages of an agent, or a mapping with the answer and the
                 contexts.
-            reference_outputs: The correct answer: a text, or a mapping with an answer, `qrels`, `sub_questions`, `ratings`.
+            reference_outputs: The correct answer: a text, or a mapping with an answer, `qrels`, `sub_questions`,
+                `ratings`.
             given: Fields of the sample by any known name (`context=documents`). They take precedence.
         """
         return run_async(self.acall(inputs=inputs, outputs=outputs, reference_outputs=reference_outputs, **given))

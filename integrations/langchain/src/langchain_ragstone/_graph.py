@@ -139,8 +139,8 @@ def only_written(live: Live, outputs: Any) -> Any:
 def without_earlier_documents(live: Live, outputs: Sequence[Value]) -> Sequence[Value]:
     """Return what a request returned, without documents in the state of a resumed graph that are from before its pause.
 
-    Its question and its answer may be from before. If its steps before the pause are not known, as in another process, nothing
-    says which of the documents a model saw then.
+    Its question and its answer may be from before. If its steps before the pause are not known, as in another process,
+    nothing says which of the documents a model saw then.
     """
     if not live.resumed or live.has_earlier_steps:
         return outputs

@@ -53,8 +53,8 @@ _NOT_GIVEN: Final[Any] = object()
 class RagstoneCallbackHandler(BaseCallbackHandler):
     """Captures each request of a LangChain chain, agent or graph, and hands it to a recorder.
 
-    One handler can serve any number of requests, threads and event loops at the same time. It keeps references to texts and
-    copies of documents, never raises into the application and never waits.
+    One handler can serve any number of requests, threads and event loops at the same time. It keeps references to texts
+    and copies of documents, never raises into the application and never waits.
 
     ```python
     monitor = Monitor(store="ragstone.db")
@@ -99,7 +99,8 @@ class RagstoneCallbackHandler(BaseCallbackHandler):
         Args:
             recorder: Takes the finished requests: a `ragstone.Monitor`, or any object with its `record` method.
             question: Finds the question in the root's inputs if the usual rules do not. None means "not found".
-            contexts: Finds the contexts of the prompt in the root's outputs: documents, texts, or mappings with a `text`.
+            contexts: Finds the contexts of the prompt in the root's outputs: documents, texts, or mappings with a
+                `text`.
             answer: Finds the answer in the root's outputs.
             contexts_event: Name of the custom event that states contexts, if your application already dispatches one.
             retriever_tools: Names of tools whose text results are passages: `{"search_policy"}`, or with the separator
@@ -110,7 +111,8 @@ class RagstoneCallbackHandler(BaseCallbackHandler):
             clock: Unix time in seconds.
 
         Raises:
-            ConfigurationError: If the recorder does not have a `record` method or is a handler, if `question`, `contexts` or
+            ConfigurationError: If the recorder does not have a `record` method or is a handler, if `question`,
+                `contexts` or
                 `answer` is not a function, or if `retriever_tools` contains anything but names and separators.
         """
         super().__init__()
@@ -421,8 +423,8 @@ class RagstoneCallbackHandler(BaseCallbackHandler):
         if live.interrupted:
             status = "interrupted"
         elif live.n_open and inputs is not _NOT_GIVEN:
-            # A stream that is closed early looks like success, except that other steps are still open. (In a call that is
-            # not a stream, such steps are background work of the application.)
+            # A stream that is closed early looks like success, except that other steps are still open. (In a call that
+            # is not a stream, such steps are background work of the application.)
             status = "truncated"
         self._options.read_outputs(outputs, live.request.statements, messages_of.text_of, stated_contexts)
         if live.is_graph:

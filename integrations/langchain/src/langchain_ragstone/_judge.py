@@ -24,9 +24,9 @@ _CONFIG: Final[Any] = {"run_name": "ragstone_judge"}
 class LangChainModel(FunctionModel):
     """Any chat model of LangChain as a `ragstone.judges.ChatModel`.
 
-    Calls use `invoke`, on threads: the model's own timeouts and retries apply, and its asynchronous client, which belongs to
-    one event loop, is not used. Calls keep the model's settings, except the length of replies and, for sampled replies, the
-    temperature. Both are set on a copy. Its calls are never captured as user traffic.
+    Calls use `invoke`, on threads: the model's own timeouts and retries apply, and its asynchronous client, which
+    belongs to one event loop, is not used. Calls keep the model's settings, except the length of replies and, for
+    sampled replies, the temperature. Both are set on a copy. Its calls are never captured as user traffic.
 
     Args:
         model: A chat model; a text model; one of them with `bind`, `with_retry` or `with_fallbacks`.

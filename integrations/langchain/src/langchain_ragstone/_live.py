@@ -1,9 +1,11 @@
 """The requests in flight: to which request each run of LangChain belongs.
 
-LangChain reports each step (a *run*) with its own id and the id of its parent. A run whose parent is not in flight here is
-the root of a new request, whether it has a parent id or not: other tracers open parents that this handler never sees.
+LangChain reports each step (a *run*) with its own id and the id of its parent. A run whose parent is not in flight here
+is the root of a new request, whether it has a parent id or not: other tracers open parents that this handler never
+sees.
 
-A handler that is registered twice sees every event twice. The second event is ignored. See `InFlight` for the other cases.
+A handler that is registered twice sees every event twice. The second event is ignored. See `InFlight` for the other
+cases.
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@ from ragstone.requests import Step
 _EVALUATOR_PACKAGES: Final = ("langchain_classic.evaluation", "langchain.evaluation", "openevals", "agentevals")
 _MAX_FRAMES: Final = 100
 _WRAPPERS: Final = frozenset({"RunnableSequence", "RunnableRetry", "RunnableWithFallbacks"})
-"""Default names of runs around a model that add nothing to it. A run with a name of its own is meant to be a request."""
+"""Default names of runs around a model that add nothing to it. A run with a name of its own is meant to be a
+request."""
 
 
 def runs_in_evaluator() -> bool:

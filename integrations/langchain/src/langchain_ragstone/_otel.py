@@ -1,8 +1,8 @@
 """The OpenTelemetry span of a request, for applications that trace already.
 
 Other handlers of LangChain open a span for each request, which is the one to link. Handlers registered before this one
-have it open when the request begins, later handlers while it ends. OpenInference's spans are never current and are looked
-up by the id of the run. Other spans are found if they are current and have the request's name.
+have it open when the request begins, later handlers while it ends. OpenInference's spans are never current and are
+looked up by the id of the run. Other spans are found if they are current and have the request's name.
 """
 
 from __future__ import annotations

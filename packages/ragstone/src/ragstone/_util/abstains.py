@@ -20,15 +20,13 @@ OWN_REFUSALS: Final[ContextVar[tuple[str, ...]]] = ContextVar("ragstone_own_refu
 """The user's own phrases (`answers.refusals`). A scorer keeps those of the context in which it is created."""
 
 # The words of each language, as alternatives of regular expressions for text after case folding. A clause declines if
-# it has one of `phrases`, or if it has one of `negations` and with it `speaker` (the application: "I do not know"), one of
-# `sources` and what it `says` ("the documents do not mention it"), or a possibility to find out (`finds`: "it cannot be
-# determined").
-# It does not if it has one of `exceptions` (conditions, clauses about other people), or names a source as `evidence`.
-# `replies` decline if they consist of nothing else. A reason after one of `ends` is not read. Of the clauses around one
-# of `results` either may decline, and after one of `contrasts` an answer may follow. Sentences of `apologies` say
-# nothing.
-# By the words in `common` languages of one script are distinguished. A line that begins with two spaces continues the
-# last one.
+# it has one of `phrases`, or if it has one of `negations` and with it `speaker` (the application: "I do not know"), one
+# of `sources` and what it `says` ("the documents do not mention it"), or a possibility to find out (`finds`: "it cannot
+# be determined"). It does not if it has one of `exceptions` (conditions, clauses about other people), or names a source
+# as `evidence`. `replies` decline if they consist of nothing else. A reason after one of `ends` is not read. Of the
+# clauses around one of `results` either may decline, and after one of `contrasts` an answer may follow. Sentences of
+# `apologies` say nothing. By the words in `common` languages of one script are distinguished. A line that begins with
+# two spaces continues the last one.
 
 _ENGLISH: Final = r"""
 negations: no|not|none|nothing|nowhere|neither|never|without|cannot|\w+n't|dont|cant|doesnt|lack(?:s|ing)?|missing|

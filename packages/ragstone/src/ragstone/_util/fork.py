@@ -23,8 +23,8 @@ def after_fork_in_child(function: Callable[[], object]) -> None:
 
     A method (one of each object) is called as long as its object exists.
 
-    In the child only the forking thread exists: other threads are gone, and locks that they held stay locked forever. The
-    function must replace locks, queues and threads, and must not wait for any of them. On systems without fork this
+    In the child only the forking thread exists: other threads are gone, and locks that they held stay locked forever.
+    The function must replace locks, queues and threads, and must not wait for any of them. On systems without fork this
     function does nothing.
     """
     if isinstance(function, MethodType):

@@ -22,7 +22,8 @@ READ_S: Final = 60.0
 """Seconds in which a client must read what was written to it."""
 _MAX_CONNECTIONS: Final = 512
 _ACCEPTED_AT_ONCE: Final = 16
-"""Connections that asyncio accepts before the listener can close one of them. It takes the argument `backlog` for this number."""
+"""Connections that asyncio accepts before the listener can close one of them. It takes the argument `backlog` for this
+number."""
 _QUEUE: Final = 1024
 """Connections that the operating system keeps until they are accepted."""
 _FREE_DESCRIPTORS: Final = 64

@@ -15,8 +15,8 @@ _ROUNDING_S: Final = 0.001
 class MovingTimeout:
     """Raise TimeoutError when `remaining_s` returns 0 or less. It is called when the time that it returned is over.
 
-    Several tasks may be inside at once. All end then, and they share a timer. A class, because a generator costs more than
-    what a metric of a fast judge does.
+    Several tasks may be inside at once. All end then, and they share a timer. A class, because a generator costs more
+    than what a metric of a fast judge does.
     """
 
     remaining_s: Callable[[], float]

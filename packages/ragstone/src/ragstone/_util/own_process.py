@@ -6,7 +6,8 @@ import gc
 from typing import Final
 
 _NEW_OBJECTS: Final = 10_000
-"""Objects after which Python looks for garbage, instead of 700. Requests and outcomes are nearly all freed without it."""
+"""Objects after which Python looks for garbage, instead of 700. Requests and outcomes are nearly all freed without
+it."""
 
 
 def collect_garbage_rarely() -> None:

@@ -21,7 +21,8 @@ T = TypeVar("T")
 class LimitedConnection(psycopg.Connection[tuple[Any, ...]]):
     """A connection that is closed if the server does not answer in time.
 
-    A server whose process is frozen still acknowledges packets, so that neither keepalives nor its own timeouts end the wait.
+    A server whose process is frozen still acknowledges packets, so that neither keepalives nor its own timeouts end the
+    wait.
     """
 
     limit_s: float | None = None

@@ -12,7 +12,8 @@ from ragstone.errors import DataError
 MAX_ROW_BYTES: Final = 16 * 2**20
 """Longest row in bytes. A request with its passages is far smaller, and no judge accepts as much."""
 MAX_ROW_VALUES: Final = 500_000
-"""Lists and objects of one row, and half of the values. One takes up to 250 bytes of memory, and two bytes of a file."""
+"""Lists and objects of one row, and half of the values. One takes up to 250 bytes of memory, and two bytes of a
+file."""
 
 
 def check_json_row(text: bytes) -> None:

@@ -64,8 +64,8 @@ def handle_signals(
 def stopped_by_signals(loop: asyncio.AbstractEventLoop, stop: Callable[[], object]) -> Iterator[None]:
     """Call a function in the running event loop when a signal asks this process to stop, in the block.
 
-    Unlike `loop.add_signal_handler`, it restores the earlier handlers. Otherwise, a signal after the loop would end the process
-    at once.
+    Unlike `loop.add_signal_handler`, it restores the earlier handlers. Otherwise, a signal after the loop would end the
+    process at once.
     """
     with handle_signals(dict.fromkeys(STOP_SIGNALS, lambda *_: loop.call_soon_threadsafe(stop))):
         yield

@@ -19,8 +19,8 @@ _UNSPACED: Final = (
 _LAST_MARK: Final = 0x20000
 """First code point after the last mark. Only variation selectors follow."""
 
-# End of a line or of a sentence: a mark followed by whitespace (also Arabic, Urdu, Devanagari, Ethiopic and Armenian marks), or
-# a full-width mark. Closing quotes and brackets belong to the sentence.
+# End of a line or of a sentence: a mark followed by whitespace (also Arabic, Urdu, Devanagari, Ethiopic and Armenian
+# marks), or a full-width mark. Closing quotes and brackets belong to the sentence.
 _CLOSING: Final = "\"'\u201c\u201d\u2019\u00bb\u00ab\u203a)\\]"
 _SENTENCE_END: Final = re.compile(
     f"(?<=[.!?\u2026\u061f\u06d4\u0964\u0965\u1362\u0589])[{_CLOSING}]*(\\s+)"

@@ -282,10 +282,10 @@ class NatsBroker:
     async def _deliver_forgotten(self) -> None:
         """Replace the consumer if its state does not fit the stream, as after `kill -9` of a server.
 
-        The server may have removed acknowledged entries and forgotten it, so that they are in the stream and no worker receives
-        them. They would count as waiting, and fill the stream. New entries are among them if the server has lost the end of
-        the stream and used its numbers again. The consumer may also wait for an entry that the server has removed. A new
-        consumer delivers all entries of the stream, and the store ignores those that it has.
+        The server may have removed acknowledged entries and forgotten it, so that they are in the stream and no worker
+        receives them. They would count as waiting, and fill the stream. New entries are among them if the server has
+        lost the end of the stream and used its numbers again. The consumer may also wait for an entry that the server
+        has removed. A new consumer delivers all entries of the stream, and the store ignores those that it has.
         """
         self._checked_at = time.monotonic()
         before = await self._js.consumer_info(self._stream, _DURABLE)

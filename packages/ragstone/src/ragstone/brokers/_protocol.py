@@ -9,7 +9,8 @@ from typing import Literal, Protocol
 from ragstone.schema import BrokerStatus
 
 SetAside = Literal["damaged", "too_large", "other_version", "rejected"]
-"""Why an entry is not stored: its checksum or content is wrong, its size, its schema version, or the store rejects it."""
+"""Why an entry is not stored: its checksum or content is wrong, its size, its schema version, or the store rejects
+it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -44,8 +44,8 @@ _CONNECT_S: Final = 2.0
 _ANSWER_S: Final = 5.0
 _POSITION_S: Final = 30 * 86_400
 
-# The position is compared first, so that a step whose reply was lost and is repeated does not publish lines twice. It is
-# written last: an XADD that fails ends the script.
+# The position is compared first, so that a step whose reply was lost and is repeated does not publish lines twice. It
+# is written last: an XADD that fails ends the script.
 _PUBLISH: Final = """
 local at = tonumber(redis.call('GET', KEYS[2]) or '0')
 if at ~= tonumber(ARGV[1]) then return at end

@@ -18,8 +18,8 @@ _FIELDS: Final = ("app", "release", "environment")
 class Application:
     """What all requests of a process have in common.
 
-    A stated value applies to every request. A value of OpenTelemetry's variables applies to a request that does not have its
-    own, such as that of the tracer provider's resource.
+    A stated value applies to every request. A value of OpenTelemetry's variables applies to a request that does not
+    have its own, such as that of the tracer provider's resource.
     """
 
     app: str | None = None

@@ -58,13 +58,13 @@ class Capture:
     everything is on disk.
 
     **Losses are counted** by reason in `counters`, and as `Dropped` entries in the spool as soon as it accepts lines:
-    "queue_full", "closed" (when the process ends), "no_thread", "invalid", "redaction_failed", "disk_full", "spool_error",
-    "deadline", "bug". Each reason is logged at most once a minute, without any text of the request.
+    "queue_full", "closed" (when the process ends), "no_thread", "invalid", "redaction_failed", "disk_full",
+    "spool_error", "deadline", "bug". Each reason is logged at most once a minute, without any text of the request.
 
     **Redaction** covers every text: query, response, passages, retrieval queries, references, errors, tags, keys and
-    values of metadata. The default rules apply to the names of the request and of its model. Other ids and names (trace,
-    run, passage) are not redacted, because users look requests up by them. `hash_id` replaces the ids of users and
-    sessions. A trace whose redaction fails is dropped.
+    values of metadata. The default rules apply to the names of the request and of its model. Other ids and names
+    (trace, run, passage) are not redacted, because users look requests up by them. `hash_id` replaces the ids of users
+    and sessions. A trace whose redaction fails is dropped.
 
     **Sampling** hashes the trace id, so every process decides the same. Kept traces carry their
     `inclusion_probability`.

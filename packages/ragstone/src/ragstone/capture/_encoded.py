@@ -1,7 +1,7 @@
 r"""Redaction of JSON: values, texts that are JSON, and strings of JSON within other text.
 
-In an encoded text, the letter of an escape stands directly before what follows it, as in `"\nsk-..."`. So the strings are decoded
-before they are redacted, and encoded again.
+In an encoded text, the letter of an escape stands directly before what follows it, as in `"\nsk-..."`. So the strings
+are decoded before they are redacted, and encoded again.
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ def make_draft(
 
     Args:
         query: The user's question.
-        contexts: The passages in the prompt, in their order: texts, mappings with a `text`, documents of a framework, or
-            the hits of a vector database as its client returns them. An empty list means that there were none. None
+        contexts: The passages in the prompt, in their order: texts, mappings with a `text`, documents of a framework,
+            or the hits of a vector database as its client returns them. An empty list means that there were none. None
             means that they are not known.
         response: The application's answer.
         reference: A correct answer, or several.

@@ -1,8 +1,8 @@
 """Removal of secrets from texts, and from whole traces, before they reach a disk.
 
-Every pattern runs in time linear in the text: quantifiers are possessive or bounded, and a look-behind prevents a second
-start inside a run on which the pattern has already failed. Most texts do not hold a secret, so cheaper tests than any
-pattern come first.
+Every pattern runs in time linear in the text: quantifiers are possessive or bounded, and a look-behind prevents a
+second start inside a run on which the pattern has already failed. Most texts do not hold a secret, so cheaper tests
+than any pattern come first.
 """
 
 from __future__ import annotations
@@ -79,7 +79,8 @@ _ENCODED: Final = frozenset('{[" \t\n\r')
 _HIDDEN: Final = re.compile(
     r"\\(?:(?:u00|x)(?:[2-7]|[aA]0)|u(?:0[^0]|1|2[02]|3000|[aA][6-9aA]|[fF]{2}1|[dD]8)|(?<=[0-9]\\)[tnr])"
 )
-"""An escape of a character that secrets contain: also of a blank after a digit, and of digits, blanks and dashes beyond ASCII."""
+"""An escape of a character that secrets contain: also of a blank after a digit, and of digits, blanks and dashes beyond
+ASCII."""
 _DECODED: Final = re.compile(r"\\(?<!\\\\)\\*+(?:(?:u00|x)((?!22|27|5[cC])[2-7][0-9A-Fa-f]|[aA]0)|(/))")
 """The same, and an escape of a slash, with all backslashes before it. Quotes and backslashes stay encoded."""
 _ESCAPE: Final = re.compile(r"\\(?:u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|x[0-9A-Fa-f]{2}|[bfnrtv0])")
@@ -257,7 +258,8 @@ _CARD: Final = re.compile(
 
 
 _MARKS: Final = "JZ%@_KGBRCSxz9-vkpe"
-"""One of these characters is in each needle, the rarest in prose first. A search for one is ten times faster than for a needle."""
+"""One of these characters is in each needle, the rarest in prose first. A search for one is ten times faster than for a
+needle."""
 
 
 def _by_mark(needles: Iterable[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:

@@ -25,7 +25,8 @@ class Command(NamedTuple):
     example: str
     """A command line that works, without `ragstone` and the path."""
     settings: str = ""
-    """The tables of settings and the single keys that it uses. `*` and what follows `--set` have no option of their own."""
+    """The tables of settings and the single keys that it uses. `*` and what follows `--set` have no option of their
+    own."""
 
 
 _MODELS: Final = "judge reader embedder cache budget limits.concurrency limits.deadline_s limits.max_outage_s"

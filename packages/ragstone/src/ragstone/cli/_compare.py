@@ -68,8 +68,8 @@ def compare_command(
 
     Output:
         details: Print the tables of all means and differences.
-        data: The evaluated file of each system, in the same order, for the texts of questions and answers, the causes of
-            wrong answers, and columns that analysis.cluster names. Repeat it for each system.
+        data: The evaluated file of each system, in the same order, for the texts of questions and answers, the causes
+            of wrong answers, and columns that analysis.cluster names. Repeat it for each system.
         output (-o): Write a page with the questions that changed (.html, one file without network requests), a summary
             for pull requests (.md), tables for LaTeX (.tex), or all differences (.csv).
     """

@@ -5,9 +5,9 @@ A keyword-only parameter is an option, and another one is an argument. A section
     Options:
         name (WORDS): The help.
 
-Sections with other titles are groups in the help. The words are names of the option (default: `--name`), a smallest value
-(`>=1`), an environment variable (`$NAME`), `hidden` (only `--help-all` shows it) or what is written for the value. Parameters
-that a docstring omits are in `_SHARED`.
+Sections with other titles are groups in the help. The words are names of the option (default: `--name`), a smallest
+value (`>=1`), an environment variable (`$NAME`), `hidden` (only `--help-all` shows it) or what is written for the
+value. Parameters that a docstring omits are in `_SHARED`.
 """
 
 from __future__ import annotations

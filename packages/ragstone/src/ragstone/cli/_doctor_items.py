@@ -15,8 +15,8 @@ from ragstone.stats import wilson_interval
 LEAST_AGREED: Final = 19
 """Number of the 30 items on which a usable judge agrees at least.
 
-A judge that is right on each item with probability 0.8 agrees on fewer with probability 0.0095. One that guesses agrees on
-as many with probability 0.1002. If the probability differs between items, the first number holds for their mean
+A judge that is right on each item with probability 0.8 agrees on fewer with probability 0.0095. One that guesses agrees
+on as many with probability 0.1002. If the probability differs between items, the first number holds for their mean
 (Hoeffding 1956).
 """
 _LEAST_CERTAIN: Final = 21

@@ -172,8 +172,8 @@ async def _serve(
                     try:
                         await worker.run(on_owned=waits_for.clear)
                     except (JudgeError, StoreOwnedError, StoreUnavailableError) as error:
-                        # The receiver keeps spans until the judge or the database is available, or the store's other owner has
-                        # stopped.
+                        # The receiver keeps spans until the judge or the database is available, or the store's other
+                        # owner has stopped.
                         if [str(error)] != waits_for:
                             announce(f"cannot score now, spans are kept: {error} (next attempt in {_RETRY_S:.0f} s)")
                         if not isinstance(error, JudgeError):

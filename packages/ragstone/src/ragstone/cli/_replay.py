@@ -276,8 +276,8 @@ class _Results:
             if any(
                 _states(each) != table.metrics[each.metric].counts() for each in counted if each.metric in table.metrics
             ):
-                # An earlier run or another process has stored outcomes as well, also of earlier judges or versions. A mean
-                # uses one judge.
+                # An earlier run or another process has stored outcomes as well, also of earlier judges or versions. A
+                # mean uses one judge.
                 planned = {(metric.name, metric.version, metric.judge_hash) for metric in opened.plan.metrics()}
                 everything = _Results(self._metrics)
                 for outcome in opened.outcomes.read():

@@ -103,7 +103,8 @@ def _print_broker(url: str, *, as_json: bool) -> None:
 def _work_lines(store: str, settings: Configuration) -> list[str]:
     """Describe watched streams, open alarms and backfills.
 
-    Most stores have none of them, so the commands that describe them are imported only if there is something to describe.
+    Most stores have none of them, so the commands that describe them are imported only if there is something to
+    describe.
     """
     lines: list[str] = []
     try:

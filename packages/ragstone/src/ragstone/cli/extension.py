@@ -1,9 +1,9 @@
 """What a distribution needs to add commands to `ragstone`.
 
 Its entry point of the group `ragstone.commands` has the name of a command that `ragstone --help` lists, and is a module
-with two tables by path: `GROUPS` (the purpose of each group of commands) and `COMMANDS` (a `Command` each). The modules of
-the commands are in the same package, as in `ragstone.cli`: the function `NAME_command` in `_NAME.py`, or in that of the group.
-These names may change in any release, as those of `ragstone.extension`.
+with two tables by path: `GROUPS` (the purpose of each group of commands) and `COMMANDS` (a `Command` each). The modules
+of the commands are in the same package, as in `ragstone.cli`: the function `NAME_command` in `_NAME.py`, or in that of
+the group. These names may change in any release, as those of `ragstone.extension`.
 """
 
 from typing import TYPE_CHECKING

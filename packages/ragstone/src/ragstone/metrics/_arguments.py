@@ -1,7 +1,8 @@
 """Arguments of metrics: declared by their constructors, and written as `NAME@VALUE` or `NAME@key=value,key=value`.
 
 A text can hold several metrics. A comma separates metrics, except before `key=`, which continues the arguments, and in
-a quoted value (a JSON string). `ccrs.ac@em_weight=0,udcg@gamma=0.5` is two metrics, `bertscore@roberta-large,layer=17` is one.
+a quoted value (a JSON string). `ccrs.ac@em_weight=0,udcg@gamma=0.5` is two metrics, `bertscore@roberta-large,layer=17`
+is one.
 """
 
 from __future__ import annotations

@@ -86,7 +86,8 @@ def _not_applicable(card: MetricCard, sample: Sample, reason: str, missing: tupl
 class MetricBase(ABC):
     """Base class for metrics. Class attributes define the card, and methods make outcomes.
 
-    Subclasses set `name` and `needs`, and implement `compute`, which is called only with samples that have every field in
+    Subclasses set `name` and `needs`, and implement `compute`, which is called only with samples that have every field
+    in
     `needs`. The other attributes have defaults. A `Metric` does not have to use this class: any object with a card and
     `score` is a metric, and `Scorer` also checks its samples and values.
 
@@ -211,7 +212,8 @@ class MetricBase(ABC):
     def check_sample(self, sample: Sample) -> NotApplicable | None:
         """Return the reason why the metric is not applicable to a sample, or None if it is applicable.
 
-        By default the sample must have every field in `needs`. A metric overrides this if one field can replace another.
+        By default the sample must have every field in `needs`. A metric overrides this if one field can replace
+        another.
         """
         return _check_card(self.card, sample)
 

@@ -66,8 +66,8 @@ class MetricCard:
     reachable: str = ""
     """Which values are possible for which samples, if that is not the whole range."""
     follows_from: tuple[str, ...] = ()
-    """Metrics whose values determine the value, such as precision and recall of F1. A comparison that has all of them is not
-    corrected for this one."""
+    """Metrics whose values determine the value, such as precision and recall of F1. A comparison that has all of them
+    is not corrected for this one."""
     direction: Literal["higher", "lower"] = "higher"
     """Whether higher or lower values are better."""
     needs: tuple[str, ...]

@@ -24,8 +24,8 @@ class ClaimShare:
     share: ShareBounds
     details: Mapping[str, Any] = field(default_factory=dict)
     interval: Interval | None = None
-    """Interval of an estimated share: a mean over parts that stand for others, such as written questions. A share of all claims
-    of a text is counted, not estimated, and does not have one."""
+    """Interval of an estimated share: a mean over parts that stand for others, such as written questions. A share of
+    all claims of a text is counted, not estimated, and does not have one."""
     method: str | None = None
     """The method if the judge was not called. Otherwise the judge's replies determine it."""
 

@@ -16,8 +16,8 @@ _SPEAKERS: Final = {"user": "User", "assistant": "Assistant"}
 def question_fields(sample: Sample) -> dict[str, str | tuple[str, ...]]:
     """Return the fields of a prompt that state the question: `earlier_turns`, if the sample has a history, and `query`.
 
-    The judge needs the last messages before the query to understand "And how wide is it?". Without a history, prompts do not
-    change. For a blank query the result is empty.
+    The judge needs the last messages before the query to understand "And how wide is it?". Without a history, prompts
+    do not change. For a blank query the result is empty.
     """
     if sample.query is None or not sample.query.strip():
         return {}

@@ -34,7 +34,8 @@ from ragstone.metrics.udcg import Udcg, UdcgTheta
 from ragstone.metrics.vera import VERA
 
 ENTRY_POINT_GROUP: Final = "ragstone.metrics"
-"""An entry point of this group is a `Metric`, a sequence of metrics, or a function without arguments that returns these."""
+"""An entry point of this group is a `Metric`, a sequence of metrics, or a function without arguments that returns
+these."""
 
 _BUILT_IN: Final[tuple[Metric, ...]] = (
     *RANKING,
@@ -217,10 +218,10 @@ def resolve_metrics(specs: str | Metric | Sequence[str | Metric]) -> tuple[Metri
 
     Args:
         specs: One or several of: names ("ccrs.cc"), groups ("ccrs"), names or groups with arguments ("ndcg@10",
-            "ccrs.ac@em_weight=0", "crux@4", "udcg_theta@theta.json", "criterion@FILE.toml") and `Metric` objects. A text
-            can hold several, separated by commas. An object takes the place of the registered metric of the same name and
-            version. Its arguments are part of its name, so `["ccrs", AnswerCorrectness(em_weight=0)]` resolves to six
-            metrics. A `Criterion` must have a name of its own.
+            "ccrs.ac@em_weight=0", "crux@4", "udcg_theta@theta.json", "criterion@FILE.toml") and `Metric` objects. A
+            text can hold several, separated by commas. An object takes the place of the registered metric of the same
+            name and version. Its arguments are part of its name, so `["ccrs", AnswerCorrectness(em_weight=0)]` resolves
+            to six metrics. A `Criterion` must have a name of its own.
 
     Raises:
         ConfigurationError: If a name is unknown (the message lists the groups), an argument is invalid, a file does not

@@ -16,7 +16,8 @@ LABEL_MODES: Final = ("auto", "data", "judge")
 LabelSource = Literal["data", "judge_with_reference", "judge"]
 
 _JUDGED_FROM: Final = 0.5
-"""A passage is relevant if the judge's number is at least this value. It is 0 or 1, or in some modes a mean of these."""
+"""A passage is relevant if the judge's number is at least this value. It is 0 or 1, or in some modes a mean of
+these."""
 
 _WITH_REFERENCE: Final = (
     "Your assignment: decide whether this passage alone is enough to give the answer that the reference states. If the "

@@ -5,8 +5,8 @@ Source: "CCRS: A Zero-Shot LLM-as-a-Judge Framework for Comprehensive RAG Evalua
 `docs/reference/metrics.md` states the cases that the source does not define.
 
 All five prompts start with query, contexts and response, so that servers can cache this prefix. The reference
-follows, only in the prompts of the metrics that need it. With `fields="formula"`, each prompt has only the fields of its
-metric's formula, as in the source.
+follows, only in the prompts of the metrics that need it. With `fields="formula"`, each prompt has only the fields of
+its metric's formula, as in the source.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ class CcrsMetric(MetricBase):
     """Base class of the five metrics: one judge call about the same fields, or about those of the formula.
 
     Args:
-        fields: "all" for query, contexts and response in each prompt (and the reference if the metric needs it), "formula"
-            for the fields of the metric's formula alone. Scores of the two are different metrics (`ccrs.qr@fields=formula`).
+        fields: "all" for query, contexts and response in each prompt (and the reference if the metric needs it),
+            "formula" for the fields of the metric's formula alone. Scores of the two are different metrics
+            (`ccrs.qr@fields=formula`).
     """
 
     source = "CCRS, section 2.3.2"
@@ -195,8 +196,8 @@ class AnswerCorrectness(CcrsMetric):
     """Weighted agreement of the response with the reference: exact match and a judge rating.
 
     Args:
-        em_weight: λ, the weight of the exact match, between 0 and 1. Another weight than 0.7 is part of the metric's name
-            (`ccrs.ac@em_weight=0`).
+        em_weight: λ, the weight of the exact match, between 0 and 1. Another weight than 0.7 is part of the metric's
+            name (`ccrs.ac@em_weight=0`).
         fields: As for the other metrics.
     """
 

@@ -1,7 +1,7 @@
 """CCRS with one judge call: the five ratings of a response in one JSON reply. The prompt is our own.
 
-The definitions are those of `ccrs`. The values are not the same: the judge sees the reference in all ratings, and its ratings
-can influence each other. Names and versions of their own keep both apart.
+The definitions are those of `ccrs`. The values are not the same: the judge sees the reference in all ratings, and its
+ratings can influence each other. Names and versions of their own keep both apart.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
     value = sum of w_i * g_i, with weights that add up to 1
 
-g_i is the score of metric i on a scale from 0 (the worst value of the metric) to 1 (its best value). A file states the weights,
-or `ragstone lab validate-metrics --labels LABELS --fit-weights FILE.json` learns them. Its file also contains their covariance.
+g_i is the score of metric i on a scale from 0 (the worst value of the metric) to 1 (its best value). A file states the
+weights, or `ragstone lab validate-metrics --labels LABELS --fit-weights FILE.json` learns them. Its file also contains
+their covariance.
 
 `docs/reference/metrics.md` states the details.
 """
@@ -37,8 +38,9 @@ _TOLERANCE: Final = 1e-9
 class Composite(MetricBase):
     """Weighted mean of any metrics, each on a scale from 0 (the worst value of its range) to 1 (the best).
 
-    If a metric is not applicable to a sample, or fails, so does the composite. A failure reports between which bounds the value
-    is. If a metric has a decision value other than its score (`ccrs.ac`), the weighted mean of the decision values decides.
+    If a metric is not applicable to a sample, or fails, so does the composite. A failure reports between which bounds
+    the value is. If a metric has a decision value other than its score (`ccrs.ac`), the weighted mean of the decision
+    values decides.
 
     Args:
         metrics: Metrics with a finite range.
@@ -220,8 +222,8 @@ class Composite(MetricBase):
     def follow(self, outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
         """Yield outcomes, and after them the composite of each sample that has outcomes of all parts.
 
-        Its version contains the versions of these outcomes. Stored composites with other weights are left out, and those of
-        this version are kept.
+        Its version contains the versions of these outcomes. Stored composites with other weights are left out, and
+        those of this version are kept.
         """
         by_sample: dict[str, dict[str, Outcome]] = {}
         stored: set[str] = set()

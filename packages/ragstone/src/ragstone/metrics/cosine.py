@@ -1,7 +1,8 @@
 """Answer relevance by embeddings: the cosine of the query and questions that the judge writes from the response.
 
-The judged metrics `vera.answer_relevance` and `ragas.answer_relevancy` ask the judge how far these questions are equivalent
-to the query. Here an embedding model compares them. Both kinds share the judge call that writes the questions.
+The judged metrics `vera.answer_relevance` and `ragas.answer_relevancy` ask the judge how far these questions are
+equivalent to the query. Here an embedding model compares them. Both kinds share the judge call that writes the
+questions.
 
     value = mean over the questions of cos(e(query), e(question))
 

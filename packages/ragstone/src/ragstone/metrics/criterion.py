@@ -48,15 +48,16 @@ Scale = Literal["yes/no", "0-100"] | Sequence[str]
 class Criterion(MetricBase):
     """A judged metric that is stated in one sentence.
 
-    The judge sees the fields in `needs`, as untrusted text in tagged blocks, and then the criterion. The value is between
-    0 and 1. A reply between two levels counts as it is, and score modes of the judge apply ("expected", "sampled").
+    The judge sees the fields in `needs`, as untrusted text in tagged blocks, and then the criterion. The value is
+    between 0 and 1. A reply between two levels counts as it is, and score modes of the judge apply ("expected",
+    "sampled").
 
     Args:
         text: The question or rule, as one sentence for the judge: "Does the answer name the version it applies to?"
-        needs: Fields of the sample that the judge sees, at least one of "query", "contexts", "response", "reference" and
-            "sub_questions". If one of them is missing, the criterion is not applicable. An empty response is shown.
-        scale: "yes/no" (1 or 0), "0-100" (divided by 100), or labels from the lowest to the highest. Labels are ordered and
-            equally spaced: ("poor", "fair", "good") are 0, 0.5 and 1.
+        needs: Fields of the sample that the judge sees, at least one of "query", "contexts", "response", "reference"
+            and "sub_questions". If one of them is missing, the criterion is not applicable. An empty response is shown.
+        scale: "yes/no" (1 or 0), "0-100" (divided by 100), or labels from the lowest to the highest. Labels are ordered
+            and equally spaced: ("poor", "fair", "good") are 0, 0.5 and 1.
         name: Name of the metric: lower-case letters, digits and underscores, with dots between parts. Default:
             "criterion." and the beginning of the text.
         direction: Whether higher or lower values are better.
@@ -151,8 +152,8 @@ def read_criteria(path: str | os.PathLike[str]) -> tuple[Criterion, ...]:
     The keys of a table are the arguments of `Criterion`.
 
     Raises:
-        ConfigurationError: If the file cannot be read, does not contain criteria, or one of them is invalid. The message
-            names the file and the number of the criterion.
+        ConfigurationError: If the file cannot be read, does not contain criteria, or one of them is invalid. The
+            message names the file and the number of the criterion.
 
     Examples:
         ```toml

@@ -54,8 +54,8 @@ class Udcg(UdcgBase):
         gamma: Weight of distraction relative to relevance, between 0 and 1.
         labels: Source of relevance labels: "auto" (the labels in the data, or the judge if they are missing), "data"
             (only the labels in the data) or "judge" (always the judge).
-        threshold: Smallest label in the data that means relevant. The default suits binary labels, TREC grades (relevant
-            from 1) and probabilities. Use 2 for graded labels if only grades 2 and 3 answer the query.
+        threshold: Smallest label in the data that means relevant. The default suits binary labels, TREC grades
+            (relevant from 1) and probabilities. Use 2 for graded labels if only grades 2 and 3 answer the query.
 
     Raises:
         ConfigurationError: If an option is out of range.

@@ -92,30 +92,32 @@ class Monitor(RequestBlocks):
 
     Args:
         judge: "http://host:port/v1", "openai:MODEL", "lexical" or a `Judge`. Default: `RAGSTONE_JUDGE`. Without
-            a judge, requests that need one stay pending until a worker with a judge scores them, and the log says so once.
+            a judge, requests that need one stay pending until a worker with a judge scores them, and the log says so
+            once.
         reader: The application's generator, for metrics that need it ("udcg"): the forms of `judge`, or a `Reader`.
             Default: `RAGSTONE_READER`, otherwise the judge's model.
         embedder: The embedding model, for metrics that need it ("cosine"): "http://host:port/v1", "openai:MODEL",
             "local:MODEL" or an `Embedder`. Default: `RAGSTONE_EMBEDDER`. Without one, as for the judge.
         metrics: Names, groups or metric objects.
         store: Path of the SQLite store, with its spool in `<store>.spool`. Or the URL of a PostgreSQL database, which
-            monitors and workers of several hosts can share. Its spool is in `RAGSTONE_SPOOL`. Or the URL of a message broker
-            ("redis://host/app", "nats://host/app"), which a `ragstone worker --from` reads: then this process does not score.
+            monitors and workers of several hosts can share. Its spool is in `RAGSTONE_SPOOL`. Or the URL of a message
+            broker ("redis://host/app", "nats://host/app"), which a `ragstone worker --from` reads: then this process
+            does not score.
         sinks: Destinations of outcomes in addition to the store ("jsonl:PATH", "otlp", a `Sink`).
-        app: Name of the application, the label that separates services in reports and in Prometheus. Default: `RAGSTONE_APP`,
-            otherwise OpenTelemetry's `service.name` (of the current span or of `OTEL_SERVICE_NAME`).
+        app: Name of the application, the label that separates services in reports and in Prometheus. Default:
+            `RAGSTONE_APP`, otherwise OpenTelemetry's `service.name` (of the current span or of `OTEL_SERVICE_NAME`).
         release: Version of the application. Default: `RAGSTONE_APP_RELEASE`, otherwise `service.version`.
         environment: Where it runs, such as "production". Default: `RAGSTONE_APP_ENVIRONMENT`, otherwise
             `deployment.environment.name`.
         tags: Tags that all requests get, in addition to their own. Default: `RAGSTONE_APP_TAGS`, separated by commas.
-        sampling: Keys of the table `[sampling]`: `{"rules": [{"status": "error", "rate": 1.0}]}`. The first rule whose application
-            (`app`), `tag` and `status` match gives the probability, and otherwise `sample_rate`.
+        sampling: Keys of the table `[sampling]`: `{"rules": [{"status": "error", "rate": 1.0}]}`. The first rule whose
+            application (`app`), `tag` and `status` match gives the probability, and otherwise `sample_rate`.
         sample_rate: Probability in [0, 1] that a request is captured. A hash of the trace id decides, so that every
             process and every retry makes the same decision. The probability is stored with the trace.
         redact: Function from text to text, applied to all captured text before it is written. None and False keep text
             unchanged.
-        ids: What is stored of the ids of users and sessions: "keep" or "hash". The key of the hashes is in the file `<store>.key`, or
-            in the environment variable `RAGSTONE_ID_KEY`, which a database needs.
+        ids: What is stored of the ids of users and sessions: "keep" or "hash". The key of the hashes is in the file
+            `<store>.key`, or in the environment variable `RAGSTONE_ID_KEY`, which a database needs.
         lengths: Keys of the table `[lengths]`: maximum lengths of texts and lists, such as `{"max_chars": 10_000}`.
         durability: "batched" acknowledges immediately and writes every `flush_interval_s`: `kill -9` loses at most the
             requests of that time plus one write. "sync" returns from `record` after the capture is on disk.
@@ -123,21 +125,22 @@ class Monitor(RequestBlocks):
         queue_size: Maximum requests in memory for the writer. Further requests are dropped and counted.
         concurrency: Number of traces scored concurrently.
         deadline_s: Seconds until a trace's open metrics fail as "timeout". Default: 120 after the last call.
-        max_outage_s: Seconds of an outage of the judge after which an error is logged. Requests stay pending until the judge
-            answers, however long that takes.
+        max_outage_s: Seconds of an outage of the judge after which an error is logged. Requests stay pending until the
+            judge answers, however long that takes.
         watch: Keys of the table `[watch]` of a configuration: how scores are watched, and where alarms are sent.
-        daily_budget: Keys of the table `[daily_budget]`: `{"calls": 10_000}` keeps requests pending until the next day of UTC when
-            their model calls (`calls`), tokens (`tokens`) or dollars (`usd`) are used up.
-        retention: Keys of the table `[retention]` of a configuration: `{"bodies_older_than": "30d"}` removes the texts of
-            requests of that age and keeps their scores, and `{"requests_older_than": "400d"}` removes the requests with
-            their scores. Default: all are kept.
+        daily_budget: Keys of the table `[daily_budget]`: `{"calls": 10_000}` keeps requests pending until the next day
+            of UTC when their model calls (`calls`), tokens (`tokens`) or dollars (`usd`) are used up.
+        retention: Keys of the table `[retention]` of a configuration: `{"bodies_older_than": "30d"}` removes the texts
+            of requests of that age and keeps their scores, and `{"requests_older_than": "400d"}` removes the requests
+            with their scores. Default: all are kept.
         reasons: Number of requests for which the judge explains its lowest score: those that are among the worst of 24
             hours when they are scored. At most five times as many judge calls are made in 24 hours. 0 asks for none.
         scoring: Where requests are scored, if no other process owns the store. "thread": in a thread of this process.
-            "process": in a process that the first request starts, with a lower priority, and that ends with this one. Then
-            judge, reader, embedder and sinks are names or tables, and metrics can be pickled. "none": not by this monitor, but
-            by a `ragstone worker`.
-        cache: Directory of the cache of model replies. An empty text uses none. Default: `RAGSTONE_CACHE`, otherwise none.
+            "process": in a process that the first request starts, with a lower priority, and that ends with this one.
+            Then judge, reader, embedder and sinks are names or tables, and metrics can be pickled. "none": not by this
+            monitor, but by a `ragstone worker`.
+        cache: Directory of the cache of model replies. An empty text uses none. Default: `RAGSTONE_CACHE`, otherwise
+            none.
         refusals: The application's own phrases of refusal. An answer that begins with one of them declines.
         clock: Returns the current time in Unix seconds, for tests.
 
@@ -304,8 +307,8 @@ class Monitor(RequestBlocks):
     def feedback(self, trace_id: str | int, value: float, *, comment: str | None = None) -> bool:
         """Record what a user said about an answer, with "batched" without waiting for the disk.
 
-        It is stored with the request, and watched as a stream of its own. It is not a label, because users decide when to
-        give it.
+        It is stored with the request, and watched as a stream of its own. It is not a label, because users decide when
+        to give it.
 
         Args:
             trace_id: Id of the request: of its trace, or the OpenTelemetry trace id. The request may be recorded later.
@@ -353,9 +356,9 @@ class Monitor(RequestBlocks):
     def drain(self, timeout_s: float = 60.0) -> bool:
         """Wait until all recorded requests are scored and delivered, and return False after `timeout_s`.
 
-        Deliveries to an unavailable sink stay pending and do not count. A process that does not own the store does not know
-        the state of sinks, so there this waits until the ledger does not show pending traces. With a message broker it waits
-        until the broker has all requests.
+        Deliveries to an unavailable sink stay pending and do not count. A process that does not own the store does not
+        know the state of sinks, so there this waits until the ledger does not show pending traces. With a message
+        broker it waits until the broker has all requests.
         """
         end = time.monotonic() + timeout_s
         if not self.flush(timeout_s):

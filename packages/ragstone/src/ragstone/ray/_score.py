@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from ray.data import Dataset
 
 _SPARE_CPUS: Final = 1.0
-"""For the tasks of Ray Data that read and divide the rows. Without it, they wait for the actors, and the actors for them."""
+"""For the tasks of Ray Data that read and divide the rows. Without it, they wait for the actors, and the actors for
+them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,11 +61,12 @@ def score(
         cpus_per_actor: CPUs of an actor. A scorer that waits for an HTTP judge needs a fraction of one.
         gpus_per_actor: GPUs of an actor, for a judge or an embedding model in the process of the scorer.
         rows_per_block: Rows that are scored together and written to one file, and repeated if an actor is killed.
-        redact: Function from text to text that is applied to all texts before they are scored and written. None keeps them.
+        redact: Function from text to text that is applied to all texts before they are scored and written. None keeps
+            them.
 
     Raises:
-        ConfigurationError: If a metric does not exist, a number is out of range, the cluster is too small, or the spec has a budget, which actors
-            on several hosts cannot share.
+        ConfigurationError: If a metric does not exist, a number is out of range, the cluster is too small, or the spec
+            has a budget, which actors on several hosts cannot share.
         DataError: If the output cannot be written or read.
         MissingExtraError: If Ray is not installed.
         ray.exceptions.RayTaskError: If a scorer fails, for example because the judge is away. It names the cause.

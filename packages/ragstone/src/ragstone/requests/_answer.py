@@ -28,7 +28,8 @@ _LABELS: Final = _DECISIONS | frozenset((
     "explanation", "thinking", "critique", "feedback", "review", "assessment", "evaluation", "plan", "query", "search_query",
     "disclaimer", "notice", "footer", "greeting",
 ))  # fmt: skip
-"""Names of texts that say something about an answer. A decision can be the answer, if the same reply has other texts."""
+"""Names of texts that say something about an answer. A decision can be the answer, if the same reply has other
+texts."""
 _ENDS: Final = ("report", "answer", "response", "reply")
 _BEGINS: Final = ("draft", "raw")
 """How names of texts begin from which an application makes its answer."""
@@ -45,7 +46,8 @@ class Answer:
     calls: list[Call] = field(default_factory=list)
     doubts: list[str] = field(default_factory=list)
     combining: Call | None = None
-    """The last call with the same reply, which may have written it from replies of several calls, of which one is the same."""
+    """The last call with the same reply, which may have written it from replies of several calls, of which one is the
+    same."""
 
 
 def find_answer(facts: Facts, *, question: str | None) -> Answer:
@@ -204,8 +206,8 @@ def _holding(facts: Facts, calls: Sequence[Call], text: str, question: str | Non
 def _reply_in_output(facts: Facts, question: str | None) -> Answer | None:
     """Find the reply that is a text in the outputs of the request, or that such a text was taken from, under whatever name.
 
-    A field goes before the items of a list, such as notes. The last reply of several is the answer if its name says so, or if
-    it was made from the items. Otherwise, the answer is in doubt.
+    A field goes before the items of a list, such as notes. The last reply of several is the answer if its name says so,
+    or if it was made from the items. Otherwise, the answer is in doubt.
     """
     values = _own_outputs(facts, question)
     sources = {text: _sources(facts, text, question) for text in {text for _, text in values}}

@@ -26,8 +26,8 @@ def assemble(request: Request) -> TraceDraft:
     call whose reply is the answer. They have the order of the prompt. Everything else is a fallback, which
     `draft.evidence` names.
 
-    Pure, except that it changes `request.draft`: the same steps give the same draft, whether they come from live capture
-    or a recorded trace. Never raises. Compares at most 20 million characters.
+    Pure, except that it changes `request.draft`: the same steps give the same draft, whether they come from live
+    capture or a recorded trace. Never raises. Compares at most 20 million characters.
 
     Returns:
         `request.draft`, with query, standalone query, history, retrievals, contexts, response, model, tokens, time of the first

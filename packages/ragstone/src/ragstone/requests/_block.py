@@ -46,8 +46,9 @@ _open: Final = _OpenBlocks()
 class RequestBlock:
     """A request of the application, from `Monitor.request`: what it found, what it prompted, what it answered.
 
-    Used as `with` or `async with`. Every method returns its argument and never raises: what it cannot read is counted in
-    the recorder's `errors` and logged once, with the argument that helps. A block inside another one is a step of it.
+    Used as `with` or `async with`. Every method returns its argument and never raises: what it cannot read is counted
+    in the recorder's `errors` and logged once, with the argument that helps. A block inside another one is a step of
+    it.
     """
 
     def __init__(
@@ -189,8 +190,8 @@ class RequestBlock:
         """Note the result of a search.
 
         Args:
-            hits: The result as the client returns it: of a vector database, of a provider's search, of a tool of MCP, rows
-                of a SQL database, documents of a framework, mappings with a text, or texts.
+            hits: The result as the client returns it: of a vector database, of a provider's search, of a tool of MCP,
+                rows of a SQL database, documents of a framework, mappings with a text, or texts.
             query: What was searched for, if it is not the question.
             name: Name of the index or the retriever.
             text: Field that holds the text, if it does not have a usual name (`text`, `content`, `page_content`, …).
@@ -268,8 +269,8 @@ class RequestBlock:
         """Note the answer.
 
         Args:
-            response: A text, the response of a client (OpenAI, Anthropic, and those that have their shapes), or a stream. A reply
-                that calls a tool does not count as the answer.
+            response: A text, the response of a client (OpenAI, Anthropic, and those that have their shapes), or a
+                stream. A reply that calls a tool does not count as the answer.
 
         Returns:
             `response`, or for a stream an object that passes everything through, and ends the request when it has been
@@ -280,7 +281,8 @@ class RequestBlock:
     def returned(self, value: Any) -> Any:
         """Note what the application returned, for code that calls a whole application inside a block.
 
-        A text, a client's response or a field with a usual name is the answer, unless `answer` was called. A mapping with
+        A text, a client's response or a field with a usual name is the answer, unless `answer` was called. A mapping
+        with
         `contexts` states them. Everything else in the value is evidence, as the outputs of a framework's chain are.
 
         Args:
@@ -376,7 +378,8 @@ class RequestBlock:
                 return self._tap(response, explicit=explicit)
             inner = get(response, "response_gen")
             if is_async_stream(inner) or is_stream(inner):
-                # A streamed response of LlamaIndex. If its stream cannot be replaced, only its own steps show the answer.
+                # A streamed response of LlamaIndex. If its stream cannot be replaced, only its own steps show the
+                # answer.
                 if "response_gen" in getattr(response, "__dict__", ()):
                     response.response_gen = self._tap(inner, explicit=explicit)
             elif (reply := read_reply(response) or _read_state(response)) is not None:

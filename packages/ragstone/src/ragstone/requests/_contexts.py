@@ -188,7 +188,8 @@ def _telling(facts: Facts, calls: Sequence[Call], question: str | None) -> list[
         return []
     queries = {facts.canonical(step.query) for step in facts.tree.steps if step.query and step.kind != "chain"}
     queries.add(facts.canonical(question or ""))
-    # A call whose reply became a document, or a part of one, compressed a passage, as a call inside of a retriever does.
+    # A call whose reply became a document, or a part of one, compressed a passage, as a call inside of a retriever
+    # does.
     known = queries | facts.made_texts
     return [
         call for call in calls if call.reply not in known and not (_is_long(call.reply) and call.reply in facts.written)

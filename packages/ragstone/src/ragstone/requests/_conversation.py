@@ -96,9 +96,9 @@ def _nested(facts: Facts) -> str | None:
 def _asked_inside(facts: Facts) -> tuple[str | None, QueryRule, list[str]]:
     """Return what the first model or the first search was asked, and a doubt if several texts of the inputs can be the question.
 
-    This is the text of the inputs that stands in the last message of the user, which can ask for something else, such as to
-    rewrite the question: of several, the one that was searched for, or the longest. Without one, it is the message, unless it
-    quotes what was found.
+    This is the text of the inputs that stands in the last message of the user, which can ask for something else, such
+    as to rewrite the question: of several, the one that was searched for, or the longest. Without one, it is the
+    message, unless it quotes what was found.
     """
     queries, given = _queries(facts), [text for text in _texts_given(facts.root) if _has_words(text)]
     searched = {text for text in given if text in queries}
@@ -158,8 +158,8 @@ def find_history(
     2. The longest list of messages among the inputs of the request: `messages` that end with the question, or a
        `chat_history` next to it.
     3. The messages before the question in the prompt of the call that wrote the answer, and if there are none, in the
-       prompt of the first call. Only for a request with a session id, or whose framework keeps the conversation: without
-       one, they may be examples of a template.
+       prompt of the first call. Only for a request with a session id, or whose framework keeps the conversation:
+       without one, they may be examples of a template.
 
     Messages that call tools, results of tools and messages with passages are not turns.
 

@@ -21,8 +21,8 @@ class Recorder(Protocol):
         """Take over a finished request. Never raises, never blocks.
 
         Args:
-            draft: A draft, or a request whose draft is still to be assembled. The recorder may do that later, on another
-                thread, so neither it nor its steps may be changed afterwards.
+            draft: A draft, or a request whose draft is still to be assembled. The recorder may do that later, on
+                another thread, so neither it nor its steps may be changed afterwards.
 
         Returns:
             False if the request was dropped, which is counted.
@@ -135,12 +135,12 @@ _enclosing: Final[list[Callable[[], Iterable[EnclosingRun]]]] = []
 def current_request(recorder: Recorder | None = None) -> Any:
     """Return the innermost block around the caller that has not ended, or None if there is none.
 
-    A translator of framework events asks once, when an outermost step begins, with its own recorder. If it gets a block, it
-    hands the finished `Request` to the block's `join`, however the request ends, and not to the recorder.
+    A translator of framework events asks once, when an outermost step begins, with its own recorder. If it gets a
+    block, it hands the finished `Request` to the block's `join`, however the request ends, and not to the recorder.
 
     Args:
-        recorder: Only blocks that record into this recorder count, or into one with `takes_every_request`. None means any
-            block.
+        recorder: Only blocks that record into this recorder count, or into one with `takes_every_request`. None means
+            any block.
     """
     current = block = _current.get()
     while block is not None and (block.ended or not _takes(block.recorder, recorder)):

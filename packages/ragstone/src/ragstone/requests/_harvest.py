@@ -46,9 +46,9 @@ Reader = Callable[[Any], Any]
 def harvest(value: Any, read: Reader | None = None) -> tuple[Value, ...]:
     """Collect the texts, message lists and document lists in a value, and choose none of them.
 
-    Mappings, lists, dataclasses and Pydantic models are searched down to three levels, for at most 32 entries. Texts are
-    references, documents are copied into drafts. A list of documents or messages is recognized by its first item. An
-    object without a field of a known name is in addition one text as JSON, at a path that ends in `AS_JSON`.
+    Mappings, lists, dataclasses and Pydantic models are searched down to three levels, for at most 32 entries. Texts
+    are references, documents are copied into drafts. A list of documents or messages is recognized by its first item.
+    An object without a field of a known name is in addition one text as JSON, at a path that ends in `AS_JSON`.
 
     Args:
         value: Inputs or outputs of a step: Python objects or parsed JSON.

@@ -47,7 +47,8 @@ _WORD_START: Final = re.compile(r"\b\w|[\u0e00-\U0010ffff]")
 """Scripts from Thai on do not put spaces between words: each of their characters can begin one."""
 _SPACELESS: Final = "\u0e00"
 _MARKS: Final = (". ", "\u3002", " a", " t")
-"""What a passage is searched by, the first one that it contains: an index of the places after a mark takes a tenth of the time of one of all words."""
+"""What a passage is searched by, the first one that it contains: an index of the places after a mark takes a tenth of
+the time of one of all words."""
 _CHARS_PER_MARK: Final = 6
 """What a place in the index counts as compared: about a word."""
 _SENTENCE_END: Final = re.compile(r"[.!?]\s+|[\u3002\uff01\uff1f]")
@@ -80,7 +81,8 @@ class Budget:
 def canonical(text: str) -> str:
     r"""Return a text without escapes of JSON, Python and HTML, and with one space for each run of whitespace.
 
-    Letters and their accents are one character (Unicode's form NFC), invisible characters are removed, and dashes are hyphens. Case and punctuation stay. Both sides of a comparison are brought into this form.
+    Letters and their accents are one character (Unicode's form NFC), invisible characters are removed, and dashes are
+    hyphens. Case and punctuation stay. Both sides of a comparison are brought into this form.
 
     Examples:
         >>> canonical(r"Tom &amp; \"Jerry\"\n  run")
@@ -143,7 +145,8 @@ class Text:
         self.text = text
         self.budget = budget
         self.is_indexed = indexed
-        """Whether texts are looked up in an index instead of searched, which is so after a million searched characters."""
+        """Whether texts are looked up in an index instead of searched, which is so after a million searched
+        characters."""
         self._searched = 0
         self._indexes: dict[str, _Index] = {}
         """By mark. That of all starts of words has the mark ""."""
@@ -434,8 +437,8 @@ class Finder:
     def find_pieces(self, candidates: Sequence[Candidate]) -> None:
         """Find the longest piece of each passage, if it has 80 characters and a quarter of the passage.
 
-        Of a long passage, 500 characters and a twentieth are enough. A piece can have changed words, such as redacted ones.
-        Of its beginning, and of any of its sentences, 32 characters are enough.
+        Of a long passage, 500 characters and a twentieth are enough. A piece can have changed words, such as redacted
+        ones. Of its beginning, and of any of its sentences, 32 characters are enough.
 
         Raises:
             TooLargeError: If the budget of compared characters is used up.

@@ -50,8 +50,8 @@ class RequestBlocks:
     ) -> RequestBlock:
         """Capture a request that the application marks itself, with `with` or `async with`.
 
-        Requests of a framework that run inside the block become a part of it. An exception passes through, and the request
-        ends with status `error`.
+        Requests of a framework that run inside the block become a part of it. An exception passes through, and the
+        request ends with status `error`.
 
         Args:
             question: What the user asked.
@@ -61,8 +61,9 @@ class RequestBlocks:
             tags: Labels of the application.
             metadata: Anything else to keep.
             reference: A correct answer, or several.
-            history: Messages before the question, as for `prompt`, of which those of the user and the assistant are kept. None
-                takes them from the prompt, if there is a `session_id`. An empty list says that the question stands alone.
+            history: Messages before the question, as for `prompt`, of which those of the user and the assistant are
+                kept. None takes them from the prompt, if there is a `session_id`. An empty list says that the question
+                stands alone.
 
         Returns:
             The block. Its methods never raise.
@@ -91,7 +92,8 @@ class RequestBlocks:
     def current_request(self) -> RequestBlock:
         """Return the innermost block of this recorder around the caller.
 
-        Outside of a block it returns one that captures nothing: calls of its methods return their argument and are counted.
+        Outside of a block it returns one that captures nothing: calls of its methods return their argument and are
+        counted.
         """
         block = current_request(self)
         return block if isinstance(block, RequestBlock) else self.request()

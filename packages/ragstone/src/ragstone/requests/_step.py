@@ -13,23 +13,24 @@ from ragstone.requests._shape import content_text, read_tokens, shown_text
 from ragstone.schema import Turn, message_role
 
 RetrieverTools: TypeAlias = Mapping[str, str | bool | None]
-"""By tool name: the separator between the passages in its text result, None or True if the whole text is one passage, or
-False for a tool that does not retrieve, whose results are never passages."""
+"""By tool name: the separator between the passages in its text result, None or True if the whole text is one passage,
+or False for a tool that does not retrieve, whose results are never passages."""
 
 
 def read_retriever_tools(tools: Iterable[str] | RetrieverTools) -> dict[str, str | bool | None]:
     r"""Read the `retriever_tools` option: tool names, or a mapping from tool names to separators.
 
     Args:
-        tools: Names of tools whose whole text result is one passage, or a mapping from each name to the separator between
-            the passages in its result (None or True: the whole text is one passage), or to False for a tool that does not
-            retrieve. A single string is one name.
+        tools: Names of tools whose whole text result is one passage, or a mapping from each name to the separator
+            between the passages in its result (None or True: the whole text is one passage), or to False for a tool
+            that does not retrieve. A single string is one name.
 
     Returns:
         The separator, None or False for each tool name.
 
     Raises:
-        ConfigurationError: If a name is not a non-empty string, or a value is not a non-empty string, True, False or None.
+        ConfigurationError: If a name is not a non-empty string, or a value is not a non-empty string, True, False or
+            None.
 
     Examples:
         >>> read_retriever_tools({"search_policy"})
@@ -233,7 +234,8 @@ class Request:
         """Count the texts of a step that has ended, and keep those of a running request within 4 million characters.
 
         The prompts of calls that asked for a tool are given up first, the oldest first, then other prompts. A prompt
-        that was given up is empty, so that no passage is found in it: contexts that depend on it are in doubt, never wrong.
+        that was given up is empty, so that no passage is found in it: contexts that depend on it are in doubt, never
+        wrong.
         """
         # Counted as if nothing was shared. Only a sum above the limit is worth counting exactly.
         self.n_chars += sum(map(len, _texts(step)))

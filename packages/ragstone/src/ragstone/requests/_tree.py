@@ -147,8 +147,8 @@ def find_requests(
     Args:
         steps: All steps of the trace, in any order.
         source: Name of the format, for the drafts.
-        trace_id: Id of the trace. Of several requests, each gets this id with its step's id appended. Default: the id of
-            the step that is the request.
+        trace_id: Id of the trace. Of several requests, each gets this id with its step's id appended. Default: the id
+            of the step that is the request.
         retriever_tools: Names of tools whose text results are passages, see `Request`.
         ignored: Counts, by reason, of what is not a request: "bare_model", "tool", "embedding", "part",
             "infrastructure", "nothing_retrieved_or_generated". Increased in place.

@@ -69,6 +69,6 @@ SpoolEntry = Annotated[Captured | SampledOut | Feedback | Dropped, Field(discrim
 spool_entry_adapter: TypeAdapter[Captured | SampledOut | Feedback | Dropped] = TypeAdapter(SpoolEntry)
 """Validates and serializes a spool entry of any of the three kinds."""
 
-# At its first use, pydantic's serializer imports a module under a lock that a fork leaves locked in the child. So the first
-# use is here, before there is a thread that writes.
+# At its first use, pydantic's serializer imports a module under a lock that a fork leaves locked in the child. So the
+# first use is here, before there is a thread that writes.
 spool_entry_adapter.dump_json(Dropped(reason="bug", n=1, at=0.0))

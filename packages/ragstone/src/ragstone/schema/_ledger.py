@@ -100,8 +100,9 @@ class ScoringPlan(Model):
     id: str
     """Hash of the settings."""
     settings: dict[str, Any]
-    """Values by key of the configuration, such as `{"scoring.metrics": ["ccrs"], "judge.url": "http://host/v1"}`. A text that
-    begins with `object:` or `secret:` stands for a value that is not stored. None: a model that is needed, or metrics, and not named."""
+    """Values by key of the configuration, such as `{"scoring.metrics": ["ccrs"], "judge.url": "http://host/v1"}`. A
+    text that begins with `object:` or `secret:` stands for a value that is not stored. None: a model that is needed, or
+    metrics, and not named."""
     since: float
     """Unix seconds of the first request or worker with these settings, since another plan applied."""
     replaced_by: str | None = None
@@ -130,8 +131,8 @@ class Ledger(Model):
     erased: dict[str, int] = Field(default_factory=dict)
     """Erased requests by the state that they had. They count as dropped."""
     erased_deliveries: dict[str, dict[str, int]] = Field(default_factory=dict)
-    """Deliveries of erased and expired requests that were sent, skipped or failed, by sink and state. `outbox` does not contain
-    them."""
+    """Deliveries of erased and expired requests that were sent, skipped or failed, by sink and state. `outbox` does not
+    contain them."""
     oldest_pending_s: float | None = None
     """Age in seconds of the oldest pending trace."""
     outbox: dict[str, DeliveryCounts] = Field(default_factory=dict)
@@ -156,6 +157,8 @@ class Ledger(Model):
     last_worker: dict[str, Any] = Field(default_factory=dict)
     """Id of the last worker's plan (`plan`), and its options that do not change scores (`sink`, `reasons`)."""
     other_outcomes: dict[str, int] = Field(default_factory=dict)
-    """By name of the judge, the number of outcomes of metrics, versions and judges with which the store is not scored now."""
+    """By name of the judge, the number of outcomes of metrics, versions and judges with which the store is not scored
+    now."""
     brokers: dict[str, BrokerStatus] = Field(default_factory=dict)
-    """State of the message brokers that a worker reads, by URL without credentials. Empty in a ledger that is read without them."""
+    """State of the message brokers that a worker reads, by URL without credentials. Empty in a ledger that is read
+    without them."""

@@ -173,8 +173,8 @@ ROW_GUESSES: Final[Mapping[str, tuple[str, ...]]] = {
 def field_names(field: NamedField, door: Door) -> tuple[str, ...]:
     """Return the names of a field that a door knows, in the order in which they are tried, ours first.
 
-    Rows raise if two of the names disagree. The other doors take the first name with a value. An attribute that only one
-    producer writes stays in the reader of that producer.
+    Rows raise if two of the names disagree. The other doors take the first name with a value. An attribute that only
+    one producer writes stays in the reader of that producer.
 
     Examples:
         >>> field_names("id", "output")

@@ -43,9 +43,9 @@ class Sample(Record):
 def fingerprint(query: str | None, history: Sequence[Turn] = ()) -> str | None:
     """Return a fingerprint of a question and its history: 24 hexadecimal digits, or None without a question and history.
 
-    It depends on the query and on the roles and texts of the history, in order. Unicode normalization (NFC) and the kind and
-    amount of whitespace do not change it. It is a hash without a key, so a guessed question can be verified with it. If a text
-    was redacted, it is the fingerprint of the redacted text.
+    It depends on the query and on the roles and texts of the history, in order. Unicode normalization (NFC) and the
+    kind and amount of whitespace do not change it. It is a hash without a key, so a guessed question can be verified
+    with it. If a text was redacted, it is the fingerprint of the redacted text.
 
     Examples:
         >>> fingerprint("Who wrote it?") == fingerprint(" Who  wrote it? ")

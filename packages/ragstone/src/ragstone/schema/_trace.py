@@ -30,7 +30,8 @@ class Usage(Model):
     priced_calls: int = Field(default_factory=lambda known: 0 if known["cost_usd"] is None else known["calls"], ge=0)
     """Number of calls whose cost is in `cost_usd` (default: all of them, or 0 without `cost_usd`)."""
     counted_calls: int = Field(default_factory=lambda known: known["calls"] if known["input_tokens"] else 0, ge=0)
-    """Number of calls whose tokens are known (default: all of them, or 0 without input tokens, which each prompt has)."""
+    """Number of calls whose tokens are known (default: all of them, or 0 without input tokens, which each prompt
+    has)."""
 
     def __add__(self, other: Usage) -> Usage:
         # Each scored metric adds the usage of several blocks, most of which made no call.
@@ -147,7 +148,8 @@ class Trace(Record):
 
     query: str | None = None
     standalone_query: str | None = None
-    """The query of a retrieval that a model of the application wrote: the question without references to earlier turns."""
+    """The query of a retrieval that a model of the application wrote: the question without references to earlier
+    turns."""
     history: tuple[Turn, ...] = ()
     """Messages of the conversation before the query, oldest first. Of a captured request at most 20, without tools."""
     retrievals: tuple[Retrieval, ...] = ()

@@ -159,8 +159,9 @@ class Signals:
     def decided_by(self) -> Basis | None:
         """What decides whether the answer is wrong. None if that is not known.
 
-        If a metric failed that would have decided, nothing else decides. Otherwise a failure would leave out correct answers
-        more often than wrong ones, such as those that abstain, and the share of wrong answers would be too large.
+        If a metric failed that would have decided, nothing else decides. Otherwise a failure would leave out correct
+        answers more often than wrong ones, such as those that abstain, and the share of wrong answers would be too
+        large.
         """
         if self.is_correct is not None:
             return "correctness"
@@ -357,9 +358,9 @@ def _entries(values: object) -> list[Mapping[str, Any]]:
 def find_cause(signals: Signals) -> str | None:
     """Return the cause of a wrong answer, or None if the answer is not wrong as far as the signals show.
 
-    With a judgment of correctness, an answer is wrong if it is judged so. Without one, an answer is wrong if it abstains or
-    makes an unsupported claim. If that judgment failed, it is not known whether the answer is wrong. Without the texts of
-    the sample and what its outcomes say about them, the cause of a wrong answer is not known.
+    With a judgment of correctness, an answer is wrong if it is judged so. Without one, an answer is wrong if it
+    abstains or makes an unsupported claim. If that judgment failed, it is not known whether the answer is wrong.
+    Without the texts of the sample and what its outcomes say about them, the cause of a wrong answer is not known.
     """
     if signals.n_scores == 0:
         return "not_scored" if signals.n_failures else None

@@ -25,8 +25,8 @@ _FEW: Final = 0.1
 def is_judged(outcome: AnyOutcome) -> bool:
     """Return whether an outcome shows if the judge or the reader works.
 
-    The zero of an empty response does not, because no model was called. Neither do failures of the application and those of
-    an exhausted budget.
+    The zero of an empty response does not, because no model was called. Neither do failures of the application and
+    those of an exhausted budget.
     """
     if not outcome.judge_hash or isinstance(outcome, NotApplicable):
         return False

@@ -1,9 +1,9 @@
 """Reasons asked afterwards: the judge is shown its rating of an answer and explains it. Scores do not change.
 
-Only the worst answers are explained, each by its lowest score. A score counts if a judge rated it, without a reader, on a
-scale with two ends. It is compared by its position on that scale, from 0 (worst) to 1 (best). Of equal scores the metric
-that comes first counts, and of equal answers the one that comes first. An answer whose scores are all best is not
-explained. If the metric already explains the score (claims and their verdicts), the judge is not called.
+Only the worst answers are explained, each by its lowest score. A score counts if a judge rated it, without a reader, on
+a scale with two ends. It is compared by its position on that scale, from 0 (worst) to 1 (best). Of equal scores the
+metric that comes first counts, and of equal answers the one that comes first. An answer whose scores are all best is
+not explained. If the metric already explains the score (claims and their verdicts), the judge is not called.
 """
 
 from __future__ import annotations

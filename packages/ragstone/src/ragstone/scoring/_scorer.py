@@ -72,14 +72,14 @@ class Scorer:
         metrics: The metrics, each with a different name.
         judge: The judge. It is prepared and called only for metrics that need one.
         concurrency: Samples scored concurrently in `score_many`. The judge limits the number of concurrent judge calls.
-        deadline_s: Seconds after which the unfinished metrics of a sample fail as "timeout". Time in which an endpoint is
-            unavailable does not count. None (default): they fail only if no model is called, and no outcome arrives, for 120
-            seconds. Each call ends by the timeouts of its model, so a slow model loses no outcome.
+        deadline_s: Seconds after which the unfinished metrics of a sample fail as "timeout". Time in which an endpoint
+            is unavailable does not count. None (default): they fail only if no model is called, and no outcome arrives,
+            for 120 seconds. Each call ends by the timeouts of its model, so a slow model loses no outcome.
         clock: Returns Unix time in seconds, for `created_at`.
 
     Raises:
-        ConfigurationError: If two metrics have the same name, a metric needs a field that samples do not have, or an option
-            is invalid.
+        ConfigurationError: If two metrics have the same name, a metric needs a field that samples do not have, or an
+            option is invalid.
 
     Examples:
         ```python

@@ -40,8 +40,8 @@ from ragstone.sinks._otlp_event import AttributeValue
 
 _logger = logging.getLogger("ragstone")
 
-# Status codes that reject the batch itself. Others (401, 403, 404) point to the settings: deliveries stay pending until the
-# settings are fixed.
+# Status codes that reject the batch itself. Others (401, 403, 404) point to the settings: deliveries stay pending until
+# the settings are fixed.
 _BATCH_AT_FAULT: Final = frozenset({400, 413, 422})
 _NO_LOGS: Final = frozenset({404, 405})
 """Statuses of a server without a receiver for logs."""

@@ -175,8 +175,8 @@ _OUTCOMES: Final = ("sampled_out", "dropped", "scored", "not_applicable", "faile
 
 def _queue(ledgers: Sequence[tuple[Ledger, float]]) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
     totals = [ledger.total for ledger, _ in ledgers]
-    # Erased requests count as what they were, because a counter that decreases looks like a restart, and as lost requests
-    # they would raise an alert.
+    # Erased requests count as what they were, because a counter that decreases looks like a restart, and as lost
+    # requests they would raise an alert.
     n = {name: sum(getattr(row, name) for row in totals) for name in _OUTCOMES}
     for ledger, _ in ledgers:
         for state, erased in ledger.erased.items():

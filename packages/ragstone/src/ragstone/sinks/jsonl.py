@@ -18,8 +18,8 @@ from ragstone.errors import ConfigurationError, SinkUnavailableError
 from ragstone.schema import Delivery, other_version
 from ragstone.sinks._row import outcome_row, remember
 
-# Part of the file that is searched for repeated deliveries. Only the last batch that was not acknowledged can repeat, so
-# the tail of the file is sufficient. 4 MiB hold a batch of 500 lines of 8 KiB each.
+# Part of the file that is searched for repeated deliveries. Only the last batch that was not acknowledged can repeat,
+# so the tail of the file is sufficient. 4 MiB hold a batch of 500 lines of 8 KiB each.
 _TAIL_MAX_BYTES: Final = 4 * 1024 * 1024
 _SEEN_MAX_IDS: Final = 10_000
 _LOCK_S: Final = 5.0
@@ -35,16 +35,16 @@ class JsonlSink:
     renaming works, and a forked process does not inherit a handle. A new file is readable by its owner only.
 
     A repeated delivery is not written twice if batches have at most 500 rows and its line is in the last 4 MiB of the
-    file. A batch that cannot be written as a whole is removed from the file again. After a crash, the next batch replaces an
-    incomplete last line of this sink.
+    file. A batch that cannot be written as a whole is removed from the file again. After a crash, the next batch
+    replaces an incomplete last line of this sink.
 
     Args:
         path: The file. It is created if missing. Its directory must exist.
         include_text: Also write explanations, details and the judge's raw replies, which may contain captured text.
 
     Raises:
-        ConfigurationError: If the directory does not exist, or `path` is a directory, a device, a pipe, or a file that does not
-            begin with an outcome, such as the dataset that is evaluated.
+        ConfigurationError: If the directory does not exist, or `path` is a directory, a device, a pipe, or a file that
+            does not begin with an outcome, such as the dataset that is evaluated.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, include_text: bool = True) -> None:
@@ -92,8 +92,8 @@ class JsonlSink:
         """Append the new rows of `batch` and sync them to disk.
 
         Raises:
-            SinkUnavailableError: If the file cannot be written (disk full, directory removed, permissions) or the sink is
-                closed.
+            SinkUnavailableError: If the file cannot be written (disk full, directory removed, permissions) or the sink
+                is closed.
         """
         if self._closed:
             raise SinkUnavailableError(f"the sink {self.name!r} is closed")
@@ -110,7 +110,8 @@ class JsonlSink:
             try:
                 _wait_for_lock(fd)
                 if self._end != _end_of(fd):
-                    # Another process may have written what this one gets again, because it was killed before it said so.
+                    # Another process may have written what this one gets again, because it was killed before it said
+                    # so.
                     self._seen |= _ids_in_tail(fd)
                 fresh = {d.outcome.id: d for d in batch if d.outcome.id not in self._seen}
                 if fresh:

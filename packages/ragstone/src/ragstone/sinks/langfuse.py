@@ -22,10 +22,10 @@ _REQUEST_MAX_BYTES: Final = 1_000_000
 class LangfuseSink(HttpSink):
     """Adds each score to the request's trace in Langfuse.
 
-    Langfuse identifies traces by their OpenTelemetry ids. The sink adds the score to the trace and the observation whose
-    span was current when the request was captured. It skips requests without a span and requests whose span was not sampled.
-    An outcome without a score is a categorical score, "failed" or "not applicable". The comment contains interval, judge and
-    method. If the answer is wrong, the categorical score "ragstone.cause" says why.
+    Langfuse identifies traces by their OpenTelemetry ids. The sink adds the score to the trace and the observation
+    whose span was current when the request was captured. It skips requests without a span and requests whose span was
+    not sampled. An outcome without a score is a categorical score, "failed" or "not applicable". The comment contains
+    interval, judge and method. If the answer is wrong, the categorical score "ragstone.cause" says why.
 
     A score keeps its id and time, so that a repeated delivery replaces it. Servers from version 4.59 accept several
     scores per request, older ones one. The sink detects this from the responses.
@@ -98,7 +98,8 @@ class LangfuseSink(HttpSink):
                     errors |= await self._write_chunk(chunk)
                     continue
                 except SinkUnavailableError as raised:
-                    # Earlier chunks have arrived. Later ones are not sent, because they would wait for the same timeout.
+                    # Earlier chunks have arrived. Later ones are not sent, because they would wait for the same
+                    # timeout.
                     outage = raised
             errors |= {delivery.outcome.id: outage for delivery, _ in chunk}
         return errors
@@ -109,8 +110,8 @@ class LangfuseSink(HttpSink):
             if error is None:
                 self._form = "array"
                 return {}
-        # Either the server rejects a row without saying which, or it does not accept arrays. Sending each row separately
-        # shows which. A score that already arrived is replaced by itself.
+        # Either the server rejects a row without saying which, or it does not accept arrays. Sending each row
+        # separately shows which. A score that already arrived is replaced by itself.
         bodies: dict[str, list[dict[str, Any]]] = {}
         for delivery, body in chunk:
             bodies.setdefault(delivery.outcome.id, []).append(body)

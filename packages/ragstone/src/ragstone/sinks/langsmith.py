@@ -26,13 +26,13 @@ _SCORE_DECIMALS: Final = 4
 class LangsmithSink(HttpSink):
     """Adds each score and each failure as feedback to the request's run in LangSmith.
 
-    LangSmith identifies runs by the run id of LangChain. Requests without a run id are skipped. A failure becomes feedback
-    with `error` and without a score, and a metric that does not apply has the value "not applicable". The comment contains
-    interval, judge and method. LangSmith accepts four decimals, so `extra`
-    contains the exact value. If the answer is wrong, the feedback "ragstone.cause" says why.
+    LangSmith identifies runs by the run id of LangChain. Requests without a run id are skipped. A failure becomes
+    feedback with `error` and without a score, and a metric that does not apply has the value "not applicable". The
+    comment contains interval, judge and method. LangSmith accepts four decimals, so `extra` contains the exact value.
+    If the answer is wrong, the feedback "ragstone.cause" says why.
 
-    Feedback keeps its id, so a repeated delivery does not duplicate it. The sink sets `extend_trace_retention` to false,
-    because LangSmith charges for longer retention. If a run has not arrived yet, its feedback is retried.
+    Feedback keeps its id, so a repeated delivery does not duplicate it. The sink sets `extend_trace_retention` to
+    false, because LangSmith charges for longer retention. If a run has not arrived yet, its feedback is retried.
 
     Args:
         url: Base URL of the API. Default: `LANGSMITH_ENDPOINT` or LangSmith's cloud.

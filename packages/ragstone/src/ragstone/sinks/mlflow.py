@@ -23,8 +23,8 @@ from ragstone.sinks._row import SpanRef, notes_of, shorten_name, span_ref_of, wr
 if TYPE_CHECKING:
     import httpx
 
-# Measured: a server with one process accepts 97 requests a second sequentially, 134 with two concurrent requests, and not
-# more with four, eight or sixteen. Four allow for network latency.
+# Measured: a server with one process accepts 97 requests a second sequentially, 134 with two concurrent requests, and
+# not more with four, eight or sixteen. Four allow for network latency.
 _CONCURRENCY: Final = 4
 _NAME_MAX_CHARS: Final = 250
 """Maximum length of assessment and source names in MLflow's tables."""
@@ -35,12 +35,12 @@ class MlflowSink(HttpSink):
 
     MLflow identifies a trace from OTLP by `tr-` and its OpenTelemetry id. It accepts one assessment per request and
     rejects a second one with the same id. The sink derives the id from the ids of outcome and trace, so a repeated
-    delivery changes nothing. A `Failure` becomes an assessment with an error and without a value, a `NotApplicable` one with the value
-    "not applicable". The rationale contains interval, judge and method. If the answer is wrong, the assessment
-    "ragstone.cause" says why.
+    delivery changes nothing. A `Failure` becomes an assessment with an error and without a value, a `NotApplicable` one
+    with the value "not applicable". The rationale contains interval, judge and method. If the answer is wrong, the
+    assessment "ragstone.cause" says why.
 
-    Requests without a trace, or whose trace was not sampled, are skipped. If a trace has not arrived yet, the delivery is
-    retried.
+    Requests without a trace, or whose trace was not sampled, are skipped. If a trace has not arrived yet, the delivery
+    is retried.
 
     Args:
         url: Base URL of the tracking server. Default: `MLFLOW_TRACKING_URI`.

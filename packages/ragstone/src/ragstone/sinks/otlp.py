@@ -35,13 +35,14 @@ _Attributes = Mapping[str, AttributeValue]
 class OtlpSink:
     """Sends each score and each failure as a `gen_ai.evaluation.result` event to an OTLP/HTTP receiver.
 
-    The event has the trace and span id of the captured request, so that tools show it with the evaluated span. OTLP does
-    not have keys: after a failed attempt a receiver may receive an event twice, with the same `ragstone.evaluation.id`.
-    A `NotApplicable` outcome is not an evaluation result and is not sent. If the answer is wrong, an event with the name
-    "ragstone.cause" says why, after the last outcome of the request. Alarms are sent as `ragstone.alarm` events.
+    The event has the trace and span id of the captured request, so that tools show it with the evaluated span. OTLP
+    does not have keys: after a failed attempt a receiver may receive an event twice, with the same
+    `ragstone.evaluation.id`. A `NotApplicable` outcome is not an evaluation result and is not sent. If the answer is
+    wrong, an event with the name "ragstone.cause" says why, after the last outcome of the request. Alarms are sent as
+    `ragstone.alarm` events.
 
-    The sink calls the exporter directly and checks its response. It does not use the SDK's batching processor, which drops
-    events if its queue is full and still reports success.
+    The sink calls the exporter directly and checks its response. It does not use the SDK's batching processor, which
+    drops events if its queue is full and still reports success.
 
     Args:
         endpoint: Base URL of the receiver, such as "http://host:4318". `/v1/logs` is appended if missing. Default:

@@ -17,18 +17,19 @@ _LOCAL: Final = "http://localhost:6006"
 _PATH: Final = "/v1/span_annotations"
 _REQUEST_MAX_ROWS: Final = 1000
 _CAUSE: Final = f"_{CAUSE}"
-"""Phoenix sorts annotations by name, and shows only the first one to three of a span. This name sorts before those of metrics."""
+"""Phoenix sorts annotations by name, and shows only the first one to three of a span. This name sorts before those of
+metrics."""
 _SPAN_ID: Final = re.compile(r"\b[0-9a-f]{16}\b")
 
 
 class PhoenixSink(HttpSink):
     """Annotates the request's span in Phoenix: the span that was current when the request was captured.
 
-    Phoenix identifies an annotation by span, name and identifier. The sink uses the outcome's id as identifier: a repeated
-    delivery replaces the annotation, and another metric version or judge adds one. A `Failure` has the label "failure",
-    a `NotApplicable` the label "not applicable". Neither has a score, so that averages do not change. The explanation
-    contains interval, judge and method. If the answer is wrong, the annotation "_ragstone.cause", which Phoenix shows first, says why:
-    its label is the cause, and its explanation the evidence.
+    Phoenix identifies an annotation by span, name and identifier. The sink uses the outcome's id as identifier: a
+    repeated delivery replaces the annotation, and another metric version or judge adds one. A `Failure` has the label
+    "failure", a `NotApplicable` the label "not applicable". Neither has a score, so that averages do not change. The
+    explanation contains interval, judge and method. If the answer is wrong, the annotation "_ragstone.cause", which
+    Phoenix shows first, says why: its label is the cause, and its explanation the evidence.
 
     Requests without a span, or whose trace was not sampled, are skipped. If a span has not arrived yet, its delivery is
     retried, and the rest of the batch is stored.
@@ -72,8 +73,8 @@ class PhoenixSink(HttpSink):
             Errors of the outcomes that were skipped or whose span does not exist yet, by `outcome.id`.
 
         Raises:
-            SinkUnavailableError: On connection failure, timeout, 429 or 5xx, if the server is not Phoenix, or if the sink
-                is closed.
+            SinkUnavailableError: On connection failure, timeout, 429 or 5xx, if the server is not Phoenix, or if the
+                sink is closed.
             SinkRejectedError: If Phoenix rejects a row without saying which.
             SinkDeniedError: If the key is rejected.
         """
@@ -99,7 +100,8 @@ class PhoenixSink(HttpSink):
         """Send rows, and return errors for those whose span Phoenix does not have, by their identifier."""
         errors: dict[str, SinkError] = {}
         while rows:
-            # Without `sync`, Phoenix accepts everything and keeps annotations of unknown spans in memory for ten minutes.
+            # Without `sync`, Phoenix accepts everything and keeps annotations of unknown spans in memory for ten
+            # minutes.
             response = await self._http.request(
                 "POST", self._url.geturl() + _PATH, params={"sync": "true"}, json={"data": list(rows.values())}
             )

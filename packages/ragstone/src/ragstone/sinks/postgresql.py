@@ -77,8 +77,8 @@ _CLOSE_S: Final = 2.0
 class PostgresqlSink:
     """Inserts one row per outcome into the table `ragstone_outcomes`, and creates the table if missing.
 
-    A batch is one transaction, and the outcome's id is the primary key: a repeated delivery changes nothing. Ragstone never
-    changes or deletes rows.
+    A batch is one transaction, and the outcome's id is the primary key: a repeated delivery changes nothing. Ragstone
+    never changes or deletes rows.
 
     Args:
         url: `postgresql://user:password@host/database` with parameters of libpq, such as `options` for another

@@ -24,18 +24,18 @@ class PrometheusSink:
 
     The sink does not open a port. `ragstone worker --listen` and `ragstone ingest` serve the same metrics without it.
 
-    Outcomes are counted in the process that owns the store. A repeated outcome is not counted twice if it is among the last
-    20,000. Counts of outcomes start at 0 in each process, as usual for Prometheus counters. Values from the ledger
-    (`ragstone_captures_total`, `ragstone_sink_deliveries_total` and the gauges) are those of the store. Sinks with the same
-    registry share the metrics, with the options of the first sink.
+    Outcomes are counted in the process that owns the store. A repeated outcome is not counted twice if it is among the
+    last 20,000. Counts of outcomes start at 0 in each process, as usual for Prometheus counters. Values from the ledger
+    (`ragstone_captures_total`, `ragstone_sink_deliveries_total` and the gauges) are those of the store. Sinks with the
+    same registry share the metrics, with the options of the first sink.
 
     Args:
         registry: Registry of prometheus-client, such as its `REGISTRY`.
         buckets: Upper bounds of the buckets of `ragstone_score`. Default: tenths up to 1. Values above the last bound
             count in the sum, but quantiles show only that they exceed it.
         max_apps: Maximum number of values of the labels `app` and `operation`, each. Further values share "other".
-        operations: Add the label `operation`, the name of the trace (of a chain, a query engine or a block), to scores and
-            outcomes.
+        operations: Add the label `operation`, the name of the trace (of a chain, a query engine or a block), to scores
+            and outcomes.
 
     Raises:
         ConfigurationError: If the buckets are not increasing numbers.

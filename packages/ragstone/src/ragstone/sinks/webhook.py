@@ -26,10 +26,11 @@ _GONE: Final = 410
 class WebhookSink(HttpSink):
     """Posts each batch as one JSON object: `{"version": 1, "id": "...", "outcomes": [...]}`.
 
-    All kinds of outcomes are sent, with the fields of the JSONL sink. The receiver answers with any 2xx status after it has
-    stored the batch. 400, 413 and 422 reject the batch: the worker splits it in half and retries, until only the rejected
-    row remains. 401, 403 and 410 stop delivery to this sink. After any other response, including 404 and redirects, the
-    batch is retried later. A batch may arrive twice: `outcomes[].id` is the key, and the same batch has the same `id`.
+    All kinds of outcomes are sent, with the fields of the JSONL sink. The receiver answers with any 2xx status after it
+    has stored the batch. 400, 413 and 422 reject the batch: the worker splits it in half and retries, until only the
+    rejected row remains. 401, 403 and 410 stop delivery to this sink. After any other response, including 404 and
+    redirects, the batch is retried later. A batch may arrive twice: `outcomes[].id` is the key, and the same batch has
+    the same `id`.
 
     With a secret, requests are signed as Standard Webhooks specifies: `webhook-signature` is `v1,` and the base64 of
     HMAC-SHA256 over `webhook-id`, `webhook-timestamp` and the body, joined by dots.
@@ -62,7 +63,8 @@ class WebhookSink(HttpSink):
         self._target = parts._replace(fragment="").geturl()
         self._key = _key(secret or os.environ.get("RAGSTONE_WEBHOOK_SECRET"))
         self._clock = clock
-        # Two URLs on one host are two destinations, so the name contains a hash of the path. The path itself is often secret.
+        # Two URLs on one host are two destinations, so the name contains a hash of the path. The path itself is often
+        # secret.
         path_hash = hashlib.sha256(f"{parts.path}?{parts.query}".encode()).hexdigest()[:8]
         self._name += f"#{path_hash}"
 

@@ -231,8 +231,8 @@ class _Found(NamedTuple, Generic[T]):
 def _read_start(file: BinaryIO, name: str) -> tuple[Header | None, int]:
     """Return the header of a segment, or None if it is another file, and the offset of its first entry.
 
-    A segment whose header is damaged is recognized by its name and a valid line, and one that was cut within its header by its name
-    and the rest of the header.
+    A segment whose header is damaged is recognized by its name and a valid line, and one that was cut within its header
+    by its name and the rest of the header.
     """
     first = file.readline()
     header = read_header(first, name=file.name)
@@ -332,7 +332,8 @@ def parse_entry(payload: bytes, *, name: str = "the entry") -> SpoolEntry:
     except ValidationError:
         pass
     try:
-        # pydantic reads neither lone surrogates nor deep nesting, and does not know the kinds of entries of another version.
+        # pydantic reads neither lone surrogates nor deep nesting, and does not know the kinds of entries of another
+        # version.
         record = json.loads(payload)
         check_record(name, record)
         return spool_entry_adapter.validate_python(record)

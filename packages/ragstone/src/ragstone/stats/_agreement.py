@@ -32,10 +32,11 @@ class Agreement:
     """Agreement beyond chance, with observed and expected agreement."""
 
     coefficient: Estimate | None
-    """1 - (observed / expected disagreement), with a bootstrap interval over items, or a jackknife interval over clusters. If raters agree on every item, the
-    bootstrap interval would have width 0, so it is Wilson's interval of n out of n (items or effective clusters), less the agreement by chance. If all
-    resamples have the same other coefficient (one rater always gives the same rating), the interval is [-1, 1] (method
-    "range"). None if all ratings are equal, because the expected disagreement is then 0."""
+    """1 - (observed / expected disagreement), with a bootstrap interval over items, or a jackknife interval over
+    clusters. If raters agree on every item, the bootstrap interval would have width 0, so it is Wilson's interval of n
+    out of n (items or effective clusters), less the agreement by chance. If all resamples have the same other
+    coefficient (one rater always gives the same rating), the interval is [-1, 1] (method "range"). None if all ratings
+    are equal, because the expected disagreement is then 0."""
     observed: float | None
     """Observed agreement (1 - observed disagreement). None without items, and if disagreement is unbounded."""
     expected: float | None
@@ -54,8 +55,8 @@ class Agreement:
 def landis_koch(kappa: float) -> str:
     """Return the name of a kappa: poor below 0, then slight, fair, moderate, substantial and almost perfect.
 
-    The classes end at 0.20, 0.40, 0.60 and 0.80, after rounding to two digits: 0 and 0.204 are slight, 0.21 is fair. The
-    names are a convention and not a test, because kappa also depends on the prevalence of the categories.
+    The classes end at 0.20, 0.40, 0.60 and 0.80, after rounding to two digits: 0 and 0.204 are slight, 0.21 is fair.
+    The names are a convention and not a test, because kappa also depends on the prevalence of the categories.
 
     Raises:
         ValueError: If the number is above 1 or NaN.
@@ -79,8 +80,9 @@ def percent_agreement(
 ) -> Estimate | None:
     """Compute the share of pairs of raters that agree, averaged over items.
 
-    With two raters it is a proportion of items, with Wilson's interval, or over `clusters` of items with that of `hajek_mean`. It is not corrected for chance: two raters who
-    each accept 95% of the items at random agree on 90% of them. The result is None if no item has two ratings.
+    With two raters it is a proportion of items, with Wilson's interval, or over `clusters` of items with that of
+    `hajek_mean`. It is not corrected for chance: two raters who each accept 95% of the items at random agree on 90% of
+    them. The result is None if no item has two ratings.
 
     Examples:
         >>> percent_agreement([["yes", "yes"], ["yes", "no"]]).value
@@ -116,8 +118,8 @@ def cohen_kappa(
             categories) or "quadratic" (its square).
         categories: All categories in their order. None: the categories that occur, sorted. With weights, an unused
             category in the middle changes the result.
-        clusters: Label of the cluster of each item, such as its session. Each None is a cluster of its own. The interval is then a
-            jackknife over clusters with Student's t. None: independent items.
+        clusters: Label of the cluster of each item, such as its session. Each None is a cluster of its own. The
+            interval is then a jackknife over clusters with Student's t. None: independent items.
         n_resamples: Number of bootstrap resamples of the items, without clusters.
         confidence_level: Nominal coverage, in (0, 1).
         seed: Seed of the random numbers.
@@ -197,8 +199,8 @@ def fleiss_kappa(
 
     Args:
         ratings: Items by raters, without missing ratings, at least two raters.
-        clusters: Label of the cluster of each item, such as its session. Each None is a cluster of its own. The interval is then a
-            jackknife over clusters with Student's t. None: independent items.
+        clusters: Label of the cluster of each item, such as its session. Each None is a cluster of its own. The
+            interval is then a jackknife over clusters with Student's t. None: independent items.
         n_resamples: Number of bootstrap resamples of the items, without clusters.
         confidence_level: Nominal coverage, in (0, 1).
         seed: Seed of the random numbers.
@@ -261,9 +263,10 @@ def krippendorff_alpha(
 
     Args:
         ratings: Items by raters. None or NaN is a missing rating. The ordinal and interval scales need numbers.
-        scale: Distance of two ratings: "nominal" (equal or not), "ordinal" (by ranks) or "interval" (squared difference).
-        clusters: Label of the cluster of each item, such as its session. Each None is a cluster of its own. The interval is then a
-            jackknife over clusters with Student's t. None: independent items.
+        scale: Distance of two ratings: "nominal" (equal or not), "ordinal" (by ranks) or "interval" (squared
+            difference).
+        clusters: Label of the cluster of each item, such as its session. Each None is a cluster of its own. The
+            interval is then a jackknife over clusters with Student's t. None: independent items.
         n_resamples: Number of bootstrap resamples of the items, without clusters.
         confidence_level: Nominal coverage, in (0, 1).
         seed: Seed of the random numbers.
@@ -310,7 +313,8 @@ def krippendorff_alpha(
         if scale == "nominal":
             apart = (m * m - (counts * counts).sum(axis=1)) / (m - 1)
             return times @ apart / size, (size * size - (total * total).sum(axis=1)) / (size * (size - 1))
-        # With ranks of the pooled ratings, the ordinal distance is a squared difference. Each resample has its own ranks.
+        # With ranks of the pooled ratings, the ordinal distance is a squared difference. Each resample has its own
+        # ranks.
         x = (np.cumsum(total, axis=1) - total / 2) / size[:, None] if scale == "ordinal" else numbers[None, :]
         one, two = x @ counts.T, (x * x) @ counts.T
         apart = 2 * (m * two - one * one) / (m - 1)
@@ -425,8 +429,8 @@ def _agreement(
             n=n,
         )
         if observed <= _ROUNDING:
-            # Every resample agrees as well. In a model in which raters either agree on an item or rate it at random, the
-            # coefficient is the share of the former. Of n out of n equal ratings, those at random agree by chance.
+            # Every resample agrees as well. In a model in which raters either agree on an item or rate it at random,
+            # the coefficient is the share of the former. Of n out of n equal ratings, those at random agree by chance.
             units = n if sizes is None else max(1, round(effective_number(sizes)))
             share = wilson_interval(units, units, confidence_level=confidence_level)
             by_chance = float(((np.bincount(codes[codes >= 0]) / (codes >= 0).sum()) ** 2).sum())

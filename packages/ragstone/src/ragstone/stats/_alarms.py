@@ -26,9 +26,9 @@ _SAME = 1e-9
 class AlarmBudget:
     """The number of false alarms that a group of detectors may be expected to raise, as a function of calendar time.
 
-    The budget grows by `per_quarter` in each quarter, and `take` moves a part of it to one detector. The sum of all parts
-    never exceeds what has accrued since `start`, for any number of streams, at any traffic and if streams pause. At most
-    seven days can be saved: the parts of any period are at most the budget of this period plus seven days.
+    The budget grows by `per_quarter` in each quarter, and `take` moves a part of it to one detector. The sum of all
+    parts never exceeds what has accrued since `start`, for any number of streams, at any traffic and if streams pause.
+    At most seven days can be saved: the parts of any period are at most the budget of this period plus seven days.
 
     Args:
         per_quarter: Expected number of false alarms per quarter, positive.
@@ -76,8 +76,8 @@ class AlarmBudget:
     def put_back(self, now: float) -> None:
         """Continue from a time if the budget is later, because the clock was ahead for a while.
 
-        Otherwise nothing would be spent, and no alarm raised, until the clock is there again. Each such error of the clock
-        adds at most the budget of seven days to the bound.
+        Otherwise nothing would be spent, and no alarm raised, until the clock is there again. Each such error of the
+        clock adds at most the budget of seven days to the bound.
 
         Args:
             now: Unix seconds.
@@ -108,15 +108,15 @@ class CalendarDetector:
 
         m = m * (1 + b / (1 - reference) * (reference - x) * w) + spend
 
-    The alarm is raised if the mean of `m` over the bets is 1 or more. All evidence is then reset to 0. If the weighted mean
-    of every unit, given all earlier units, is at least the reference, then the expected number of alarms is at most the
-    sum of `spend`: for any distribution, any number of units and any dependence on other streams.
+    The alarm is raised if the mean of `m` over the bets is 1 or more. All evidence is then reset to 0. If the weighted
+    mean of every unit, given all earlier units, is at least the reference, then the expected number of alarms is at
+    most the sum of `spend`: for any distribution, any number of units and any dependence on other streams.
 
     `spend` comes from an `AlarmBudget`. It may depend on the closing time of the unit, also if that is related to its
     score, because it is added after the unit has been weighed.
 
-    The method assumes values in [low, high] and a reference that is fixed before the stream begins: a target, or the lower
-    limit of an earlier period with a tolerance. Dependent requests (those of one session) must be one unit.
+    The method assumes values in [low, high] and a reference that is fixed before the stream begins: a target, or the
+    lower limit of an earlier period with a tolerance. Dependent requests (those of one session) must be one unit.
 
     Source:
         Shin, Ramdas and Rinaldo 2024, "E-detectors: a nonparametric framework for sequential change detection". The

@@ -28,14 +28,14 @@ def bootstrap_interval(
 ) -> Estimate:
     """Estimate a statistic with a bootstrap confidence interval.
 
-    The interval describes the variation between samples of the same size. It cannot include values that are missing from
-    the sample. With few or nearly constant values it is too short. If all resamples give the same number, the interval is
-    the whole range. For the mean of bounded scores, `mean_interval` does not have these limits.
+    The interval describes the variation between samples of the same size. It cannot include values that are missing
+    from the sample. With few or nearly constant values it is too short. If all resamples give the same number, the
+    interval is the whole range. For the mean of bounded scores, `mean_interval` does not have these limits.
 
     Args:
         values: Observations: numbers, or rows of numbers (for example pairs for a correlation).
-        statistic: Function from an array of observations to a number. None: the mean. Resamples for which it returns NaN
-            (undefined) are skipped.
+        statistic: Function from an array of observations to a number. None: the mean. Resamples for which it returns
+            NaN (undefined) are skipped.
         low: Smallest possible value of the statistic. The interval is cut there.
         high: Largest possible value.
         n_resamples: Number of resamples, at least 2,000 for a 95% interval.

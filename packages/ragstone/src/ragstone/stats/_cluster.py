@@ -42,7 +42,8 @@ class DesignEffect:
     n: int
     n_clusters: int
     icc: float
-    """Intraclass correlation: correlation of two items of the same cluster, in [0, 1]. A negative estimate counts as 0."""
+    """Intraclass correlation: correlation of two items of the same cluster, in [0, 1]. A negative estimate counts as
+    0."""
     value: float
     """Factor by which the variance of the mean is larger than for independent items, at least 1."""
 
@@ -55,8 +56,8 @@ class DesignEffect:
 def design_effect(values: Sequence[float] | NDArray[np.float64], clusters: Sequence[Hashable]) -> DesignEffect | None:
     """Estimate the intraclass correlation of clusters and the design effect of the mean.
 
-    The correlation is the analysis-of-variance estimate. The design effect is 1 + (m - 1) ICC, where m is the mean size of
-    the cluster of an item.
+    The correlation is the analysis-of-variance estimate. The design effect is 1 + (m - 1) ICC, where m is the mean size
+    of the cluster of an item.
 
     Args:
         values: Finite numbers.

@@ -43,8 +43,8 @@ class GroupDifference:
     difference: Estimate
     """Difference of the means. Its interval combines those of both means."""
     superiority: Estimate
-    """Probability that a random item of the first group scores higher than one of the second, with ties counted half. It
-    is 0.5 if the groups do not differ."""
+    """Probability that a random item of the first group scores higher than one of the second, with ties counted half.
+    It is 0.5 if the groups do not differ."""
 
 
 def compare_groups(

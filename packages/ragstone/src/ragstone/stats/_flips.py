@@ -37,12 +37,14 @@ def flip_rate(
 ) -> FlipRate | None:
     """Measure how often repeated scores of one item differ by more than `threshold`.
 
-    Both confidence intervals treat items as the sampling unit, so ten repeats of one item do not count as ten items, or whole clusters of items.
+    Both confidence intervals treat items as the sampling unit, so ten repeats of one item do not count as ten items, or
+    whole clusters of items.
 
     Args:
         repeats: Items by repeats. None or NaN is a missing score. Rows may have different lengths.
         threshold: Largest difference that does not count as a flip. Rounding errors never count.
-        clusters: Label of the cluster of each item, such as its session. Each None is a cluster of its own. None: independent items.
+        clusters: Label of the cluster of each item, such as its session. Each None is a cluster of its own. None:
+            independent items.
         confidence_level: Nominal coverage, in (0, 1).
 
     Returns:

@@ -70,13 +70,13 @@ def mean_interval(
       more value at the far end of the range would move the mean by less than a quarter of the interval's width,
     - otherwise (few, equal or skewed values) Gaffke's limits with the mid-p rule ("gaffke").
 
-    A one-sided interval decides a gate, so its error must not exceed the level for any n: it has Gaffke's limit without the
-    mid-p rule (for a proportion this is the limit of Clopper and Pearson), or Student's t if n >= 200, n >= 400 g**2 and the
-    last condition holds. The order of the values does not matter.
+    A one-sided interval decides a gate, so its error must not exceed the level for any n: it has Gaffke's limit without
+    the mid-p rule (for a proportion this is the limit of Clopper and Pearson), or Student's t if n >= 200, n >= 400
+    g**2 and the last condition holds. The order of the values does not matter.
 
-    Without two finite bounds, no method guarantees coverage, because the sample may not contain a rare, very large value.
-    The interval is then Student's t, cut at an existing bound. For one value or equal values it is the whole range
-    (method "range"), possibly with infinite limits.
+    Without two finite bounds, no method guarantees coverage, because the sample may not contain a rare, very large
+    value. The interval is then Student's t, cut at an existing bound. For one value or equal values it is the whole
+    range (method "range"), possibly with infinite limits.
 
     Args:
         values: At least one finite number in [low, high].
@@ -161,8 +161,8 @@ def wilson_interval(successes: int, n: int, *, confidence_level: float = 0.95) -
     """Estimate a proportion with Wilson's score interval, in [0, 1].
 
     Its coverage is the level on average over proportions, and varies with the proportion and `n`: a 95% interval covers
-    93.3% for n = 100 and a proportion of 0.85. The interval of Clopper and Pearson never covers less than the level, and is
-    up to 23% wider for n = 5 and up to 11% for n = 30. Decisions use that one: `mean_interval` with `side`.
+    93.3% for n = 100 and a proportion of 0.85. The interval of Clopper and Pearson never covers less than the level,
+    and is up to 23% wider for n = 5 and up to 11% for n = 30. Decisions use that one: `mean_interval` with `side`.
 
     Raises:
         ValueError: If `n` is not positive, `successes` is not in [0, n], or `confidence_level` is not in (0, 1).

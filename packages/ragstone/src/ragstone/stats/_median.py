@@ -28,9 +28,9 @@ def estimate_median(
     """Estimate a median with an interval between two of the values, which assumes no distribution.
 
     The ranks of both values are those of the sign test. With sampling probabilities or clusters, they are those for the
-    number of independent values whose share below the median would have the same error. Clusters with equal shares count
-    as one value each. If there are too few values for the level (fewer than 6 for 95%), the interval is the whole range from `low` to `high` (method "range", otherwise
-    "order_statistics").
+    number of independent values whose share below the median would have the same error. Clusters with equal shares
+    count as one value each. If there are too few values for the level (fewer than 6 for 95%), the interval is the whole
+    range from `low` to `high` (method "range", otherwise "order_statistics").
 
     Source:
         Thompson 1936. Dependent values: Woodruff 1952.

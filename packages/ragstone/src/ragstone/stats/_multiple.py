@@ -74,8 +74,8 @@ class DiscriminativePower:
     n_untestable: int
     confidence_level: float
     asl: tuple[float, ...]
-    """Curve of achieved significance levels: all p-values in ascending order, with 1 for untestable pairs. A lower curve
-    means a metric that discriminates better."""
+    """Curve of achieved significance levels: all p-values in ascending order, with 1 for untestable pairs. A lower
+    curve means a metric that discriminates better."""
 
 
 def discriminative_power(p_values: Sequence[float | None], *, confidence_level: float = 0.95) -> DiscriminativePower:

@@ -14,8 +14,8 @@ def paired_effect(differences: NDArray[np.float64]) -> float | None:
     """Return Cohen's d_z with Hedges' correction for small n: the mean difference, in standard deviations of the differences.
 
     It is for paired scores. Cohen's d of two independent groups divides by the standard deviation of the scores, and is
-    smaller the more the systems' scores correlate. Without the correction d_z is 9% too large at n = 10. None for fewer than
-    3 differences, whose correction does not exist, and if all are equal.
+    smaller the more the systems' scores correlate. Without the correction d_z is 9% too large at n = 10. None for fewer
+    than 3 differences, whose correction does not exist, and if all are equal.
 
     Source:
         Lakens 2013, formulas 4 and 7. Exact correction: Hedges 1981.

@@ -10,8 +10,8 @@ from ragstone.stats._mean import Estimate
 from ragstone.stats._sequential import find_edge
 
 Paths = Mapping[tuple[int, int], tuple[int, int]]
-"""Stopping points (successes, draws) to the number of sequences of draws that stop there: all of them, and those that begin
-with a success."""
+"""Stopping points (successes, draws) to the number of sequences of draws that stop there: all of them, and those that
+begin with a success."""
 
 
 def stopping_paths(looks: Sequence[int], continues: Callable[[int, int], bool]) -> Paths:

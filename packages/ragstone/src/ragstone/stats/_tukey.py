@@ -33,12 +33,13 @@ class TukeyPair:
     difference: float | None
     """Mean of first - second over these rows, or None without rows."""
     p_value: float | None
-    """p-value, adjusted for the whole family of pairs, never 0. None without rows, which Holm's correction counts as 1."""
+    """p-value, adjusted for the whole family of pairs, never 0. None without rows, which Holm's correction counts as
+    1."""
     mc_error: float | None
     """Monte Carlo standard error of the p-value. It is 0 if all permutations were enumerated."""
     low: float | None
-    """Lower limit of the simultaneous confidence interval of the difference. None if it is unbounded: for the alternative
-    "less", and if there are too few permutations to reject any hypothesis at this confidence level."""
+    """Lower limit of the simultaneous confidence interval of the difference. None if it is unbounded: for the
+    alternative "less", and if there are too few permutations to reject any hypothesis at this confidence level."""
     high: float | None
     """Upper limit. None in the same cases, with "greater" instead of "less"."""
 
@@ -61,7 +62,8 @@ class TukeyResult:
     exact: bool
     """True if all existing permutations were enumerated."""
     n_units: int
-    """Number of permuted units: rows or clusters whose scores are not all equal, or blocks if there are more than 16,384."""
+    """Number of permuted units: rows or clusters whose scores are not all equal, or blocks if there are more than
+    16,384."""
     seed: int
 
 
@@ -78,10 +80,10 @@ def randomized_tukey(
     """Compare systems scored on the same samples, with simultaneous p-values and intervals for all pairs.
 
     If the systems do not differ, the scores of a sample are exchangeable. The test therefore permutes each row and
-    computes the largest difference of all pairs, `n_resamples` times. The p-value of a pair is the share of permutations
-    whose largest difference is at least that of the pair, with the data counted as one permutation. The test does not
-    assume a distribution. If no system differs, the probability of any false rejection is at most 1 - `confidence_level`.
-    If some systems differ and their variances are unequal, this bound is only approximate.
+    computes the largest difference of all pairs, `n_resamples` times. The p-value of a pair is the share of
+    permutations whose largest difference is at least that of the pair, with the data counted as one permutation. The
+    test does not assume a distribution. If no system differs, the probability of any false rejection is at most 1 -
+    `confidence_level`. If some systems differ and their variances are unequal, this bound is only approximate.
 
     Missing scores: the difference of a pair uses the rows with both scores, so a system does not gain from failures on
     difficult samples. Only present cells of a row are permuted. Differences are weighted by the square root of their
@@ -93,8 +95,8 @@ def randomized_tukey(
     Args:
         scores: Samples by systems. NaN is a missing score.
         pairs: Columns to compare, (first, second). None: all pairs. A smaller family has more power.
-        clusters: Label of the cluster of each sample, such as its session. Samples of one cluster are not independent, so
-            the columns of a whole cluster are permuted in the same way. Each None is a cluster of its own. None: the
+        clusters: Label of the cluster of each sample, such as its session. Samples of one cluster are not independent,
+            so the columns of a whole cluster are permuted in the same way. Each None is a cluster of its own. None: the
             samples are independent.
         alternative: "greater" for the hypothesis that the first system of each pair is better, "less" that it is worse.
             A one-sided alternative requires `pairs`, and uses the largest difference in its direction.
@@ -104,8 +106,8 @@ def randomized_tukey(
         seed: Seed of the random numbers. The same seed gives the same result on any machine.
 
     Raises:
-        ValueError: If there are fewer than two systems, a score is infinite, a pair does not exist, or an option is out of
-            range.
+        ValueError: If there are fewer than two systems, a score is infinite, a pair does not exist, or an option is out
+            of range.
 
     Source:
         Carterette 2012, "Multiple testing in statistical analysis of systems-based information retrieval experiments".

@@ -75,23 +75,24 @@ def split_variance(
 ) -> VarianceSplit:
     """Split the variance of a balanced, fully crossed design with random effects.
 
-    The model is a sum of independent effects with mean 0: one for each level of each factor, one for each combination of
-    levels of several factors, and one for each repeat within a cell. The estimates are those of the analysis of variance
-    (expected mean squares). They are unbiased before they are cut at 0, for any distribution of the effects.
+    The model is a sum of independent effects with mean 0: one for each level of each factor, one for each combination
+    of levels of several factors, and one for each repeat within a cell. The estimates are those of the analysis of
+    variance (expected mean squares). They are unbiased before they are cut at 0, for any distribution of the effects.
 
-    The intervals assume normal effects. A factor with three levels has two degrees of freedom, so its upper limit is far
-    above its estimate: three levels give little information on a fourth one.
+    The intervals assume normal effects. A factor with three levels has two degrees of freedom, so its upper limit is
+    far above its estimate: three levels give little information on a fourth one.
 
     Args:
-        values: Array with one axis for each factor, in the order of `factors`, and a last axis for the repeats of a cell.
-        factors: Names of the factors. The first one needs at least two levels. Further factors with one level are omitted,
-            because one level does not show any variance.
+        values: Array with one axis for each factor, in the order of `factors`, and a last axis for the repeats of a
+            cell.
+        factors: Names of the factors. The first one needs at least two levels. Further factors with one level are
+            omitted, because one level does not show any variance.
         repeat: Name of the repetition, as a component.
         confidence_level: Nominal coverage of each interval, in (0, 1).
 
     Raises:
-        ValueError: If the number of axes differs from the factors, a value is not finite, the first factor has fewer than two
-            levels, or `confidence_level` is outside (0, 1).
+        ValueError: If the number of axes differs from the factors, a value is not finite, the first factor has fewer
+            than two levels, or `confidence_level` is outside (0, 1).
 
     Source:
         Searle, Casella and McCulloch 1992, chapter 4 (estimates). Ting, Burdick, Graybill, Jeyaratnam and Lu 1990,

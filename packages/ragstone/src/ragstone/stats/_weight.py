@@ -30,15 +30,15 @@ def hajek_mean(
     each item is a cluster of its own.
 
     The interval uses the jackknife variance over clusters and Student's t with Satterthwaite's degrees of freedom. For
-    bounded values it has the form of Wilson's interval, which keeps its coverage for scores at a bound of the range. With
-    fewer than 30 clusters it is a rough guide.
+    bounded values it has the form of Wilson's interval, which keeps its coverage for scores at a bound of the range.
+    With fewer than 30 clusters it is a rough guide.
 
     Args:
         values: Scores of the sampled items, in [low, high].
         probabilities: Sampling probability of each item, in (0, 1], independent of the other items. Probabilities that
             depend on earlier scores are not supported. None: all equal.
-        clusters: Label of the cluster of each item, such as its session, user or document. Each None is a cluster of its
-            own. None: the items are independent.
+        clusters: Label of the cluster of each item, such as its session, user or document. Each None is a cluster of
+            its own. None: the items are independent.
         low: Smallest possible score. The interval is cut there.
         high: Largest possible score.
         confidence_level: Nominal coverage, in (0, 1).
@@ -48,8 +48,8 @@ def hajek_mean(
         An estimate with method "hajek", "cluster" (equal probabilities) or "hajek_cluster". `n` counts items.
 
     Raises:
-        ValueError: If the lengths differ, there are fewer than two items or clusters, or a value or probability is out of
-            range or not a number.
+        ValueError: If the lengths differ, there are fewer than two items or clusters, or a value or probability is out
+            of range or not a number.
 
     Source:
         Hajek 1971. Linearized variance of a ratio: Sarndal, Swensson and Wretman 1992, section 5.7. Clusters: Bell and

@@ -27,8 +27,8 @@ class FakeJudge:
         number: Reply of `ask_number`: a constant, a mapping by construct, or a function of the prompt. None derives a
             number in the range from the prompt. A number out of range is an error, as with every judge.
         text: Reply of `ask_text`.
-        json: Reply of `ask_json`: a mapping by construct, or a function of the prompt. None derives a value of the shape
-            from the prompt. A value of another shape is an error, as with every judge.
+        json: Reply of `ask_json`: a mapping by construct, or a function of the prompt. None derives a value of the
+            shape from the prompt. A value of another shape is an error, as with every judge.
         fail: Called first with each prompt. If it returns an exception, the judge raises it.
         latency_s: Duration of each reply in seconds.
         name: Name in the identity.

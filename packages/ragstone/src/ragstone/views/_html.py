@@ -20,7 +20,8 @@ _QUERY_CHARS: Final = 200
 _GROUP: Final = 25
 """Answers that are added between two measurements of the size."""
 _MAX_UNPACKED: Final = 16_000_000
-"""Most bytes of data before compression: similar texts take little room in the file, but the browser unpacks all of them."""
+"""Most bytes of data before compression: similar texts take little room in the file, but the browser unpacks all of
+them."""
 _GZIP: Final = 31
 """Window size of zlib with the header of gzip, which then does not have a time."""
 

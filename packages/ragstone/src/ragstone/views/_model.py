@@ -93,7 +93,8 @@ class MetricRow:
     estimate: Estimate | None
     """Mean and interval, or None without scores."""
     axis: tuple[float, float]
-    """Ends of the axis: the metric's range, or for an unbounded metric the 1st and the 99th percentile of the scores."""
+    """Ends of the axis: the metric's range, or for an unbounded metric the 1st and the 99th percentile of the
+    scores."""
     histogram: tuple[int, ...]
     """Number of scores in each of 20 equal parts of the axis. Empty below 10 scores."""
     histogram_low: tuple[int, ...]

@@ -84,8 +84,9 @@ class Chart:
         self.data = data
         """The numbers of the chart.
 
-        Of one system: `metric`, `mean`, `low` and `high` of the interval, `n`, `axis` (both ends), `histogram` (counts in equal
-        parts of the axis), and `trend` (the same of each part of the time, if it is known). Of a comparison: `metric`, `axis`,
+        Of one system: `metric`, `mean`, `low` and `high` of the interval, `n`, `axis` (both ends), `histogram` (counts
+        in equal parts of the axis), and `trend` (the same of each part of the time, if it is known). Of a comparison:
+        `metric`, `axis`,
         `systems` and `differences`.
         """
 

@@ -23,7 +23,8 @@ History = Callable[[float, float], Sequence[Unit]]
 """Returns the units that closed from one time up to and including another, in order of closing."""
 
 _SIGNIFICANT: Final = 0.02
-"""Limit of the corrected p-values. In simulations of uniform drops with skewed scores, at most 5% of alarms then name a slice."""
+"""Limit of the corrected p-values. In simulations of uniform drops with skewed scores, at most 5% of alarms then name a
+slice."""
 _N_TRACES: Final = 10
 _MOST_DAYS: Final = 98
 """Units are stored for 100 days."""
@@ -35,7 +36,8 @@ _MOST_UNITS: Final = 50_000
 class Shift:
     """A change in the direction of an alarm, with its 95% confidence interval.
 
-    Estimated from units after the alarm, or from the judge's scores for the same requests (positive if it has become stricter).
+    Estimated from units after the alarm, or from the judge's scores for the same requests (positive if it has become
+    stricter).
     """
 
     drop: float

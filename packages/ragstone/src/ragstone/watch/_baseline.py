@@ -30,7 +30,8 @@ class Baseline:
 
     mean: float
     margin: float
-    """Distance of the reference from the mean: the tolerance, or half of the 99% confidence interval if that is larger."""
+    """Distance of the reference from the mean: the tolerance, or half of the 99% confidence interval if that is
+    larger."""
     n: int
     """Number of units."""
     days: int
@@ -96,8 +97,9 @@ class LearningUnits:
     def n_missing(self) -> int:
         """Return how many more units `learn` needs.
 
-        That is at least the rest of 200 units. From the second day on, it is also the number of units after which the error
-        between sessions is within the tolerance, if they vary as those so far do. The error between days depends on time alone.
+        That is at least the rest of 200 units. From the second day on, it is also the number of units after which the
+        error between sessions is within the tolerance, if they vary as those so far do. The error between days depends
+        on time alone.
         """
         n = len(self.values)
         least = max(MIN_SESSIONS - n, 0)

@@ -29,7 +29,8 @@ from ragstone.watch._units import segments, to_unit
 
 _KINDS: Final[tuple[StreamKind, ...]] = ("score", "failures")
 _BACKLOG: Final = 10
-"""Parts in a queue of which it is not examined first whether it needs parts: that takes time in proportion to its length."""
+"""Parts in a queue of which it is not examined first whether it needs parts: that takes time in proportion to its
+length."""
 _SEEN_S: Final = 28 * DAY_S
 """How long a session counts as seen before."""
 

@@ -31,25 +31,25 @@ class RagstoneEvaluationResult(EvaluationResult):
 class RagstoneEvaluator(BaseEvaluator):
     """A metric as an evaluator of LlamaIndex.
 
-    It never raises: if the metric does not apply, the judge does not give a usable reply, or the arguments cannot be read,
-    the result does not have a score, but `invalid_result=True` and the reason. One failing judge does not end a
+    It never raises: if the metric does not apply, the judge does not give a usable reply, or the arguments cannot be
+    read, the result does not have a score, but `invalid_result=True` and the reason. One failing judge does not end a
     `BatchEvalRunner`.
 
     Args:
         metric: A metric's name ("ccrs.qr", "exact_match", "udcg"), or a `Metric`. For groups see `for_metrics`.
-        judge: A model of LlamaIndex, or a value that `ragstone.judges.judge_from` accepts: a `Judge`, "http://host:8000/v1",
-            "lexical" (the baseline without a model). None means `RAGSTONE_JUDGE`.
+        judge: A model of LlamaIndex, or a value that `ragstone.judges.judge_from` accepts: a `Judge`,
+            "http://host:8000/v1", "lexical" (the baseline without a model). None means `RAGSTONE_JUDGE`.
         reader: The application's generator, for metrics that call it ("udcg"). None means the judge's model.
-        embedder: The embedding model, for metrics that need it ("cosine"): a value that `ragstone.judges.embedder_from` accepts.
-            None means `RAGSTONE_EMBEDDER`.
+        embedder: The embedding model, for metrics that need it ("cosine"): a value that `ragstone.judges.embedder_from`
+            accepts. None means `RAGSTONE_EMBEDDER`.
         threshold: The lowest score that passes, or the highest if a lower score is better. None leaves `passing` unset.
         deadline_s: Seconds after which the metric fails as "timeout". Default: 120 after the last call.
-        reasons: Number of the worst responses for which the judge explains its score, in `feedback`: those that are among
-            the worst so far when they are scored. Scores do not change.
+        reasons: Number of the worst responses for which the judge explains its score, in `feedback`: those that are
+            among the worst so far when they are scored. Scores do not change.
 
     Raises:
-        ConfigurationError: If a metric, judge, reader or embedder does not exist or is not named, for a group of metrics, or if reasons are
-            requested from "lexical".
+        ConfigurationError: If a metric, judge, reader or embedder does not exist or is not named, for a group of
+            metrics, or if reasons are requested from "lexical".
         MissingExtraError: If the metric needs a package that is not installed.
 
     Examples:
@@ -106,7 +106,8 @@ class RagstoneEvaluator(BaseEvaluator):
             reasons: As for one evaluator, for each of them.
 
         Raises:
-            ConfigurationError: If a metric, judge, reader or embedder does not exist, or for a threshold of another metric.
+            ConfigurationError: If a metric, judge, reader or embedder does not exist, or for a threshold of another
+                metric.
 
         Examples:
             ```python

@@ -18,9 +18,9 @@ _UNNAMED: Final = "unknown"
 class LlamaIndexModel(FunctionModel):
     """Any model of LlamaIndex as a `ragstone.judges.ChatModel`.
 
-    It is asked with `chat`, on threads: its own time-outs and retries hold, and its asynchronous client, which belongs to
-    one event loop, is left alone. It is asked as it was configured, but for the length of replies and, where replies are to
-    be drawn, the temperature; both are set on a copy. What it makes is never captured as user traffic.
+    It is asked with `chat`, on threads: its own time-outs and retries hold, and its asynchronous client, which belongs
+    to one event loop, is left alone. It is asked as it was configured, but for the length of replies and, where replies
+    are to be drawn, the temperature; both are set on a copy. What it makes is never captured as user traffic.
 
     Args:
         llm: The model, `Settings.llm` for instance.

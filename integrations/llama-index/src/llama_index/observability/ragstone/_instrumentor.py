@@ -38,7 +38,8 @@ class RagstoneInstrumentor:
     ```
 
     `instrument_tags({...})` of LlamaIndex may contain `user_id`, `session_id`, `reference` (one correct answer, or several)
-    and `tags`. An application that searches without LlamaIndex's retrievers can dispatch a `ContextsEvent`. Calls inside a
+    and `tags`. An application that searches without LlamaIndex's retrievers can dispatch a `ContextsEvent`. Calls
+    inside a
     `Monitor.request` block become steps of that request. Bare calls of models, and the calls that evaluators and
     constructors of indexes make, are not requests.
     """
@@ -62,7 +63,8 @@ class RagstoneInstrumentor:
             question: Finds the question in the arguments of a request's outermost call, by their names, if the usual
                 rules do not. None means "not found".
             contexts: Finds the nodes (or texts) of the prompt in the result of that call.
-            answer: Finds the answer in the result of that call. It is not called for a stream, which the application reads.
+            answer: Finds the answer in the result of that call. It is not called for a stream, which the application
+                reads.
             retriever_tools: Names of tools whose text results are passages: `{"search_policy"}`, or with the separator
                 between passages, `{"search_policy": "\n\n"}`. Tools that return nodes need no entry.
             ttl_s: Age in seconds at which a request that has not ended (a stream that is not read) is recorded as
@@ -137,8 +139,8 @@ class RagstoneInstrumentor:
     def record_abandoned(self, *, older_than_s: float | None = None) -> int:
         """Record requests that have not ended for too long as `abandoned`.
 
-        Each new request gives up two old ones, and the end of the process gives up all. Call this if no new requests come,
-        or before you close the monitor yourself.
+        Each new request gives up two old ones, and the end of the process gives up all. Call this if no new requests
+        come, or before you close the monitor yourself.
 
         Args:
             older_than_s: Age in seconds from which a request counts as abandoned: `ttl_s` by default, 0 for all.

@@ -1,7 +1,7 @@
 """The requests in flight: to which request each span of LlamaIndex belongs.
 
-LlamaIndex reports each step (a *span*) with its own id and the id of its parent. A span whose parent is not in flight here
-is the root of a new request.
+LlamaIndex reports each step (a *span*) with its own id and the id of its parent. A span whose parent is not in flight
+here is the root of a new request.
 
 Special cases:
 
@@ -156,7 +156,8 @@ class LiveRequests(InFlight[Live, Span]):
             if stream_key is not None:
                 stream = spans.get(stream_key)
                 if stream is not None and (parent is None or parent.live is not stream.live):
-                    # In any thread or task: the spans that make the tokens of a stream belong to the request that the stream answers.
+                    # In any thread or task: the spans that make the tokens of a stream belong to the request that the
+                    # stream answers.
                     parent = stream
             if parent is not None:
                 live = parent.live

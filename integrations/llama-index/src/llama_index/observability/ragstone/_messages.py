@@ -1,6 +1,7 @@
 """LlamaIndex's messages, and what the reply of a model says: its text, the model's name and the token counts.
 
-LlamaIndex returns the provider's own response as `raw`, an object or a mapping, and does not name its token counts itself.
+LlamaIndex returns the provider's own response as `raw`, an object or a mapping, and does not name its token counts
+itself.
 """
 
 from __future__ import annotations
@@ -66,8 +67,8 @@ def model_from(payload: Mapping[str, Any]) -> str | None:
 def fill_reply(step: Step, response: object) -> bool:
     """Fill in the reply, the model and the token counts of a model's step; return False for anything but a reply.
 
-    A reply without text that calls tools is kept as the arguments of the calls, in JSON: with structured output, they are
-    the answer.
+    A reply without text that calls tools is kept as the arguments of the calls, in JSON: with structured output, they
+    are the answer.
     """
     if isinstance(response, ChatResponse):
         message = response.message

@@ -1,6 +1,7 @@
 """A tap on a streamed answer: the application's tokens pass through it unchanged, when the application pulls them.
 
-The tap does not read the stream itself. It is a generator like the one that it replaces, so that laziness, errors, `close`,
+The tap does not read the stream itself. It is a generator like the one that it replaces, so that laziness, errors,
+`close`,
 `send` and `throw` stay the same. LlamaIndex calls the model when the first token is pulled, in spans without a parent. A
 context variable holds the request of the stream meanwhile.
 """

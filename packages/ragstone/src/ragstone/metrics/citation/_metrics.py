@@ -2,8 +2,8 @@
 
 Source: T. Gao et al., "Enabling Large Language Models to Generate Text with Citations", EMNLP 2023, citation quality.
 
-A sentence is *supported* if the passages that it cites, together, support it. A citation is *needed* if its passage alone
-supports the sentence, or if the other cited passages do not.
+A sentence is *supported* if the passages that it cites, together, support it. A citation is *needed* if its passage
+alone supports the sentence, or if the other cited passages do not.
 
 """
 

@@ -39,8 +39,8 @@ class CitedPassages:
     - The ids of the passages are the numbers 0 to k - 1, or 1 to k. Then the id is the number.
     - Not all cited numbers are positions, but all are ids. Then they are ids.
 
-    A name is an id, or a value in the passage's metadata under `source`, `url`, `file_name`, `filename`, `title`, `file_id`
-    or `link`. If several passages have the name, the citation refers to all of them.
+    A name is an id, or a value in the passage's metadata under `source`, `url`, `file_name`, `filename`, `title`,
+    `file_id` or `link`. If several passages have the name, the citation refers to all of them.
     """
 
     def __init__(self, passages: Sequence[Passage]) -> None:

@@ -7,8 +7,9 @@
 | `【1】`, `【4:0†handbook.pdf】`, `【1†L3-L5】` | OpenAI's file search and search models |
 | a list `citations` or `annotations` in the metadata of the sample | LangChain, Anthropic, Cohere, OpenAI |
 
-A marker belongs to the sentence that it is in. After the end of a sentence it belongs to that sentence, and at the beginning
-of a line to the sentence that follows. A list of sources at the end of the answer is not part of its sentences.
+A marker belongs to the sentence that it is in. After the end of a sentence it belongs to that sentence, and at the
+beginning of a line to the sentence that follows. A list of sources at the end of the answer is not part of its
+sentences.
 """
 
 from __future__ import annotations
@@ -79,9 +80,9 @@ class CitedSentence:
 def read_cited_sentences(sample: Sample) -> list[CitedSentence]:
     """Return the sentences of the response with their citations.
 
-    If `sample.metadata` has a list `citations` or `annotations` of the model's provider, only this list counts, and markers
-    are removed from the text. If entries of the list do not say where they belong, the response is one statement that cites
-    all of them.
+    If `sample.metadata` has a list `citations` or `annotations` of the model's provider, only this list counts, and
+    markers are removed from the text. If entries of the list do not say where they belong, the response is one
+    statement that cites all of them.
     """
     response = sample.response or ""
     passages = CitedPassages(sample.contexts or ())

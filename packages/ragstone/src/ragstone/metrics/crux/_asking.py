@@ -1,7 +1,7 @@
 """Judge calls of CRUX: sub-questions of a text, and ratings how well a text answers each. The prompts are our own.
 
-One judge call rates a text for all sub-questions. The source uses one call per pair. For n passages and m sub-questions,
-this takes n calls instead of n * m. All metrics of a sample share the calls.
+One judge call rates a text for all sub-questions. The source uses one call per pair. For n passages and m
+sub-questions, this takes n calls instead of n * m. All metrics of a sample share the calls.
 """
 
 from __future__ import annotations

@@ -65,8 +65,8 @@ class ResponseCoverage(_Share, ResponseMetric):
 class RankedCoverage(ContextsMetric):
     """alpha-nDCG of the retrieved order, with sub-questions as topics.
 
-    The pool contains the rated and the retrieved passages. By default k is the number of retrieved passages, but at least
-    the size of the required subset. A retrieval of fewer passages than required therefore scores below 1.
+    The pool contains the rated and the retrieved passages. By default k is the number of retrieved passages, but at
+    least the size of the required subset. A retrieval of fewer passages than required therefore scores below 1.
 
     Args:
         rating_threshold: Smallest rating that means that a passage answers a sub-question. None: as in all metrics.

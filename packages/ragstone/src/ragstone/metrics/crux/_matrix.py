@@ -37,16 +37,16 @@ def required_subset(ratings: RatingMatrix, *, rating_threshold: float = ETA) -> 
 
     The algorithm is greedy. Each step adds the passage that answers most of the open sub-questions (the smallest id if
     several are equal). Then passages are removed, starting with the last one, if the others answer all of their
-    sub-questions. No passage of the result can be removed, but a smaller set may exist, because finding the smallest set
-    is NP-hard (set cover).
+    sub-questions. No passage of the result can be removed, but a smaller set may exist, because finding the smallest
+    set is NP-hard (set cover).
 
     Returns:
         Passage ids in the order of selection. Empty if no sub-question is answerable.
 
     Source:
         CRUX, section 3.2, "Required subset of relevant passages". The source orders the passages once, by the number of
-        all sub-questions that they answer. Ragstone counts the new sub-questions in each step, and removes passages that
-        are not needed.
+        all sub-questions that they answer. Ragstone counts the new sub-questions in each step, and removes passages
+        that are not needed.
 
     Examples:
         >>> required_subset({"when?": {"a": 5, "b": 4}, "where?": {"b": 3, "c": 1}})

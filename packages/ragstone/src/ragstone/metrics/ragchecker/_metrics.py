@@ -6,8 +6,8 @@ Source: D. Ru et al., "RAGChecker: A Fine-grained Framework for Diagnosing Retri
 A claim of the response is *right* if a reference supports it, and *wrong* otherwise. A claim is *found* if a single
 passage supports it. A passage is *relevant* if it supports any claim of a reference.
 
-The sum of precision, both noise sensitivities and hallucination is 1, because each claim of the response is either right
-or in one of three classes of wrong claims.
+The sum of precision, both noise sensitivities and hallucination is 1, because each claim of the response is either
+right or in one of three classes of wrong claims.
 """
 
 from __future__ import annotations

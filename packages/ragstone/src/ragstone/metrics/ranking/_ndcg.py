@@ -33,8 +33,8 @@ def ndcg(
 
     Args:
         ranking: Passage ids, best first. A repeated id counts only at its first rank.
-        qrels: Passage id to grade, for the whole collection. Grades may be fractions. Negative grades and missing grades
-            have gain 0.
+        qrels: Passage id to grade, for the whole collection. Grades may be fractions. Negative grades and missing
+            grades have gain 0.
         k: Number of ranks that count, in the ranking and in the ideal order. None: all.
         gain: "exp" (2**grade - 1) or "linear" (the grade). They are identical for the grades 0 and 1.
 
@@ -42,7 +42,8 @@ def ndcg(
         The value in [0, 1] (higher is better), or None if no passage has a grade above 0.
 
     Raises:
-        ValueError: If `k` is below 1, `gain` is unknown, `qrels` is not a mapping, or a grade is not finite or above 1000 with `gain="exp"`.
+        ValueError: If `k` is below 1, `gain` is unknown, `qrels` is not a mapping, or a grade is not finite or above
+            1000 with `gain="exp"`.
 
     Examples:
         >>> grades = {"a": 3, "c": 2, "d": 1, "e": 3}

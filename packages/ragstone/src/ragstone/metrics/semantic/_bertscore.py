@@ -2,9 +2,11 @@
 
 With tokens x of the response, y of a reference and cosines of their vectors in one layer of an encoder:
 
-    P = mean over x of max over y of cos(x, y)        R = mean over y of max over x of cos(x, y)        F1 = 2PR / (P + R)
+    P = mean over x of max over y of cos(x, y)        R = mean over y of max over x of cos(x, y)        F1 = 2PR / (P +
+    R)
 
-Source: T. Zhang, V. Kishore, F. Wu, K. Weinberger, Y. Artzi, "BERTScore: Evaluating Text Generation with BERT", ICLR 2020,
+Source: T. Zhang, V. Kishore, F. Wu, K. Weinberger, Y. Artzi, "BERTScore: Evaluating Text Generation with BERT", ICLR
+    2020,
 section 3.
 
 Special tokens that the tokenizer adds have weight 0 in the means, but may be the most similar token of another token,
@@ -61,8 +63,8 @@ class BertScore(SemanticMetric[_Encoder]):
     Args:
         model: An encoder: a name on the hub, or a directory. For English text the authors recommend "roberta-large".
             Other models than the default are part of the metric's name (`bertscore@MODEL`, `bertscore@MODEL,layer=17`).
-        layer: Index of the layer whose vectors are compared, from 0 (input embeddings). None: the layer that the authors
-            recommend, or the last layer of other models.
+        layer: Index of the layer whose vectors are compared, from 0 (input embeddings). None: the layer that the
+            authors recommend, or the last layer of other models.
         device: Device of the model ("cpu", "cuda"). None: a GPU if available, else the CPU.
 
     Raises:

@@ -1,8 +1,9 @@
 """BLEU and chrF of one response, computed by sacrebleu. Its signature records the options.
 
-Sources: K. Papineni et al., "BLEU: a Method for Automatic Evaluation of Machine Translation", 2002, section 2; M. Popovic,
-"chrF: character n-gram F-score for automatic MT evaluation", 2015; M. Post, "A Call for Clarity in Reporting BLEU Scores",
-2018, for the signature.
+Sources: K. Papineni et al., "BLEU: a Method for Automatic Evaluation of Machine Translation", 2002, section 2; M.
+    Popovic,
+"chrF: character n-gram F-score for automatic MT evaluation", 2015; M. Post, "A Call for Clarity in Reporting BLEU
+Scores", 2018, for the signature.
 
 - sacrebleu's scores are in [0, 100]. Ragstone divides them by 100, so they are in [0, 1].
 - BLEU of one response is smoothed ("exp": orders without a match count as 1/2, 1/4, ... of a match). It omits orders that

@@ -1,6 +1,7 @@
 """VERA's judged metrics: one verdict on the whole response, and metrics on sentences. The prompts are our own.
 
-Source: T. Ding et al., "VERA: Validation and Evaluation of Retrieval-Augmented Systems", KDD 2024 workshop on evaluation
+Source: T. Ding et al., "VERA: Validation and Evaluation of Retrieval-Augmented Systems", KDD 2024 workshop on
+    evaluation
 of generative AI, section 3.1.
 
 The source uses two of its names for two definitions each. Ragstone uses a separate name for each definition.

@@ -2,10 +2,11 @@
 
     composite = logit of CE(query, enriched answer)
 
-The enriched answer contains the response, a sentence for each metric with its meaning, range and value, and the passages.
-The sentences are our own.
+The enriched answer contains the response, a sentence for each metric with its meaning, range and value, and the
+passages. The sentences are our own.
 
-Source: T. Ding et al., "VERA: Validation and Evaluation of Retrieval-Augmented Systems", KDD 2024 workshop on evaluation of
+Source: T. Ding et al., "VERA: Validation and Evaluation of Retrieval-Augmented Systems", KDD 2024 workshop on
+    evaluation of
 generative AI, section 3.2 and appendix.
 
 `docs/reference/metrics.md` states the cases that the source does not define.
@@ -43,8 +44,8 @@ class VeraComposite(LocalModelMetric["CrossEncoder"]):
 
     Args:
         parts: Metrics whose values the model reads. None: the metrics of the source.
-        model: A cross-encoder with one output: a name on the hub, or a directory. Other models than the default are part
-            of the metric's name (`vera.composite@MODEL`).
+        model: A cross-encoder with one output: a name on the hub, or a directory. Other models than the default are
+            part of the metric's name (`vera.composite@MODEL`).
         device: Device of the model ("cpu", "cuda"). None: sentence-transformers chooses.
 
     Raises:
