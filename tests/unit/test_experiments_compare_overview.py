@@ -170,3 +170,27 @@ def test_who_can_claim_most_is_told_first() -> None:
     some = kinds | {f"better{i}": 0.0 for i in range(6)}
     lines = printed(system(dict.fromkeys(kinds, 0.0), seed=1), system(some, seed=2), system(kinds, seed=3))
     assert ["C", "C", "B"] == [line[0] for line in lines if " beats " in line]
+
+
+def test_a_turned_pair_is_the_difference_of_the_other_system() -> None:
+    """All numbers change their sign or place, and twice turned it is the same pair."""
+    rows = [
+        {"id": f"{i}", "query": "Why?", "contexts": ["Rain."], "response": "Rain." if i < 9 else "Sun."}
+        for i in range(12)
+    ]
+    dry = [row | {"response": "Sun." if i else "Rain."} for i, row in enumerate(rows)]
+    systems = {
+        "a": ragstone.evaluate(rows, ["ccrs.cc"], judge="lexical"),
+        "b": ragstone.evaluate(dry, ["ccrs.cc"], judge="lexical"),
+    }
+    (pair,) = ragstone.compare(systems).metrics[0].pairs
+    turned = pair.turned()
+    assert pair.n_higher != pair.n_lower
+    assert (pair.other, pair.system, pair.n_lower, pair.n_higher) == (
+        turned.system,
+        turned.other,
+        turned.n_higher,
+        turned.n_lower,
+    )
+    assert (-pair.difference, -pair.high, -pair.low) == (turned.difference, turned.low, turned.high)
+    assert pair == turned.turned()
