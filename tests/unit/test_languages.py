@@ -218,3 +218,24 @@ def test_judges_compare_across_languages():
     }
     assert len(verdicts) >= 6
     assert [] == [task for task in verdicts if "language" not in task]
+
+
+def test_a_fact_before_a_refusal_is_not_a_refusal_as_a_whole():
+    """The last clause decides if an answer declines. A text without any fact declines in all of its clauses."""
+    text = "The tower was built in 1884, but I don't know its height."
+    assert answer_abstains(text)
+    assert not answer_abstains(text, whole=True)
+    assert answer_abstains("I don't know its height, but I could not find its age in the documents either.", whole=True)
+
+
+def test_a_reason_is_not_read_as_a_refusal():
+    """What follows "because" explains the answer."""
+    assert not answer_abstains("It closes at noon because the manual does not mention the evening.")
+    assert answer_abstains("I don't know because the manual does not mention it.")
+
+
+def test_a_long_text_is_more_than_a_refusal():
+    """Above 400 characters, an answer has content, whatever it repeats."""
+    sentence = "I don't know how tall the tower is. "
+    assert answer_abstains(sentence * 11)
+    assert not answer_abstains(sentence * 12)
