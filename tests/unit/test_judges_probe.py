@@ -197,8 +197,16 @@ def test_a_server_that_dies_after_one_comparison():
             self.n_alive -= 1
             return Reply(500, "EngineCore") if self.n_alive < 0 else await super()._answer(request)
 
+    async def session(url):
+        model = OpenAICompatibleModel(url, model="scripted-model", max_retries=1, backoff_s=0.01)
+        messages = [{"role": "user", "content": "Reply with the word yes."}]
+        try:
+            await model.chat(messages, max_tokens=4, fields={"response_format": {"type": "json_object"}})
+        finally:
+            await model.aclose()
+
     with Dying(ScriptedModel(REPLIES)) as server, pytest.raises(JudgeUnavailableError, match="HTTP 500"):
-        asyncio.run(measured(server.url, max_retries=1))
+        asyncio.run(session(server.url))
 
 
 @pytest.mark.parametrize(
