@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -38,13 +39,17 @@ def read_labels(
     columns: Sequence[str] = (),
     label_range: tuple[float, float] | None = None,
     categories: Sequence[str] = (),
+    fields: Mapping[str, str] | None = None,
 ) -> LabelFile:
     """Read the labels of a file or of rows.
 
     The source is as for `read_label_file`. `metrics` may be columns, and `columns` of labels are NAME or NAME=METRIC.
-    `label_range` is the lowest and highest possible label. `categories` are labels that are texts, lowest first.
+    `label_range` is the lowest and highest possible label. `categories` are labels that are texts, lowest first. `fields` are
+    as for `read_samples`.
     """
-    file = read_label_file(source, columns=columns, metrics=metrics, bounds=label_range, categories=categories)
+    file = read_label_file(
+        source, columns=columns, metrics=metrics, bounds=label_range, categories=categories, fields=fields
+    )
     if file.rejected:
         n_bad = len({each.position for each in file.rejected})
         remedy = "Fix these labels. They cannot be skipped, because they are not missing at random"
@@ -63,9 +68,12 @@ def labels_of(
     """Return the labels of a file with the metrics that they are compared with.
 
     `is_stated` says that the caller has chosen the metrics, so that a label without a metric is compared with all. With
-    `has_positions`, a row without an id has its position as id, because the rows are the samples.
+    `has_positions`, a row without an id has the position of the first row of its answer as id, because the rows are the
+    samples.
     """
-    unclear = [each.name for each in file.records if each.metric is None and each.name not in GENERIC_LABELS]
+    unclear = [
+        each.name for each in file.records if each.metric is None and each.name.strip().casefold() not in GENERIC_LABELS
+    ]
     if unclear and not is_stated and len(metrics) > 1:
         raise DataError(
             f"it is not known which metric the label {unclear[0]!r} is about. Name it: {_suggest(unclear[0], metrics)}"
@@ -77,14 +85,15 @@ def labels_of(
                 f"row {each.position} does not have an id of a sample (id, sample_id, query_id, trace_id, ...)"
             )
         metric = each.metric if each.metric is None or each.metric in metrics else full_name(each.metric)
-        sample_id = str(each.position) if each.sample_id is None else each.sample_id
+        sample_id = str(each.first) if each.sample_id is None else each.sample_id
         labels.append(replace(each, sample_id=sample_id, metric=metric))
     times = Counter((each.key, each.metric, each.system, each.annotator) for each in labels)
     (key, metric, _, rater), n = times.most_common(1)[0]
     if n > 1:
         person = f"by {rater!r}" if rater else "without a name of a person"
+        has_id = any(each.sample_id == key for each in file.records) or " against " in key
         raise DataError(
-            f"{key!r} has {n} labels{'' if metric is None else f' of {metric}'} {person}. Name the person in a column "
+            f"{repr(key) if has_id else f'the answer of row {key}'} has {n} labels{'' if metric is None else f' of {metric}'} {person}. Name the person in a column "
             "(annotator), the part of the answer (claim, passage_id, sub_question), or the metric of each label (--label "
             "COLUMN=METRIC)"
         )
@@ -111,7 +120,7 @@ def _suggest(name: str, metrics: Sequence[str]) -> str:
     cards = {metric.card.name: metric.card for metric in all_metrics()}
     near = [each for each in cards if words & _topics(f"{each} {cards[each].title}")]
     near.sort(key=lambda each: each not in metrics)
-    return " or ".join(f"--label {name}={each}" for each in [*near, *metrics][:_MAX_NEAR])
+    return " or ".join(f"--label {shlex.quote(f'{name}={each}')}" for each in [*near, *metrics][:_MAX_NEAR])
 
 
 def _topics(text: str) -> set[str]:

@@ -16,7 +16,7 @@ from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments._clusters import NO_CLUSTER
 from ragstone.experiments._outcome_file import shorten_question
 from ragstone.experiments._outcomes import Period, open_source
-from ragstone.reading import LabelRecord, SampleSource, by_answer, read_label_file
+from ragstone.reading import LabelRecord, SampleSource, by_answer, group_reasons, read_label_file
 from ragstone.schema import fingerprint
 from ragstone.settings import Analysis
 from ragstone.store import DrawnRequest, Store, StoredLabel, describe_store, open_for_labels, open_store, settle_labels
@@ -209,10 +209,11 @@ def add_labels(
             except DataError as error:
                 bad.append((each.position, f"row {each.position}: {error}"))
         if bad:
-            more = f", and {len(bad) - _BAD_ROWS:,} more" if len(bad) > _BAD_ROWS else ""
+            reasons = group_reasons(reason for _, reason in sorted(bad))
+            more = f", and {len(reasons) - _BAD_ROWS:,} more" if len(reasons) > _BAD_ROWS else ""
             raise DataError(
                 f"no label was saved, because {count(len(bad), 'row is', 'rows are')} invalid: "
-                f"{'; '.join(reason for _, reason in sorted(bad)[:_BAD_ROWS])}{more}"
+                f"{'; '.join(reasons[:_BAD_ROWS])}{more}"
             )
         if not labels:
             raise DataError("the data does not contain labels. Fill in the column label of at least one row")

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from ragstone.reading._formats import DetectedFormat, RejectedRecord, TraceFormat, all_formats, detect
     from ragstone.reading._labels import GENERIC_LABELS, LabelFile, LabelRecord, by_answer, read_label_file
     from ragstone.reading._records import Record
-    from ragstone.reading._report import ReadingReport
+    from ragstone.reading._report import ReadingReport, group_reasons
     from ragstone.reading._row_lists import Choice
     from ragstone.reading._row_traces import trace_of_row
     from ragstone.reading._rows import sample_from_row
@@ -43,7 +43,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_formats": "DetectedFormat RejectedRecord TraceFormat all_formats detect",
             "_labels": "GENERIC_LABELS LabelFile LabelRecord by_answer read_label_file",
             "_records": "Record",
-            "_report": "ReadingReport",
+            "_report": "ReadingReport group_reasons",
             "_columns": "FIELD_ALIASES",
             "_rows": "sample_from_row",
             "_samples": "RejectedRow SampleSource build_rows_error iter_rows iter_samples read_samples",

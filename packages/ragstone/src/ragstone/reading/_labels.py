@@ -5,23 +5,28 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from ragstone._util.plural import count
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.reading._columns import FIELD_ALIASES, name_key
+from ragstone.reading._evidence import paths_in
 from ragstone.reading._json import load_document
 from ragstone.reading._layouts import find_layout, rows_of
 from ragstone.reading._row_lists import Choice
-from ragstone.reading._row_values import finite
+from ragstone.reading._row_values import finite, path_steps
+from ragstone.reading._rows import RowReader
 from ragstone.reading._samples import RejectedRow, SampleSource, iter_rows
 from ragstone.reading._source import InputFile
+from ragstone.schema import Sample, fingerprint
 
 _Bounds = tuple[float, float] | None
 LabelLevel = Literal["answer", "claim", "passage", "sub-question", "pair"]
@@ -38,13 +43,17 @@ _WORDS: Final = {
 _LARGEST: Final = 1e100
 """Maximum absolute label: squares and sums of larger values overflow."""
 _IDS: Final = (*FIELD_ALIASES["id"], "trace_id")
-_ANNOTATORS: Final = ("rater", "annotator", "author", "labeler", "labeller")
+_ANNOTATORS: Final = ("rater", "annotator", "author", "labeler", "labeller", "completed_by", "user_id", "user")
+_CONTAINERS: Final = ("data", "fields")
+"""Objects with the texts of a row in exports of Label Studio and Argilla."""
+_DECIMAL: Final = re.compile(r"[-+]?\d++,\d{1,2}")
+"""A number with a decimal comma. With three digits after it, the comma may separate thousands."""
 _UNITS: Final[Mapping[LabelLevel, tuple[str, ...]]] = {
     "claim": ("claim", "claims", "statement", "statements"),
     "passage": ("passage", "passages", "passage_id", "doc_id", "document_id", "chunk_id", "contexts"),
     "sub-question": ("sub_question", "sub_questions", "subquestion"),
 }
-"""Columns that name the part of an answer that a row or an item of a list labels."""
+"""Columns that name the part of an answer that a row labels, and (in the plural) lists with a label of each part."""
 _EMPTY: Final = frozenset({"", "nan", "none", "null", "n/a"})
 _MAX_CANDIDATE_VALUES: Final = 11
 
@@ -57,6 +66,8 @@ class LabelRecord:
     """1-based position of the row."""
     sample_id: str | None
     """None if the row does not have an id."""
+    first: int | None = None
+    """1-based position of the first row of the same answer. None if labels are not of a file."""
     trace_id: str | None = None
     value: float
     name: str
@@ -133,6 +144,7 @@ def read_label_file(
     categories: Sequence[str] = (),
     default_bounds: _Bounds = None,
     rows: str | None = None,
+    fields: Mapping[str, str] | None = None,
 ) -> LabelFile:
     """Read the labels of a file or of rows.
 
@@ -146,6 +158,7 @@ def read_label_file(
         categories: Labels that are texts, lowest first. Their values are 0, 1, 2, ...
         default_bounds: Lowest and highest possible label if neither the caller nor the layout states them.
         rows: Dotted path of the list in a document with several, or the name of a sheet. Then it does not have a layout.
+        fields: Columns of the question, the response and the id, by field of a sample, if the known names do not match.
 
     Raises:
         ConfigurationError: If the file does not exist, or a range is invalid.
@@ -159,7 +172,8 @@ def read_label_file(
     layout = next((each for each in LAYOUTS if _has_keys(listed, each)), None)
     collected = _Collector(bounds, categories, default_bounds)
     if layout is None:
-        _generic(list(iter_rows(source)) if isinstance(listed, Mapping) else list(listed), wanted, metrics, collected)
+        listed = list(iter_rows(source)) if isinstance(listed, Mapping) else list(listed)
+        _generic(listed, wanted, metrics, fields or {}, collected)
     else:
         _known(layout, listed, wanted, metrics, collected)
     return collected.finish()
@@ -169,14 +183,8 @@ def by_answer(records: Iterable[LabelRecord]) -> list[LabelRecord]:
     """Return one label for each answer, name and person: the mean over its claims, passages or sub-questions."""
     groups: dict[tuple[Any, ...], list[LabelRecord]] = {}
     for n, each in enumerate(records):
-        key = (
-            each.sample_id or each.position,
-            each.name,
-            each.metric,
-            each.annotator,
-            each.system,
-            n if each.unit is None else "",
-        )
+        answer = each.sample_id or each.first
+        key = (answer, each.name, each.metric, each.annotator, each.system, n if each.unit is None else "")
         groups.setdefault(key, []).append(each)
     return [
         replace(group[0], value=math.fsum(each.value for each in group) / len(group), unit=None)
@@ -326,11 +334,11 @@ def _known(
         raise DataError(f"the layout of {layout.name} has {len(names)} labels. Choose one or several: {options}")
     collected.file.layout, collected.file.n_rows = layout.name, len(rows)
     for position, row in enumerate(rows, start=1):
-        collected.position = position
         sample, other = row.sample, row.other
         record = partial(
             LabelRecord,
             position=position,
+            first=position,
             sample_id=sample["id"],
             annotator=row.annotator,
             query=sample.get("query", sample.get("user_input")),
@@ -350,26 +358,33 @@ def _known(
 
 
 def _generic(
-    rows: Sequence[Any], wanted: Mapping[str, str | None], metrics: Sequence[str], collected: _Collector
+    rows: Sequence[Any],
+    wanted: Mapping[str, str | None],
+    metrics: Sequence[str],
+    fields: Mapping[str, str],
+    collected: _Collector,
 ) -> None:
     collected.file.n_rows = len(rows)
-    firsts: dict[str, int] = {}
+    reader = RowReader(fields)
+    near = cache(lambda: [*_proposals(rows)])
     for position, row in enumerate(rows, start=1):
         try:
-            row = _object_of(row, position)  # noqa: PLW2901
+            row = _with_texts(_object_of(row, position))  # noqa: PLW2901
             id_, annotator, system, query, trace_id = (
                 None if (value := _first(row, names)) is None else str(value)
                 for names in (_IDS, _ANNOTATORS, ("system",), FIELD_ALIASES["query"], ("trace_id",))
             )
-            # Labels of several people without an id are of one sample if its texts are the same.
-            texts = [_first(row, FIELD_ALIASES[name]) for name in ("query", "response", "contexts", "reference")]
-            first = firsts.setdefault(repr(texts), position) if any(texts) else position
-            collected.position = position
-            collected.add_sample({**row, "id": id_ or str(first)})
             level, unit = _unit_of(row)
+            sample = _sample_of(reader, row, position)
+            id_ = sample.id if sample is not None and "id" in fields else id_
+            first = collected.first_row(
+                sample, position, None if id_ is None else (id_, system), has_part=unit is not None
+            )
+            collected.add_sample({**row, "id": id_ or str(first)})
             record = partial(
                 LabelRecord,
-                position=first if id_ is None else position,
+                position=position,
+                first=first,
                 sample_id=id_,
                 trace_id=trace_id,
                 annotator=annotator,
@@ -378,15 +393,44 @@ def _generic(
                 level=level,
                 unit=unit,
             )
-            for name, metric, cell in _cells(row, position, wanted, metrics, rows):
-                outer = name.partition(".")[0]
-                part = next((key for key, names in _UNITS.items() if outer in names), "claim")
-                for n, item in enumerate(cell) if isinstance(cell, list) else ():
-                    collected.add(item, partial(record, level=part, unit=str(n)), name, metric)
-                if not isinstance(cell, list):
-                    collected.add(cell, record, name, metric)
+            for name, metric, cell in _cells(row, position, wanted, metrics, near):
+                for item, more in _items(cell, name, position):
+                    collected.add(item, partial(record, **more), name, metric)
         except DataError as error:
             collected.reject(position, str(error))
+
+
+def _items(cell: Any, name: str, position: int) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """Yield the labels of a column, with the person or the part that each is about if the column has a list.
+
+    Raises:
+        DataError: If a list has several labels, and does not say of whom or of which parts.
+    """
+    if not isinstance(cell, list):
+        yield cell, {}
+        return
+    column = name.partition(".")[0]
+    part = next((level for level, names in _UNITS.items() if column in names), None)
+    if part is None and len(cell) > 1 and any(person is None for person, _ in cell):
+        raise DataError(
+            f"row {position}: {column!r} is a list of {len(cell)} labels, and it does not say whose they are, or of which parts. "
+            "Name the person in each object (annotator), or name a list of parts claims, passages or sub_questions"
+        )
+    for n, (person, item) in enumerate(cell):
+        yield item, {"level": part, "unit": str(n)} if part else {} if person is None else {"annotator": person}
+
+
+def _with_texts(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the row with the fields of the object that has its texts. The names of the row win."""
+    inner = next((row[key] for key in _CONTAINERS if isinstance(row.get(key), Mapping)), {})
+    return {**inner, **row}
+
+
+def _sample_of(reader: RowReader, row: Mapping[str, Any], position: int) -> Sample | None:
+    try:
+        return reader.read(row, position)
+    except DataError:  # rows of labels may have no texts
+        return None
 
 
 def _object_of(row: Any, position: int) -> Mapping[str, Any]:
@@ -402,8 +446,6 @@ class _Collector:
 
     def __init__(self, bounds: _Bounds, categories: Sequence[str], default: _Bounds) -> None:
         self.file = LabelFile()
-        self.position = 0
-        """Row that is read."""
         self._bounds = (0.0, len(categories) - 1.0) if categories else bounds
         self._default = default
         self._categories = {text.strip().casefold(): float(n) for n, text in enumerate(categories)}
@@ -411,6 +453,33 @@ class _Collector:
         self._empty: Counter[str] = Counter()
         self._words: Counter[str] = Counter()
         self._ids: set[str] = set()
+        self._first: dict[Any, int] = {}
+        self._answers: dict[tuple[str, str | None], tuple[int, list[str | None]]] = {}
+
+    def first_row(
+        self, sample: Sample | None, position: int, id_: tuple[str, str | None] | None, *, has_part: bool
+    ) -> int:
+        """Return the first row of the same answer: by its id, or by its question, history and response.
+
+        Other passages are another answer, unless the row is about a part, such as one passage.
+
+        Raises:
+            DataError: If an earlier row with the id has another question or response.
+        """
+        if sample is None:
+            return position
+        texts = [fingerprint(sample.query, sample.history), fingerprint(sample.response)]
+        if id_ is not None:
+            first, known = self._answers.setdefault(id_, (position, texts))
+            if any(None not in pair and pair[0] != pair[1] for pair in zip(known, texts, strict=True)):
+                raise DataError(
+                    f"row {position} has the id {id_[0]!r} of row {first} and another question or response. Give each answer "
+                    "its own id"
+                )
+            return first
+        passages = None if has_part or sample.contexts is None else tuple(each.text for each in sample.contexts)
+        key = position if None in texts else (*texts, passages)
+        return self._first.setdefault(key, position)
 
     def add_sample(self, row: Mapping[str, Any]) -> None:
         """Keep the row of a sample, once."""
@@ -431,7 +500,8 @@ class _Collector:
         try:
             value = self._read(cell, bounds)
         except DataError as error:
-            self.reject(self.position, f"row {self.position}: {error}")
+            position = record.keywords["position"]
+            self.reject(position, f"row {position}: {error}")
             return
         if value is None:
             self._empty[name] += 1
@@ -455,7 +525,7 @@ class _Collector:
         span = "" if bounds is None else f" from {low:g} to {high:g}"
         rule = f"a label must be correct, partly, wrong or a number{span}, got {cell!r}"
         try:
-            number = float(cell)
+            number = float(_with_point(text) if isinstance(cell, str) else cell)
         except (TypeError, ValueError):
             known = ", ".join(_WORDS)
             raise DataError(
@@ -492,40 +562,49 @@ class _Collector:
         return self.file
 
 
+def _with_point(text: str) -> str:
+    """Return a number with a decimal comma with a decimal point, and any other text as it is."""
+    return text.replace(",", ".") if _DECIMAL.fullmatch(text) else text
+
+
 def _first(row: Mapping[Any, Any], names: Sequence[str]) -> Any:
-    return next((row[name] for name in names if row.get(name) not in (None, "")), None)
+    """Return the first value of these columns. Case, blanks, `-` and `_` in their names do not matter."""
+    values = {name_key(name): value for name, value in row.items() if value not in (None, "")}
+    return next((values[key] for key in map(name_key, names) if key in values), None)
 
 
 def _unit_of(row: Mapping[Any, Any]) -> tuple[LabelLevel, str | None]:
     for level, names in _UNITS.items():
-        one = [name for name in names if not name.endswith("s")]  # the others are lists
-        if isinstance(unit := _first(row, one), str | int):
+        if isinstance(unit := _first(row, [name for name in names if not name.endswith("s")]), str | int):
             return level, str(unit)
     return "answer", None
 
 
 def _cells(
-    row: Mapping[str, Any], position: int, wanted: Mapping[str, str | None], metrics: Sequence[str], rows: Sequence[Any]
+    row: Mapping[str, Any],
+    position: int,
+    wanted: Mapping[str, str | None],
+    metrics: Sequence[str],
+    near: Callable[[], Sequence[str]],
 ) -> list[tuple[str, str | None, Any]]:
     """Return the label columns of a row: name, metric if it is known, and value."""
-    stated = row.get("metric") or None
+    stated = _first(row, ("metric",))
     if wanted:
         return [
             (name, metric or stated or (name if name in metrics else None), _at(row, name, position))
             for name, metric in wanted.items()
         ]
-    named = [(metric, metric, row[metric]) for metric in metrics if metric in row]
-    if named and "metric" not in row:
-        return [*named]
-    generic = next((name for key in GENERIC_LABELS for name in row if name_key(name) == key), None)
+    named = [(metric, metric, _at(row, metric, position)) for metric in metrics if metric in row]
+    if named and stated is None:
+        return named
+    generic = next((name for known in GENERIC_LABELS for name in row if name_key(name) == known), None)
     if generic is None:
-        near = [f"--label {shlex.quote(str(name))}" for name in row if _looks_like_labels(name, rows)]
         raise DataError(
             f"row {position} does not have a label: neither a column named like a metric{_examples(metrics)} nor one "
-            f"of {', '.join(GENERIC_LABELS)}. Name the column: {', '.join(near) or '--label COLUMN'}, or "
+            f"of {', '.join(GENERIC_LABELS)}. Name the column: {', '.join(near()) or '--label COLUMN'}, or "
             f"--label COLUMN=METRIC. Columns: {', '.join(map(str, row))}"
         )
-    return [(generic, stated, row[generic])]
+    return [(generic, stated, _at(row, generic, position))]
 
 
 def _examples(metrics: Sequence[str]) -> str:
@@ -533,19 +612,38 @@ def _examples(metrics: Sequence[str]) -> str:
 
 
 def _at(row: Mapping[str, Any], name: str, position: int) -> Any:
-    """Return the value of a column, or those of the objects in a list: `claims.label`."""
-    outer, _, inner = name.partition(".")
-    if name not in row and isinstance(items := row.get(outer), list) and inner:
-        return [item.get(inner) if isinstance(item, Mapping) else None for item in items]
-    if name not in row:
+    """Return the value of a column, or the labels in a list or at a path (`claims.label`) with the people who gave them."""
+    steps = (name,) if name in row else tuple(step for step in path_steps(name) if step != "[]")
+    if steps[:1] == () or steps[0] not in row:
         raise DataError(f"row {position} does not have a column {name!r}. Columns: {', '.join(map(str, row))}.")
-    return row[name]
+    value = row[steps[0]]
+    return [*_labels_in(value, steps[1:])] if isinstance(value, list | Mapping) else value
 
 
-def _looks_like_labels(name: object, rows: Sequence[Any]) -> bool:
-    """Return whether a column contains only few numbers or words that labels consist of."""
-    if name in _IDS or name in FIELD_ALIASES["contexts"]:
-        return False
-    values = {str(row[name]).strip().casefold() for row in rows[:200] if isinstance(row, Mapping) and name in row}
-    values -= _EMPTY
-    return 0 < len(values) <= _MAX_CANDIDATE_VALUES and all(v in _WORDS or finite(v) is not None for v in values)
+def _labels_in(value: Any, steps: Sequence[str], person: str | None = None) -> Iterator[tuple[str | None, Any]]:
+    """Yield the labels at a path in objects and lists, each with the person that an object around it names."""
+    if isinstance(value, list):
+        for item in value:
+            yield from _labels_in(item, steps, person)
+    elif isinstance(value, Mapping) and steps:
+        named = _first(value, _ANNOTATORS)
+        named = _first(named, ("email", "id", "name")) if isinstance(named, Mapping) else named
+        yield from _labels_in(value.get(steps[0]), steps[1:], person if named is None else str(named))
+    else:
+        yield person, None if steps else value
+
+
+def _proposals(rows: Sequence[Any]) -> Iterator[str]:
+    """Yield the options of columns and paths that contain only few numbers or words that labels consist of."""
+    first = [_with_texts(row) for row in islice(rows, 200) if isinstance(row, Mapping)]
+    paths = (path for row in first[:3] for name in row for path in paths_in(row[name], str(name), has_lists=True))
+    no_labels = {name_key(name) for name in (*_IDS, *_ANNOTATORS, *FIELD_ALIASES["contexts"])}
+    for path in dict.fromkeys(path.replace("[]", "") for path in paths):
+        column, *steps = [path] if path in first[0] else path.split(".")
+        found = [value for row in first if column in row for _, value in _labels_in(row[column], steps)]
+        values = {str(value).strip().casefold() for value in found} - _EMPTY
+        is_label = 1 < len(values) <= _MAX_CANDIDATE_VALUES and all(
+            v in _WORDS or finite(_with_point(v)) is not None for v in values
+        )
+        if is_label and name_key(path.rpartition(".")[2]) not in no_labels:
+            yield f"--label {shlex.quote(path)}"
