@@ -6,7 +6,7 @@ import json
 import logging
 from array import array
 from codecs import BOM_UTF8
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -129,14 +129,23 @@ class OutcomeLines:
         )
 
 
-def read_first_id(path: Path) -> str | None:
-    """Return the sample id in the first line of a file of outcomes, or None if it does not have one."""
+def read_questions(path: Path) -> dict[str, int]:
+    """Return the number of the question of each sample in a file of outcomes, 0 if it is unknown.
+
+    Invalid lines are skipped, because their error comes when the outcomes are read.
+    """
+    questions: dict[str, int] = {}
     with path.open("rb") as file:
-        try:
-            line = json.loads(next(bounded_lines(file), b"").removeprefix(BOM_UTF8))
-        except (ValueError, RecursionError, DataError):
-            return None  # the error comes when the outcomes are read
-    return line.get("sample_id", line.get("trace_id")) if isinstance(line, dict) else None
+        for line in bounded_lines(file):
+            try:
+                row = json.loads(line.removeprefix(BOM_UTF8))
+                number = question_number(row.get("fingerprint"))
+                id_ = row.get("sample_id", row.get("trace_id"))
+            except (ValueError, TypeError, AttributeError, RecursionError):
+                continue
+            if isinstance(id_, str):
+                questions[id_] = number or questions.get(id_, 0)
+    return questions
 
 
 def _is_cut(line: bytes, error: ValidationError) -> bool:
@@ -192,20 +201,42 @@ def check_samples(place: str, samples: Iterable[Sample], question_of: Callable[[
         )
 
 
-def match_samples(outcomes: Iterable[Outcome], samples: Sequence[Sample]) -> tuple[Sample, ...]:
-    """Return samples with the ids of outcomes.
+def match_samples(place: str, scored: Mapping[str, int], samples: Sequence[Sample]) -> tuple[list[Sample], list[str]]:
+    """Return the samples that have outcomes, with the ids of these, and notes about the others.
 
     A sample whose id no outcome has gets the id of the outcomes with its question, if the data was read with other ids at one
     of both times, and only one id has this question.
+
+    Args:
+        place: The file of outcomes, for messages.
+        scored: Numbers of questions by id, as of `read_questions`.
+        samples: The samples.
+
+    Raises:
+        DataError: If no sample has outcomes.
     """
-    scored = {outcome.sample_id: question_number(outcome.fingerprint) for outcome in outcomes}
     known = {sample.id: question_number(fingerprint(sample.query, sample.history)) for sample in samples}
-    if not scored.keys() - known.keys():
-        return tuple(samples)
     free = _by_question((known[id_], id_) for id_ in known.keys() - scored.keys())
     wanted = _by_question((scored[id_], id_) for id_ in scored.keys() - known.keys())
     new = {free[number]: id_ for number, id_ in wanted.items() if number in free}
-    return tuple(sample.model_copy(update={"id": new[sample.id]}) if sample.id in new else sample for sample in samples)
+    matched = [
+        sample.model_copy(update={"id": new[sample.id]}) if sample.id in new else sample
+        for sample in samples
+        if sample.id in scored or sample.id in new
+    ]
+    if scored and not matched:
+        raise DataError(
+            f"no row of --data has an id or a question of {place} ({count(len(samples), 'row')} such as {samples[0].id!r}, and "
+            f"{count(len(scored), 'sample')} with outcomes such as {next(iter(scored))!r}). Give the file that was evaluated"
+        )
+    notes = []
+    if n_more := len(samples) - len(matched):
+        notes.append(f"{n_more:,} of {count(len(samples), 'row')} of --data do not have outcomes, and do not count.")
+    if n_unknown := len(scored) - len(matched):
+        notes.append(
+            f"{n_unknown:,} of {count(len(scored), 'sample')} are not in --data, so their texts are not known."
+        )
+    return matched, notes
 
 
 def _by_question(numbered: Iterable[tuple[int, str]]) -> dict[int, str]:

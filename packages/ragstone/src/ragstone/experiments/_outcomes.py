@@ -26,7 +26,7 @@ from ragstone.experiments._outcome_file import (
     OutcomeLines,
     check_samples,
     match_samples,
-    read_first_id,
+    read_questions,
 )
 from ragstone.experiments._spent import Spent, spent_of
 from ragstone.experiments._summary import check_level
@@ -317,8 +317,10 @@ class StoredRequests(Source):
 class OutcomeFile(Rows):
     """A file of outcomes, which is read again for each pass, with the samples as far as they are known."""
 
-    def __init__(self, path: Path, name: str, samples: Sequence[Sample], analysis: Analysis) -> None:
-        super().__init__(name, (), samples, analysis, cards={}, dependence=Dependence({}, {}))
+    def __init__(
+        self, path: Path, name: str, samples: Sequence[Sample], analysis: Analysis, notes: Iterable[str] = ()
+    ) -> None:
+        super().__init__(name, (), samples, analysis, cards={}, dependence=Dependence({}, {}), notes=notes)
         self._path = path
         self._lines: OutcomeLines | None = None
         """The lines, if they were read to the end."""
@@ -380,12 +382,10 @@ def _open(
         return StoredRequests(period, name, analysis, only_planned=not compares)
     path = Path(os.fspath(source))  # type: ignore[arg-type]  # a period is a store
     opened = OutcomeFile(path, name or path.stem, samples, analysis)
-    if samples:
-        first = read_first_id(path)
-        if first is not None and all(sample.id != first for sample in samples):
-            alone = OutcomeFile(path, opened.name, (), analysis)
-            return OutcomeFile(path, opened.name, match_samples(alone.outcomes(), samples), analysis)
-    return opened
+    if not samples:
+        return opened
+    matched, notes = match_samples(opened.name, read_questions(path), samples)
+    return OutcomeFile(path, opened.name, matched, analysis, notes)
 
 
 def _record(trace: Trace) -> AnswerRecord:
