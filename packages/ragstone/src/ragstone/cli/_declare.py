@@ -29,8 +29,8 @@ Options:
     file: Rows with query and contexts, several per query: JSONL, JSON, CSV or Parquet.
     from_url (--from URL): Message broker of the applications: redis://HOST/NAME or nats://HOST/NAME, as in
         Monitor(store=...).
-    label (COLUMN[=METRIC]): Column of labels, or LIST.NAME for labels of the claims, passages or sub-questions in a
-        list. Repeatable. Default: detected.
+    label (COLUMN[=METRIC]): Column of labels, or LIST.NAME for labels in a list, of people or of claims, passages or
+        sub-questions. Repeatable. Default: detected.
     listen (HOST:PORT): Address of the server. Port 0 takes a free one.
     metrics: Metrics or groups, comma-separated. Default: all.
     no_retriever_tool (NAME hidden): A tool that does not retrieve, such as a calculator: its text results are not

@@ -298,7 +298,10 @@ def _states(counts: MetricCounts) -> dict[str, int]:
 
 def _file_lines(files: Sequence[FileReport], *, planned: bool = False) -> Iterator[str]:
     for counts in files:
-        done = f"{counts.n_read} records" if planned else f"{counts.n_new} new traces, {counts.n_known} already stored"
+        done = f"{counts.n_new} new traces, {counts.n_known} already stored"
+        if planned:
+            repeated = f", {counts.n_known} of them repeat the id of an earlier one" if counts.n_known else ""
+            done = f"{counts.n_read} records{repeated}"
         yield (
             f"{sanitize_for_terminal(counts.name)}: {counts.format} ({sanitize_for_terminal(counts.detected_by)}): {done}"
             + (f", {counts.n_other_shards} in other shards" if counts.n_other_shards else "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
@@ -11,7 +12,7 @@ from typing import Final, Protocol, runtime_checkable
 
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.reading._fields import first_names
-from ragstone.reading._files import refuse_other
+from ragstone.reading._files import is_workbook, refuse_other
 from ragstone.reading._source import InputFile
 from ragstone.schema import Trace
 from ragstone.store import describe_store, quote_store
@@ -179,7 +180,14 @@ def detect(source: InputFile, *, name: str = "auto", formats: Sequence[TraceForm
         raise DataError(of_store(source.name))
     if (found := find_format(head, list(known.values()))) is not None:
         return found
-    refuse_other(head, source.name)
+    remedy = (
+        "Name the format with --format, or convert the file to JSON lines with the fields query, contexts and response"
+    )
+    has_rows = _has_rows(source, head)
+    if not has_rows or not head.startswith(b"PK"):
+        refuse_other(head, source.name)
+    if has_rows:
+        remedy += f". If its rows are samples: ragstone evaluate {shlex.quote(source.name)}"
     if not head:
         raise DataError(
             f"{source.name!r} is empty, and traces are expected in one of these formats: {', '.join(known)}. "
@@ -187,9 +195,16 @@ def detect(source: InputFile, *, name: str = "auto", formats: Sequence[TraceForm
         )
     beginning = head[:40].decode("utf-8", "replace")
     raise DataError(
-        f"{source.name!r} begins with {beginning!r}, which is not a known format ({', '.join(known)}). "
-        "Name the format with --format, or convert the file to JSON lines with the fields query, contexts and response"
+        f"{source.name!r} begins with {beginning!r}, which is not a known format ({', '.join(known)}). {remedy}"
     )
+
+
+def _has_rows(source: InputFile, head: bytes) -> bool:
+    """Return whether `evaluate` may read the file: text, or a workbook of Excel."""
+    if b"\0" not in head or head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return bool(head)
+    with source.path.open("rb") as file:
+        return is_workbook(file)
 
 
 def find_format(head: bytes, formats: Sequence[TraceFormat]) -> DetectedFormat | None:

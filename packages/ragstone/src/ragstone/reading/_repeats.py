@@ -6,7 +6,7 @@ import itertools
 import json
 import re
 import shlex
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
@@ -20,7 +20,7 @@ from ragstone.reading._row_values import to_plain, walk
 from ragstone.reading._rows import RowReader, flatten
 from ragstone.schema import Sample, derive_id, fingerprint
 
-_MAX_ROWS: Final = 10_000
+MAX_ROWS: Final = 10_000
 """Rows that show whether a file repeats its questions."""
 _MAX_SYSTEMS: Final = 20
 _MAX_ADDED: Final = 3
@@ -78,7 +78,7 @@ class Repeats:
         reader, fields = RowReader(fields, report=report, **options), fields or {}
         guessed: list[str] = []
         self._rows: list[_Row] = []
-        for position, row in islice(reader.look(rows), _MAX_ROWS):
+        for position, row in islice(reader.look(rows), MAX_ROWS):
             try:
                 if isinstance(row, Mapping):
                     sample = reader.read(row, position)
@@ -116,6 +116,20 @@ class Repeats:
             rows, column = samples, self._system_column(samples, n_questions)
         if len(rows) >= max(_MANY * n_questions, 4) and (column or n_answers >= _MANY * n_questions):
             report.warn(self._systems(rows, n_questions, column))
+
+    def check_ids(self, repeated: Collection[str]) -> None:
+        """Check that rows with the same id are copies.
+
+        Raises:
+            DataError: If their values differ.
+        """
+        first: dict[str, _Row] = {}
+        rows = [row for row in self._rows if row.id in repeated]
+        if any(row != first.setdefault(row.id, row) for row in rows):
+            raise DataError(
+                f"{count(len(rows), 'row')} share {count(len({row.id for row in rows}), 'id')} and have different contents. "
+                f"{self.id_remedy(repeated)}"
+            )
 
     def id_remedy(self, repeated: Iterable[str]) -> str:
         """Return how rows with the same id become samples, or are read once."""

@@ -7,6 +7,8 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,10 +19,10 @@ from ragstone.reading._files import PARQUET
 from ragstone.reading._formats import RejectedRecord
 from ragstone.reading._json import clean
 from ragstone.reading._records import Record
-from ragstone.reading._repeats import Repeats
+from ragstone.reading._repeats import MAX_ROWS, Repeats
 from ragstone.reading._report import ReadingReport
 from ragstone.reading._rows import RowReader
-from ragstone.reading._samples import Questions, laid_out
+from ragstone.reading._samples import Questions, RowIds, laid_out
 from ragstone.reading._source import InputFile
 from ragstone.reading._tables import detect_separator, open_table
 from ragstone.reading._trec import (
@@ -101,6 +103,31 @@ def _rows(source: InputFile) -> tuple[Iterator[tuple[int, Any]], ReadingReport]:
     report = ReadingReport(source=source.name, format=table.format)
     report.has_text_cells, report.separator = table.has_text_cells, table.separator
     return laid_out(table.rows, {}, report), report
+
+
+def check_repeats(source: InputFile) -> None:
+    """Check what the first rows of each file repeat, before a trace of them is stored.
+
+    Raises:
+        DataError: If `evaluate` refuses the rows, because they are parts or copies of a request, or share an id.
+    """
+    for part in source.parts():
+        rows, again = _rows(part)
+        reader, ids = RowReader(report=again), RowIds()
+        with suppress(DataError, OSError):  # a damaged file is read to the damage
+            for position, row in islice(reader.look(rows), MAX_ROWS):
+                with suppress(DataError):
+                    ids.add(reader.read(row, position), position, is_row=True)
+        if not ids.repeated and not ids.questions.have_twice():
+            continue
+        repeats = Repeats(*_rows(part))
+        try:
+            repeats.check_ids(ids.repeated)
+            repeats.check(again)
+        except DataError as error:
+            raise DataError(
+                f"{part.name!r}: {error}. Options are those of `ragstone evaluate`, which reads the same file"
+            ) from None
 
 
 def trace_of_row(

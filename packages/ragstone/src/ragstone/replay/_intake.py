@@ -74,7 +74,7 @@ class FileReport:
     n_new: int = 0
     """Traces added to the store in this run."""
     n_known: int = 0
-    """Traces that were already in the store, from an earlier run or from live capture."""
+    """Traces that were already in the store, from an earlier run, from live capture or from an earlier row."""
     n_clashing: int = 0
     """Traces skipped because the store has another trace with the same id."""
     n_other_shards: int = 0

@@ -8,12 +8,21 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ragstone._util.abstains import own_refusals
+from ragstone._util.id_table import IdTable
 from ragstone._util.run_async import run_async, synchronous
 from ragstone.capture import IdHasher, Ids, RedactionError, Redactor, hash_trace_ids, redact_secrets, redact_trace
 from ragstone.errors import DataError
 from ragstone.judges import EmbedderSpec, JudgeSpec, ReaderSpec
 from ragstone.metrics import Metric, resolve_metrics
-from ragstone.reading import DetectedFormat, InputFile, RejectedRecord, Sources, find_formats, open_inputs
+from ragstone.reading import (
+    DetectedFormat,
+    InputFile,
+    RejectedRecord,
+    Sources,
+    check_repeats,
+    find_formats,
+    open_inputs,
+)
 from ragstone.replay._intake import FileReport, ReplayTraceSource, Shard, parse_shard, select_shard
 from ragstone.requests import RetrieverTools, read_retriever_tools
 from ragstone.schema import Trace, sample_from_trace
@@ -108,19 +117,20 @@ def plan_replay(
     chosen = resolve_metrics(metrics)
     tools = read_retriever_tools(retriever_tools)
     with open_inputs(sources) as found:
-        files, skipped = find_formats([replace(source, retriever_tools=tools) for source in found], format)
+        files, skipped = _find_formats(found, tools, format)
         counts = [
             FileReport(name=s.name, format=d.format.name, detected_by=d.detected_by, notes=s.notes) for s, d in files
         ]
         spread = StrideSampler(max_rehearsed)
-        n_traces = 0
-        for trace in _read(files, counts, part):
-            n_traces += 1
-            if get_skip_reason(trace) is None:
+        ids = IdTable()
+        for trace, count in _read(files, counts, part):
+            if ids.add(trace.trace_id, 1) is not None:
+                count.n_known += 1
+            elif get_skip_reason(trace) is None:
                 spread.add(sample_from_trace(trace))
         rehearsal = run_async(estimate_run(spread.samples, chosen, calls_per_reading=calls_per_reading))
     return ReplayPlan(
-        files=tuple(counts), n_traces=n_traces, n_scorable=spread.n_seen, estimate=rehearsal, skipped=tuple(skipped)
+        files=tuple(counts), n_traces=len(ids), n_scorable=spread.n_seen, estimate=rehearsal, skipped=tuple(skipped)
     )
 
 
@@ -202,7 +212,7 @@ async def areplay_traces(
         )
     tools = read_retriever_tools(retriever_tools)
     with open_inputs(sources) as found:
-        files, skipped = find_formats([replace(source, retriever_tools=tools) for source in found], format)
+        files, skipped = _find_formats(found, tools, format)
         hash_id = id_hasher(store, ids)
         if hash_id is not None:
             hash_id("user", "")  # an unreadable key ends the command before it reads any file
@@ -233,6 +243,17 @@ Examples:
 """
 
 
+def _find_formats(
+    sources: Iterable[InputFile], tools: RetrieverTools, format_name: str
+) -> tuple[list[tuple[InputFile, DetectedFormat]], list[RejectedRecord]]:
+    """Return the format of each file and the unreadable files, after a check of what rows repeat."""
+    files, skipped = find_formats([replace(source, retriever_tools=tools) for source in sources], format_name)
+    for source, found in files:
+        if found.format.name == "rows":
+            check_repeats(source)
+    return files, skipped
+
+
 def redacted(
     records: Iterable[Trace | RejectedRecord], redact: Redactor | None, hash_id: IdHasher | None
 ) -> Iterator[Trace | RejectedRecord]:
@@ -255,7 +276,7 @@ def redacted(
 
 def _read(
     files: Sequence[tuple[InputFile, DetectedFormat]], counts: Sequence[FileReport], shard: Shard | None
-) -> Iterator[Trace]:
+) -> Iterator[tuple[Trace, FileReport]]:
     for (source, found), count in zip(files, counts, strict=True):
         try:
             for record in select_shard(found.format.read(source), shard, count):
@@ -263,6 +284,6 @@ def _read(
                 if isinstance(record, RejectedRecord):
                     count.reject(record)
                 else:
-                    yield record
+                    yield record, count
         except DataError as error:
             count.damaged = str(error)

@@ -1,0 +1,170 @@
+"""`replay` of rows that repeat ids or questions, and of files that only `evaluate` reads: nothing is stored silently."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from command_line import Done, run_command
+from ragstone.replay import plan_replay
+from ragstone.store import SqliteStore
+
+PASSAGES = [
+    {
+        "query_id": f"q{n}",
+        "query": f"How old is mill {n}?",
+        "rank": rank,
+        "passage": f"Mill {n}, part {rank}.",
+        "answer": "Old.",
+    }
+    for n in range(3)
+    for rank in (1, 2)
+]
+MODELS = [
+    {
+        "question_id": f"q{n}",
+        "model": model,
+        "question": f"How old is mill {n}?",
+        "answer": f"Old, says {model}.",
+        "context": "-",
+    }
+    for n in range(3)
+    for model in ("small", "large")
+]
+METRICS = [
+    {
+        "query": f"How old is mill {n}?",
+        "answer": f"It is {n}.",
+        "context": "Mills are old.",
+        "metric": metric,
+        "score": "1",
+    }
+    for n in range(4)
+    for metric in ("faithfulness", "relevance")
+]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working directory."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write(rows: list[dict[str, Any]], name: str) -> str:
+    """Write rows as CSV or JSON lines."""
+    text = io.StringIO()
+    if name.endswith(".csv"):
+        writer = csv.DictWriter(text, rows[0].keys())
+        writer.writeheader()
+        writer.writerows(rows)
+    else:
+        text.writelines(json.dumps(row) + "\n" for row in rows)
+    Path(name).write_text(text.getvalue())
+    return name
+
+
+def run(command: str, *arguments: str) -> Done:
+    """Run `replay` or `evaluate` with a lexical judge."""
+    return run_command(command, *arguments, "--judge", "lexical", "--metrics", "ccrs.qr")
+
+
+def n_stored() -> int:
+    """Return the number of traces in the store of `replay`."""
+    with SqliteStore.open("ragstone-replay.db", mode="read") as store:
+        return sum(1 for _ in store.traces.read())
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+@pytest.mark.parametrize(
+    "rows", [PASSAGES, MODELS, METRICS], ids=["a passage a row", "a model a row", "a metric a row"]
+)
+def test_replay_refuses_what_evaluate_refuses(rows: list[dict[str, Any]], suffix: str):
+    """The remedy is the same, and neither a dry run nor a run stores or announces a trace."""
+    file = write(rows, f"rows.{suffix}")
+    refused = run("evaluate", file, "--dry-run")
+    assert 2 == refused.returncode, refused.stdout
+    remedy = (
+        re.split(r"Ids must be unique[^\n]*\n", refused.stderr.removeprefix("ragstone: "))[-1].strip().splitlines()[-1]
+    )
+    dry = run("replay", file, "--dry-run")
+    done = run("replay", file)
+    for each in (dry, done):
+        assert (2, "") == (each.returncode, each.stdout)
+        assert f"'{file}': " in each.stderr
+        assert remedy in each.stderr
+    assert not Path("ragstone-replay.db").exists()
+
+
+def test_a_dry_run_announces_the_traces_that_are_stored():
+    """A copy of a row with its id is one trace, in a dry run as in the store."""
+    rows = [{"id": f"r{n}", "query": f"How old is mill {n}?", "response": "Old.", "contexts": ["c"]} for n in range(5)]
+    file = write([*rows, *rows[:2]], "rows.jsonl")
+    dry = run("replay", file, "--dry-run")
+    assert "7 records, 2 of them repeat the id of an earlier one" in dry.stdout
+    assert "5 traces, of which 5 would be scored" in dry.stdout
+    assert 5 == plan_replay([file, file], "ccrs.qr").n_traces
+    done = run("replay", file)
+    assert "5 new traces, 2 already stored" in done.stderr
+    assert 5 == n_stored()
+
+
+def test_questions_that_users_repeat_are_traces():
+    """Traffic has equal questions with other answers."""
+    rows = [{"query": "Opening hours?", "response": f"Answer {n}.", "contexts": ["c"]} for n in range(3)]
+    done = run("replay", write(rows, "rows.jsonl"))
+    assert "3 new traces" in done.stderr
+    assert 3 == n_stored()
+
+
+def test_later_files_of_a_folder_are_checked_before_they_are_stored(folder: Path):
+    """Nothing of a folder is stored if one of its files is refused."""
+    (folder / "in").mkdir()
+    write([{"id": "a", "query": "Why?", "response": "So.", "contexts": ["c"]}], "in/a.jsonl")
+    write(MODELS, "in/b.jsonl")
+    done = run("replay", "in")
+    assert 2 == done.returncode
+    assert "'b.jsonl': 6 rows share 3 ids" in done.stderr
+    assert not Path("ragstone-replay.db").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (
+            "sharegpt.json",
+            '[{"id": "g0", "conversations": [{"from": "human", "value": "Hi?"}, {"from": "gpt", "value": "Ho."}]}]',
+        ),
+        ("german.csv", "Nr.;Frage;Antwort\n1;Wie alt?;Alt.\n"),
+    ],
+)
+def test_a_file_that_only_evaluate_reads(name: str, text: str):
+    """The message names the command that reads the file."""
+    Path(name).write_text(text)
+    done = run("replay", name, "--dry-run")
+    assert done.returncode
+    assert f"If its rows are samples: ragstone evaluate {name}" in done.stderr
+
+
+def test_an_excel_file_is_for_evaluate():
+    """It is not an archive to extract."""
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    book.active.append(["query", "response"])
+    book.active.append(["Why?", "So."])
+    book.save("an audit.xlsx")
+    done = run("replay", "an audit.xlsx", "--dry-run")
+    assert "If its rows are samples: ragstone evaluate 'an audit.xlsx'" in done.stderr
+    assert "Extract it" not in done.stderr
+
+
+def test_other_files_do_not_name_evaluate():
+    """A file without rows is not for `evaluate` either."""
+    Path("picture.png").write_bytes(b"\x89PNG\r\n\x1a\n\x00\x00")
+    assert "ragstone evaluate" not in run("replay", "picture.png", "--dry-run").stderr
