@@ -13,9 +13,8 @@ from typing import Final, Protocol, runtime_checkable
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.reading._fields import first_names
 from ragstone.reading._files import is_workbook, refuse_other
-from ragstone.reading._source import InputFile
+from ragstone.reading._source import InputFile, of_store
 from ragstone.schema import Trace
-from ragstone.store import describe_store, quote_store
 
 _SQLITE: Final = b"SQLite format 3\x00"
 _APPLICATION_ID: Final = slice(68, 72)
@@ -50,14 +49,6 @@ _RESULTS: Final[tuple[tuple[frozenset[str], str, str], ...]] = (
 def is_store(head: bytes) -> bool:
     """Return whether a file with this start is a store."""
     return head.startswith(_SQLITE) and head[_APPLICATION_ID] == b"RGST"
-
-
-def of_store(name: str) -> str:
-    """Return the error about a store that is given as a file of traces."""
-    return (
-        f"{describe_store(name)!r} is a Ragstone store, which holds traces already, and is not a file to replay. Its scores "
-        f"and pending requests: ragstone status {quote_store(name)}"
-    )
 
 
 def refuse_results(head: bytes, name: str) -> None:

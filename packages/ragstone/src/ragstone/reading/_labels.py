@@ -422,7 +422,7 @@ def _items(cell: Any, name: str, position: int) -> Iterator[tuple[Any, dict[str,
 
 def _with_texts(row: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the row with the fields of the object that has its texts. The names of the row win."""
-    inner = next((row[key] for key in _CONTAINERS if isinstance(row.get(key), Mapping)), {})
+    inner: Mapping[str, Any] = next((row[key] for key in _CONTAINERS if isinstance(row.get(key), Mapping)), {})
     return {**inner, **row}
 
 
@@ -596,7 +596,7 @@ def _cells(
         ]
     named = [(metric, metric, _at(row, metric, position)) for metric in metrics if metric in row]
     if named and stated is None:
-        return named
+        return [*named]
     generic = next((name for known in GENERIC_LABELS for name in row if name_key(name) == known), None)
     if generic is None:
         raise DataError(

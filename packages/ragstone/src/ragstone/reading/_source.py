@@ -154,6 +154,16 @@ def _read_prefix(stream: BinaryIO, n_bytes: int) -> bytes:
     return head
 
 
+def of_store(name: str) -> str:
+    """Return the error about a store that is given as a file of traces."""
+    from ragstone.store import describe_store, quote_store
+
+    return (
+        f"{describe_store(name)!r} is a Ragstone store, which holds traces already, and is not a file to replay. Its scores "
+        f"and pending requests: ragstone status {quote_store(name)}"
+    )
+
+
 @contextmanager
 def open_inputs(named: Sources) -> Iterator[list[InputFile]]:
     """Yield the named files. Standard input is copied to a directory that is removed afterwards.
@@ -165,7 +175,6 @@ def open_inputs(named: Sources) -> Iterator[list[InputFile]]:
         ConfigurationError: If nothing is named, a path does not exist, or a name is a URL.
     """
     # Imported here, because reading a file of rows does not need a store.
-    from ragstone.reading._formats import of_store
     from ragstone.store import is_database_url
 
     names = [os.fspath(each) for each in ([named] if isinstance(named, str | os.PathLike) else named)]
