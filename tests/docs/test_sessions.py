@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -39,3 +41,21 @@ def test_the_forge_runs_what_ci_runs():
     run = re.search(r"^sessions=\((.*)\)$", (ROOT / ".ci" / "run").read_text(encoding="utf-8"), re.MULTILINE)
     assert run is not None
     assert set(run[1].split()) <= listed <= sessions()
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_actions_are_pinned(path):
+    """Each action has the hash of a commit with its version behind it, or a comment that says why it has none."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    for before, line in itertools.pairwise(lines):
+        if "uses:" in line and not re.search(r"@[0-9a-f]{40}  # v\d+\.\d+\.\d+$", line):
+            assert before.strip().startswith("# Not pinned: "), line
+
+
+def test_the_audit_installs_all_extras():
+    """Except those whose packages are too large, which its comment names."""
+    audit = (ROOT / ".github" / "workflows" / "audit.yml").read_text(encoding="utf-8")
+    extras = tomllib.loads((ROOT / "packages/ragstone/pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert sorted(extras["optional-dependencies"]) == sorted(
+        [*re.search(r"extras=(\S+)", audit)[1].split(","), *re.findall(r"All extras but (\w+)", audit)]
+    )

@@ -6,11 +6,16 @@ import json
 import re
 from typing import Any
 
+import pytest
+from google.protobuf.json_format import MessageToDict
 from hypothesis import example, given
 from hypothesis import strategies as st
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from builders import make_trace
 from ragstone.capture import redact_json, redact_secrets, redact_trace
+from ragstone.reading import BufferedSpan
+from ragstone.reading.otlp import spans_of_request
 
 SECRETS = (
     "ada@example.org", "bob@example.org", "sk-0123456789abcdefghij", "AKIAIOSFODNN7EXAMPLE", "4111 1111 1111 1111",
@@ -70,3 +75,52 @@ def test_cut_json_is_redacted(values: list[tuple[str, str]], n: int) -> None:
     """A secret that is whole in the beginning of a JSON text is not in the redacted beginning."""
     text = json.dumps([before + secret + before for before, secret in values])[:n]
     assert not [secret for secret in SECRETS[:4] if secret in redact_secrets(text)]
+
+
+ENCODINGS = {
+    "as it is": lambda text: text,
+    "JSON": lambda text: json.dumps([text]),
+    "JSON beyond ASCII": lambda text: json.dumps({"note": text}, ensure_ascii=False),
+    "JSON in JSON": lambda text: json.dumps({"arguments": json.dumps({"q": text})}),
+    "JSON in JSON in JSON": lambda text: json.dumps([json.dumps([json.dumps([text])])]),
+}
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+@given(text=TEXTS)
+@example(text="\n4111\u202f1111\u202f1111\u202f1111")
+@example(text="\tBearer\nabcdef0123456789ABCDEF")
+@example(text="\uff14\uff11\uff11\uff11" + "\u2013\uff11\uff11\uff11\uff11" * 3)
+def test_spans_are_redacted_before_and_after_each_encoding(name: str, text: str) -> None:
+    """A value is redacted in OTLP/JSON and OTLP/protobuf as before it was encoded, also if it is JSON in JSON."""
+    encode_value = ENCODINGS[name]
+    span = {
+        "trace_id": b"1" * 16,
+        "span_id": b"2" * 8,
+        "name": "ask",
+        "start_time_unix_nano": 1,
+        "end_time_unix_nano": 2,
+    }
+    attribute = {"key": "input.value", "value": {"string_value": encode_value(text)}}
+    message = ExportTraceServiceRequest(
+        resource_spans=[{"scope_spans": [{"spans": [span | {"attributes": [attribute]}]}]}]
+    )
+    as_json = MessageToDict(message)
+    as_json["resourceSpans"][0]["scopeSpans"][0]["spans"][0] |= {"traceId": "31" * 16, "spanId": "32" * 8}
+    redacted = redact_secrets(text)
+    for body, kind in (
+        (message.SerializeToString(), "application/x-protobuf"),
+        (json.dumps(as_json).encode(), "application/json"),
+        (json.dumps(as_json, ensure_ascii=False).encode(), "application/json"),
+    ):
+        (found,) = spans_of_request(body, kind, redact=redact_secrets)
+        assert isinstance(found, BufferedSpan)
+        assert any(given in strings_in(json.loads(found.body)) for given in (encode_value(redacted), redacted))
+
+
+def strings_in(value: Any) -> set[str]:
+    """All texts in a value of JSON."""
+    if isinstance(value, dict | list):
+        parts = value.values() if isinstance(value, dict) else value
+        return {text for part in parts for text in strings_in(part)}
+    return {value} if isinstance(value, str) else set()
