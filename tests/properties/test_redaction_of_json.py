@@ -89,6 +89,7 @@ ENCODINGS = {
 @pytest.mark.parametrize("name", ENCODINGS)
 @given(text=TEXTS)
 @example(text="\n4111\u202f1111\u202f1111\u202f1111")
+@example(text="4111\t1111\t1111\t1111")
 @example(text="\tBearer\nabcdef0123456789ABCDEF")
 @example(text="\uff14\uff11\uff11\uff11" + "\u2013\uff11\uff11\uff11\uff11" * 3)
 def test_spans_are_redacted_before_and_after_each_encoding(name: str, text: str) -> None:

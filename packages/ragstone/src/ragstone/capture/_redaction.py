@@ -77,7 +77,7 @@ def _apply_rules(text: str) -> str:
 _ENCODED: Final = frozenset('{[" \t\n\r')
 """First characters of a text that may be JSON."""
 _HIDDEN: Final = re.compile(
-    r"\\(?:(?:u00|x)(?:[2-7]|[aA]0)|u(?:0[^0]|1|2[02]|3000|[aA][6-9aA]|[fF]{2}1|[dD]8)|(?<=[0-9]\\)[tnr])"
+    r"\\(?:(?:u00|x)(?:[2-7]|[aA]0)|u(?:0[^0]|1|2[02]|3000|[aA][6-9aA]|[fF]{2}1|[dD]8)|(?<=\d\\)\\*+[tnr])"
 )
 """An escape of a character that secrets contain: also of a blank after a digit, and of digits, blanks and dashes beyond
 ASCII."""
