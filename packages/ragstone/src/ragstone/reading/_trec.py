@@ -80,7 +80,7 @@ def read_qrels(path: str | os.PathLike[str]) -> dict[str, dict[str, float]]:
     errors: list[DataError] = []
     for number, line in numbered(path, "qrels"):
         # Ids of BEIR may contain spaces, so tabs are tried first.
-        columns = [column.strip() for column in line.split("\t")] if line.count("\t") == 2 else line.split()
+        columns = [column.strip() for column in line.split("\t")] if line.count("\t") == 2 else line.split() or [line]
         query, doc, text, grade, problem = columns[0], columns[-2:][0], columns[-1], finite(columns[-1]), ""
         if len(columns) not in (3, 4) or not all(columns):
             problem = f"has {len(columns)} columns. Expected: {_QRELS_LINE}"
