@@ -23,12 +23,13 @@ import pyarrow.parquet as pq
 from pydantic import TypeAdapter
 
 from mutations import HOSTILE, MUTATIONS
+from ragstone._util.retry_after import retry_after_s
 from ragstone.cli import main
 from ragstone.errors import JudgeError, RagstoneError
 from ragstone.experiments import read_outcomes
 from ragstone.ingest._body import decompress
 from ragstone.judges import ReplyCache, parse_number
-from ragstone.judges._http.errors import extract_error_message, retry_after_s
+from ragstone.judges._http.errors import extract_error_message
 from ragstone.judges._http.replies import completions, token_ids
 from ragstone.judges._parse import parse_json
 from ragstone.reading import InputFile, RejectedRecord, all_formats, read_qrels, read_samples
