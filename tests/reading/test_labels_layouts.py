@@ -10,7 +10,7 @@ import pytest
 
 from command_line import run_command
 from live_store import make_store
-from ragstone.reading import read_label_file
+from ragstone.reading import by_answer, read_label_file
 from ragstone.schema import Score
 from ragstone.store import SqliteStore
 from ragstone_lab import plan_judge_card
@@ -342,3 +342,17 @@ def test_columns_with_the_names_of_metrics_are_labels():
     assert [("ccrs.cc", "ccrs.cc", 0.5)] == [(label.name, label.metric, label.value) for label in found]
     found = read_label_file([row | {"metric": "ccrs.qr"} for row in rows], metrics=["ccrs.cc"]).records
     assert [("label", "ccrs.qr", 1.0)] == [(label.name, label.metric, label.value) for label in found]
+
+
+def test_labels_of_two_people_without_ids_are_of_one_sample():
+    """The same texts in two rows are one sample, and a text of contexts is not a part of an answer."""
+    rows = [
+        {"query": f"q{n}", "response": f"a{n}", "contexts": "The same passage.", "annotator": who, "label": n % 2}
+        for n in range(3)
+        for who in ("ann", "ben")
+    ]
+    file = read_label_file(rows)
+    assert (3, 6) == (len(file.samples), len(file.records))
+    assert {("answer", None)} == {(record.level, record.unit) for record in file.records}
+    assert [1, 1, 3, 3, 5, 5] == [record.position for record in file.records]
+    assert 6 == len(by_answer(file.records))

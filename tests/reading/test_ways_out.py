@@ -392,3 +392,16 @@ def test_ids_of_another_number_than_the_passages():
     (sample,), report = read([{"query": "q", "retrieved_contexts": TEXTS, "retrieved_context_ids": ["d1"]}])
     assert [None, None] == [passage.id for passage in sample.contexts or ()]
     assert "retrieved_context_ids: not used" in report
+
+
+@pytest.mark.parametrize("field", ["query", "reference"])
+def test_codes_are_not_read_if_another_column_can_be_the_field(tmp_path: Path, field: str):
+    """Texts with one beginning and a number are ids of questions or answers. Without another column they are read."""
+    other, rest = ("query_text", "answer") if field == "query" else ("solution", "question")
+    rows = "".join(f"Q{n},Why {n} of it?,text {n}\n" for n in range(3))
+    samples, report = read(write(tmp_path / "t.csv", f"{field},{other},{rest}\n{rows}"))
+    assert [None, ()][field == "reference"] == getattr(samples[0], field)
+    assert f"{field}: codes with one beginning, not read as {field}" in report
+    alone = "".join(f"Q{n},text {n}\n" for n in range(3))
+    samples, _ = read(write(tmp_path / "t.csv", f"{field},{rest}\n{alone}"))
+    assert ["Q0", ("Q0",)][field == "reference"] == getattr(samples[0], field)
