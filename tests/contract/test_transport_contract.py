@@ -1,4 +1,4 @@
-"""What a judge does with the faults of servers: outcomes, counted calls and messages."""
+"""What both transports do with the faults of servers: equal outcomes and equal bills, whoever sends the request."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import openai
 import pytest
 
 from fake_servers import FAULTS, FaultServer
@@ -20,6 +21,7 @@ pytestmark = pytest.mark.usefixtures("virtual_time")
 
 KEY = "sk-live-0123456789abcdef"
 QUESTION = ChatRequest(messages=[{"role": "user", "content": "?"}], max_tokens=9, sampling={"temperature": 0})
+TRANSPORTS = ("aiohttp", "client")
 MIB = 2**20
 
 ACCEPTED = {
@@ -49,16 +51,18 @@ REPEATED = {
 """Refused for a while: repeated until `max_wait_s`."""
 
 
-def model_at(url, **options):
+def model_at(url, transport, **options):
     options = {"model": "m", "max_retries": 2, "backoff_s": 0.01, "max_wait_s": 5, "timeout_s": 2} | options
-    return OpenAICompatibleModel(url, api_key=KEY, **options)
+    if transport == "aiohttp":
+        return OpenAICompatibleModel(url, api_key=KEY, **options)
+    return OpenAICompatibleModel(client=openai.AsyncOpenAI(base_url=url, api_key=KEY), **options)
 
 
-def asked(*answers):
+def asked(transport, *answers):
     """Outcome, usage and number of requests that the server received."""
 
     async def session(url):
-        model = model_at(url)
+        model = model_at(url, transport)
         with metered() as meter:
             try:
                 (reply, *_) = await model.complete(QUESTION)
@@ -78,7 +82,9 @@ def asked(*answers):
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_that_passes(fault):
     """A temporary fault costs one more call, and the reply after it counts."""
-    outcome, usage, n_requests = asked(FAULTS[fault], http_reply())
+    outcomes = {transport: asked(transport, FAULTS[fault], http_reply()) for transport in TRANSPORTS}
+    outcome, usage, n_requests = outcomes["aiohttp"]
+    assert outcomes["client"] == outcomes["aiohttp"]
     assert n_requests == usage.calls
     if fault in REFUSED:
         assert ("rejected", 1) == (outcome[0], usage.calls)
@@ -93,8 +99,10 @@ def test_a_fault_that_passes(fault):
 
 @pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault not in ACCEPTED | REPEATED])
 def test_a_fault_that_stays(fault):
-    """The error has a kind that says what failed, and no key."""
-    (kind, shown, retry_after_s), usage, n_requests = asked(FAULTS[fault])
+    """The error has a kind that says what failed, the same words from both, and no key."""
+    outcomes = {transport: asked(transport, FAULTS[fault]) for transport in TRANSPORTS}
+    (kind, shown, retry_after_s), usage, n_requests = outcomes["aiohttp"]
+    assert outcomes["client"] == outcomes["aiohttp"]
     expected = {
         "rejected": REFUSED,
         "timeout": TIMED_OUT,
@@ -111,20 +119,22 @@ def test_a_fault_that_stays(fault):
 
 @pytest.mark.parametrize("fault", sorted(REPEATED))
 def test_a_refusal_that_stays(fault):
-    """All requests are counted."""
-    (kind, shown, _), usage, n_requests = asked(FAULTS[fault])
-    assert ("unavailable", n_requests) == (kind, usage.calls)
-    assert 3 < n_requests < 20
-    assert "HTTP 429: the words of the server" in shown
+    """All requests are counted by both, whose jitter differs."""
+    for transport in TRANSPORTS:
+        (kind, shown, _), usage, n_requests = asked(transport, FAULTS[fault])
+        assert ("unavailable", n_requests) == (kind, usage.calls)
+        assert 3 < n_requests < 20
+        assert "HTTP 429: the words of the server" in shown
 
 
-def test_a_closed_port():
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_closed_port(transport):
     """Nobody listens: no request is sent, so no call is counted, and the message names the connection."""
     with FaultServer(http_reply()) as server:
         url = server.url
 
     async def session():
-        model = model_at(url)
+        model = model_at(url, transport)
         with metered() as meter, pytest.raises(JudgeError, match="cannot connect") as caught:
             await model.complete(QUESTION)
         await model.aclose()
@@ -133,7 +143,8 @@ def test_a_closed_port():
     assert ("unavailable", 0) == asyncio.run(session())
 
 
-def test_an_idle_connection_that_the_server_closes():
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_an_idle_connection_that_the_server_closes(transport):
     """The next request opens another one, without a failed attempt."""
 
     async def answered(writer):
@@ -141,7 +152,7 @@ def test_an_idle_connection_that_the_server_closes():
         await writer.drain()
 
     async def session(url):
-        model = model_at(url, max_retries=0)
+        model = model_at(url, transport, max_retries=0)
         with metered() as meter:
             for _ in range(3):
                 await model.complete(QUESTION)
@@ -153,11 +164,12 @@ def test_an_idle_connection_that_the_server_closes():
         assert 3 == asyncio.run(session(server.url))
 
 
-def test_a_pause_of_centuries_ends_after_two_minutes(virtual_time):
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_pause_of_centuries_ends_after_two_minutes(virtual_time, transport):
     """Other requests of the process wait two minutes. Then one is sent, which shows that the server accepts them again."""
 
     async def session(url):
-        model = model_at(url, max_wait_s=600)
+        model = model_at(url, transport, max_wait_s=600)
         with pytest.raises(JudgeError, match="HTTP 429"):
             await model.complete(QUESTION)
         started = virtual_time.time()
@@ -173,6 +185,7 @@ def test_a_pause_of_centuries_ends_after_two_minutes(virtual_time):
 CLIENT = r"""
 import asyncio, json, re, sys, time
 from pathlib import Path
+import openai
 from ragstone.errors import JudgeError
 from ragstone.judges import ChatRequest, OpenAICompatibleModel
 
@@ -187,8 +200,11 @@ async def note_pauses(pauses):
         finally:
             pauses.append(time.monotonic() - begin - 0.01)
 
-async def ask(url, times):
+async def ask(transport, url, times):
     options = {"model": "m", "max_retries": 0}
+    if transport == "client":
+        options["client"] = openai.AsyncOpenAI(base_url=url, api_key="k", max_retries=0)
+        url = None
     model = OpenAICompatibleModel(url, **options)
     kinds, pauses = [], []
     noting = asyncio.create_task(note_pauses(pauses))
@@ -203,17 +219,18 @@ async def ask(url, times):
     await model.aclose()
     return kinds, max(0, *pauses)
 
-small, huge = sys.argv[1:]
-asyncio.run(ask(small, 2))
+transport, small, huge = sys.argv[1:]
+asyncio.run(ask(transport, small, 2))
 before = peak_mib()
-kinds, pause_s = asyncio.run(ask(huge, 1))
+kinds, pause_s = asyncio.run(ask(transport, huge, 1))
 print(json.dumps([kinds, peak_mib() - before, pause_s]))
 """
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads its peak memory from /proc")
+@pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("form", ["plain", "chunks", "compressed", "compressed error"])
-def test_a_body_of_300_mib_does_not_fill_the_memory(form):
+def test_a_body_of_300_mib_does_not_fill_the_memory(transport, form):
     """What is beyond the limit is not read, and others use the event loop meanwhile. The peak includes all layers below."""
     piece = b" " * MIB
     huge = {
@@ -226,7 +243,7 @@ def test_a_body_of_300_mib_does_not_fill_the_memory(form):
     }[form]
     with FaultServer(http_reply(ANSWER)) as small, FaultServer(huge) as server:
         done = subprocess.run(
-            [sys.executable, "-c", CLIENT, small.url, server.url],
+            [sys.executable, "-c", CLIENT, transport, small.url, server.url],
             check=True,
             capture_output=True,
             text=True,
@@ -236,4 +253,4 @@ def test_a_body_of_300_mib_does_not_fill_the_memory(form):
     assert ["unavailable" if form == "compressed error" else "unparseable"] == kinds
     assert growth_mib < 32
     assert pause_s < 2
-    print(f"{form}: {growth_mib:.0f} MiB more than before, others waited {pause_s:.2f} s at most")
+    print(f"{form}, {transport}: {growth_mib:.0f} MiB more than before, others waited {pause_s:.2f} s at most")

@@ -1,10 +1,11 @@
-"""How requests are sent: sign-in, proxies, time limits, and connections of event loops."""
+"""How requests are sent: sign-in, proxies, time limits, connections of event loops, and clients that the user made."""
 
 from __future__ import annotations
 
 import asyncio
 import base64
 import gc
+import importlib.util
 import json
 import logging
 import socket
@@ -14,10 +15,12 @@ import sys
 import threading
 import warnings
 
+import httpx
+import openai
 import pytest
 
-from fake_servers import FakeJudgeServer, FaultServer
-from fake_servers.fault_server import ANSWER, http_reply
+from fake_servers import FakeEmbeddingServer, FakeJudgeServer, FaultServer
+from fake_servers.fault_server import ANSWER, FAULTS, http_reply
 from ragstone.errors import ConfigurationError, JudgeRejectedError, JudgeUnavailableError
 from ragstone.judges import (
     ChatRequest,
@@ -50,6 +53,16 @@ def ask(*arguments, n=1, **options):
             await model.aclose()
 
     return asyncio.run(session())
+
+
+def client_at(url, **options):
+    return openai.AsyncOpenAI(base_url=url, **({"api_key": KEY} | options))
+
+
+def azure_at(url, **options):
+    """A client of Azure's kind."""
+    root = url.removesuffix("/v1")
+    return openai.AsyncAzureOpenAI(azure_endpoint=root, api_version="2024-10-21", **options)
 
 
 # Sign-in ----------------------------------------------------------------------------------------------------------
@@ -159,11 +172,19 @@ def test_a_function_without_a_key(function, words):
     assert [] == server.requests
 
 
-def test_keys_that_a_server_repeats_are_not_shown():
+@pytest.mark.parametrize("way", ["function", "client", "client with a function"])
+def test_keys_that_a_server_repeats_are_not_shown(way):
     """Also those that are known only when they are sent."""
+
+    async def current():
+        return KEY
+
     error = http_reply({"error": {"message": f"wrong key {KEY}"}}, status="403 Forbidden")
     with FaultServer(error) as server, pytest.raises(JudgeRejectedError, match=r"wrong key .api key.$"):
-        ask(server.url, api_key=lambda: KEY)
+        if way == "function":
+            ask(server.url, api_key=lambda: KEY)
+        else:
+            ask(client=client_at(server.url, api_key=KEY if way == "client" else current))
 
 
 def test_a_request_of_several_mib_is_sent_whole():
@@ -239,7 +260,10 @@ def test_a_server_that_does_not_accept_connections():
 def test_connections_close_with_their_event_loop():
     """Without `aclose`, in as many loops as there are, no socket stays open."""
     with FaultServer(http_reply()) as server:
-        models = [OpenAICompatibleModel(server.url, model="m") for _ in range(2)]
+        models = [
+            OpenAICompatibleModel(server.url, model="m"),
+            OpenAICompatibleModel(client=client_at(server.url), model="m"),
+        ]
         with warnings.catch_warnings():
             warnings.simplefilter("error", ResourceWarning)
             for model in models * 3:
@@ -248,16 +272,161 @@ def test_connections_close_with_their_event_loop():
     assert 6 == len(server.requests)
 
 
+# Clients that the user made -----------------------------------------------------------------------------------------
+
+
+def test_a_client_is_taken_as_it_is(monkeypatch):
+    """Its key, headers, query and organization are sent, and it is the same judge as the URL."""
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    with FaultServer(http_reply()) as server:
+        client = client_at(
+            server.url, organization="us", default_query={"v": "1"}, default_headers={"x-team": "search"}
+        )
+        judge = OpenAICompatibleJudge(client=client, model="m")
+        asyncio.run(judge.ask_text(Prompt(construct="any", task="Reply.", fields={})))
+        assert OpenAICompatibleJudge(server.url, model="m").identity == judge.identity
+    (request,) = server.requests
+    sent = [request.headers[name] for name in ("authorization", "openai-organization", "x-team")]
+    assert [f"Bearer {KEY}", "us", "search"] == sent
+    assert ("/v1/chat/completions", "v=1") == (request.path, request.query)
+    # The user's client stays open.
+    assert not client.is_closed()
+
+
+def test_a_client_of_azure():
+    """With a deployment of each model, its version in the query, and a token of the directory."""
+
+    async def token():
+        return KEY
+
+    with FaultServer(http_reply()) as server:
+        ask(client=azure_at(server.url, api_key=KEY), model="rater")
+        ask(client=azure_at(server.url, azure_ad_token_provider=token, azure_deployment="other"), model="rater")
+    first, second = server.requests
+    assert "/openai/deployments/rater/chat/completions" == first.path
+    assert "/openai/deployments/other/chat/completions" == second.path
+    assert ("api-version=2024-10-21", KEY) == (first.query, first.headers["api-key"])
+    assert f"Bearer {KEY}" == second.headers["authorization"]
+
+
+def test_a_client_detects_its_model_and_reaches_the_root():
+    """The list of models, and paths beside /v1, with its key."""
+    with FaultServer(MODELS, http_reply({"tokens": [1, 2]})) as server:
+
+        async def session():
+            model = OpenAICompatibleModel(client=client_at(server.url))
+            await model.prepare()
+            ids = await model.tokenized(QUESTION.messages)
+            await model.aclose()
+            return model.name, ids
+
+        name, ids = asyncio.run(session())
+    assert name.startswith("served at 127.0.0.1")
+    assert [1, 2] == ids
+    assert ["/v1/models", "/tokenize"] == [request.path for request in server.requests]
+    assert all(f"Bearer {KEY}" == request.headers["authorization"] for request in server.requests)
+
+
+def test_an_embedder_with_a_client():
+    """Embedders take clients as judges do."""
+    with FakeEmbeddingServer(api_key=KEY) as server:
+
+        async def session():
+            embedder = EndpointEmbedder(client=client_at(server.url))
+            try:
+                return (await embedder.embed(["a", "b"])).shape[0]
+            finally:
+                await embedder.aclose()
+
+        assert 2 == asyncio.run(session())
+
+
+@pytest.mark.parametrize("module", [httpx, pytest.importorskip("httpx2")], ids=["httpx", "httpx2"])
+def test_an_http_client_of_the_user(module):
+    """It sends the requests, its other replies are left alone, and a second event loop is refused with the way out."""
+    if module is not httpx and importlib.util.find_spec("openai._httpx2") is None:
+        pytest.skip("this version of openai does not accept clients of httpx2")
+    seen = []
+
+    async def note(response):
+        seen.append(response.status_code)
+
+    with FaultServer(http_reply(), FAULTS["huge body"], http_reply(b"x" * 5_000_000)) as server:
+        own = module.AsyncClient(event_hooks={"response": [note]}, headers={"x-own": "1"})
+        client = client_at(server.url, http_client=own)
+        model = OpenAICompatibleModel(client=client, model="m", max_retries=0)
+
+        async def session():
+            (reply,) = await model.complete(QUESTION)
+            with pytest.raises(JudgeUnavailableError, match="larger than 4 MiB"):
+                await model.complete(QUESTION)
+            large = await own.get(f"{server.url}/files")
+            await model.aclose()
+            closed = own.is_closed
+            await own.aclose()
+            return reply.text, len(large.content), closed
+
+        assert ("85", 5_000_000, False) == asyncio.run(session())
+        assert ([200, 200, 200], "1") == (seen, server.requests[0].headers["x-own"])
+        with pytest.raises(ConfigurationError, match=r"its own .http_client=.*each event loop"):
+            asyncio.run(model.complete(QUESTION))
+
+
+def test_a_sign_in_of_a_client_that_fails():
+    """The reason is in the error, and no request is sent."""
+
+    async def token():
+        raise RuntimeError("no identity on this host")
+
+    with (
+        FaultServer(http_reply()) as server,
+        pytest.raises(JudgeUnavailableError, match="client raised RuntimeError: no identity on this host"),
+    ):
+        ask(client=azure_at(server.url, azure_ad_token_provider=token))
+    assert [] == server.requests
+
+
+def test_the_time_limits_and_retries_are_those_of_the_model(virtual_time):
+    """The client's own retries would not be counted."""
+    with FaultServer(FAULTS["500"]) as server:
+        with pytest.raises(JudgeUnavailableError, match="2 attempts"):
+            ask(client=client_at(server.url, max_retries=7), max_retries=1)
+        assert 2 == len(server.requests)
+    with FaultServer(FAULTS["silence"]) as server, pytest.raises(JudgeUnavailableError, match="no reply within 3 s"):
+        ask(client=client_at(server.url, timeout=900), timeout_s=3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "words"),
+    [
+        ((), {}, "either a base_url .* or client="),
+        (("http://h/v1",), {"client": "a client"}, "either a base_url .* or client="),
+        ((), {"client": "a client"}, "must be an openai.AsyncOpenAI or AsyncAzureOpenAI, got builtins.str"),
+        ((), {"client": openai.OpenAI(api_key=KEY)}, "must be an openai.AsyncOpenAI"),
+        ((), {"client": openai.AsyncOpenAI(api_key=KEY), "api_key": "k"}, "api_key and client exclude each other"),
+    ],
+)
+def test_impossible_clients(arguments, options, words):
+    """Refused when the model is made."""
+    with pytest.raises(ConfigurationError, match=words):
+        OpenAICompatibleModel(*arguments, **options)
+
+
 # Hostile servers ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("transport", ["aiohttp", "client"])
 @pytest.mark.parametrize("what", ["judge", "list of models", "embedder"])
-def test_a_redirect_is_refused(what):
+def test_a_redirect_is_refused(what, transport):
     """Neither question nor key reach another origin; the error names it without its secrets, and the way out."""
     with FaultServer(http_reply()) as target:
         location = f"Location: {target.url.replace('http://', 'http://u:secret@')}/other?key=secret"
         with FaultServer(http_reply({}, location, status="307 Temporary Redirect")) as server:
-            options = {"base_url": server.url, "api_key": KEY}
+            options = (
+                {"base_url": server.url, "api_key": KEY}
+                if transport == "aiohttp"
+                else {"client": client_at(server.url)}
+            )
 
             async def session():
                 if what == "embedder":

@@ -23,7 +23,7 @@ from ragstone.judges.openai_model import ConnectionOptions
 
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
 
-_NOT_IN_PLANS: Final = frozenset({"api_key", "extra_body", "headers"})
+_NOT_IN_PLANS: Final = frozenset({"client", "api_key", "extra_body", "headers"})
 """Arguments that decide what a model replies or whether it replies, and that may contain secrets."""
 _WITHOUT_EFFECT: Final = frozenset({"batch_size", "device"})
 """Keys of a role that do not change scores."""

@@ -77,13 +77,14 @@ class OpenAICompatibleJudge(ModelJudge):
     """A `ModelJudge` with an `OpenAICompatibleModel`, created in one step.
 
     Args:
-        base_url: "http://host:8000/v1".
+        base_url: "http://host:8000/v1". Omit it with `client=AsyncOpenAI(...)`.
         temperature: See `ModelJudge`.
         seed: See `ModelJudge`.
         max_tokens: See `ModelJudge`.
         score_mode: See `ModelJudge`.
         draws: See `ModelJudge`.
-        connection: `model`, `api_key`, `max_concurrent_requests`, `timeout_s` and all other options of `OpenAICompatibleModel`.
+        connection: `client`, `model`, `api_key`, `max_concurrent_requests`, `timeout_s` and all other options of
+            `OpenAICompatibleModel`.
 
     Raises:
         ConfigurationError: If a value is invalid.
@@ -97,7 +98,7 @@ class OpenAICompatibleJudge(ModelJudge):
 
     def __init__(
         self,
-        base_url: str,
+        base_url: str | None = None,
         *,
         temperature: float | None = 0.0,
         seed: int | None = None,

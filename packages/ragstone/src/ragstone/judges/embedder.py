@@ -32,9 +32,9 @@ class EndpointEmbedder:
     request is sent only once.
 
     Args:
-        base_url: "http://host:8000/v1".
+        base_url: "http://host:8000/v1". Omit it with `client=AsyncOpenAI(...)`.
         batch_size: Maximum number of texts in one request, at least 1.
-        connection: `model`, `api_key`, `extra_body` (such as `{"dimensions": 256}`) and all other options of
+        connection: `client`, `model`, `api_key`, `extra_body` (such as `{"dimensions": 256}`) and all other options of
             `OpenAICompatibleModel`.
 
     Raises:
@@ -47,7 +47,9 @@ class EndpointEmbedder:
         ```
     """
 
-    def __init__(self, base_url: str, *, batch_size: int = 64, **connection: Unpack[ConnectionOptions]) -> None:
+    def __init__(
+        self, base_url: str | None = None, *, batch_size: int = 64, **connection: Unpack[ConnectionOptions]
+    ) -> None:
         settings.check("embedder", "EndpointEmbedder", batch_size=batch_size)
         self._model = OpenAICompatibleModel(base_url, **connection)
         self._extra: Mapping[str, Any] = connection.get("extra_body") or {}

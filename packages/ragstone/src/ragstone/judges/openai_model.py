@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypedDict
+from typing import TYPE_CHECKING, Any, Final, TypedDict
+from urllib.parse import urlencode
 
 from ragstone import settings
 from ragstone.errors import ConfigurationError
@@ -15,12 +16,15 @@ from ragstone.judges._http.constraints import ConstrainedReplies
 from ragstone.judges._http.endpoint import Endpoint
 from ragstone.judges._http.exact import LogprobReader
 from ragstone.judges._http.probe import probe
-from ragstone.judges._http.transport import ApiKey
+from ragstone.judges._http.transport import ApiKey, ClientTransport
 from ragstone.judges._limits.gate import ClientLimits
 from ragstone.judges._limits.spend import Budget
 from ragstone.judges._model import Capabilities, Completion, ReplyLogprobs, read_chain
 from ragstone.judges._option_names import OptionNames
 from ragstone.judges._render import Message
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
 
 _MAX_OUTAGE_S: Final = 30.0
 _OUTAGE_FACTOR: Final = 4
@@ -30,6 +34,7 @@ _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 class ConnectionOptions(TypedDict, total=False):
     """Options of `OpenAICompatibleModel`, for functions that pass them on."""
 
+    client: AsyncOpenAI | None
     model: str | None
     api_key: ApiKey | None
     max_concurrent_requests: int | None
@@ -58,6 +63,9 @@ class OpenAICompatibleModel(LogprobReader):
     Args:
         base_url: "http://host:8000/v1". Without a path, `/v1` is added. A deployment at Azure is
             "https://NAME.openai.azure.com/openai/deployments/DEPLOYMENT?api-version=...".
+        client: Instead of a URL, a client of the `openai` package (`AsyncOpenAI`, `AsyncAzureOpenAI`) with its own sign-in. Its
+            base URL is the model's identity. Its `timeout` and `max_retries` do not apply: those below do. It is copied for
+            each event loop, unless it has an HTTP client of your own. Then it works in one event loop.
         model: Model name. None uses the model that the server serves.
         api_key: Sent as bearer token. A function, synchronous or not, is called for each request and returns the current key,
             for tokens that expire. None sends no key, also if the environment contains one.
@@ -98,8 +106,9 @@ class OpenAICompatibleModel(LogprobReader):
 
     def __init__(
         self,
-        base_url: str,
+        base_url: str | None = None,
         *,
+        client: AsyncOpenAI | None = None,
         model: str | None = None,
         api_key: ApiKey | None = None,
         max_concurrent_requests: int | None = None,
@@ -118,6 +127,10 @@ class OpenAICompatibleModel(LogprobReader):
         option_names: OptionNames | None = None,
     ) -> None:
         names = option_names or OptionNames()
+        if (base_url is None) == (client is None):
+            raise ConfigurationError("give either a base_url ('http://host:8000/v1') or client=AsyncOpenAI(...)")
+        if client is not None:
+            base_url, api_key = _described(client, api_key)
         limits: dict[str, Any] = {
             "timeout_s": timeout_s,
             "max_retries": max_retries,
@@ -151,9 +164,11 @@ class OpenAICompatibleModel(LogprobReader):
             pauses_s = backoff_s * (2.0 ** min(max_retries, 16) - 1)
             max_outage_s = min(_MAX_OUTAGE_S, max(_OUTAGE_FACTOR * pauses_s, 2 * probe_s))
         share = ClientLimits(concurrency=max_concurrent_requests, max_outage_s=max_outage_s, probe_s=probe_s, **limits)
+        assert base_url is not None  # noqa: S101  checked above
         endpoint = Endpoint(
             base_url,
             api_key=api_key,
+            connect=None if client is None else partial(ClientTransport, client),
             share=share,
             prices=usd_per_million_tokens,
             budget=budget,
@@ -223,3 +238,23 @@ class OpenAICompatibleModel(LogprobReader):
         if route == "echo":
             return await self.echoed(messages, reply)
         return await read_chain(self, messages, reply)
+
+
+def _described(client: AsyncOpenAI, api_key: ApiKey | None) -> tuple[str, str | None]:
+    """Return the URL of a client with its query, and its key.
+
+    Raises:
+        ConfigurationError: If it is not an asynchronous client, or a key is given as well.
+    """
+    import openai
+
+    if not isinstance(client, openai.AsyncOpenAI):
+        raise ConfigurationError(
+            f"client must be an openai.AsyncOpenAI or AsyncAzureOpenAI, got {type(client).__module__}.{type(client).__qualname__}"
+        )
+    if api_key is not None:
+        raise ConfigurationError(
+            "api_key and client exclude each other. Give the key to the client: AsyncOpenAI(api_key=...)"
+        )
+    query = urlencode({name: str(value) for name, value in client.default_query.items()})
+    return f"{client.base_url}?{query}" if query else str(client.base_url), client.api_key or None

@@ -8,7 +8,7 @@ import math
 import random
 import re
 import threading
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
@@ -39,6 +39,7 @@ from ragstone.judges._http.transport import (
     NotConnectedError,
     Reply,
     SignInError,
+    Transport,
     without_secrets,
 )
 from ragstone.judges._http.whole_prompts import WholePrompts
@@ -95,7 +96,7 @@ def normalize_url(base_url: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
 
 
-_Connection = tuple[AiohttpTransport, AsyncGenerator[None, None]]
+_Connection = tuple[Transport, AsyncGenerator[None, None]]
 """The transport of one event loop, and what closes it with the loop."""
 _Outcome = dict[str, Any] | FailedAttempt | RequestRefusedError
 
@@ -134,6 +135,7 @@ class Endpoint:
         *,
         api_key: ApiKey | None,
         share: ClientLimits,
+        connect: Callable[[], Transport] | None = None,
         prices: tuple[float, float] | None = None,
         budget: Budget | None = None,
         headers: Mapping[str, str] | None = None,
@@ -152,7 +154,7 @@ class Endpoint:
         self._option_names = option_names or OptionNames()
         known_key = api_key if isinstance(api_key, str) else None
         self._secrets = find_secrets(self.base_url, known_key, self._headers)
-        self._connect = partial(
+        self._connect = connect or partial(
             AiohttpTransport, self.base_url, api_key=api_key, headers=self._headers, timeout_s=share.timeout_s
         )
         self._share = share
@@ -383,9 +385,7 @@ class Endpoint:
                 self._budget.take_back()
         return self._read(reply, sending.path, transport, counted=sending.counted)
 
-    def _read(
-        self, reply: Reply, path: str, transport: AiohttpTransport, *, counted: bool
-    ) -> dict[str, Any] | FailedAttempt:
+    def _read(self, reply: Reply, path: str, transport: Transport, *, counted: bool) -> dict[str, Any] | FailedAttempt:
         """Return the JSON object of a reply."""
         if not 200 <= reply.status < 300:
             return self._failure_from_status(reply, transport)
@@ -413,7 +413,7 @@ class Endpoint:
             return FailedAttempt(f"the completion does not contain a message, only {_names(read)}", kind="unparseable")
         return read
 
-    def _failure_from_status(self, reply: Reply, transport: AiohttpTransport) -> FailedAttempt:
+    def _failure_from_status(self, reply: Reply, transport: Transport) -> FailedAttempt:
         status = reply.status
         error = ErrorBody.read(reply.body)
         reason = f"HTTP {status}: {self._quote(error.text, transport)}" if error.text else f"HTTP {status}"
@@ -442,14 +442,14 @@ class Endpoint:
             msg += f". No key was given. Set {self.how_to_set('api_key')}"
         raise RequestRefusedError(msg, status=status, param=error.param, text=error.text) from None
 
-    def _quote(self, text: str, transport: AiohttpTransport) -> str:
+    def _quote(self, text: str, transport: Transport) -> str:
         """Return the beginning of a text on one line and without secrets, because servers and proxies may repeat the key."""
         text = " ".join(text.split())
         for secret in (*self._secrets, *transport.secrets):
             text = text.replace(secret, "[api key]")
         return text[:_QUOTED_CHARACTERS]
 
-    async def _transport(self) -> AiohttpTransport:
+    async def _transport(self) -> Transport:
         loop = asyncio.get_running_loop()
         if (known := self._connections.get(loop)) is not None:
             return known[0]
@@ -471,7 +471,7 @@ class Endpoint:
             await connection[1].aclose()
 
 
-async def _keep_for_loop(transport: AiohttpTransport) -> AsyncGenerator[None, None]:
+async def _keep_for_loop(transport: Transport) -> AsyncGenerator[None, None]:
     """Keep a transport open as long as its event loop exists.
 
     Its sockets belong to the event loop in which they were opened. `asyncio.run` closes unfinished

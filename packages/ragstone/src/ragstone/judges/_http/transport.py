@@ -1,4 +1,4 @@
-"""HTTP below an endpoint: one request and its whole reply, whose size is bounded.
+"""HTTP below an endpoint: one request and its whole reply, whose size is bounded. By aiohttp, or by the user's own client.
 
 A server may send anything, so nothing that it sends is kept without a limit: bodies are cut while they are read, also when
 they are compressed, and aiohttp limits the headers. A transport belongs to the event loop in which it was opened.
@@ -16,14 +16,18 @@ import ssl
 import urllib.request
 import zlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 from urllib.parse import urlsplit, urlunsplit
+from weakref import WeakKeyDictionary
 
+from ragstone._util.variables import assigned
 from ragstone.errors import ConfigurationError
-from ragstone.judges._http.errors import basic, causes_of
+from ragstone.judges._http.errors import basic, causes_of, find_secrets
 
 if TYPE_CHECKING:
+    import openai
     from yarl import URL
 
 Method = Literal["GET", "POST"]
@@ -57,7 +61,7 @@ class NoConnectionError(NotConnectedError):
 
 
 class SignInError(Exception):
-    """The function that provides the key failed."""
+    """The function or client that provides the key failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,32 @@ class Reply:
     """Decompressed. Empty if there is a `problem`."""
     problem: str | None = None
     """Why the body was not read to its end ("larger than ..."), or None."""
+
+
+class Transport(Protocol):
+    """Sends requests to one server, within one event loop."""
+
+    secrets: list[str]
+    """Keys that were sent and are not known in advance. They must not be in messages."""
+
+    async def send(self, method: Method, url: str, body: Mapping[str, Any] | None, *, max_bytes: int) -> Reply:
+        """Send one request, and return the reply with any status. Redirects are not followed, and nothing is repeated.
+
+        Args:
+            method: GET or POST.
+            url: Path below the base URL ("/models"), or a complete URL at the same server.
+            body: Body of a POST, sent as JSON.
+            max_bytes: Limit on the body, at which the connection is closed.
+
+        Raises:
+            NotConnectedError: If the server cannot be connected.
+            ConnectionFailedError: If the connection breaks.
+            SignInError: If the key cannot be provided.
+            TimeoutError: If the client has a time limit of its own, which ended.
+        """
+
+    async def aclose(self) -> None:
+        """Close the connections that this transport opened."""
 
 
 class AiohttpTransport:
@@ -111,7 +141,6 @@ class AiohttpTransport:
         self._headers.update(headers)
         self._urls: dict[str, URL] = {}
         self.secrets: list[str] = []
-        """Keys that were sent and are not known in advance. They must not be in messages."""
         self._proxy = _proxy_of(parts.scheme, host)
         self._session = aiohttp.ClientSession(
             # The limiter of the endpoint decides how many requests are sent at once.
@@ -131,19 +160,6 @@ class AiohttpTransport:
         return {"Authorization": f"Bearer {key}", **azure}
 
     async def send(self, method: Method, url: str, body: Mapping[str, Any] | None, *, max_bytes: int) -> Reply:
-        """Send one request, and return the reply with any status. Redirects are not followed, and nothing is repeated.
-
-        Args:
-            method: GET or POST.
-            url: Path below the base URL ("/models"), or a complete URL at the same server.
-            body: Body of a POST, sent as JSON.
-            max_bytes: Limit on the body, at which the connection is closed.
-
-        Raises:
-            NotConnectedError: If the server cannot be connected.
-            ConnectionFailedError: If the connection breaks.
-            SignInError: If the key cannot be provided.
-        """
         import aiohttp
 
         sent = self._headers.copy()
@@ -190,8 +206,85 @@ class AiohttpTransport:
         return known
 
     async def aclose(self) -> None:
-        """Close the connections."""
         await self._session.close()
+
+
+class ClientTransport:
+    """Sends requests with a client of the `openai` package that the user made: Azure, other sign-ins, own HTTP clients.
+
+    Args:
+        client: A client with the SDK's default HTTP client is copied for each event loop, because connections belong to the
+            loop in which they were opened. One with an HTTP client of the user's is used as it is, in one event loop.
+
+    Raises:
+        ConfigurationError: If the client has an HTTP client of the user's, which another event loop has used.
+    """
+
+    def __init__(self, client: openai.AsyncOpenAI) -> None:
+        import openai
+
+        self._is_copy = type(getattr(client, "_client", None)).__name__ == "AsyncHttpxClientWrapper"
+        if self._is_copy:
+            client = client.copy(http_client=openai.DefaultAioHttpClient(verify=tls_context()))
+        else:
+            loop = asyncio.get_running_loop()
+            if _loop_of.setdefault(client, loop) is not loop:
+                raise ConfigurationError(
+                    "the client has an HTTP client of its own (http_client=...), whose connections belong to the event loop that "
+                    "used it first. Make a new client and judge for each event loop (each call of evaluate), or pass a client "
+                    "without http_client"
+                )
+        self._client = client
+        self.secrets: list[str] = []
+        hooks = client._client.event_hooks["response"]  # noqa: SLF001  the SDK does not offer another way to read a body in parts
+        if _take_reply not in hooks:
+            hooks.append(_take_reply)
+
+    async def send(self, method: Method, url: str, body: Mapping[str, Any] | None, *, max_bytes: int) -> Reply:
+        exchange = _Exchange(max_bytes)
+        options: Any = {
+            "headers": {"Accept-Encoding": "gzip, deflate"},
+            "follow_redirects": False,
+            "max_retries": 0,
+        }
+        failure: Exception | None = None
+        try:
+            with assigned(_exchange, exchange):
+                if method == "GET":
+                    await self._client.get(url, cast_to=str, options=options)
+                else:
+                    await self._client.post(url, cast_to=str, body=body, options=options)
+        except Exception as error:  # noqa: BLE001  the user's sign-in may raise anything
+            failure = error
+        finally:
+            _remember(self.secrets, find_secrets("", None, exchange.sent))
+        if exchange.reply is not None:
+            # With a status above 299 the client raises its own exceptions.
+            return exchange.reply
+        raise _client_failure(failure) from failure
+
+    async def aclose(self) -> None:
+        if self._is_copy:
+            await self._client.close()
+
+
+def _client_failure(error: Exception | None) -> Exception:
+    """Return the exception of a transport for one of the SDK without a reply."""
+    import aiohttp
+    import openai
+
+    if error is None:
+        return ConnectionFailedError("the client returned without a reply")
+    causes = causes_of(error)
+    if not any(isinstance(cause, openai.APIConnectionError | aiohttp.ClientError | OSError) for cause in causes):
+        return SignInError(f"the client raised {type(error).__name__}: {error}")
+    if not isinstance(causes[-1], TimeoutError):
+        return _connection_failure(error)
+    if isinstance(causes[-1], aiohttp.ConnectionTimeoutError) or any(
+        type(cause).__name__ in ("ConnectTimeout", "PoolTimeout") for cause in causes
+    ):
+        return NoConnectionError("no connection in time")
+    return TimeoutError()
 
 
 def _connection_failure(error: Exception) -> ConnectionFailedError:
@@ -207,6 +300,41 @@ def _first_cause(error: BaseException) -> str:
     """Return the message of the first cause of an exception. The others repeat the URL, whose query may be secret."""
     first = causes_of(error)[-1]
     return str(getattr(first, "message", "") or first) or type(first).__name__
+
+
+@dataclass(slots=True)
+class _Exchange:
+    """The request of `ClientTransport` in this task, and its reply."""
+
+    max_bytes: int
+    reply: Reply | None = None
+    sent: Mapping[str, str] | None = None
+    """Headers of the request."""
+
+
+_exchange: Final[ContextVar[_Exchange | None]] = ContextVar("ragstone_exchange", default=None)
+_loop_of: Final[WeakKeyDictionary[Any, asyncio.AbstractEventLoop]] = WeakKeyDictionary()
+"""The event loop that uses a client with its own HTTP client."""
+
+
+async def _take_reply(response: Any) -> None:
+    """Read the body of a reply up to the limit, before the client reads all of it. Other requests of the client are left alone."""
+    exchange = _exchange.get()
+    if exchange is None:
+        return
+    body = _BoundedBody(response.headers.get("content-encoding", ""), exchange.max_bytes)
+    if body.expect(response.headers.get("content-length")):
+        async for chunk in response.aiter_raw():
+            if not body.feed(chunk):
+                break
+    await response.aclose()
+    exchange.sent = dict(response.request.headers)
+    exchange.reply = Reply(response.status_code, response.headers.copy(), body.content, body.problem)
+    # The client may still act on the reply (a new token after 401), and then reads this body.
+    for name in ("content-encoding", "content-length", "transfer-encoding"):
+        response.headers.pop(name, None)
+    response.stream = type(response)(response.status_code, content=body.content).stream
+    response.is_stream_consumed = response.is_closed = False
 
 
 class _BoundedBody:
@@ -293,7 +421,7 @@ def _proxy_of(scheme: str, host: str) -> str | None:
     if parts.scheme not in ("http", "https") or not netloc:
         raise ConfigurationError(
             f"the proxy of the environment ({scheme.upper()}_PROXY or ALL_PROXY) is {parts.scheme}://{netloc}, and only http "
-            "and https proxies are supported. Add the host to NO_PROXY"
+            "and https proxies are supported. Add the host to NO_PROXY, or pass client=AsyncOpenAI(http_client=...)"
         )
     return proxy
 
