@@ -20,6 +20,8 @@ from ragstone.reading.otlp import OversizedMessageError
 
 _MAX_CALLS: Final = 100
 """Calls at once of one connection."""
+_CLOSING: Final = 16
+"""Connections that made room for others, and that gRPC has not closed yet."""
 _DESCRIPTORS: Final = 4
 """Files that two connections open, one of a receiver for HTTP and one of that for gRPC with its relay."""
 _PROTOBUF: Final = "application/x-protobuf"
@@ -74,7 +76,7 @@ class OtlpGrpcReceiver(Listener):
             ("grpc.max_metadata_size", 16384),
             ("grpc.so_reuseport", 0),
             ("grpc.max_concurrent_streams", _MAX_CALLS),
-            ("grpc.max_allowed_incoming_connections", self._max_connections),
+            ("grpc.max_allowed_incoming_connections", self._max_connections + _CLOSING),
             ("grpc.max_connection_idle_ms", int(IDLE_S * 1000)),
         )
         self._server = grpc.aio.server(handlers=[_handlers(grpc, self)], options=options)
