@@ -25,12 +25,13 @@ from ragstone.cli._output import (
     leave,
     print_json,
     print_reading,
+    print_result,
     print_text,
     reason_lines,
 )
 from ragstone.cli._progress import Progress, show_progress
 from ragstone.cli._settings import OF_COMMAND, arguments_of, settings_of
-from ragstone.errors import ConfigurationError, DataError, JudgeError
+from ragstone.errors import DataError, JudgeError
 from ragstone.experiments import Experiment, count_kept, evaluate
 from ragstone.judges import find_outage
 from ragstone.metrics import resolve_metrics
@@ -96,10 +97,6 @@ def evaluate_command(
     thresholds = parse_thresholds(fail_under, analysis, names, junit=junit)
     application: Any = None
     if app is not None:
-        if dry_run:
-            raise ConfigurationError(
-                "--dry-run needs contexts and responses, which --app has only after a run. Omit one"
-            )
         application, traces = load_app(app), traces or default_traces(file, app)
         models = Models(with_cache(settings, Path(f"{traces.absolute()}.cache")))
     check_not_read(output, file, references)
@@ -112,11 +109,19 @@ def evaluate_command(
     choice: dict[str, Any] = {"rows": rows, "limit": limit, "separator": separator, "encoding": encoding}
     if dry_run:
         spread, rejected, reading = StrideSampler(_MAX_ESTIMATED), list[RejectedRow](), ReadingReport()
-        for sample in iter_samples(file, rejected, choice=Choice(**choice), report=reading, **read):
+        asked = iter_samples(file, rejected, choice=Choice(**choice), report=reading, with_app=app is not None, **read)
+        for sample in asked:
             spread.add(sample)
         print_reading(reading)
         if not spread.n_seen:
             raise DataError("the data does not contain valid samples. Give rows with a query, contexts and a response")
+        if app is not None:
+            # Contexts and responses, which most calls depend on, are known only after a run.
+            n_calls = spread.n_seen * repeats
+            text = f"{app} would be called {n_calls:,} times ({count(spread.n_seen, 'sample')}). The calls of a judge are not known"
+            facts = {"n_samples": spread.n_seen, "n_application_calls": n_calls, "reading": reading.to_dict()}
+            print_result(facts, text, json_output=json_output)
+            return
         _print_dry_run(spread, reading, names, models, reasons=reasons, json_output=json_output)
         return
     specs = models.specs()

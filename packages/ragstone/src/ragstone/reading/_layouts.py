@@ -56,9 +56,11 @@ class Layout:
     ideal: str = ""
     """Key of the ideal passages, which are contexts only if the user says so."""
 
-    def describe(self) -> str:
-        """Return what is read from where, in one line."""
-        read = ", ".join(f"{name} ← {' + '.join(dict.fromkeys(_roots(place)))}" for name, place in self.fields.items())
+    def describe(self, row: Mapping[str, Any]) -> str:
+        """Return what is read from where, in one line. Of alternatives, those that the row has are named."""
+        roots = {name: dict.fromkeys(_roots(place)) for name, place in self.fields.items()}
+        shown = {name: [root for root in found if root in row] or found for name, found in roots.items()}
+        read = ", ".join(f"{name} ← {' + '.join(found)}" for name, found in shown.items())
         ideal = self.ideal and f". The ideal passages are not read; otherwise: --field contexts={self.ideal}"
         return f"rows of {self.name}: {read}{self.note and f'. {self.note}'}{ideal}"
 

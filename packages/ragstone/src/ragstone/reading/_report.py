@@ -29,6 +29,8 @@ ValueKind = Literal[
 
 _ALWAYS: Final = ("query", "contexts", "response", "reference")
 """Fields that the report names even if no column was read."""
+_MESSAGE_KEYS: Final = ("role", "content", "type", "text")
+"""Keys of messages and content blocks, which are read with the column that has them."""
 _MAX_LINES: Final = 12
 _OPTION: Final = re.compile(r"(?<=\s)--[\w-]+ (?:'[^'\n]{0,200}')?")
 _WRAPPER: Final = TextWrapper(80, subsequent_indent=" " * 6, break_long_words=False, break_on_hyphens=False)
@@ -185,8 +187,9 @@ class ReadingReport:
             head += f", {self.n_other_columns:,} with other columns than the first"
         shown = dict.fromkeys((*_ALWAYS, *self.fields, *self.guesses))
         lines = [head, *(self._field_line(name) for name in shown)]
-        guessed = {column for columns in self.guesses.values() for column in columns}
-        if others := [column for column in self.unused if column.strip() and column not in guessed]:
+        used = {column for columns in self.guesses.values() for column in columns}
+        used |= {f"{column}[].{key}" for use in self.fields.values() for column in use.columns for key in _MESSAGE_KEYS}
+        if others := [column for column in self.unused if column.strip() and column not in used]:
             more = f" and {len(others) - 5} more" if len(others) > 5 else ""
             lines.append(f"  not used: {', '.join(others[:5])}{more}")
         lines += [

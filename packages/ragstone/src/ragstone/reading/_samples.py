@@ -254,7 +254,7 @@ def laid_out(rows: Iterable[Any], fields: Mapping[str, str], report: ReadingRepo
                 yield position, problem
             continue
         if is_first and (layout := find_layout(row)) is not None:
-            report.note(layout.describe())
+            report.note(layout.describe(row))
         is_first = False
         if layout is None or not layout.keys <= row.keys():
             yield position, row
