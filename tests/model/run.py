@@ -212,7 +212,7 @@ class Run:
         """Run a command of the laboratory, and keep the line of its output that begins with `start`."""
         code, text, seconds = self.command(part, "lab", *arguments, *PATIENT)
         lines = [line.strip().lstrip("- ") for line in text.splitlines() if line.strip()]
-        first = next((line for line in lines if line.startswith(start)), "")
+        first = next((line for line in lines if line.startswith(tuple(start.split("|")))), "")
         if code == 0 and not first:
             self.problems.append(f"{part}: no result")
         self.add(part, seconds, model, f"{first}, status {code}")
@@ -260,7 +260,7 @@ def main() -> int:
                 "--set", "research.conditions=repeats", "--set", "research.label_range=0,1",
             ),
             "experiment": lambda: run.lab(
-                "udcg experiment", "answers 2 questions with 1 and 2 passages", "Questions", "udcg", "experiment", "questions.jsonl", "--judge", URL, "--no-erag", "--parts", "k",
+                "udcg experiment", "answers 2 questions with 1 and 2 passages", "Questions|not computed", "udcg", "experiment", "questions.jsonl", "--judge", URL, "--no-erag", "--parts", "k",
                 "--set", "research.k_values=1,2", "--set", "research.max_questions=2", "--set", "reader.prompt=prompt.txt",
                 "--set", "reader.abstention=No",
             ),
