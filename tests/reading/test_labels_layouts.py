@@ -354,6 +354,6 @@ def test_labels_of_two_people_without_ids_are_of_one_sample():
     file = read_label_file(rows)
     assert (3, 6) == (len(file.samples), len(file.records))
     assert {("answer", None)} == {(record.level, record.unit) for record in file.records}
-    ids = [str(record.sample_id or record.position) for record in file.records]
+    ids = [str(record.sample_id or record.first) for record in file.records]
     assert [sample["id"] for sample in file.samples for _ in range(2)] == ids
     assert 6 == len(by_answer(file.records))
