@@ -70,3 +70,15 @@ def test_a_dry_run_does_not_call_the_application(tmp_path: Path, monkeypatch: py
         next(iter(facts["reading"]["fields"]["reference"]["columns"])),
     )
     assert not list(tmp_path.glob("*.traces.jsonl"))
+
+
+@pytest.mark.parametrize("option", ["--retriever-tool", "--no-retriever-tool"])
+@pytest.mark.parametrize("more", [[], ["--dry-run"]])
+def test_tools_of_an_application_need_one(option: str, more: list[str], tmp_path: Path):
+    """The options do not change what is read from a file, so they are refused and not ignored."""
+    (tmp_path / "m.jsonl").write_text(
+        json.dumps({"messages": [*MESSAGES, {"role": "assistant", "content": "Old."}]}) + "\n"
+    )
+    done = run_command("evaluate", tmp_path / "m.jsonl", option, "search", "--judge", "lexical", *more)
+    assert 2 == done.returncode, done.stdout
+    assert "are about the calls of --app" in done.stderr

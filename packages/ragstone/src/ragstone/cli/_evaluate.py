@@ -31,7 +31,7 @@ from ragstone.cli._output import (
 )
 from ragstone.cli._progress import Progress, show_progress
 from ragstone.cli._settings import OF_COMMAND, arguments_of, settings_of
-from ragstone.errors import DataError, JudgeError
+from ragstone.errors import ConfigurationError, DataError, JudgeError
 from ragstone.experiments import Experiment, count_kept, evaluate
 from ragstone.judges import find_outage
 from ragstone.metrics import resolve_metrics
@@ -96,6 +96,11 @@ def evaluate_command(
     names, fields = settings.scoring.metrics, parse_fields(field)
     thresholds = parse_thresholds(fail_under, analysis, names, junit=junit)
     application: Any = None
+    if app is None and (retriever_tool or no_retriever_tool):
+        raise ConfigurationError(
+            "--retriever-tool and --no-retriever-tool are about the calls of --app, and do not change what is read from a file. "
+            "Add --app, or read exported traces: ragstone replay FILE --retriever-tool NAME"
+        )
     if app is not None:
         application, traces = load_app(app), traces or default_traces(file, app)
         models = Models(with_cache(settings, Path(f"{traces.absolute()}.cache")))
