@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from pydantic import TypeAdapter
 
 from mutations import HOSTILE, MUTATIONS
-from ragstone._util.retry_after import retry_after_s
+from ragstone._util.waiting import retry_after_s
 from ragstone.cli import main
 from ragstone.errors import JudgeError, RagstoneError
 from ragstone.experiments import read_outcomes

@@ -17,7 +17,7 @@ from typing import Literal
 import pytest
 
 import ragstone
-from ragstone._util.normal_form import normalize
+from ragstone._util.unicode import normalize
 from ragstone.experiments import build_report
 from ragstone.metrics import rouge_l
 from ragstone.monitor import Monitor

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ragstone._util.retry_after import retry_after_s
+from ragstone._util.waiting import retry_after_s
 from ragstone.judges._http.constraints import is_obeyed
 from ragstone.judges._http.dialect import Dialect, kind_of
 from ragstone.judges._http.errors import RequestRefusedError

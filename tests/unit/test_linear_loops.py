@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 
 from ragstone._util.abstains import answer_abstains
 from ragstone._util.csv_table import guarded
-from ragstone._util.normal_form import normalize
+from ragstone._util.unicode import normalize
 from ragstone._util.words import find_sentences, normalize_case, split_tokens, split_words
 from ragstone.capture import redact_secrets
 from ragstone.capture._convert import to_json_value

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from ragstone._util import normal_form, words
+from ragstone._util import unicode, words
 from ragstone.cli import _output
 
 ROOT = Path(__file__).parents[2]
@@ -47,7 +47,7 @@ NOT_SEARCHED = {
 BY_FUNCTIONS = {
     # Answers of more than 400 characters are not searched.
     "ragstone._util.abstains": list,
-    "ragstone._util.normal_form": lambda: [normal_form._marks()],
+    "ragstone._util.unicode": lambda: [unicode._marks()],
     "ragstone._util.words": lambda: list(words._patterns()),
     "ragstone.cli._output": lambda: [re.compile(pattern) for _, pattern in _output._STYLES],
 }

@@ -14,7 +14,7 @@ import pytest
 from command_line import run_command
 from live_store import METRICS, add_requests, make_store, make_trace
 from ragstone import Monitor
-from ragstone._util.age import parse_age
+from ragstone._util.quantities import parse_age
 from ragstone.errors import ConfigurationError, DataError, StoreError
 from ragstone.experiments import build_report, draw_to_label
 from ragstone.schema import Captured, SampledOut

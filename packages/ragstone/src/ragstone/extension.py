@@ -10,7 +10,7 @@ from ragstone._util.csv_table import csv_table, unguarded
 from ragstone._util.filelock import FileLock
 from ragstone._util.files import check_not_read, check_output, write_output
 from ragstone._util.lazy import lazy_names
-from ragstone._util.plural import count
+from ragstone._util.quantities import count
 from ragstone._util.row_limits import check_json_row
 from ragstone._util.table import text_table
 from ragstone._util.words import split_words

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Final
 
-from ragstone._util.normal_form import normalize
+from ragstone._util.unicode import normalize
 
 # Chinese, Japanese, Korean, Thai, Lao, Burmese and Khmer do not separate words (or clitics) with spaces. Each character
 # is one token.

@@ -14,7 +14,7 @@ from pathlib import PurePath
 from typing import Any, Final, Literal, TypeVar
 from uuid import UUID
 
-from ragstone._util.surrogates import replace_surrogates
+from ragstone._util.unicode import replace_surrogates
 from ragstone.capture._application import Application
 from ragstone.capture._encoded import Redactor, redact_json
 from ragstone.capture._feedback import MAX_COMMENT, FeedbackDraft

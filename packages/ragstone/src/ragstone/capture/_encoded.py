@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from ragstone._util.surrogates import replace_surrogates
+from ragstone._util.unicode import replace_surrogates
 
 Redactor = Callable[[str], str]
 """A function that returns a text without what must not be stored. The writer's thread calls it for each text."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from ragstone._util.surrogates import replace_surrogates
+from ragstone._util.unicode import replace_surrogates
 from ragstone._util.variables import suppress_capture
 from ragstone.capture._encoded import Redactor, redact_encoded, redact_json
 from ragstone.errors import RagstoneError

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from ragstone._util.plural import count
+from ragstone._util.quantities import count
 from ragstone.errors import JudgeError, JudgeUnavailableError
 from ragstone.judges import Judge, NumberReply, Prompt, metered
 from ragstone.stats import wilson_interval

@@ -6,7 +6,7 @@ import os
 from dataclasses import asdict
 from pathlib import Path
 
-from ragstone._util.plural import count
+from ragstone._util.quantities import count
 from ragstone.cli._output import print_result, sanitize_for_terminal
 from ragstone.cli._store import open_owned
 from ragstone.errors import ConfigurationError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ragstone._util.plural import count
+from ragstone._util.quantities import count
 from ragstone.cli._models import Models
 from ragstone.cli._output import print_json, print_text, sanitize_for_terminal
 from ragstone.cli._progress import format_duration

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import typer
 
 from ragstone._util.files import check_not_read
-from ragstone._util.plural import count
+from ragstone._util.quantities import count
 from ragstone._util.run_async import run_async
 from ragstone.cli._application import default_traces, load_app
 from ragstone.cli._estimate import print_estimate

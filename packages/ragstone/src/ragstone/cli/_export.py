@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from ragstone._util.plural import count
+from ragstone._util.quantities import count
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._options import parse_time_range
 from ragstone.cli._output import print_result, print_text

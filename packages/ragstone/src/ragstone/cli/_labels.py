@@ -10,7 +10,7 @@ import typer
 
 from ragstone._util.csv_table import csv_table
 from ragstone._util.files import check_not_read, check_output, open_output
-from ragstone._util.plural import count
+from ragstone._util.quantities import count
 from ragstone.cli._output import print_result
 from ragstone.cli._settings import arguments_of, settings_of
 from ragstone.errors import ConfigurationError

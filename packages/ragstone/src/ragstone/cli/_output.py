@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import typer
 
 from ragstone._util.ascii import without_controls
-from ragstone._util.plural import count
+from ragstone._util.quantities import count
 from ragstone._util.table import text_table
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.judges import BASELINE_NOTE, amounts_of, is_baseline

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from ragstone._util.plural import count
+from ragstone._util.quantities import count
 from ragstone.cli._output import sanitize_for_terminal
 from ragstone.judges import find_outage_reason
 from ragstone.schema import Failure, NotApplicable, Outcome, Usage

@@ -9,8 +9,7 @@ from typing import Final
 
 import typer
 
-from ragstone._util.age import parse_age
-from ragstone._util.plural import count
+from ragstone._util.quantities import count, parse_age
 from ragstone._util.table import text_table
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._output import print_json, print_result, print_text, sanitize_for_terminal

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ragstone._util.plural import count
+from ragstone._util.quantities import count
 from ragstone.experiments._table import SCORED, MetricScores, Reads, ScoreTable
 from ragstone.judges import LEAST_RATINGS, NO_CLAIMS, OUTCOME_CHECKS, RatingRange, check_method, is_baseline
 

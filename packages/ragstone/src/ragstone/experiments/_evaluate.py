@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from ragstone._util.abstains import own_refusals
 from ragstone._util.files import check_not_read
-from ragstone._util.plural import count
+from ragstone._util.quantities import count
 from ragstone._util.run_async import synchronous
 from ragstone.errors import ConfigurationError, DataError, SinkError, SinkNoTargetError, SinkRejectedError
 from ragstone.experiments._app.saved import SavedRuns

@@ -14,7 +14,7 @@ from xml.etree import ElementTree as ET
 from typing_extensions import override
 
 from ragstone._util.files import write_output
-from ragstone._util.plural import count
+from ragstone._util.quantities import count
 from ragstone._util.table import text_table
 from ragstone.errors import ConfigurationError
 from ragstone.experiments._cards import titles_of

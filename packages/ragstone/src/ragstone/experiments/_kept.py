@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from ragstone._util.filelock import try_flock
 from ragstone._util.files import open_private
 from ragstone._util.id_table import IdTable
-from ragstone._util.plural import count
+from ragstone._util.quantities import count
 from ragstone.errors import ConfigurationError, StoreError
 from ragstone.schema import (
     SCHEMA_VERSION,

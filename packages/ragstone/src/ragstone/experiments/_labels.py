@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ragstone._util.csv_table import guarded, unguarded
-from ragstone._util.plural import count
+from ragstone._util.quantities import count
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments._clusters import NO_CLUSTER
 from ragstone.experiments._outcome_file import shorten_question

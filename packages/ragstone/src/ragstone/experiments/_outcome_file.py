@@ -12,7 +12,7 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from ragstone._util.plural import count
+from ragstone._util.quantities import count
 from ragstone._util.row_limits import MAX_ROW_BYTES, bounded_lines, check_json_row
 from ragstone.errors import DataError, StoreVersionError
 from ragstone.experiments._clusters import SampleFields

@@ -15,7 +15,7 @@ from typing import Final
 
 from typing_extensions import override
 
-from ragstone._util.plural import count
+from ragstone._util.quantities import count
 from ragstone.errors import ConfigurationError, DataError, StoreError, StoreNotFoundError
 from ragstone.experiments._cards import card_of, unknown_card
 from ragstone.experiments._clusters import SampleFields as FieldsOfFile

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from ragstone._util.plural import count
+from ragstone._util.quantities import count
 from ragstone._util.table import text_table
 from ragstone.errors import ConfigurationError
 from ragstone.experiments._checks import check_metric, join_checks

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from ragstone._util.plural import count
+from ragstone._util.quantities import count
 from ragstone.errors import DataError
 from ragstone.experiments._cards import card_of, unknown_card
 from ragstone.experiments._clusters import Clusters

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ragstone.experiments._experiment import Reported
 from ragstone.experiments._outcomes import Period
-from ragstone.experiments._reported import Reported
 
 
 @dataclass(frozen=True, slots=True)

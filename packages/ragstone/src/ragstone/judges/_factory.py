@@ -19,7 +19,6 @@ from ragstone.judges.embedder import EndpointEmbedder, LocalEmbedder
 from ragstone.judges.lexical import LexicalEmbedder, LexicalJudge, LexicalReader
 from ragstone.judges.openai_model import ConnectionOptions, OpenAICompatibleModel
 from ragstone.judges.reader import ChatReader, ReaderOptions
-from ragstone.judges.support import SupportJudge
 from ragstone.judges.vllm_engine import VllmModel
 from ragstone.settings import public_name
 
@@ -162,7 +161,11 @@ def judge_from(
                 f"{names.value('score_mode', score_mode)} needs a language model, and the {names.role} is {spec!r}. Known "
                 f"forms: {_FORMS}"
             )
-        return LexicalJudge() if spec == "lexical" else SupportJudge("nli" if kind == "nli" else "classifier", model)
+        if spec == "lexical":
+            return LexicalJudge()
+        from ragstone.judges.support import SupportJudge
+
+        return SupportJudge("nli" if kind == "nli" else "classifier", model)
     options: dict[str, Any] = {"score_mode": score_mode, "draws": draws}
     options |= {} if max_tokens is None else {"max_tokens": max_tokens}
     if kind in ("http", "https"):
@@ -254,6 +257,8 @@ def reader_from(
         return LexicalReader()
     if isinstance(resolved_judge, ModelJudge):
         return ChatReader(resolved_judge.model, **options)
+    from ragstone.judges.support import SupportJudge
+
     if isinstance(resolved_judge, MissingModel) or (spec is None and isinstance(resolved_judge, SupportJudge)):
         return MissingModel("reader")
     raise ConfigurationError(f"judge={judge!r} does not have a model that could read passages. Name one with reader=")

@@ -12,9 +12,8 @@ from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
 from ragstone._util.fork import after_fork_in_child
-from ragstone._util.moving_timeout import MovingTimeout
-from ragstone._util.retry_after import retry_after_s
 from ragstone._util.variables import suppress_capture
+from ragstone._util.waiting import MovingTimeout, retry_after_s
 from ragstone.errors import ConfigurationError, JudgeError, JudgeRejectedError, JudgeReplyError, JudgeUnavailableError
 from ragstone.judges._http.dialect import drop_order
 from ragstone.judges._http.errors import causes_of, extract_error_message

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import ClassVar, Final, Literal
 
-from ragstone._util.normal_form import normalize
+from ragstone._util.unicode import normalize
 from ragstone.judges import Judge, NumberReply, Prompt, ask_number
 from ragstone.metrics._arguments import Share
 from ragstone.metrics._base import MetricBase

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ragstone._util.surrogates import replace_surrogates_in
+from ragstone._util.unicode import replace_surrogates_in
 from ragstone.errors import DataError
 
 MISSING_TEXTS: Final = frozenset({

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ragstone._util.lazy import needs_extra
 from ragstone._util.row_limits import MAX_ROW_BYTES, BoundedStream, check_json_row
-from ragstone._util.surrogates import replace_surrogates
+from ragstone._util.unicode import replace_surrogates
 from ragstone.errors import DataError
 from ragstone.reading._files import describe_bytes
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
-from ragstone._util.plural import count
+from ragstone._util.quantities import count
 from ragstone.errors import DataError
 from ragstone.reading._columns import FIELD_ALIASES, name_key
 from ragstone.reading._evidence import paths_in

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from textwrap import TextWrapper
 from typing import Any, Final, Literal
 
-from ragstone._util.plural import count
+from ragstone._util.quantities import count
 
 ValueKind = Literal[
     "blank",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Final
 
-from ragstone._util.plural import count
+from ragstone._util.quantities import count
 from ragstone.errors import DataError
 from ragstone.reading._columns import FIELD_ALIASES, guess_field, name_key
 from ragstone.reading._layouts import looks_like_row

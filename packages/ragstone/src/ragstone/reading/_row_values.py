@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
-from ragstone._util.surrogates import replace_surrogates_in
+from ragstone._util.unicode import replace_surrogates_in
 from ragstone.errors import DataError
 from ragstone.schema import field_names
 

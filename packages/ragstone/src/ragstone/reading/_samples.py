@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ragstone._util.id_table import IdTable
-from ragstone._util.plural import count
+from ragstone._util.quantities import count
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.reading._columns import FIELD_ALIASES, guess_field, name_key
 from ragstone.reading._layouts import Layout, find_layout, rows_of

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from itertools import accumulate, islice
 from typing import Final, NamedTuple
 
-from ragstone._util.normal_form import normalize
-from ragstone._util.surrogates import replace_surrogates
+from ragstone._util.unicode import normalize, replace_surrogates
 from ragstone.requests._draft import PassageDraft
 
 MAX_CHARS: Final = 20_000_000

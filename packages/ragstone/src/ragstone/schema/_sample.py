@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import Field, FiniteFloat
 
-from ragstone._util.normal_form import normalize
+from ragstone._util.unicode import normalize
 from ragstone.schema._base import Record
 from ragstone.schema._evidence import Evidence
 from ragstone.schema._trace import Passage, Trace, Turn

@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import Field, FiniteFloat
 
-from ragstone._util.plural import count
+from ragstone._util.quantities import count
 from ragstone.schema._base import Model, Record
 from ragstone.schema._evidence import Evidence
 

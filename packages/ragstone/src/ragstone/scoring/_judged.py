@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-from ragstone._util.plural import count
+from ragstone._util.quantities import count
 from ragstone.judges import LEAST_RATINGS, OUTCOME_CHECKS, RatingRange, check_outcome
 from ragstone.schema import Failure, FailureKind, NotApplicable, Score
 

@@ -22,8 +22,8 @@ from functools import partial
 from typing import Any, Final, get_args
 
 from ragstone._util.abstains import OWN_REFUSALS
-from ragstone._util.moving_timeout import MovingTimeout
 from ragstone._util.variables import suppress_capture
+from ragstone._util.waiting import MovingTimeout
 from ragstone.errors import ConfigurationError, JudgeError
 from ragstone.judges import (
     Embedder,

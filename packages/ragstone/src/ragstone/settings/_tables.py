@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, SecretStr, StringConstraints
 
-from ragstone._util.age import parse_age
+from ragstone._util.quantities import parse_age
 from ragstone.errors import ConfigurationError
 from ragstone.schema import TraceStatus
 from ragstone.settings._base import Settings, Text, Texts, key, raise_rule

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 from urllib.parse import SplitResult, urlsplit
 
 from ragstone._util.ascii import without_controls
-from ragstone._util.retry_after import retry_after_s
+from ragstone._util.waiting import retry_after_s
 from ragstone.errors import (
     ConfigurationError,
     SinkDeniedError,

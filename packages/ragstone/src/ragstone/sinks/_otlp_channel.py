@@ -34,7 +34,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
 from opentelemetry.util.re import parse_env_headers
 
-from ragstone._util.retry_after import retry_after_s
+from ragstone._util.waiting import retry_after_s
 from ragstone.errors import SinkRejectedError, SinkUnavailableError
 from ragstone.sinks._otlp_event import AttributeValue
 

@@ -8,9 +8,9 @@ from typing import Final
 from ragstone.schema import Captured, Feedback, FeedbackCounts, SampledOut
 from ragstone.store._checksums import check_row, checksum_of
 from ragstone.store._counters import add_to_counters
+from ragstone.store._open_sessions import queue_outcomes
 from ragstone.store._sql import Sql, marks, pages
 from ragstone.store._types import StoredFeedback
-from ragstone.store._watch_queue import queue_outcomes
 from ragstone.store._watch_types import FEEDBACK_STREAM
 
 _WAITS_S: Final = 86_400.0

@@ -1,4 +1,4 @@
-"""The ledger of a store: the numbers of traces and deliveries, from counters."""
+"""The ledger, which `ragstone status` shows: the numbers of traces and deliveries, from counters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a store is opened, from a path or a URL."""
+"""How a store is opened, from a path or a URL. The database classes check its version, one for all tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Retention: removal of the texts of old requests. Their outcomes, and everything that is counted, stay."""
+"""Removal of the texts of old requests, or of whole requests. What is counted stays. The ages are `settings.Retention`."""
 
 from __future__ import annotations
 

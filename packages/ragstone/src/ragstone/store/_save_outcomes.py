@@ -13,10 +13,10 @@ from ragstone.schema import Failure, Outcome, Score
 from ragstone.store._bodies import Body, to_body
 from ragstone.store._counters import add_to_counters, add_to_outcome_counts, state_counter
 from ragstone.store._database import Database, Lock
+from ragstone.store._open_sessions import queue_outcomes
 from ragstone.store._plan import read_plan
 from ragstone.store._sql import Sql, marks, pages
 from ragstone.store._types import Completion, PlannedMetric, TraceState
-from ragstone.store._watch_queue import queue_outcomes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from ragstone.store._database import Lock, Part
+from ragstone.store._open_sessions import WatchQueue
 from ragstone.store._sql import LAST_SEQ, Rows, Sql, marks, pages, read_all_meta, read_meta, save_meta
-from ragstone.store._watch_queue import WatchQueue
 from ragstone.store._watch_types import AlarmRow, CanaryScore, EndedBackfill, StreamKey, StreamRow, Unit, UnitAmounts
 
 _CANARIES: Final = "watch_canaries"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 from urllib.parse import quote
 
-from ragstone._util.plural import count
+from ragstone._util.quantities import count
 from ragstone.views._html_answer import cut
 from ragstone.views._markup import Markup, join, section, table, tag
 from ragstone.views._model import ChangedAnswer, ChangesView, Difference, MetricRow

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Final
 
-from ragstone._util.plural import count
+from ragstone._util.quantities import count
 from ragstone.views._changes_html import differences_table
 from ragstone.views._html import html_document
 from ragstone.views._html_answer import answer_text, cut

@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Final
 from urllib.parse import quote
 
-from ragstone._util.plural import count
+from ragstone._util.quantities import count
 from ragstone.schema import Ledger
 from ragstone.views._html import content_policy, html_page
 from ragstone.views._html_answer import answer_markup, cut

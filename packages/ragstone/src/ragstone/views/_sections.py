@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from ragstone._util.plural import count
+from ragstone._util.quantities import count
 from ragstone.views._changes_html import change_cell, changes_section, means_panel
 from ragstone.views._html_answer import answer_markup, cut
 from ragstone.views._markup import Markup, join, section, table, tag

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from ragstone._util.plural import count
+from ragstone._util.quantities import count
 from ragstone.views._canvas import Canvas, pad, wrap_cells
 from ragstone.views._model import MetricRow, ReportView, Stage, TrendView
 from ragstone.views._terminal_answers import write_response

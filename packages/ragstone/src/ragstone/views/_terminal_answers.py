@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, overload
 
 from typing_extensions import override
 
-from ragstone._util.plural import count
+from ragstone._util.quantities import count
 from ragstone.views._canvas import Canvas, pad, wrap_cells
 from ragstone.views._model import AnswerView, PassageView, ScoreView, Span
 from ragstone.views._notebook import notebook_answers

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from ragstone._util.plural import count
+from ragstone._util.quantities import count
 from ragstone.stats import Estimate
 from ragstone.views._model import (
     AnswerView,

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any, Final
 
-from ragstone._util.plural import count
+from ragstone._util.quantities import count
 from ragstone.schema import Ledger, ScoringPlan
 from ragstone.store import describe_store, is_owned, plan_differences, quote_store
 

@@ -43,7 +43,7 @@ from ragstone.sinks import Sink, sink_from
 
 if TYPE_CHECKING:
     from ragstone.store import PlannedMetric
-    from ragstone.worker._processes import ScoringProcesses
+    from ragstone.worker._scoring_processes import ScoringProcesses
 
 
 class ScoringSetup:
@@ -129,7 +129,7 @@ class ScoringSetup:
         """Create a scorer for some of the metrics, with the same judge and limits."""
         create: Callable[..., Scorer] = Scorer
         if self.processes is not None:
-            from ragstone.worker._processes import ProcessScorer
+            from ragstone.worker._scoring_processes import ProcessScorer
 
             create = partial(ProcessScorer, processes=self.processes)
         with own_refusals(self.refusals):

@@ -104,7 +104,7 @@ class ScorerSpec:
         budget = self.find_budget() if budget is None else budget
         pool = None
         if processes != 1:
-            from ragstone.worker._processes import ScoringProcesses
+            from ragstone.worker._scoring_processes import ScoringProcesses
 
             pool = ScoringProcesses(self.split(processes), budget=budget)
         with own_refusals(self.refusals):

@@ -10,7 +10,7 @@ from functools import reduce
 from operator import add
 from typing import Any
 
-from ragstone._util.plural import count
+from ragstone._util.quantities import count
 from ragstone.metrics import MEAN_OF_REPEATS, is_number
 from ragstone.schema import Failure, Outcome, Score, Trace, Usage
 

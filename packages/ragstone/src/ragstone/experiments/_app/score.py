@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, NamedTuple
 
-from ragstone._util.plural import count
+from ragstone._util.quantities import count
 from ragstone.errors import JudgeError
 from ragstone.experiments._app.repeats import merge_repeats
 from ragstone.experiments._kept import KeptOutcomes

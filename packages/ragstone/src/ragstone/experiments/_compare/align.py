@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from ragstone._util.plural import count
+from ragstone._util.quantities import count
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments._cards import card_of
 from ragstone.experiments._checks import check_metric, find_unusable, join_checks

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from ragstone._util.plural import count
+from ragstone._util.quantities import count
 from ragstone.experiments._views.source import Source
 from ragstone.scoring import CAUSES
 from ragstone.views import AnswerView, CauseFlow, ChangedAnswer, ChangesView, Difference, Statement, SystemEstimate

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ragstone._util.plural import count
+from ragstone._util.quantities import count
 from ragstone.experiments._table import ScoreTable
 from ragstone.stats import Agreement, PredictionPoweredMean, drawn_kappa, drawn_prediction_powered_mean
 from ragstone.store import DrawnRequest, StoredLabel

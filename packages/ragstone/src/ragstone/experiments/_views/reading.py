@@ -12,7 +12,7 @@ from dataclasses import replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
-from ragstone._util.plural import count
+from ragstone._util.quantities import count
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments._checks import find_unusable, join_checks
 from ragstone.experiments._clusters import choose_clusters, cluster_notes

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from ragstone._util.plural import count
+from ragstone._util.quantities import count
 from ragstone.experiments._views.changes import Compared, describe_change
 from ragstone.judges import BASELINE_NOTE, is_baseline
 from ragstone.scoring import CAUSES

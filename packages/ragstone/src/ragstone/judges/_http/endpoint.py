@@ -16,8 +16,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from ragstone import settings
 from ragstone._util.fork import after_fork_in_child
-from ragstone._util.moving_timeout import MovingTimeout
-from ragstone._util.retry_after import retry_after_s
+from ragstone._util.waiting import MovingTimeout, retry_after_s
 from ragstone.errors import (
     ConfigurationError,
     JudgeError,

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager
 from typing import Final
 
-from ragstone._util.moving_timeout import MovingTimeout
+from ragstone._util.waiting import MovingTimeout
 from ragstone.judges._model import PerLoop, replied_at
 
 _PATIENCE_S: Final = 120.0

@@ -1,10 +1,20 @@
-"""Ages in settings."""
+"""Numbers with their nouns, and ages."""
 
 from __future__ import annotations
 
 import re
 
 from ragstone.errors import ConfigurationError
+
+
+def count(n: int, singular: str, plural: str | None = None) -> str:
+    """Write a number with its noun.
+
+    Examples:
+        >>> count(1, "answer"), count(1200, "answer")
+        ('1 answer', '1,200 answers')
+    """
+    return f"{n:,} {singular if n == 1 else plural or singular + 's'}"
 
 
 def parse_age(text: object, *, name: str) -> float:

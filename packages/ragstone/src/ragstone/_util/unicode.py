@@ -1,4 +1,4 @@
-"""Unicode normal forms in linear time."""
+"""Lone surrogates, which JSON escapes can contain and UTF-8 cannot encode, and Unicode normal forms in linear time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import itertools
 import re
 import unicodedata
 from functools import cache
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 _LONG: Final = b"\x01" * 4
 """Marks among every 64th character of a text, one after the other, in a run that `unicodedata` takes long to sort."""
@@ -39,3 +39,26 @@ def _marks() -> re.Pattern[str]:
     """Compile the pattern of a long run of marks, on first use, because that takes about 40 ms."""
     marks = filter(unicodedata.combining, map(chr, range(0x300, 0x20000)))
     return re.compile(f"[{''.join(marks)}{''.join(_BECOME_MARKS)}]{{32,}}+")
+
+
+def replace_surrogates(text: str) -> str:
+    """Return a text that UTF-8 can encode: pairs of surrogates become one character, and lone ones U+FFFD."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        # Encoding as UTF-16 joins surrogate pairs into characters.
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def replace_surrogates_in(value: Any) -> Any:
+    """Return a parsed value with all of its texts as `replace_surrogates` returns them. Tuples become lists."""
+    if isinstance(value, str):
+        return replace_surrogates(value)
+    if isinstance(value, list | tuple):
+        return [replace_surrogates_in(item) for item in value]
+    if isinstance(value, dict):
+        return {replace_surrogates_in(key): replace_surrogates_in(item) for key, item in value.items()}
+    return value

@@ -13,7 +13,7 @@ from ragstone.schema import Outcome, Sample, Usage
 from ragstone.scoring import Scorer
 from ragstone.worker import _times
 from ragstone.worker._child import Child, ChildError, to_pickled
-from ragstone.worker._process import Reply, ScoringWork
+from ragstone.worker._scoring_work import Reply, ScoringWork
 
 logger = logging.getLogger("ragstone")
 

@@ -1,14 +1,19 @@
-"""A timeout whose end can move later while it runs."""
+"""Waiting for a server: a timeout whose end can move later, and the header that requests a pause."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import email.utils
+import re
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final
 
 _ROUNDING_S: Final = 0.001
+_MAX_PAUSE_S: Final = 86_400.0
+"""Longest wait that is reported. Nothing waits that long."""
 
 
 @dataclass(slots=True)
@@ -46,3 +51,19 @@ class MovingTimeout:
             return
         for limit in self._limits.values():
             limit.reschedule(loop.time())
+
+
+def retry_after_s(headers: Mapping[str, str], *, clock: Callable[[], float] = time.time) -> float | None:
+    """Return the number of seconds after which a server accepts requests again.
+
+    Reads `retry-after-ms`, and `retry-after` in seconds or as an HTTP date. None if absent or invalid, at most a day.
+    """
+    for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        value = headers.get(name, "")
+        if re.fullmatch(r"\s*\d+(?:\.\d+)?\s*", value):
+            return min(float(value) * unit_s, _MAX_PAUSE_S)
+    try:
+        date = email.utils.parsedate_to_datetime(headers.get("retry-after", ""))
+        return min(max(0.0, date.timestamp() - clock()), _MAX_PAUSE_S)
+    except (ValueError, OverflowError):
+        return None
