@@ -9,13 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.experiments import (
-    Clusters,
-    OutcomeSource,
-    SystemOutcomes,
-    check_same_questions,
-    read_outcomes,
-)
+from ragstone.experiments import Clusters, OutcomeSource, SystemOutcomes, check_same_questions, read_outcomes
 from ragstone.metrics import selects
 from ragstone.schema import Score
 from ragstone.stats import Estimate, estimate_mean

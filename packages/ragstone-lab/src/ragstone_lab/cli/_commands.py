@@ -62,9 +62,7 @@ COMMANDS: Final = {
         "research.threshold research.second_judge research.second_judge_model",
     ),
     "lab topicality": Command(
-        "Check if a repository is about a domain.",
-        "in-domain.jsonl out-of-domain.jsonl",
-        _MEANS,
+        "Check if a repository is about a domain.", "in-domain.jsonl out-of-domain.jsonl", _MEANS
     ),
 }
 """The commands."""

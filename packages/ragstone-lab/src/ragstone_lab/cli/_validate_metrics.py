@@ -57,6 +57,5 @@ def validate_metrics_command(
     print_result(report.to_dict(), report, json_output=json_output)
     if fit_weights is not None:
         print_text(
-            f"written: {fit_weights}. Score with these weights: --metrics composite@{quote(str(fit_weights))}",
-            err=True,
+            f"written: {fit_weights}. Score with these weights: --metrics composite@{quote(str(fit_weights))}", err=True
         )

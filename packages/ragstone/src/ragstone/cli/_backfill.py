@@ -25,12 +25,7 @@ from ragstone.metrics import split_metrics
 from ragstone.schema import Usage, sample_from_trace
 from ragstone.scoring import estimate_run
 from ragstone.store import BackfillCounts, Store, open_store
-from ragstone.worker import (
-    Backfill,
-    ScoringSetup,
-    StorePlan,
-    get_skip_reason,
-)
+from ragstone.worker import Backfill, ScoringSetup, StorePlan, get_skip_reason
 
 _REHEARSED = 50
 """Requests from which the cost is estimated."""

@@ -116,8 +116,7 @@ COMMANDS: Final = {
     ),
     "store deliveries": Command("List deliveries to sinks by state, or retry them.", "ragstone.db --state failed"),
     "demo": Command(
-        "Capture, score and report a small corpus, or print a sample file.",
-        "--samples answers > answers.jsonl",
+        "Capture, score and report a small corpus, or print a sample file.", "--samples answers > answers.jsonl"
     ),
 }
 """The commands of this distribution."""

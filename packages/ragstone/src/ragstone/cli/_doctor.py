@@ -118,11 +118,7 @@ class _Finding:
 
 
 def doctor_command(
-    *,
-    store: str | None = None,
-    settings: bool = False,
-    json_output: bool = False,
-    context: typer.Context,
+    *, store: str | None = None, settings: bool = False, json_output: bool = False, context: typer.Context
 ) -> None:
     """Measure what the endpoints of judge, reader and embedder can do.
 

@@ -17,14 +17,7 @@ from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._gate import exit_if_failed, parse_thresholds
 from ragstone.cli._models import Models, models_for_store, with_cache
 from ragstone.cli._options import parse_retriever_tools
-from ragstone.cli._output import (
-    describe_excess,
-    leave,
-    ledger_lines,
-    print_json,
-    print_text,
-    sanitize_for_terminal,
-)
+from ragstone.cli._output import describe_excess, leave, ledger_lines, print_json, print_text, sanitize_for_terminal
 from ragstone.cli._progress import Progress, show_progress
 from ragstone.cli._settings import OF_COMMAND, arguments_of, settings_of
 from ragstone.errors import DataError, StoreError
@@ -289,11 +282,7 @@ class _Results:
 
 def _states(counts: MetricCounts) -> dict[str, int]:
     """Return the numbers of stored outcomes of a metric, as `MetricScores.counts` does."""
-    return {
-        "n_scored": sum(counts.repeats),
-        "n_failed": counts.n_failed,
-        "n_not_applicable": counts.n_not_applicable,
-    }
+    return {"n_scored": sum(counts.repeats), "n_failed": counts.n_failed, "n_not_applicable": counts.n_not_applicable}
 
 
 def _file_lines(files: Sequence[FileReport], *, planned: bool = False) -> Iterator[str]:

@@ -13,24 +13,11 @@ import typer
 from ragstone._util.files import check_output
 from ragstone.cli._gate import exit_if_failed, parse_metric_values, parse_thresholds
 from ragstone.cli._models import Models
-from ragstone.cli._options import (
-    parse_fields,
-    parse_named_file,
-    parse_time_range,
-    read_sources,
-    reading_options,
-)
+from ragstone.cli._options import parse_fields, parse_named_file, parse_time_range, read_sources, reading_options
 from ragstone.cli._output import print_json, print_lines, print_reading, print_text, terminal_options
 from ragstone.cli._settings import arguments_of, settings_of
 from ragstone.errors import ConfigurationError
-from ragstone.experiments import (
-    REPORT_FORMATS,
-    OutcomeSource,
-    build_report,
-    check_source,
-    compare_last,
-    store_of,
-)
+from ragstone.experiments import REPORT_FORMATS, OutcomeSource, build_report, check_source, compare_last, store_of
 from ragstone.reading import ReadingReport, build_rows_error, read_samples
 from ragstone.schema import Sample
 from ragstone.store import describe_store, is_database_url
@@ -183,12 +170,7 @@ def _data_of(systems: _Systems, data: Sequence[str]) -> dict[str | None, str]:
 
 
 def _command(
-    sources: Sequence[str],
-    baseline: str | None,
-    data: str,
-    targets: list[str],
-    worst: int,
-    analysis: Mapping[str, Any],
+    sources: Sequence[str], baseline: str | None, data: str, targets: list[str], worst: int, analysis: Mapping[str, Any]
 ) -> str:
     """Return the command for the page, without the password of a database."""
     parts = ["ragstone report", *map(_describe, sources)]
@@ -218,12 +200,7 @@ def read_texts(data: str | None, rows: str | None = None, field: Sequence[str] |
 
 
 def _next_steps(
-    sources: Sequence[str],
-    baseline: str | None,
-    data: str,
-    view: ReportView,
-    systems: _Systems,
-    texts: str,
+    sources: Sequence[str], baseline: str | None, data: str, view: ReportView, systems: _Systems, texts: str
 ) -> list[tuple[str, str]]:
     """Return commands that show more. `data` are options of all sources, `texts` those of the reported one."""
     # A baseline that is not one of the sources comes first in the order.

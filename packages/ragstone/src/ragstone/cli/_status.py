@@ -21,11 +21,7 @@ from ragstone.worker import advise, read_ledger
 
 
 def status_command(
-    store: str,
-    *,
-    from_url: str | None = None,
-    json_output: bool = False,
-    context: typer.Context,
+    store: str, *, from_url: str | None = None, json_output: bool = False, context: typer.Context
 ) -> None:
     """Count the captured requests by state, and print each mean.
 

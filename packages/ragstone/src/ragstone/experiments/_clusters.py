@@ -76,11 +76,9 @@ def cluster_keys(cluster: str | None) -> tuple[str, ...]:
 
 
 class SampleFields:
-    """Sampling probabilities and labels of samples, collected from their fields.
+    """Sampling probabilities and labels (`keys`) of samples, collected from their fields.
 
-    Args:
-        keys: Keys of the labels to read.
-        sample_ids: Ids of all samples, if they are kept elsewhere. None collects them.
+    `sample_ids` are the ids of all samples, if they are kept elsewhere. None collects them.
     """
 
     def __init__(self, keys: Sequence[str], sample_ids: Collection[str] | None = None) -> None:
@@ -108,8 +106,7 @@ class SampleFields:
     def add(self, sample_id: str, fields: Mapping[str, Any], place: str) -> None:
         """Add the fields of a sample, with a mapping of labels in `clusters`, or with the labels themselves.
 
-        Raises:
-            DataError: If a sampling probability is not in (0, 1], or only some samples have one.
+        Raise DataError if a sampling probability is not in (0, 1], or only some samples have one.
         """
         if self.sample_ids is self._collected:
             self._collected[sample_id] = None

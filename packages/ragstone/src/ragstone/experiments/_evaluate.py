@@ -23,13 +23,7 @@ from ragstone.experiments._experiment import Experiment
 from ragstone.experiments._kept import KeptOutcomes, RunIdentity, digest_samples
 from ragstone.experiments._spill import OutcomeRows, SampleRows, SamplesOnDisk, count_failures, replace_outcomes
 from ragstone.experiments._summary import CONFIDENCE_LEVEL, check_level
-from ragstone.judges import (
-    EmbedderSpec,
-    JudgeSpec,
-    ReaderSpec,
-    is_any_endpoint_down,
-    wait_for_outages,
-)
+from ragstone.judges import EmbedderSpec, JudgeSpec, ReaderSpec, is_any_endpoint_down, wait_for_outages
 from ragstone.metrics import Metric
 from ragstone.reading import Choice, ReadingReport, RejectedRow, SampleSource, iter_samples
 from ragstone.schema import Outcome, Sample

@@ -18,15 +18,7 @@ from ragstone._util.files import open_private
 from ragstone._util.id_table import IdTable
 from ragstone._util.quantities import count
 from ragstone.errors import ConfigurationError, StoreError
-from ragstone.schema import (
-    SCHEMA_VERSION,
-    Failure,
-    FailureKind,
-    Outcome,
-    Sample,
-    check_version,
-    outcome_adapter,
-)
+from ragstone.schema import SCHEMA_VERSION, Failure, FailureKind, Outcome, Sample, check_version, outcome_adapter
 
 _REPEATED: Final[frozenset[FailureKind]] = frozenset(
     {"timeout", "unavailable", "rejected", "budget", "application", "bug"}
@@ -51,14 +43,8 @@ class RunIdentity(NamedTuple):
 class PartialFile:
     """What a run has finished, one line each: in `PATH.partial` while the run lasts. The next run resumes from it.
 
-    A line survives the end of the process. One that was cut by it is removed.
-
-    Args:
-        path: The file of the whole run. None keeps nothing.
-        option: The option that names the file, for errors.
-
-    Raises:
-        ConfigurationError: If the path is a directory, or its directory does not exist.
+    A line survives the end of the process. One that was cut by it is removed. The path None keeps nothing. `option`
+    names the file in errors. Raise ConfigurationError if the path is a directory, or its directory does not exist.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None, *, option: str) -> None:
@@ -164,10 +150,8 @@ class KeptOutcomes(PartialFile):
     def open(self, run: RunIdentity) -> None:
         """Read what an earlier run left, and begin to keep outcomes.
 
-        Raises:
-            ConfigurationError: If the earlier run is another one, or another process writes the file.
-            StoreVersionError: If another version of Ragstone wrote the file.
-            StoreError: If the file cannot be read or written.
+        Raise ConfigurationError if the earlier run is another one, or another process writes the file, and StoreError
+        if it cannot be read or written (StoreVersionError: another version of Ragstone wrote it).
         """
         is_new = True
 
@@ -234,11 +218,7 @@ class KeptOutcomes(PartialFile):
             self._places[index], self._digests[index] = place, digest
 
     def find(self, sample: Sample) -> tuple[Outcome, ...] | None:
-        """Return the outcomes of an earlier run for the same sample, or None.
-
-        Raises:
-            StoreError: If the file cannot be read.
-        """
+        """Return the outcomes of an earlier run for the same sample, or None. StoreError if the file is unreadable."""
         index = self._ids.find(sample.id)
         if index is None or self._digests[index] != _digest(sample):
             return None
@@ -250,11 +230,7 @@ class KeptOutcomes(PartialFile):
             return None
 
     def add(self, sample: Sample, outcomes: Sequence[Outcome]) -> None:
-        """Keep the outcomes of a sample if it is complete.
-
-        Raises:
-            StoreError: If the file cannot be written.
-        """
+        """Keep the outcomes of a sample if it is complete. Raise StoreError if the file cannot be written."""
         if self._file is None or any(isinstance(o, Failure) and o.kind in _REPEATED for o in outcomes):
             return
         line = {

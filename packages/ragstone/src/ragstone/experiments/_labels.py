@@ -241,9 +241,8 @@ class _Requests:
     def find(self, label: LabelRecord) -> str:
         """Return the trace id of a label.
 
-        Raises:
-            DataError: If the label is about two answers, or names no request of the store, or a question that several
-                requests have.
+        Raise DataError if the label is about two answers, or names no request of the store, or a question that several
+        requests have.
         """
         if label.level == "pair":
             raise DataError("a preference between two answers is not a label of one answer")

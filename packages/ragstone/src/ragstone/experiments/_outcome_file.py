@@ -30,9 +30,7 @@ NAME_IDS: Final = "--field id=COLUMN, or several columns: --field id=COLUMN+COLU
 class OutcomeLines:
     """The outcomes of a file. Iterating over them notes where the outcomes of each sample are.
 
-    Args:
-        path: The file.
-        about: Collects sampling probabilities and labels while the file is read.
+    `about` collects sampling probabilities and labels while the file is read.
     """
 
     def __init__(self, path: Path, about: SampleFields) -> None:
@@ -93,8 +91,7 @@ class OutcomeLines:
     def find(self, sample_ids: Collection[str]) -> Iterator[Outcome]:
         """Yield the outcomes of some samples, in the order of the file. The file must have been read before.
 
-        Raises:
-            DataError: If the file was changed in the meantime.
+        Raise DataError if it was changed in the meantime.
         """
         with self._path.open("rb") as file:
             for start in sorted(start for id_ in sample_ids for start in self._starts.get(id_, ())[1:]):
@@ -181,10 +178,9 @@ def shorten_question(text: str | None) -> str:
 
 
 def check_samples(place: str, samples: Iterable[Sample], question_of: Callable[[str], int]) -> None:
-    """Check that samples have the questions of the outcomes with their ids. `place` is the file of outcomes, for the error.
+    """Raise DataError if an id belongs to another question in the samples than in the outcomes.
 
-    Raises:
-        DataError: If an id belongs to another question in the samples than in the outcomes.
+    `place` is the file of outcomes, for the error.
     """
     n_known, other = 0, []
     for sample in samples:
@@ -204,16 +200,9 @@ def check_samples(place: str, samples: Iterable[Sample], question_of: Callable[[
 def match_samples(place: str, scored: Mapping[str, int], samples: Sequence[Sample]) -> tuple[list[Sample], list[str]]:
     """Return the samples that have outcomes, with the ids of these, and notes about the others.
 
-    A sample whose id no outcome has gets the id of the outcomes with its question, if the data was read with other ids at one
-    of both times, and only one id has this question.
-
-    Args:
-        place: The file of outcomes, for messages.
-        scored: Numbers of questions by id, as of `read_questions`.
-        samples: The samples.
-
-    Raises:
-        DataError: If no sample has outcomes.
+    A sample whose id no outcome has gets the id of the outcomes with its question, if the data was read with other ids
+    at one of both times, and only one id has this question. `place` is the file of outcomes, for messages, and `scored`
+    has numbers of questions by id, as of `read_questions`. Raise DataError if no sample has outcomes.
     """
     known = {sample.id: question_number(fingerprint(sample.query, sample.history)) for sample in samples}
     free = _by_question((known[id_], id_) for id_ in known.keys() - scored.keys())

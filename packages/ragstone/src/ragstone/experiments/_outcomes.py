@@ -209,13 +209,9 @@ def store_of(source: OutcomeSource) -> str | os.PathLike[str] | None:
 
 
 class StoredRequests(Source):
-    """Requests of a store.
+    """Requests of a store, under its name unless `name` is given.
 
-    Args:
-        period: The requests.
-        name: Name of the system. None: the name of the store.
-        analysis: Clusters of requests, and confidence level of intervals.
-        only_planned: Whether outcomes of earlier versions of the planned metrics are left out.
+    With `only_planned`, outcomes of earlier versions of the planned metrics are left out.
     """
 
     is_traffic = True
@@ -349,16 +345,12 @@ def open_source(
     compares: bool = False,
     metrics: Iterable[str] = (),
 ) -> Source:
-    """Open the outcomes of one system.
+    """Open the outcomes of one system, by default under the name of the file or store, or "experiment".
 
-    Args:
-        source: The source.
-        name: Name of the system. Default: the name of the file or store, or "experiment".
-        samples: The samples of a file of outcomes, for texts and labels of clusters that it does not have.
-        analysis: Clusters of samples, and confidence level. An experiment has its own.
-        compares: Whether an experiment takes this analysis too, and all outcomes of a store are read, also those of
-            earlier versions of its metrics.
-        metrics: Names of metrics. Composites with a file are computed from the outcomes of their metrics.
+    `samples` are those of a file of outcomes, for texts and labels of clusters that it does not have. An experiment has
+    an analysis of its own, and takes this one only if it `compares`. Then all outcomes of a store are read, also those
+    of earlier versions of its metrics. Composites with a file among `metrics` are computed from the outcomes of their
+    metrics.
 
     Raises:
         ConfigurationError: If the file does not exist, or the confidence level is invalid.

@@ -51,8 +51,7 @@ def _spent_by(call: Trace | TraceOutline) -> Spent:
 def read_spent(stated: Any, place: str) -> Spent:
     """Read what a line of a file of outcomes states about the application.
 
-    Raises:
-        DataError: If this is not a mapping, or a value is not a finite number of at least 0.
+    Raise DataError if this is not a mapping, or a value is not a finite number of at least 0.
     """
     found: dict[str, Any] = {"": stated}
     if isinstance(stated, Mapping):

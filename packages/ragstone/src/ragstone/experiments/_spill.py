@@ -234,11 +234,7 @@ class SampleRows:
         self._places = array("Q")
 
     def add(self, sample: Sample) -> None:
-        """Add a sample.
-
-        Raises:
-            StoreError: If the temporary file cannot be written.
-        """
+        """Add a sample. Raise StoreError if the temporary file cannot be written."""
         if self._file is not None:
             self._places.append(self._file.add(sample))
             return
@@ -265,11 +261,7 @@ class OutcomeRows:
         self._scores.expect(cards)
 
     def put(self, row: int, outcomes: tuple[Outcome, ...]) -> None:
-        """Keep the outcomes of the sample with this number, from 0.
-
-        Raises:
-            StoreError: If the temporary file cannot be written.
-        """
+        """Keep the outcomes of the sample with this number, from 0. StoreError if the file cannot be written."""
         if self._file is None:
             self._rows[row] = outcomes
             return

@@ -116,9 +116,7 @@ def stored_clusters(
 
 
 def summarize_store(
-    store: Store,
-    cards: Mapping[str, MetricCard],
-    analysis: Analysis,
+    store: Store, cards: Mapping[str, MetricCard], analysis: Analysis
 ) -> tuple[tuple[MetricSummary, ...], tuple[str, ...]]:
     """Summarize the outcomes of a store's planned metrics, without reading them one by one, with notes about clusters.
 

@@ -208,8 +208,7 @@ class MetricScores:
     def possible(self, system: int = 0) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the lowest and the highest possible value of each sample: equal for scores, NaN without a failure.
 
-        Source:
-            Manski 1989 (worst-case bounds under missing data).
+        These are worst-case bounds under missing data (Manski 1989).
         """
         lowest, highest = self.values[:, system].copy(), self.values[:, system].copy()
         failed = self.states[:, system] == FAILED
@@ -288,15 +287,9 @@ class ScoreTable:
         confidence_level: float,
         side: Side = "two-sided",
     ) -> Estimate | None:
-        """Estimate the mean of values of rows: weighted, and over clusters. None without a value.
+        """Estimate the mean of values of rows in [low, high]: weighted, and over clusters. None without a value.
 
-        Args:
-            values: The values.
-            rows: Their rows.
-            low: Smallest possible value.
-            high: Largest possible value.
-            confidence_level: Confidence level of the interval.
-            side: As for `mean_interval`.
+        `side` is as for `mean_interval`.
         """
         import numpy as np
 

@@ -78,12 +78,7 @@ class EndpointOptions:
         connection: ConnectionOptions = {**base.connection, **limits}
         if model is not None:
             connection["model"] = model
-        return replace(
-            base,
-            url=url or base.url,
-            api_key_env=api_key_env or base.api_key_env,
-            connection=connection,
-        )
+        return replace(base, url=url or base.url, api_key_env=api_key_env or base.api_key_env, connection=connection)
 
     def split(self, n: int) -> tuple[Self, ...]:
         """Divide the limits among several processes that call the same endpoint.

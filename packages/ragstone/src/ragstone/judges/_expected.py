@@ -37,11 +37,7 @@ class NumberDistribution:
 
     @cached_property
     def value(self) -> float:
-        """Expectation, given that the reply is a number in the range.
-
-        Raises:
-            ValueError: If no number has a probability above 0.
-        """
+        """Expectation, given that the reply is a number in the range. ValueError if none has a probability above 0."""
         if self.mass <= 0:
             raise ValueError("the expectation is undefined: no number in the range has a probability above 0")
         mean = math.fsum(number * p for number, p in self.probabilities.items()) / self.mass
@@ -157,8 +153,7 @@ async def _walk(model: ExactModel, messages: Sequence[Message], spellings: Spell
 async def build_spellings(model: ExactModel, low: int, high: int) -> Spellings | None:
     """Find all token sequences of each integer, with or without one space before it and one newline after it.
 
-    Returns:
-        None if two integers have the same tokens.
+    Return None if two integers have the same tokens.
     """
     numerals = {str(number): number for number in range(low, high + 1)}
     written = [lead + numeral for lead in ("", " ") for numeral in numerals]

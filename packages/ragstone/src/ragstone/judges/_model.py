@@ -207,8 +207,7 @@ class AdaptiveModel(ChatModel, Protocol):
     async def settle(self, sampling: Mapping[str, Any]) -> None:
         """Learn what is refused with these sampling settings, and whether the model reasons first. Errors are ignored.
 
-        Raises:
-            ConfigurationError: If the model is unknown.
+        Only an unknown model raises ConfigurationError.
         """
 
 
@@ -365,23 +364,16 @@ def progress_at() -> float:
 
 
 def check_declined(completion: Completion, role: str) -> None:
-    """Check that a reply was not declined.
-
-    Raises:
-        JudgeReplyError: If it was, with kind "refused".
-    """
+    """Raise JudgeReplyError with kind "refused" if a reply was declined."""
     if completion.finish == "refused":
         message = f"the {role} declined to answer: {completion.text or 'content filter'}"
         raise JudgeReplyError(message, kind="refused", raw=completion.text)
 
 
 def check_finished(completion: Completion, role: str, max_tokens: int, *, is_open: bool) -> None:
-    """Check that a reply was not declined or cut.
+    """Raise JudgeReplyError with kind "refused", "repeated" or "truncated" if a reply was declined or cut.
 
     `is_open`: its reasoning does not end.
-
-    Raises:
-        JudgeReplyError: With kind "refused", "repeated" or "truncated".
     """
     check_declined(completion, role)
     if completion.finish != "length" and not is_open:

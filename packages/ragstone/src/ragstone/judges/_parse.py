@@ -316,8 +316,7 @@ def _parsed(text: str, schema: TypeAdapter[T]) -> T:
             problems.append(f"{'.'.join(map(str, first['loc'])) or 'the whole'}: {first['msg']}")
     if not fit:
         raise JudgeReplyError(
-            f"the reply does not have the requested shape ({problems[0]}): {_shortened(text.strip(), 200)!r}",
-            raw=text,
+            f"the reply does not have the requested shape ({problems[0]}): {_shortened(text.strip(), 200)!r}", raw=text
         )
     if any(value != fit[0] for value in fit[1:]):
         raise JudgeReplyError(

@@ -75,12 +75,10 @@ _kept_block: Final = functools.lru_cache(maxsize=_BLOCKS_KEPT)(_new_block)
 
 
 def render(prompt: Prompt, *, request: str = "") -> list[Message]:
-    """Render a prompt as messages: a system message with examples, then the fields in their order, the task and `request`.
+    """Render a prompt as messages: a system message with examples, then the fields in order, the task and `request`.
 
-    Prompts with the same examples and first fields have the same first text, which a server's prefix cache needs.
-
-    Raises:
-        ValueError: If the name of a field is not an identifier.
+    Prompts with the same examples and first fields have the same first text, which a server's prefix cache needs. Raise
+    ValueError if the name of a field is not an identifier.
     """
     material = "".join(_block(name, value) for name, value in prompt.fields.items())
     assignment = f"{prompt.task.strip()}\n\n{request}".strip()

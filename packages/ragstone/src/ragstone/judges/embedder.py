@@ -242,11 +242,7 @@ def _in_order(rows: NDArray[np.float64], distinct: Sequence[str], texts: Sequenc
 
 
 def _unit_rows(vectors: ArrayLike) -> NDArray[np.float64]:
-    """Scale vectors to length 1.
-
-    Raises:
-        ValueError: If the vectors have different lengths, or one is not finite or has the length 0.
-    """
+    """Scale vectors to length 1. Raise ValueError if their lengths differ, or one is not finite or has the length 0."""
     import numpy as np
 
     rows = np.asarray(vectors, dtype=np.float64)

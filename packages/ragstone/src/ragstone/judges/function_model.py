@@ -285,17 +285,11 @@ def _without(request: ChatRequest, refused: frozenset[str]) -> ChatRequest:
 
 
 def judge_error_from(error: Exception, *, model: str, secrets: Sequence[str] = ()) -> JudgeError:
-    """Convert an exception of a client library to a `JudgeError`.
+    """Convert an exception of a client library to a `JudgeError` without any of the `secrets` in its message.
 
-    Args:
-        error: The exception.
-        model: Name of the model, for the message.
-        secrets: Texts that must not be in the message.
-
-    Returns:
-        `JudgeReplyError` ("refused") for a content filter. `JudgeUnavailableError` ("timeout", "unavailable") for
-        temporary errors: timeouts, lost connections, rate limits, 5xx. `JudgeRejectedError` for all other errors,
-        including other 4xx and bugs.
+    It is a `JudgeReplyError` ("refused") for a content filter, and a `JudgeUnavailableError` ("timeout", "unavailable")
+    for temporary errors: timeouts, lost connections, rate limits, 5xx. It is a `JudgeRejectedError` for all other
+    errors, including other 4xx and bugs.
     """
     if isinstance(error, JudgeError):
         return error

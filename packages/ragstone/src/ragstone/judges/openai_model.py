@@ -243,8 +243,7 @@ class OpenAICompatibleModel(LogprobReader):
 def _described(client: AsyncOpenAI, api_key: ApiKey | None) -> tuple[str, str | None]:
     """Return the URL of a client with its query, and its key.
 
-    Raises:
-        ConfigurationError: If it is not an asynchronous client, or a key is given as well.
+    Raise ConfigurationError if it is not an asynchronous client, or a key is given as well.
     """
     import openai
 

@@ -333,11 +333,7 @@ class ChatReader:
 
 
 def _require(estimator: str, can: Capabilities, model: ChatModel) -> None:
-    """Check that the endpoint supports the estimator.
-
-    Raises:
-        ConfigurationError: If it does not. The message contains the reason and a supported estimator.
-    """
+    """Raise ConfigurationError with the reason and a supported estimator if the endpoint does not support this one."""
     reason = None
     if estimator in ("exact_sequence", "first_token") and can.reasons:
         reason = "its replies begin with reasoning, so the first tokens give no information about the answer"

@@ -11,12 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ragstone.errors import MissingExtraError
 from ragstone.stats import Estimate, bootstrap_interval
 from ragstone_lab._run import gathered
-from ragstone_lab._udcg.columns import (
-    compare_columns,
-    correlate_by_question,
-    estimate_columns,
-    metric_columns,
-)
+from ragstone_lab._udcg.columns import compare_columns, correlate_by_question, estimate_columns, metric_columns
 from ragstone_lab._udcg.complete import RatedContext, warn_small_sample
 from ragstone_lab._udcg.correlate import correlate_contexts, count_grades
 from ragstone_lab._udcg.experiment.answers import Runner

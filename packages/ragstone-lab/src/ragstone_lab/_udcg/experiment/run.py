@@ -27,13 +27,7 @@ from ragstone_lab._udcg.experiment.correlations import (
 )
 from ragstone_lab._udcg.experiment.judges import run_judges
 from ragstone_lab._udcg.experiment.plan import ExperimentPlan, check_parts, plan_calls
-from ragstone_lab._udcg.experiment.questions import (
-    Question,
-    Questions,
-    Retriever,
-    check_relevance,
-    choose_questions,
-)
+from ragstone_lab._udcg.experiment.questions import Question, Questions, Retriever, check_relevance, choose_questions
 from ragstone_lab._udcg.experiment.settings import CORRELATED, ExperimentSettings, parts_from
 from ragstone_lab._udcg.experiment.tables import ResultTable, wrap_lines
 
@@ -223,11 +217,7 @@ def _check_judges(
 
 
 async def _run(
-    chosen: Questions,
-    settings: ExperimentSettings,
-    asker: Models,
-    judges: Sequence[Judge],
-    folder: Path,
+    chosen: Questions, settings: ExperimentSettings, asker: Models, judges: Sequence[Judge], folder: Path
 ) -> UdcgExperiment:
     runner = Runner(settings, asker)
     parts = settings.parts

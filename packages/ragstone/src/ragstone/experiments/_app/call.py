@@ -25,8 +25,7 @@ _T = TypeVar("_T")
 def app_call(app: object) -> AppCall:
     """Find out how an application is called. What it may be is described by `evaluate`.
 
-    Raises:
-        ConfigurationError: If it cannot be called, or is a class instead of an instance.
+    Raise ConfigurationError if it cannot be called, or is a class instead of an instance.
     """
     if inspect.isclass(app):
         raise ConfigurationError(

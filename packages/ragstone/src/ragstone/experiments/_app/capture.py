@@ -41,8 +41,7 @@ _INTEGRATIONS: Final[Mapping[str, str]] = {
 class AppRecorder(RequestBlocks):
     """Takes the requests of an application that is evaluated. Requests of other recorders inside them join them.
 
-    Args:
-        retriever_tools: Tools whose text results are passages (see `Request`).
+    Text results of `retriever_tools` are passages (see `Request`).
     """
 
     takes_every_request = True

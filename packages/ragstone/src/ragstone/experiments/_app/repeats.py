@@ -18,10 +18,9 @@ from ragstone.schema import Failure, Outcome, Score, Trace, Usage
 def merge_repeats(sample_id: str, outcomes: Sequence[Outcome]) -> Outcome:
     """Merge the outcomes of one metric for the repeats of one sample.
 
-    Returns:
-        A score with the mean of the scored repeats. Its details hold the value of each repeat (None if it was not scored),
-        the numbers in the details of the scored ones, their standard deviation, and the number of failed repeats. Without
-        any score the first failure, or else the first outcome.
+    Return a score with the mean of the scored repeats. Its details hold the value of each repeat (None if it was not
+    scored), the numbers in the details of the scored ones, their standard deviation, and the number of failed repeats.
+    Without any score return the first failure, or else the first outcome.
     """
     scores = [outcome for outcome in outcomes if isinstance(outcome, Score)]
     failures = [outcome for outcome in outcomes if isinstance(outcome, Failure)]

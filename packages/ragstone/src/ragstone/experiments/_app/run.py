@@ -42,12 +42,10 @@ class AppRun:
 class AppRunner:
     """Runs an application over samples, as an asynchronous context manager that is iterated.
 
-    The options are those of `evaluate`. Contexts and responses of the samples are not used. Chat engines, which have one
-    state, are called one after the other. Answers of an interrupted run are read from `saved`, and new ones are added.
-
-    Raises:
-        ConfigurationError: If the application cannot be called, an option is out of range, or `saved` is in use.
-        DataError: If a sample does not have a query, and the application takes the query.
+    The options are those of `evaluate`. Contexts and responses of the samples are not used. Chat engines, which have
+    one state, are called one after the other. Answers of an interrupted run are read from `saved`, and new ones are
+    added. Raise ConfigurationError if the application cannot be called, an option is out of range, or `saved` is in
+    use, and DataError if a sample does not have a query that the application takes.
     """
 
     def __init__(

@@ -38,10 +38,8 @@ class SavedRuns(PartialFile):
     def open(self, call: AppCall) -> None:
         """Read the answers of an earlier run that was interrupted, and begin to save new ones.
 
-        Raises:
-            ConfigurationError: If another process saves into the file, or it holds a run of another application.
-            StoreVersionError: If another version of Ragstone wrote the file.
-            StoreError: If the file cannot be read or written.
+        Raise ConfigurationError if another process saves into the file, or it holds a run of another application, and
+        StoreError if it cannot be read or written (StoreVersionError: another version of Ragstone wrote it).
         """
         self._call = call
         self._resume(self._read)
@@ -63,11 +61,7 @@ class SavedRuns(PartialFile):
         return self._known.get(self._key(row, repeat))
 
     def add(self, trace: Trace, row: Sample, repeat: int) -> None:
-        """Save an answer. It survives the end of the process.
-
-        Raises:
-            StoreError: If the file cannot be written.
-        """
+        """Save an answer, which survives the end of the process. Raise StoreError if the file cannot be written."""
         self._known[self._key(row, repeat)] = trace
         self.n_kept += 1
         app, asks, _ = self._key(row, repeat)

@@ -29,13 +29,9 @@ class ScoredApp(NamedTuple):
 
 
 class Progress:
-    """Counts finished samples, and calls the user's functions.
+    """Counts finished samples (`total` with repeats), and calls the user's functions.
 
-    Args:
-        total: Number of samples, with repeats.
-        progress: The user's function.
-        on_outcomes: The user's function.
-        stop_early: Whether to stop if the judge fails systematically.
+    With `stop_early` it stops if the judge fails systematically.
     """
 
     def __init__(
@@ -61,11 +57,7 @@ class Progress:
         self._count()
 
     def add(self, outcomes: Sequence[Outcome]) -> None:
-        """Add the outcomes of one sample.
-
-        Raises:
-            JudgeError: If the judge fails systematically.
-        """
+        """Add the outcomes of one sample. Raise JudgeError if the judge fails systematically."""
         if self._on_outcomes is not None:
             self._on_outcomes(outcomes)
         self._count()

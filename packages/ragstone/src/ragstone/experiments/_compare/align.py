@@ -298,10 +298,9 @@ def _examples(ids: Sequence[str], chosen: NDArray[np.bool_]) -> str:
 
 
 def judge_notes(metric: str, scales: Mapping[str, Collection[Origin]], *, allowed: bool) -> list[str]:
-    """Check that scores of a metric are on the same scale, and return warnings if different scales are allowed.
+    """Check that scores of a metric are on the same scale, and return warnings if different scales are `allowed`.
 
-    Raises:
-        ConfigurationError: If the scales differ and `allowed` is false.
+    Else raise ConfigurationError if the scales differ.
     """
     by_parts = [{name: {getattr(scale, part) for scale in made} for name, made in scales.items()} for _, part in _MIXED]
     mixed = [(what, by) for (what, _), by in zip(_MIXED, by_parts, strict=True) if len(set().union(*by.values())) > 1]
@@ -344,15 +343,9 @@ def match_questions(
 ) -> MatchedRows:
     """Match rows without an id by their question, and check that rows with one id have one question.
 
-    Args:
-        names: The systems.
-        ids: Ids of the rows.
-        questions: Number of the question of each row (see `question_number`), by system.
-        has: Whether a system has the row, of shape (rows, systems).
-        texts: Questions for messages.
-
-    Raises:
-        DataError: If an id has different questions, or no row of a system can be matched.
+    `questions` has the number of the question of each row (see `question_number`) by system, and `texts` the questions
+    for messages. `has` says whether a system has the row, of shape (rows, systems). Raise DataError if an id has
+    different questions, or no row of a system can be matched.
     """
     import numpy as np
 

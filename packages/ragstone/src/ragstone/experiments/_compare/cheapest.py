@@ -27,10 +27,9 @@ def describe_cheapest(
     analysis: Analysis,
     margin: Margin,
 ) -> Iterator[str]:
-    """Yield a sentence about the cheapest and one about the fastest system that is not worse. See `Comparison.cheapest`.
+    """Yield a sentence about the cheapest and one about the fastest system that is not worse.
 
-    Raises:
-        ConfigurationError: If a margin is invalid.
+    See `Comparison.cheapest`. Raise ConfigurationError if a margin is invalid.
     """
     deciding = [metric for metric in metrics if not metric.exploratory and any(s.estimate for s in metric.systems)]
     margins = {m.metric: margin.get(m.metric) if isinstance(margin, Mapping) else margin for m in deciding}

@@ -13,11 +13,7 @@ from ragstone.errors import ConfigurationError
 from ragstone.experiments._clusters import AUTO_CLUSTER, NO_CLUSTER
 from ragstone.experiments._compare.align import Sources, align, listed
 from ragstone.experiments._compare.cheapest import Margin, describe_cheapest
-from ragstone.experiments._compare.differences import (
-    ChangedSample,
-    find_changed,
-    view_comparison,
-)
+from ragstone.experiments._compare.differences import ChangedSample, find_changed, view_comparison
 from ragstone.experiments._compare.hypotheses import Hypotheses, Hypothesis, judge_hypotheses
 from ragstone.experiments._compare.pairs import Family, MetricComparison, compare_metrics
 from ragstone.experiments._compare.regression import RegressionCheck, check_regression

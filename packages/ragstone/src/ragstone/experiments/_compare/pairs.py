@@ -184,11 +184,7 @@ def compare_metrics(metrics: Sequence[MetricScores], table: ScoreTable, family: 
                 low=metric.low,
                 high=metric.high,
                 systems=tuple(
-                    SystemMean(
-                        system=system,
-                        estimate=table.mean(metric, level, column),
-                        **metric.counts(column),
-                    )
+                    SystemMean(system=system, estimate=table.mean(metric, level, column), **metric.counts(column))
                     for column, system in enumerate(table.systems)
                 ),
                 pairs=pairs,
@@ -265,9 +261,8 @@ def possible_differences(
 ) -> tuple[int, NDArray[np.intp], NDArray[np.float64], NDArray[np.float64]]:
     """Bound each sample's difference, over the samples that both systems scored or failed on.
 
-    Returns:
-        Number of samples on which at least one system failed, the rows, and their lowest and highest differences, which are
-        equal without failures.
+    Return the number of samples on which at least one system failed, the rows, and their lowest and highest
+    differences, which are equal without failures.
     """
     import numpy as np
 
@@ -437,14 +432,9 @@ def interval_of_effect(
 ) -> tuple[float, float] | None:
     """Compute the interval of an effect size with the delta method, which does not assume normal scores.
 
-    Args:
-        g: The effect size.
-        groups: Influences of the samples on the effect size, and the clusters of each independent group.
-        n_errors: Standard errors on each side, for many samples. The quantile of Student's t makes it longer for few.
-        confidence_level: Level of that quantile.
-
-    Returns:
-        Both limits, or None if a group has fewer than 10 independent units.
+    `groups` are influences of the samples on the effect size `g`, and the clusters of each independent group.
+    `n_errors` are standard errors on each side, for many samples. The quantile of Student's t makes it longer for few.
+    Return None if a group has fewer than 10 independent units.
 
     Source:
         Delta method for mean and variance: van der Vaart 1998, section 3.1.

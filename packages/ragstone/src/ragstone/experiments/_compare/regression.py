@@ -299,8 +299,7 @@ def _chosen(table: ScoreTable, baseline: int, names: Sequence[str] | None) -> tu
 def check_margin(metric: MetricScores, margin: float | None) -> None:
     """Check a margin. None: without a margin.
 
-    Raises:
-        ConfigurationError: If it is not a finite number above 0 and below the width of the metric's range.
+    Raise ConfigurationError if it is not a finite number above 0 and below the width of the metric's range.
     """
     if margin is not None and not (math.isfinite(margin) and margin > 0):
         raise ConfigurationError(f"margin must be a finite number above 0, in the metric's own units, got {margin!r}")

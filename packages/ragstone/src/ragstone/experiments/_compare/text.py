@@ -41,11 +41,8 @@ Finding = tuple[MetricComparison, PairDifference]
 def format_difference(value: float, *, points: bool, sign: bool = False, digits: int | None = None) -> str:
     """Format a difference: "2.6 points", or in the metric's own units if its range is not 0 to 1.
 
-    Args:
-        value: The difference.
-        points: Whether the range is 0 to 1, of which a point is a hundredth.
-        sign: Whether to show a plus sign.
-        digits: Decimals. Default: one decimal of points, or four significant digits, without zeros at the end.
+    `points` says whether the range is 0 to 1, of which a point is a hundredth, and `sign` whether to show a plus sign.
+    Default of `digits`: one decimal of points, or four significant digits, without zeros at the end.
     """
     number = _number(value, points=points, sign=sign, digits=digits)
     if not points:
@@ -176,9 +173,7 @@ def means_table(metrics: Sequence[MetricComparison]) -> str:
 def pairs_table(metrics: Sequence[MetricComparison], *, paired: bool = True) -> str:
     """Format all differences as a table: simultaneous intervals, p-values, effect sizes and needed samples.
 
-    Args:
-        metrics: The compared metrics.
-        paired: Whether the comparison is paired, so that higher, equal and lower samples can be counted.
+    If the comparison is `paired`, higher, equal and lower samples are counted.
     """
     rows = [
         (

@@ -117,10 +117,7 @@ class Reading:
     def read(self) -> None:
         """Read samples and outcomes. Called again, it adds those that the source yields then.
 
-        If a sample has several outcomes of a metric, the last one counts.
-
-        Raises:
-            DataError: If the source does not contain outcomes.
+        If a sample has several outcomes of a metric, the last one counts. Raise DataError without any outcome.
         """
         is_first = not self._signals
         keys = self._read_samples()
@@ -174,8 +171,7 @@ class Reading:
     def _read_outcomes(self, earlier: Counter[tuple[str, str]] | None = None) -> Counter[tuple[str, str]]:
         """Read the outcomes, and return how many of each metric and sample came before the last one.
 
-        Args:
-            earlier: Number of outcomes to skip, by metric and sample.
+        `earlier` is the number of outcomes to skip, by metric and sample.
         """
         left, repeated = Counter(earlier), Counter[tuple[str, str]]()
         for outcome in self._source.read():

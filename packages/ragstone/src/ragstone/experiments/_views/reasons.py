@@ -22,9 +22,7 @@ class AskReasons:
     """Asks the judge for the reason of the lowest score of each answer, as `evaluate(reasons=...)` does.
 
     Only scores of this judge are explained: another model cannot give an account of a rating that it did not make.
-
-    Raises:
-        ConfigurationError: If `n` is negative, or the judge is the lexical baseline.
+    Raise ConfigurationError if `n` is negative, or the judge is the lexical baseline.
     """
 
     def __init__(self, n: int, judge: Judge) -> None:
@@ -36,8 +34,7 @@ class AskReasons:
     def explain(self, records: Iterable[AnswerRecord]) -> list[str]:
         """Add a reason to the lowest judged score of each of the `n` worst answers.
 
-        Returns:
-            What limits the reasons, in sentences.
+        Return what limits the reasons, in sentences.
         """
         return run_async(self._explain([record for record in records if record.sample is not None]))
 

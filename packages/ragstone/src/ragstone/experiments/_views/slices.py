@@ -27,8 +27,7 @@ EstimateShare = Callable[[Sequence[str], Sequence[bool], int], Estimate | None]
 class SliceLabels:
     """Labels of all samples, as far as they can make slices.
 
-    Args:
-        by: Keys that are asked for. Empty: every key with 2 to 12 values, of which each has at least 20 answers.
+    `by` are keys that are asked for. Empty: every key with 2 to 12 values, of which each has at least 20 answers.
     """
 
     def __init__(self, by: Sequence[str] = ()) -> None:
@@ -54,8 +53,7 @@ class SliceLabels:
     def tables(self, wrong: Mapping[str, bool], share: EstimateShare) -> tuple[SliceTable, ...]:
         """Count wrong answers by label. `wrong` has the judged answers by id.
 
-        Raises:
-            ConfigurationError: If no sample has a key that is asked for.
+        Raise ConfigurationError if no sample has a key that is asked for.
         """
         missing = [key for key in self._by if key not in self._labels]
         if missing:

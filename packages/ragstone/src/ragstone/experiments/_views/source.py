@@ -56,10 +56,7 @@ class Dependence(NamedTuple):
 class Source(ABC):
     """Outcomes and samples of one system. Large sources are read one by one, without keeping them in memory.
 
-    Args:
-        name: Name of the system.
-        analysis: Clusters of samples, and confidence level of intervals.
-        cards: Cards of the metrics that the source describes.
+    `cards` are those of the metrics that the source describes.
     """
 
     is_traffic = False
@@ -131,17 +128,8 @@ class Source(ABC):
 class Rows(Source):
     """Outcomes that are in memory, with the samples as far as they are known.
 
-    Args:
-        name: Name of the system.
-        outcomes: The outcomes.
-        samples: The samples.
-        analysis: Clusters of samples, and confidence level of intervals.
-        cards: Cards of the metrics that the source describes.
-        dependence: Sampling probabilities and labels.
-        find: Returns the sample with an id.
-        times: Starts of requests by sample id, Unix seconds.
-        spent: What the application needed, by sample id.
-        notes: What limits the numbers, in sentences.
+    `dependence` holds sampling probabilities and labels, `times` the starts of requests by sample id (Unix seconds),
+    `spent` what the application needed by sample id, and `notes` what limits the numbers, in sentences.
     """
 
     def __init__(

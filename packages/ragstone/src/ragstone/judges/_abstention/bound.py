@@ -66,20 +66,11 @@ def bound(tokens: Sequence[TokenLogprobs], phrases: Sequence[str]) -> tuple[floa
 
     At each position the probability of reaching it has three parts: listed tokens that complete a phrase (certain),
     listed tokens that may lead to one (possible), and the rest of the vocabulary. Of the rest only the sum is known,
-    and that no token of it is more likely than the least likely listed token. The reply's own token is followed as long
-    as it leads to a phrase.
+    and that no token of it is more likely than the least likely listed token, which gives the upper bound. The reply's
+    own token is followed as long as it leads to a phrase.
 
-    Args:
-        tokens: The reply's tokens, from the first one. Any reply is valid, but the greedy one gives the closest bounds.
-        phrases: The phrases. Final punctuation is optional.
-
-    Returns:
-        The certain probability, the observed probability (certain and possible), and the upper bound. They are valid if
-        hardly any two tokens have the same text.
-
-    Source:
-        The upper bound: no unlisted token is more likely than the least likely listed one, and together they have the
-        remaining probability.
+    Return the certain probability, the observed one (certain and possible), and the upper bound. They are valid for any
+    reply if hardly any two tokens have the same text, and closest for the greedy one. Final punctuation is optional.
     """
     phrases = [strip_final_punctuation(phrase) for phrase in phrases]
     certain = possible = tail = 0.0

@@ -45,11 +45,9 @@ class _Plan:
 
 
 class ExactSequence:
-    """Reads the probability that a reply starts with one of several phrases.
+    """Reads the probability that a reply starts with one of several phrases, from a model with an exact route.
 
-    Args:
-        model: A model with an exact route.
-        phrases: The phrases as the prompt defines them. A reply may omit their final punctuation, or use another mark.
+    A reply may omit the final punctuation of the phrases in the prompt, or use another mark.
     """
 
     def __init__(self, model: ExactModel, phrases: Sequence[str]) -> None:
@@ -62,13 +60,10 @@ class ExactSequence:
     async def read(
         self, messages: Sequence[Message], *, route: Literal["chain", "prefill", "echo"] = "chain"
     ) -> AbstentionEstimate:
-        """Read the probability.
+        """Read the probability of the phrases after `messages`.
 
-        Args:
-            messages: The conversation before the reply.
-            route: Route of the endpoint. With "chain" other tokenizations of the phrases count as well: with whitespace
-                before them, and with a shorter first token ("N", "O-RESPONSE"). The other routes read only the
-                tokenizer's own tokens.
+        With the route "chain" other tokenizations of the phrases count as well: with whitespace before them, and with a
+        shorter first token ("N", "O-RESPONSE"). The other routes read only the tokenizer's own tokens.
         """
         if route == "chain":
             return await self._chain(messages)

@@ -31,8 +31,7 @@ _SYSTEM: Final = (
 class ReaderPrompt:
     """Renders a query and passages as the conversation that the reader continues.
 
-    Raises:
-        ConfigurationError: If a placeholder is missing, or `source` has another type.
+    Raise ConfigurationError if a placeholder is missing, or `source` has another type.
     """
 
     def __init__(self, source: PromptSource = None, *, phrase: str, separator: str = "\n\n") -> None:

@@ -45,10 +45,7 @@ class AbstentionMatcher:
     def verdict(self, reply: str, *, cut: bool = False) -> Verdict:
         """Classify a reply.
 
-        Args:
-            reply: The reply.
-            cut: Whether the reply was cut. If it was cut before its first word, within a possible phrase or within its
-                reasoning, the verdict is "open".
+        A reply that was `cut` before its first word, within a possible phrase or within its reasoning is "open".
         """
         answer = after_reasoning(reply)
         if answer is None:
@@ -64,8 +61,7 @@ class AbstentionMatcher:
 def phrases_from(abstention: str | Sequence[str]) -> tuple[str, ...]:
     """Return the abstention phrases as a tuple, without duplicates, in their order.
 
-    Raises:
-        ConfigurationError: If the list is empty, or a phrase is without a letter or digit.
+    Raise ConfigurationError if the list is empty, or a phrase is without a letter or digit.
     """
     phrases = (abstention,) if isinstance(abstention, str) else tuple(abstention)
     if not phrases:

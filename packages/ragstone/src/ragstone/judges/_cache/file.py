@@ -227,11 +227,7 @@ def _with_checksum(key: str, body: str) -> str:
 
 
 def _checked(key: str, body: str) -> str:
-    """Return a reply without its checksum.
-
-    Raises:
-        ValueError: If it differs from its checksum.
-    """
+    """Return a reply without its checksum. Raise ValueError if it differs from its checksum."""
     if _with_checksum(key, body[9:]) != body:
         raise ValueError("checksum")
     return body[9:]

@@ -85,11 +85,9 @@ def _is_worth_keeping(body: Mapping[str, Any], reply: Mapping[str, Any]) -> bool
 
 
 def cached_replies(folder: str | Path | None, *, base_url: str) -> CachedReplies:
-    """Return the cache in `folder` for an endpoint. None uses `RAGSTONE_CACHE` from the environment.
+    """Return the cache in `folder` for an endpoint. None uses `RAGSTONE_CACHE` from the environment, "" no cache.
 
-    Args:
-        folder: The user's setting. "" means no cache, independent of the environment.
-        base_url: URL of the endpoint. Its credentials are omitted. Its query is not, because it may select the model.
+    Credentials of the URL are omitted. Its query is not, because it may select the model.
     """
     folder = os.environ.get("RAGSTONE_CACHE", "") if folder is None else folder
     parts = urlsplit(base_url)
@@ -124,11 +122,6 @@ class CachedReplies:
 
         A cached reply counts as `Usage.cached`. An exception of `ask` goes to its caller, and the waiting callers send
         the request themselves.
-
-        Args:
-            path: Path of the request.
-            body: Complete body of the request.
-            ask: Sends the request.
         """
         if not self._reads or bypassed.get() or not is_repeatable(body):
             return await ask()

@@ -37,12 +37,7 @@ class ChatClient:
     """Sends chat requests to an endpoint, and adapts their format to its refusals."""
 
     def __init__(
-        self,
-        endpoint: Endpoint,
-        *,
-        model: str | None,
-        extra_body: Mapping[str, Any] | None,
-        cached: CachedReplies,
+        self, endpoint: Endpoint, *, model: str | None, extra_body: Mapping[str, Any] | None, cached: CachedReplies
     ) -> None:
         self._endpoint = endpoint
         self._model = model

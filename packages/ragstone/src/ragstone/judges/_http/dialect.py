@@ -133,11 +133,7 @@ class Dialect:
 
     @classmethod
     def from_json(cls, text: str) -> Dialect:
-        """Read a dialect from JSON.
-
-        Raises:
-            ValueError: If the text is not a dialect.
-        """
+        """Read a dialect from JSON. Raise ValueError if the text is not a dialect."""
         known = json.loads(text)
         names = {field.name for field in fields(cls)}
         if not isinstance(known, dict) or known.keys() != names:

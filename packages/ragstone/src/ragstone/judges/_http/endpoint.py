@@ -17,17 +17,9 @@ from urllib.parse import urlsplit, urlunsplit
 from ragstone import settings
 from ragstone._util.fork import after_fork_in_child
 from ragstone._util.waiting import MovingTimeout, retry_after_s
-from ragstone.errors import (
-    ConfigurationError,
-    JudgeError,
-    JudgeUnavailableError,
-)
+from ragstone.errors import ConfigurationError, JudgeError, JudgeUnavailableError
 from ragstone.judges._http.bodies import EMBEDDINGS, estimated_tokens, reply_length, reply_limit
-from ragstone.judges._http.errors import (
-    ErrorBody,
-    RequestRefusedError,
-    find_secrets,
-)
+from ragstone.judges._http.errors import ErrorBody, RequestRefusedError, find_secrets
 from ragstone.judges._http.replies import read_stream
 from ragstone.judges._http.transport import (
     AiohttpTransport,
@@ -73,8 +65,7 @@ _MAX_NAMES: Final = 20
 def normalize_url(base_url: str) -> str:
     """Normalize a base URL: no slash at the end, and `/v1` if the path is empty.
 
-    Raises:
-        ConfigurationError: If it is not one http(s) URL with a host.
+    Raise ConfigurationError if it is not one http(s) URL with a host.
     """
     if _LIST.search(base_url):
         raise ConfigurationError(
@@ -192,19 +183,16 @@ class Endpoint:
     ) -> dict[str, Any]:
         """Send one request, with retries, and return the JSON object of the reply.
 
-        Args:
-            method: GET or POST.
-            path: Path below the base URL ("/models"), or with two slashes ("//tokenize") below the server's root.
-            body: Body of a POST.
-            counted: Whether a POST counts as a call in the usage.
-            controls: Chat requests to compare with if the request fails, by the part that they omit. Each omits the parts
-                of those before it as well. Without them, a server error is always temporary.
+        The path is below the base URL ("/models"), or with two slashes ("//tokenize") below the server's root.
+        `counted` says whether a POST counts as a call in the usage. `controls` are chat requests to compare with if the
+        request fails, by the part that they omit. Each omits the parts of those before it as well. Without them, a
+        server error is always temporary.
 
         Raises:
             RequestRefusedError: If the status is 4xx, or one of `controls` succeeds each time and the request fails.
             JudgeRejectedError: If the server cut the prompt, with kind "prompt_truncated".
-            JudgeUnavailableError: If no usable reply is received after all retries. The kind is "timeout", "unavailable",
-                or "unparseable" if the reply is not a JSON object (for example a proxy's error page).
+            JudgeUnavailableError: If no usable reply is received after all retries. The kind is "timeout",
+                "unavailable", or "unparseable" if the reply is not a JSON object (for example a proxy's error page).
         """
         with model_call():
             url = f"{self._root}{path[1:]}" if path.startswith("//") else path

@@ -259,11 +259,7 @@ class _Probe:
         }
         # An unconstrained reply would not look like these.
         tests: tuple[tuple[str, dict[str, Any], Callable[[str], bool]], ...] = (
-            (
-                "regex",
-                {"structured_outputs": {"regex": "[7]{3}"}, "regex": "[7]{3}"},
-                lambda text: text == "777",
-            ),
+            ("regex", {"structured_outputs": {"regex": "[7]{3}"}, "regex": "[7]{3}"}, lambda text: text == "777"),
             *(
                 (style, {"response_format": schema_format(style, schema)}, lambda text: bool(json.loads(text) == _ZZ9))
                 for style in STYLES
@@ -302,8 +298,7 @@ class _Probe:
     async def _routes(self) -> tuple[tuple[Route, ...], int, bool | None]:
         """Try each exact route with one prompt, and compare the reply's first token with the chat's log-probability.
 
-        Returns:
-            The routes that work, best first, the number of tokens that can be requested by id, and `boundary_clean`.
+        Return the routes that work, best first, the number of tokens that can be requested by id, and `boundary_clean`.
         """
         self._texts = await self._try_step("chain", self._first, {}) or {}
         self._prompt = await self._try_step("chain", self._prompt_ids) or []
@@ -357,9 +352,7 @@ class _Probe:
     async def _boundary(self) -> bool:
         marker = await self._model.text_ids(_MARKER)
         whole = await self._model.tokenized(
-            [*_YES, {"role": "assistant", "content": _MARKER}],
-            add_generation_prompt=False,
-            continue_final_message=True,
+            [*_YES, {"role": "assistant", "content": _MARKER}], add_generation_prompt=False, continue_final_message=True
         )
         clean = whole == [*self._prompt, *marker]
         self._seen["boundary_clean"] = (
@@ -437,11 +430,7 @@ class _Probe:
 
 
 def are_raw(cold: TokenLogprobs, hot: TokenLogprobs) -> tuple[bool | None, str]:
-    """Return whether log-probabilities are independent of the temperature, and what was observed.
-
-    Returns:
-        None for the first value if it cannot be decided.
-    """
+    """Return whether log-probabilities are independent of the temperature (None: unknown), and what was observed."""
     # Some servers limit very low log-probabilities.
     low, high = (dict(pair for pair in read.top if pair[1] > -50) for read in (cold, hot))
     common = sorted(low.keys() & high.keys(), key=lambda token: low[token])

@@ -23,11 +23,7 @@ not the most likely tokens. If they were read as such, all tokens that are not l
 
 
 def completions(reply: Mapping[str, Any]) -> tuple[Completion, ...]:
-    """Return the replies of a chat completion.
-
-    Raises:
-        JudgeReplyError: If no choice has a message.
-    """
+    """Return the replies of a chat completion. Raise JudgeReplyError if no choice has a message."""
     try:
         replies = tuple(_completion(choice) for choice in reply["choices"])
     except (KeyError, TypeError, AttributeError):
@@ -69,11 +65,7 @@ def model_names(listing: Mapping[str, Any]) -> list[str]:
 
 
 def token_ids(reply: Mapping[str, Any]) -> list[int]:
-    """Return the token ids of a `/tokenize` reply.
-
-    Raises:
-        JudgeReplyError: If there are none.
-    """
+    """Return the token ids of a `/tokenize` reply. Raise JudgeReplyError if there are none."""
     ids = reply.get("tokens")
     if not isinstance(ids, list) or not all(type(token) is int and token >= 0 for token in ids):
         raise JudgeReplyError(f"the reply to /tokenize does not contain token ids, only {sorted(reply)}")
@@ -129,11 +121,7 @@ def read_tokens(logprobs: object) -> tuple[TokenLogprobs, ...] | None:
 
 
 def _logprob(value: object) -> float:
-    """Return a number of a reply as a log-probability.
-
-    Raises:
-        ValueError: If it is not a log-probability.
-    """
+    """Return a number of a reply as a log-probability. Raise ValueError if it is not one."""
     logprob = logprob_or_none(value)
     if logprob is None:
         raise ValueError(f"{value!r:.40} is not a log-probability")

@@ -86,11 +86,8 @@ class Transport(Protocol):
     async def send(self, method: Method, url: str, body: Mapping[str, Any] | None, *, max_bytes: int) -> Reply:
         """Send one request, and return the reply with any status. Redirects are not followed, and nothing is repeated.
 
-        Args:
-            method: GET or POST.
-            url: Path below the base URL ("/models"), or a complete URL at the same server.
-            body: Body of a POST, sent as JSON.
-            max_bytes: Limit on the body, at which the connection is closed.
+        The URL is a path below the base URL ("/models"), or a complete one at the same server. The connection is closed
+        if the reply's body exceeds `max_bytes`.
 
         Raises:
             NotConnectedError: If the server cannot be connected.
@@ -145,9 +142,7 @@ class AiohttpTransport:
         self._session = aiohttp.ClientSession(
             # The limiter of the endpoint decides how many requests are sent at once.
             connector=aiohttp.TCPConnector(
-                limit=0,
-                ssl=tls_context() if parts.scheme == "https" else True,
-                keepalive_timeout=_KEEP_ALIVE_S,
+                limit=0, ssl=tls_context() if parts.scheme == "https" else True, keepalive_timeout=_KEEP_ALIVE_S
             ),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=min(_CONNECT_S, timeout_s)),
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -174,12 +169,7 @@ class AiohttpTransport:
         try:
             # A body that is not read to its end closes the connection.
             async with self._session.request(
-                method,
-                self._url(url),
-                data=data,
-                headers=sent,
-                allow_redirects=False,
-                proxy=self._proxy,
+                method, self._url(url), data=data, headers=sent, allow_redirects=False, proxy=self._proxy
             ) as response:
                 received = _BoundedBody(response.headers.get("Content-Encoding", ""), max_bytes)
                 if received.expect(response.headers.get("Content-Length")):
@@ -212,12 +202,9 @@ class AiohttpTransport:
 class ClientTransport:
     """Sends requests with a client of the `openai` package that the user made: Azure, other sign-ins, own HTTP clients.
 
-    Args:
-        client: A client with the SDK's default HTTP client is copied for each event loop, because connections belong to the
-            loop in which they were opened. One with an HTTP client of the user's is used as it is, in one event loop.
-
-    Raises:
-        ConfigurationError: If the client has an HTTP client of the user's, which another event loop has used.
+    A client with the SDK's default HTTP client is copied for each event loop, because connections belong to the loop in
+    which they were opened. One with an HTTP client of the user's is used as it is, in one event loop. Raise
+    ConfigurationError if another event loop has used it.
     """
 
     def __init__(self, client: openai.AsyncOpenAI) -> None:
@@ -242,11 +229,7 @@ class ClientTransport:
 
     async def send(self, method: Method, url: str, body: Mapping[str, Any] | None, *, max_bytes: int) -> Reply:
         exchange = _Exchange(max_bytes)
-        options: Any = {
-            "headers": {"Accept-Encoding": "gzip, deflate"},
-            "follow_redirects": False,
-            "max_retries": 0,
-        }
+        options: Any = {"headers": {"Accept-Encoding": "gzip, deflate"}, "follow_redirects": False, "max_retries": 0}
         failure: Exception | None = None
         try:
             with assigned(_exchange, exchange):

@@ -97,9 +97,8 @@ class WholePrompts:
     async def check(self, body: Mapping[str, Any], reply: Mapping[str, Any]) -> None:
         """Check a reply to a chat request.
 
-        Raises:
-            JudgeRejectedError: If the server cut the prompt, with kind "prompt_truncated".
-            JudgeError: If a suspicion could not be measured.
+        Raise JudgeRejectedError with kind "prompt_truncated" if the server cut the prompt, and JudgeError if a
+        suspicion could not be measured.
         """
         n = _prompt_tokens(reply)
         if self._unchecked or n is None or (n < self._accepted and len(self._seen) == _REMEMBERED):

@@ -22,13 +22,7 @@ from urllib.parse import urlsplit
 from ragstone._util.fork import after_fork_in_child
 from ragstone._util.variables import assigned
 from ragstone.errors import JudgeUnavailableError
-from ragstone.judges._limits.flow_control import (
-    CircuitBreaker,
-    ConcurrencyWindow,
-    FailedAttempt,
-    Replies,
-    TokenBucket,
-)
+from ragstone.judges._limits.flow_control import CircuitBreaker, ConcurrencyWindow, FailedAttempt, Replies, TokenBucket
 
 DEFAULT_CONCURRENT_REQUESTS: Final = 16
 """Default maximum number of concurrent requests."""
@@ -178,11 +172,8 @@ class EndpointLimiter:
 
         The caller has joined `share`. `kind` is a group of requests with similar latency. `n_requests` (0 without
         inference) and `n_tokens` (an estimate) count against limits per minute. A request without failures is preferred
-        as probe. `order` is its place in the queue, from `enqueue`, and None the end.
-
-        Raises:
-            JudgeUnavailableError: If the endpoint has been unavailable for longer than `max_outage_s` of the share, or of
-                `wait_for_outages`.
+        as probe. `order` is its place in the queue, from `enqueue`, and None the end. Raise JudgeUnavailableError if
+        the endpoint has been unavailable for longer than `max_outage_s` of the share, or of `wait_for_outages`.
         """
         loop = asyncio.get_running_loop()
         now = self._clock()
@@ -343,8 +334,7 @@ class EndpointLimiter:
     def _dispatch(self, now: float) -> tuple[list[_Parcel], float | None]:
         """Give permits to the next waiting requests. Call it with the lock held.
 
-        Returns:
-            Results to deliver, and the seconds until the next check (None if no request waits).
+        Return results to deliver, and the seconds until the next check (None if no request waits).
         """
         if self._outage_mark is not None:
             self._outage_s += now - self._outage_mark
