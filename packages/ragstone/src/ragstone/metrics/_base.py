@@ -149,8 +149,7 @@ class MetricBase(ABC):
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Check the arguments, and name the metric by them.
 
-        Raises:
-            ConfigurationError: If an argument does not follow its annotation.
+        Raise ConfigurationError if an argument does not follow its annotation.
         """
         if (args or kwargs) and cls.__init__ is object.__init__:
             raise TypeError(f"{cls.__name__}() does not take arguments")

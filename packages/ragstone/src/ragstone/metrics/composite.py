@@ -264,11 +264,8 @@ async def _score(metric: Metric, sample: Sample, judge: Judge) -> Score | NotApp
 def read_composite(path: str | Path, resolve: Callable[[Sequence[str]], Sequence[Metric]]) -> Composite:
     """Read a composite from a TOML or JSON file with the table `weights`, by metric, and optionally a `label`.
 
-    `resolve` looks metrics up by their names.
-
-    Raises:
-        ConfigurationError: If the file does not exist, or a metric or weight is invalid.
-        DataError: If the content of the file is invalid.
+    `resolve` looks metrics up by their names. Raise ConfigurationError if the file does not exist, or a metric or
+    weight is invalid. Raise DataError if the content of the file is invalid.
     """
     path = Path(path)
     if not path.is_file():

@@ -78,11 +78,9 @@ _OTHER: Final = tuple((re.compile(pattern.encode()), kind, remedy) for pattern, 
 def open_plain(raw: BinaryIO, encoding: str | None = None) -> tuple[BinaryIO, str]:
     """Return a stream of the decompressed bytes of a file, in UTF-8 without a byte order mark, and the file's encoding.
 
-    UTF-16 is detected by its mark, or by ASCII characters with a zero byte each at the start of the file.
-
-    Raises:
-        ConfigurationError: If Python does not know the encoding.
-        MissingExtraError: If a Zstandard file needs a missing package.
+    UTF-16 is detected by its mark, or by ASCII characters with a zero byte each at the start of the file. Raise
+    ConfigurationError if Python does not know the encoding. Raise MissingExtraError if a Zstandard file needs a missing
+    package.
     """
     first = raw.read(2 * _PAIRS)
     raw.seek(0)
@@ -127,8 +125,7 @@ def corruption_errors() -> tuple[type[Exception], ...]:
 def refuse_other(head: bytes, name: str) -> None:
     """Raise an error that names the kind of a file by its first bytes, if it cannot contain rows.
 
-    Raises:
-        DataError: If the file is of another kind: a pointer, a page, an archive, a pickle.
+    Raise DataError if the file is of another kind: a pointer, a page, an archive, a pickle.
     """
     for start, kind, remedy in _OTHER:
         if start.match(head[:10_000]) is not None:

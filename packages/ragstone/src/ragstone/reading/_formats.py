@@ -54,8 +54,7 @@ def is_store(head: bytes) -> bool:
 def refuse_results(head: bytes, name: str) -> None:
     """Raise an error that says what a file of Ragstone without samples is, and which command reads it.
 
-    Raises:
-        DataError: If the file is one of these.
+    Raise DataError if the file is one of these.
     """
     names = first_names(head)
     if names >= EXPORT_WITH_TEXTS:

@@ -42,11 +42,7 @@ _MAX_INT: Final = 2**63
 
 
 def parse_json(text: bytes | str) -> Any:
-    """Parse a JSON text, and clean its value.
-
-    Raises:
-        DataError: If it is not valid JSON in UTF-8, or nests too deeply.
-    """
+    """Parse a JSON text, and clean its value. Raise DataError if it is not valid JSON in UTF-8, or nests too deeply."""
     return clean(load_json(text))
 
 
@@ -104,11 +100,7 @@ def _parses(line: Line) -> bool:
 
 
 def load_document(source: InputFile, *, is_row: bool = False) -> Any:
-    """Return the value of a file, or `LARGE`.
-
-    Raises:
-        DataError: If it is not valid JSON in UTF-8.
-    """
+    """Return the value of a file, or `LARGE`. Raise DataError if it is not valid JSON in UTF-8."""
     with source.open() as file:
         text = file.read(MAX_ROW_BYTES + 1)
     try:
@@ -126,9 +118,8 @@ def load_document(source: InputFile, *, is_row: bool = False) -> Any:
 def large_items(source: InputFile, prefix: str, *, kind: str = "item") -> Iterator[Any]:
     """Yield the items of a list in a document, one by one.
 
-    Raises:
-        DataError: If an item is too large, the rest of the document is not valid, or it does not have the list.
-        MissingExtraError: If the package that reads JSON incrementally is not installed.
+    Raise DataError if an item is too large, the rest of the document is not valid, or it does not have the list. Raise
+    MissingExtraError if the package that reads JSON incrementally is not installed.
     """
     with needs_extra("replay", "ijson", f"A JSON document of more than {MAX_ROW_BYTES} bytes"):
         import ijson
@@ -153,10 +144,8 @@ def clean(value: Any, *, depth: int = 0) -> Any:
     """Convert a value of JSON or of a table to one that UTF-8 JSON can hold.
 
     NaN and infinite numbers become None, integers beyond 64 bits become text, lone surrogates become U+FFFD, and times
-    become ISO 8601. Any other object becomes the name of its type in brackets.
-
-    Raises:
-        DataError: If the value nests too deeply.
+    become ISO 8601. Any other object becomes the name of its type in brackets. Raise DataError if the value nests too
+    deeply.
     """
     if isinstance(value, str):
         return value if value.isascii() else replace_surrogates(value)

@@ -403,8 +403,7 @@ def _generic(
 def _items(cell: Any, name: str, position: int) -> Iterator[tuple[Any, dict[str, Any]]]:
     """Yield the labels of a column, with the person or the part that each is about if the column has a list.
 
-    Raises:
-        DataError: If a list has several labels, and does not say of whom or of which parts.
+    Raise DataError if a list has several labels, and does not say of whom or of which parts.
     """
     if not isinstance(cell, list):
         yield cell, {}
@@ -461,10 +460,8 @@ class _Collector:
     ) -> int:
         """Return the first row of the same answer: by its id, or by its question, history and response.
 
-        Other passages are another answer, unless the row is about a part, such as one passage.
-
-        Raises:
-            DataError: If an earlier row with the id has another question or response.
+        Other passages are another answer, unless the row is about a part, such as one passage. Raise DataError if an
+        earlier row with the id has another question or response.
         """
         if sample is None:
             return position

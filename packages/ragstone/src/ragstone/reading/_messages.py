@@ -65,8 +65,7 @@ def read_conversation(
 ) -> Conversation:
     """Read a list of messages, oldest first. If `query` is given and no user wrote it, all messages are history.
 
-    Raises:
-        DataError: If a message does not have a known role, or no message is the user's.
+    Raise DataError if a message does not have a known role, or no message is the user's.
     """
     read = [each for n, one in enumerate(messages, start=1) if (each := _message(one, n, name, position)) is not None]
     asked = max((n for n, message in enumerate(read) if message.role == "user"), default=None)

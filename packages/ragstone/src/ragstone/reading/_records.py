@@ -31,9 +31,8 @@ class Record:
 def records(source: InputFile, *, within: Sequence[str] = ("data",)) -> Iterator[Record | RejectedRecord]:
     """Yield the records of a file or of a directory's files, in order. Unreadable records are reported and skipped.
 
-    Raises:
-        DataError: If the rest of a file is unreadable.
-        MissingExtraError: If a Parquet file, or a large document, needs a missing package.
+    Raise DataError if the rest of a file is unreadable. Raise MissingExtraError if a Parquet file, or a large document,
+    needs a missing package.
     """
     for part in source.parts():
         suffix = "" if part is source else f" of {part.name}"

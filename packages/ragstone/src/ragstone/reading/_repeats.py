@@ -94,9 +94,8 @@ class Repeats:
     def check(self, report: ReadingReport) -> None:
         """Report what the rows repeat.
 
-        Raises:
-            DataError: If most rows repeat a sample, or have one passage of it each, an option or a command makes samples of
-                them, and the user did not name an id.
+        Raise DataError if most rows repeat a sample, or have one passage of it each, an option or a command makes
+        samples of them, and the user did not name an id.
         """
         if not self._rows:
             report.warn("several rows have the same question, and each is a sample")
@@ -118,11 +117,7 @@ class Repeats:
             report.warn(self._systems(rows, n_questions, column))
 
     def check_ids(self, repeated: Collection[str]) -> None:
-        """Check that rows with the same id are copies.
-
-        Raises:
-            DataError: If their values differ.
-        """
+        """Check that rows with the same id are copies. Raise DataError if their values differ."""
         first: dict[str, _Row] = {}
         rows = [row for row in self._rows if row.id in repeated]
         if any(row != first.setdefault(row.id, row) for row in rows):

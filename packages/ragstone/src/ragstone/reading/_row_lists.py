@@ -64,8 +64,7 @@ def whole_table(name: str, rows: Iterator[Any], wanted: str | None, *, has_text_
 def table_of(value: object, name: str, wanted: str | None = None) -> Table:
     """Return the rows of a JSON document: a list, a list in an object, columns, or rows by id.
 
-    Raises:
-        DataError: If it does not contain rows, or several lists could contain them.
+    Raise DataError if it does not contain rows, or several lists could contain them.
     """
     if isinstance(value, list) and not wanted:
         return Table(format="JSON list", rows=iter(value))
@@ -212,8 +211,7 @@ def _frame_rows(data: Any) -> Iterator[Any] | None:
 def object_rows(data: Iterable[Any], wanted: str | None) -> Table:
     """Return the rows of an object in memory: a frame, columns, a document, or an iterable of rows.
 
-    Raises:
-        DataError: If it is a dataset with several splits, or a document without one list of rows.
+    Raise DataError if it is a dataset with several splits, or a document without one list of rows.
     """
     if (rows := _frame_rows(data)) is not None:
         return whole_table(type(data).__name__, rows, wanted)

@@ -30,8 +30,7 @@ _ID_KEYS: Final = field_names("id", "row")
 def read_passage(item: Any, rank: int, position: int) -> dict[str, Any]:
     """Read the fields of a passage: of a text, or of an object with one and its id, score, label and metadata.
 
-    Raises:
-        DataError: If it does not have a text, or its label cannot be read.
+    Raise DataError if it does not have a text, or its label cannot be read.
     """
     if isinstance(item, str):
         return {"text": item, "rank": rank}

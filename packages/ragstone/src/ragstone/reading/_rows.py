@@ -304,11 +304,7 @@ class RowReader:
             report.note(f"not read: {shorten_names(texts)}. If they are among the missing fields: {options}")
 
     def finish(self) -> None:
-        """Check what only all rows show.
-
-        Raises:
-            DataError: If no row has a column that the user named.
-        """
+        """Check what only all rows show. Raise DataError if no row has a column that the user named."""
         if self._first is not None:
             for name, column in self._absent.items():
                 raise DataError(

@@ -275,8 +275,7 @@ def _is_blank(value: Any) -> bool:
 def _other_row(row: Mapping[str, Any], name: str, value: str, position: int) -> str | DataError | None:
     """Return a note or an error about a row that is a header or a total, otherwise None. `name` has the first value.
 
-    Raises:
-        DataError: If it is the header of other columns, so that the rows after it would be read wrongly.
+    Raise DataError if it is the header of other columns, so that the rows after it would be read wrongly.
     """
     word = value.strip().casefold()
     if _TOTAL.match(word) is not None and not word.endswith("?"):
@@ -386,8 +385,7 @@ class RowIds:
     def add(self, sample: Sample, position: int, *, is_row: bool) -> Sample:
         """Return the sample with an id that no earlier row has. A derived id of a row that occurs again gets a number.
 
-        Raises:
-            DataError: If an earlier row has the same given id.
+        Raise DataError if an earlier row has the same given id.
         """
         id_, earlier = sample.id, self.seen.add(sample.id, position)
         if earlier is None:

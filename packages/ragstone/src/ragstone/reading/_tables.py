@@ -53,9 +53,8 @@ _HEADER_ROWS: Final = 100
 def open_table(source: InputFile, wanted: str | None = None) -> Table:
     """Return the rows of a file. Its format is detected by its first bytes, then by its suffix.
 
-    Raises:
-        DataError: If the format is unknown, the file does not contain rows, or several lists could contain them.
-        MissingExtraError: If a format needs a missing package.
+    Raise DataError if the format is unknown, the file does not contain rows, or several lists could contain them. Raise
+    MissingExtraError if a format needs a missing package.
     """
     from ragstone._util.parquet_rows import arrow_rows, parquet_rows
     from ragstone.reading._trec import RUN_SUFFIXES, is_run, run_rows
@@ -283,11 +282,9 @@ def _workbook(source: InputFile, wanted: str | None) -> Table:
 def _check_parts(source: InputFile) -> tuple[dict[int, str], list[tuple[int, int, str]], bool, bool]:
     """Return the merged cells of a workbook, whether a format of numbers shows percents, and whether a formula does not have a value.
 
-    They are, by column, the first cells that are merged over several rows below the first one, and the row, the first column
-    and the cells of those that are merged within one of the first rows.
-
-    Raises:
-        DataError: If a part is too large. A part cannot have more bytes than the archive states.
+    They are, by column, the first cells that are merged over several rows below the first one, and the row, the first
+    column and the cells of those that are merged within one of the first rows. Raise DataError if a part is too large.
+    A part cannot have more bytes than the archive states.
     """
     tall, wide, has_percents, has_formulas = dict[int, str](), list[tuple[int, int, str]](), False, False
     with source.open() as file, zipfile.ZipFile(file) as archive:

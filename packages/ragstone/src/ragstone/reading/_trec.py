@@ -28,9 +28,8 @@ _INTEGER: Final = re.compile(r"[+-]?\d{1,4000}")
 def numbered(path: Path, what: str) -> Iterator[tuple[int, str]]:
     """Yield each line that is not blank, with its 1-based number.
 
-    Raises:
-        ConfigurationError: If the file does not exist.
-        DataError: If the file is not valid UTF-8, or a line is too long or contains too many values.
+    Raise ConfigurationError if the file does not exist. Raise DataError if the file is not valid UTF-8, or a line is
+    too long or contains too many values.
     """
     if not path.is_file():
         raise ConfigurationError(f"file not found: {str(path)!r} (expected {what})")
@@ -53,8 +52,7 @@ def numbered(path: Path, what: str) -> Iterator[tuple[int, str]]:
 def refuse(path: Path, errors: Sequence[DataError]) -> None:
     """Raise one error that lists the first invalid lines, if there are any.
 
-    Raises:
-        DataError: If `errors` is not empty.
+    Raise DataError if `errors` is not empty.
     """
     if errors:
         shown = "\n  ".join(map(str, errors[:5]))
@@ -288,9 +286,7 @@ def run_sample(query: str, docs: Mapping[str, float], qrels: dict[str, float] | 
 def qrels_from(source: QrelsSource) -> Qrels:
     """Return the qrels, reading them if the source is a path.
 
-    Raises:
-        ConfigurationError: If the file does not exist.
-        DataError: If the file is invalid, or the qrels are empty.
+    Raise ConfigurationError if the file does not exist. Raise DataError if the file is invalid, or the qrels are empty.
     """
     qrels = source if isinstance(source, Mapping) else read_qrels(source)
     if not qrels:

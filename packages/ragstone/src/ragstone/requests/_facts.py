@@ -482,10 +482,8 @@ class Facts:
         """Return the passages in prompts, in their order.
 
         A passage that no prompt contains as a whole is looked for as a text of its metadata, then in pieces. Documents
-        that a step was given, and this request did not find, count as a whole only.
-
-        Raises:
-            TooLargeError: If the budget of compared characters is used up.
+        that a step was given, and this request did not find, count as a whole only. Raise TooLargeError if the budget
+        of compared characters is used up.
         """
         missing = _missing(finders, self.candidates)
         known, absent = {candidate.text for candidate in self.candidates}, set(missing)

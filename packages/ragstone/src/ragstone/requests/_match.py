@@ -413,8 +413,7 @@ class Finder:
     def find_whole(self, candidates: Iterable[Candidate]) -> list[Candidate]:
         """Find passages, with different texts, as a whole. Return those that do not stand here.
 
-        Raises:
-            TooLargeError: If the budget of compared characters is used up.
+        Raise TooLargeError if the budget of compared characters is used up.
         """
         rest: list[Candidate] = []
         for candidate in sorted(candidates, key=lambda candidate: -len(candidate.text)):
@@ -437,10 +436,8 @@ class Finder:
         """Find the longest piece of each passage, if it has 80 characters and a quarter of the passage.
 
         Of a long passage, 500 characters and a twentieth are enough. A piece can have changed words, such as redacted
-        ones. Of its beginning, and of any of its sentences, 32 characters are enough.
-
-        Raises:
-            TooLargeError: If the budget of compared characters is used up.
+        ones. Of its beginning, and of any of its sentences, 32 characters are enough. Raise TooLargeError if the budget
+        of compared characters is used up.
         """
         for candidate in candidates:
             size = len(candidate.text)

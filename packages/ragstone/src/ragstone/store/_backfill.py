@@ -94,10 +94,8 @@ class Backfills(Part):
         """Add outcomes to a finished request, and return how many were not stored before.
 
         They are delivered like others, and belong to baselines, but are not evidence for an alarm. The state of the
-        request stays as it is. `sample` is the share of the sessions that this backfill scores.
-
-        Raises:
-            DataError: If the request is not found, is pending or was sampled out.
+        request stays as it is. `sample` is the share of the sessions that this backfill scores. Raise DataError if the
+        request is not found, is pending or was sampled out.
         """
         prepared = prepare(Completion(trace_id=trace_id, outcomes=outcomes))
         with self._database.write() as db:

@@ -76,8 +76,7 @@ sqlite3.register_adapter(Body, _compress)
 def to_body(record: Trace | Outcome) -> Body:
     """Return a record as a body.
 
-    Raises:
-        DataError: If a free field (`metadata`, `details`, an unknown one) contains a value that JSON cannot express.
+    Raise DataError if a free field (`metadata`, `details`, an unknown one) contains a value that JSON cannot express.
     """
     try:
         text = record.model_dump_json()
@@ -117,8 +116,7 @@ def seal(text: str) -> Body:
 def text_of(body: object, table: str, row: str | None = None) -> bytes:
     """Return the JSON of a body without its checksum. Its table and the id of its row are for the error.
 
-    Raises:
-        DamagedRowError: If it is not as it was written.
+    Raise DamagedRowError if it is not as it was written.
     """
     if isinstance(body, str):
         data = body.encode("utf-8", "surrogatepass")
@@ -141,8 +139,7 @@ def text_of(body: object, table: str, row: str | None = None) -> bytes:
 def to_trace(body: object, trace_id: str | None = None, *, keep: bool = False) -> Trace:
     """Return the trace of a stored body, and verify that its row has this id. `keep`: it will be read again soon.
 
-    Raises:
-        DamagedRowError: If it is not as it was written.
+    Raise DamagedRowError if it is not as it was written.
     """
     text = text_of(body, "trace_bodies", trace_id)
     trace = _in_hand.get(text) or _parsed(text, "trace_bodies", trace_id, Trace.model_validate_json)
@@ -168,8 +165,7 @@ def to_outcome(
 ) -> Outcome:
     """Return the outcome of a body, and verify that it belongs to the row with this id and value, and to this request.
 
-    Raises:
-        DamagedRowError: If it is not as it was written.
+    Raise DamagedRowError if it is not as it was written.
     """
     text = text_of(body, "outcome_bodies", outcome_id)
     outcome = _in_hand.get(text) or _parsed(text, "outcome_bodies", outcome_id, outcome_adapter.validate_json)

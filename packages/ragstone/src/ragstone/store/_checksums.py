@@ -27,8 +27,7 @@ def checksum_of(columns: Sequence[object]) -> int:
 def check_row(table: str, checksum: object, columns: Sequence[object]) -> None:
     """Verify the `CHECKED_COLUMNS` of a row, of which the first one is its id, against its checksum.
 
-    Raises:
-        DamagedRowError: If they differ.
+    Raise DamagedRowError if they differ.
     """
     if checksum != checksum_of(columns):
         raise damaged(table, columns[0], "its columns differ from their checksum")
@@ -74,10 +73,8 @@ def damaged(table: str, row: object, problem: str) -> DamagedRowError:
 def last_key(table: str, page: Sequence[Sequence[Any]], after: K) -> K:
     """Return the key of the last row of a page, its first column, or that of the page before if the page is empty.
 
-    A damaged tree of a table can return rows again and again, so that reading would not end.
-
-    Raises:
-        DamagedRowError: If the keys do not increase.
+    A damaged tree of a table can return rows again and again, so that reading would not end. Raise DamagedRowError if
+    the keys do not increase.
     """
     last = after
     for row in page:

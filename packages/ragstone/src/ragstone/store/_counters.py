@@ -79,8 +79,7 @@ class OutcomeTotals:
     def check(self, db: Sql, metric: str, metric_version: str, judge_hash: str) -> None:
         """Verify that these are all outcomes of a metric.
 
-        Raises:
-            DamagedRowError: If outcomes are missing, or values differ from those that were stored.
+        Raise DamagedRowError if outcomes are missing, or values differ from those that were stored.
         """
         stored = db.execute(
             """

@@ -30,9 +30,7 @@ class Leases(Part):
         released or renewed with `waiting` gets `Failure(kind="bug")` for every planned metric, because it probably
         makes the workers crash. `plan` is the id of the worker's plan: only requests without a plan, of this plan, or
         of a plan that lacks only models are leased. None leases all. `whole` leases only requests without any outcome.
-
-        Raises:
-            ConfigurationError: If `lease_s` is not positive.
+        Raise ConfigurationError if `lease_s` is not positive.
         """
         _check_lease(lease_s)
         if self._database.inbox:
@@ -95,10 +93,8 @@ class Leases(Part):
         """Extend leases to `lease_s` seconds from now, and return the number of leases that the owner still had.
 
         `waiting` says that an attempt to score the traces has ended, and the next one waits for a model. Then they do
-        not make workers crash, and earlier claims do not count toward `max_attempts`.
-
-        Raises:
-            ConfigurationError: If `lease_s` is not positive.
+        not make workers crash, and earlier claims do not count toward `max_attempts`. Raise ConfigurationError if
+        `lease_s` is not positive.
         """
         _check_lease(lease_s)
         with self._database.write() as db:

@@ -20,10 +20,8 @@ def is_database_url(store: str | os.PathLike[str]) -> bool:
 def resolve_store(store: str | os.PathLike[str]) -> str:
     """Return the store so that it is independent of the working directory: a URL, or the absolute path of a file.
 
-    All names of a file have the same path, also if they are symbolic links.
-
-    Raises:
-        ConfigurationError: If it is a URL of something else.
+    All names of a file have the same path, also if they are symbolic links. Raise ConfigurationError if it is a URL of
+    something else.
     """
     if is_database_url(store):
         return os.fspath(store)

@@ -41,8 +41,7 @@ def open_store(
 def open_for_labels(store: str | os.PathLike[str]) -> Store:
     """Open a store that exists to read it and to save labels, also while its owner is running.
 
-    Raises:
-        StoreError: If the store cannot be opened. See `open_store`.
+    Raise StoreError if the store cannot be opened. See `open_store`.
     """
     opened = open_store(store, mode="read")
     if not is_database_url(store):
@@ -54,8 +53,7 @@ def open_for_labels(store: str | os.PathLike[str]) -> Store:
 def settle_labels(store: str | os.PathLike[str]) -> None:
     """Store labels that wait in the inbox of a file, unless another process owns it, which then stores them itself.
 
-    Raises:
-        StoreError: If the store cannot be opened.
+    Raise StoreError if the store cannot be opened.
     """
     if not is_database_url(store) and Path(store).exists():
         with suppress(StoreOwnedError):

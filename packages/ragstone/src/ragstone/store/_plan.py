@@ -132,11 +132,8 @@ class Plan(Part):
         A plan applies to later traces, and setting the same plan again changes nothing. If a metric is added, finished
         traces stay finished and do not count in that metric's row of the ledger. A metric with a new version or another
         judge is a different metric. An added sink receives the outcomes stored from then on. A removed sink keeps its
-        pending deliveries.
-
-        Raises:
-            ConfigurationError: If a metric name occurs twice.
-            StoreError: If other workers use another plan.
+        pending deliveries. Raise ConfigurationError if a metric name occurs twice. Raise StoreError if other workers
+        use another plan.
         """
         with self._database.planning(metrics, sinks) as db:
             _write_plan(db, metrics, sinks, now=self._database.now())

@@ -175,8 +175,7 @@ class Traces(Part):
     def answers(self, trace_ids: Sequence[str]) -> dict[str, StoredAnswer]:
         """Return traces with their outcomes, by id. An id that is not found is missing.
 
-        Raises:
-            StoreCorruptError: If one of them cannot be read.
+        Raise StoreCorruptError if one of them cannot be read.
         """
         found: dict[str, StoredAnswer] = {}
         for page in pages(trace_ids):

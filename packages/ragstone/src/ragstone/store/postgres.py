@@ -193,10 +193,8 @@ class PostgresDatabase(Database):
 
     If the connection breaks, the current call fails, and nothing is stored unless the server had received the commit.
     The plan of this worker and the sinks that it delivers to are locked for the lifetime of a connection. `url` may
-    have the parameters of libpq. The clock of the system means that of the server.
-
-    Raises:
-        ConfigurationError: If the URL is invalid.
+    have the parameters of libpq. The clock of the system means that of the server. Raise ConfigurationError if the URL
+    is invalid.
     """
 
     is_shared = True

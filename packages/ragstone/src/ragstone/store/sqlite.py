@@ -109,11 +109,7 @@ def is_file_owned(path: Path) -> bool:
 
 
 def take_lock(path: Path) -> FileLock:
-    """Lock a store file for its owner.
-
-    Raises:
-        StoreOwnedError: If another process owns it.
-    """
+    """Lock a store file for its owner. Raise StoreOwnedError if another process owns it."""
     lock = FileLock(path.with_name(f"{path.name}.lock"))
     try:
         if lock.acquire():
@@ -140,8 +136,7 @@ def take_lock(path: Path) -> FileLock:
 def _check_single_name(path: Path) -> None:
     """Check that a store file does not have hard links.
 
-    Raises:
-        StoreError: If it has. SQLite would keep a write-ahead log for each name, and damage the file.
+    Raise StoreError if it has. SQLite would keep a write-ahead log for each name, and damage the file.
     """
     if path.is_file() and (n_names := path.stat().st_nlink) > 1:
         raise StoreError(

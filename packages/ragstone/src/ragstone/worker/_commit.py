@@ -48,8 +48,7 @@ class StoreCalls:
     async def call(self, step: Callable[[], T]) -> T:
         """Run a step after all earlier ones. If the caller is canceled, the step still runs.
 
-        Raises:
-            StoreSilentError: If `give_up` was called before the step ended.
+        Raise StoreSilentError if `give_up` was called before the step ended.
         """
         given_up = self._end()
         if given_up.done():
@@ -121,8 +120,7 @@ class Committer(StoreCalls):
     async def complete(self, completion: Completion) -> bool:
         """Store the outcomes of a trace, with retries until the disk accepts them. See `Outcomes.complete_many`.
 
-        Raises:
-            DataError: If the completion is invalid.
+        Raise DataError if the completion is invalid.
         """
         stored: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting.append((completion, stored))

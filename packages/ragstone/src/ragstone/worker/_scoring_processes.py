@@ -41,9 +41,8 @@ class ProcessScorer(Scorer):
     async def prepare(self) -> None:
         """Prepare the models, and start the processes.
 
-        Raises:
-            ConfigurationError: If the judge cannot work as configured, or a process cannot use the metrics and models.
-            JudgeError: If the judge is unavailable, or the processes cannot be started.
+        Raise ConfigurationError if the judge cannot work as configured, or a process cannot use the metrics and models.
+        Raise JudgeError if the judge is unavailable, or the processes cannot be started.
         """
         await super().prepare()
         await self._processes.start(self._judge_hashes(), on_usage=self._spend)
@@ -115,9 +114,8 @@ class ScoringProcesses:
     ) -> tuple[Outcome, ...]:
         """Score one sample. `on_usage` gets the usage of its calls, also if the caller is canceled.
 
-        Raises:
-            ChildError: If several processes ended while they scored the sample.
-            JudgeError: If no process can be started.
+        Raise ChildError if several processes ended while they scored the sample. Raise JudgeError if no process can be
+        started.
         """
         self._n_sent += 1
         values = self._n_sent, sample.model_dump_json(), metrics, CallContext.current()
@@ -177,9 +175,8 @@ class _Slot:
     async def running(self) -> _Process:
         """Return the process. If it does not run, start it, with several attempts.
 
-        Raises:
-            ConfigurationError: If the process cannot use the metrics and models.
-            JudgeUnavailableError: If it cannot be started.
+        Raise ConfigurationError if the process cannot use the metrics and models. Raise JudgeUnavailableError if it
+        cannot be started.
         """
         self._n_waiting += 1
         try:
@@ -236,11 +233,7 @@ class _Process(Child):
         return len(self._calls)
 
     async def score(self, number: int, *values: object, on_usage: Callable[[Usage], None]) -> Reply:
-        """Send a sample, and return its reply.
-
-        Raises:
-            ChildError: If the process ends before.
-        """
+        """Send a sample, and return its reply. Raise ChildError if the process ends before."""
         if self.ended.is_set():
             raise self.end_error()
         self.send("score", number, *values)

@@ -119,8 +119,7 @@ class _Server:
     async def _prepare(self, judge_hashes: Mapping[str, str]) -> Usage:
         """Prepare the models, and check that their outcomes are those that the owner has planned.
 
-        Raises:
-            ConfigurationError: If the models are others than those of the owner.
+        Raise ConfigurationError if the models are others than those of the owner.
         """
         scorer: Scorer = self._setup.scorer
         # If the judge is unavailable now, samples fail with this kind, and the owner scores them again.

@@ -53,10 +53,8 @@ class StreamWatcher:
     """Folds closed sessions into streams every ten seconds, and delivers the alarms.
 
     Metrics with two finite bounds are watched. Messages contain commands with the path of `store`, but not with a URL,
-    which can have a password. `requests` is the folder with the requests of commands.
-
-    Raises:
-        ConfigurationError: If a target or a destination of alarms is invalid.
+    which can have a password. `requests` is the folder with the requests of commands. Raise ConfigurationError if a
+    target or a destination of alarms is invalid.
     """
 
     def __init__(

@@ -26,8 +26,7 @@ def read_list(sample: Sample, passages: CitedPassages) -> list[Citation] | None:
     """Return the citations in `citations` or `annotations` of the metadata, or None if these do not name a passage.
 
     An entry is a number, a name, or an object with `document_index` (from 0), `document_ids`, `sources`, or a key such
-    as
-    `source_id` or `url`. If a list of numbers contains 0, its numbers count from 0.
+    as `source_id` or `url`. If a list of numbers contains 0, its numbers count from 0.
     """
     for key in _LISTS:
         entries = sample.metadata.get(key)

@@ -75,9 +75,8 @@ def requests_of(
 def spans_in(source: InputFile) -> Iterator[OtelSpan | RejectedRecord]:
     """Yield the spans of a file or of a directory's files, in order.
 
-    Raises:
-        DataError: If the rest of a file is unreadable.
-        MissingExtraError: If the file needs a package that is not installed.
+    Raise DataError if the rest of a file is unreadable. Raise MissingExtraError if the file needs a package that is not
+    installed.
     """
     for part in source.parts():
         head = part.head(MAX_RECORD_BYTES + 1)

@@ -24,10 +24,7 @@ _ERROR: Final = (2, "2", "STATUS_CODE_ERROR", "ERROR")
 def spans_of_message(message: Any) -> Iterator[OtelSpan | str]:
     """Yield the spans of a message. An unreadable span is replaced by the problem and the span's number.
 
-    Messages of logs and metrics do not have spans.
-
-    Raises:
-        DataError: If it is not an OTLP message.
+    Messages of logs and metrics do not have spans. Raise DataError if it is not an OTLP message.
     """
     if not isinstance(message, Mapping) or _SIGNALS.isdisjoint(message):
         raise DataError("not an OTLP message: `resourceSpans` is missing")

@@ -47,9 +47,8 @@ def _is_request(head: bytes, *, whole: int | None = None) -> bool:
 def spans_of_bytes(message: bytes) -> Iterator[OtelSpan | str]:
     """Return the spans of one request.
 
-    Raises:
-        DataError: If it is not such a request.
-        MissingExtraError: If the package that reads protobuf is not installed.
+    Raise DataError if it is not such a request. Raise MissingExtraError if the package that reads protobuf is not
+    installed.
     """
     request_type, decode_error = _messages()
     try:
@@ -68,9 +67,8 @@ def spans_of_bytes(message: bytes) -> Iterator[OtelSpan | str]:
 def spans_in_stream(stream: BinaryIO) -> Iterator[OtelSpan | str]:
     """Yield the spans of a file of requests, one resource at a time.
 
-    Raises:
-        DataError: If the rest is unreadable, or one part is larger than `MAX_RECORD_BYTES`.
-        MissingExtraError: If the package that reads protobuf is not installed.
+    Raise DataError if the rest is unreadable, or one part is larger than `MAX_RECORD_BYTES`. Raise MissingExtraError if
+    the package that reads protobuf is not installed.
     """
     for number, piece in enumerate(_pieces(stream), start=1):
         for item in spans_of_bytes(piece):
@@ -198,8 +196,7 @@ class OversizedMessageError(DataError):
 def check_json_size(message: bytes) -> None:
     """Check the number of values of a JSON text. Brackets and commas inside strings count too.
 
-    Raises:
-        OversizedMessageError: If it has too many.
+    Raise OversizedMessageError if it has too many.
     """
     if message.count(b"{") + message.count(b"[") > MAX_OBJECTS or message.count(b",") > _MAX_COMMAS:
         _refuse()
@@ -208,10 +205,8 @@ def check_json_size(message: bytes) -> None:
 def check_protobuf_size(message: bytes) -> None:
     """Check the number of fields of an `ExportTraceServiceRequest`.
 
-    Invalid bytes end the count of their part: the parser refuses the message then.
-
-    Raises:
-        OversizedMessageError: If it has too many.
+    Invalid bytes end the count of their part: the parser refuses the message then. Raise OversizedMessageError if it
+    has too many.
     """
     if len(message) <= _SMALL:
         return

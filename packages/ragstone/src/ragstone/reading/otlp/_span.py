@@ -66,8 +66,7 @@ class OtelSpan:
     def redacted(self, redact: Redactor) -> OtelSpan:
         """Return the span with every text of the application redacted, not ids. The default rules redact names.
 
-        Raises:
-            RedactionError: If the function fails.
+        Raise RedactionError if the function fails.
         """
         redact = safe_redactor(redact)
         attributes = redact_json(self.attributes, redact)
