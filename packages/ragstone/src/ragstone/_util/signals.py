@@ -42,11 +42,7 @@ def set_handlers(
 
 
 @contextmanager
-def handle_signals(
-    handlers: Handlers,
-    *,
-    keep_ignored: AbstractSet[signal.Signals] = _HANGUP,
-) -> Iterator[None]:
+def handle_signals(handlers: Handlers, *, keep_ignored: AbstractSet[signal.Signals] = _HANGUP) -> Iterator[None]:
     """Handle signals in the block. Outside of the main thread, do nothing, because Python does not allow it there.
 
     Signals in `keep_ignored` stay ignored if they are, such as SIGHUP for a process that `nohup` has started.

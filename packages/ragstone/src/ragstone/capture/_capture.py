@@ -121,13 +121,7 @@ class Capture:
         plan: dict[str, Any] | None = None,
     ) -> None:
         check("sampling", "Capture", sample_rate=sample_rate)
-        check(
-            "capture",
-            "Capture",
-            durability=durability,
-            queue_size=queue_size,
-            flush_interval_s=flush_interval_s,
-        )
+        check("capture", "Capture", durability=durability, queue_size=queue_size, flush_interval_s=flush_interval_s)
         if batch_size < 1 or not sync_timeout_s >= 0:
             raise ConfigurationError(
                 "batch_size must be at least 1 and sync_timeout_s 0 or more, got "

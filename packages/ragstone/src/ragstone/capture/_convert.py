@@ -23,17 +23,7 @@ from ragstone.capture._redaction import RedactionError, SecretRedactor, redact_s
 from ragstone.capture._sampling import SamplingRules
 from ragstone.errors import RagstoneError
 from ragstone.requests import PassageDraft, Request, RetrievalDraft, TraceDraft, assemble, finite_number
-from ragstone.schema import (
-    Captured,
-    Feedback,
-    Passage,
-    Retrieval,
-    SampledOut,
-    Trace,
-    Turn,
-    Usage,
-    spool_entry_adapter,
-)
+from ragstone.schema import Captured, Feedback, Passage, Retrieval, SampledOut, Trace, Turn, Usage, spool_entry_adapter
 from ragstone.settings import Lengths, SamplingRule
 
 

@@ -67,9 +67,7 @@ _RATINGS: Final[dict[str, tuple[tuple[str, ...], str]]] = {
 """For each rating: the fields that it needs, and its definition."""
 _MAX_TOKENS: Final = 128
 
-_REPLIES: Final = {
-    _CONSTRUCT: {"coherence": 55, "relevance": 90, "density": 80, "correctness": 70, "recall": 100},
-}
+_REPLIES: Final = {_CONSTRUCT: {"coherence": 55, "relevance": 90, "density": 80, "correctness": 70, "recall": 100}}
 
 
 def _names(given: Collection[str]) -> tuple[str, ...]:

@@ -24,12 +24,7 @@ if TYPE_CHECKING:
     from ragstone.reading._source import InputFile, Sources, open_inputs
     from ragstone.reading._stage import BufferedSpan, BufferedTrace, SpanBuffer
     from ragstone.reading._traces import find_formats, read_traces
-    from ragstone.reading._trec import (
-        QrelsSource,
-        read_beir,
-        read_qrels,
-        read_trec_run,
-    )
+    from ragstone.reading._trec import QrelsSource, read_beir, read_qrels, read_trec_run
 
 __all__ = [
     "FIELD_ALIASES", "InputFile", "ReadingReport", "RejectedRecord", "TraceFormat", "all_formats", "detect",

@@ -25,12 +25,7 @@ from ragstone.reading._rows import RowReader
 from ragstone.reading._samples import Questions, RowIds, laid_out
 from ragstone.reading._source import InputFile
 from ragstone.reading._tables import detect_separator, open_table
-from ragstone.reading._trec import (
-    RUN_SUFFIXES,
-    is_run,
-    read_beir,
-    read_trec_run,
-)
+from ragstone.reading._trec import RUN_SUFFIXES, is_run, read_beir, read_trec_run
 from ragstone.schema import Sample, Trace, derive_id, trace_from_sample
 
 _TIMES: Final = ("started_at", "start_time", "timestamp", "created_at", "time", "date")

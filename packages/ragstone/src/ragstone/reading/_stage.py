@@ -263,8 +263,7 @@ def traces_of(
 
 
 def by_trace(
-    spans: Iterable[BufferedSpan | RejectedRecord],
-    read: Callable[[BufferedTrace], Iterable[Trace | RejectedRecord]],
+    spans: Iterable[BufferedSpan | RejectedRecord], read: Callable[[BufferedTrace], Iterable[Trace | RejectedRecord]]
 ) -> Iterator[Trace | RejectedRecord]:
     """Group spans by trace, on disk, and yield the requests of each trace, by the start of the traces.
 

@@ -10,16 +10,7 @@ from typing import Any, Final
 from ragstone.errors import DataError
 from ragstone.reading._json import parse_json
 from ragstone.reading._row_values import finite, to_number
-from ragstone.requests import (
-    Message,
-    PassageDraft,
-    Step,
-    Value,
-    content_text,
-    harvest,
-    message_body,
-    messages_of,
-)
+from ragstone.requests import Message, PassageDraft, Step, Value, content_text, harvest, message_body, messages_of
 from ragstone.schema import SETTING_NAMES, field_names, message_role
 
 _REPR: Final = re.compile(r"<[A-Za-z_][\w.]*+[( ].*>|[A-Z]\w*\([a-z_]\w*=.*\.\.\.", re.DOTALL)

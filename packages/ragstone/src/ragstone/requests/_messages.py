@@ -193,10 +193,7 @@ def _content(message: Any) -> Reply:
     texts = [text for part in parts if (text := part_text(part)) is not None]
     text = "".join(texts) if texts else _str(content)
     calls = bool(get(message, "tool_calls") or get(message, "function_call"))
-    return Reply(
-        text=_str(get(message, "refusal")) if text is None else text,
-        calls_tool=calls or calls_tool(parts),
-    )
+    return Reply(text=_str(get(message, "refusal")) if text is None else text, calls_tool=calls or calls_tool(parts))
 
 
 def _named(value: Any) -> Reply | None:

@@ -398,10 +398,7 @@ def diagnose(sample: Sample | None, outcomes: Sequence[Score | NotApplicable | F
 
 
 def why_wrong(
-    cause: str | None,
-    signals: Signals,
-    sample: Sample | None,
-    outcomes: Sequence[Score | NotApplicable | Failure],
+    cause: str | None, signals: Signals, sample: Sample | None, outcomes: Sequence[Score | NotApplicable | Failure]
 ) -> str:
     """State the evidence for a cause in one sentence. It does not quote texts of the sample."""
     n_claims, n_unsupported = signals.n_claims or 0, signals.n_unsupported or 0

@@ -25,16 +25,7 @@ from ragstone._util.abstains import OWN_REFUSALS
 from ragstone._util.variables import suppress_capture
 from ragstone._util.waiting import MovingTimeout
 from ragstone.errors import ConfigurationError, JudgeError
-from ragstone.judges import (
-    Embedder,
-    Judge,
-    JudgeIdentity,
-    Preparable,
-    Reader,
-    UsageMeter,
-    metered,
-    note_progress,
-)
+from ragstone.judges import Embedder, Judge, JudgeIdentity, Preparable, Reader, UsageMeter, metered, note_progress
 from ragstone.metrics import (
     Composite,
     EmbedderMetric,

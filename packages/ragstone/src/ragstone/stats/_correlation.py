@@ -208,13 +208,7 @@ def fisher_mean(correlations: Sequence[float | None], intervals: Sequence[Estima
     if value is not None and len(found) == len(known):
         low, high = _mean_of([i.low for i in found]), _mean_of([i.high for i in found])
         low, high = (-1.0, 1.0) if low is None or high is None else (min(low, value), max(high, value))
-    return CorrelationMean(
-        value=value,
-        low=low,
-        high=high,
-        n=len(known),
-        n_undefined=len(correlations) - len(known),
-    )
+    return CorrelationMean(value=value, low=low, high=high, n=len(known), n_undefined=len(correlations) - len(known))
 
 
 def _mean_of(correlations: Sequence[float]) -> float | None:
@@ -303,11 +297,7 @@ def _concordances(
 
 
 def _interval(
-    r: float,
-    pairs: NDArray[np.float64],
-    corners: NDArray[np.float64],
-    codes: NDArray[np.intp],
-    confidence_level: float,
+    r: float, pairs: NDArray[np.float64], corners: NDArray[np.float64], codes: NDArray[np.intp], confidence_level: float
 ) -> tuple[float, float, str]:
     """Compute the limits and the method from the influences of pairs and corners, and the cluster of each pair."""
     import numpy as np

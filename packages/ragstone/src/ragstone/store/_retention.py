@@ -169,10 +169,7 @@ class Retention(Part):
                 "SELECT COUNT(*) FROM traces WHERE state = 'pending' AND started_at < ?", (before,)
             ).fetchone()
         return RetentionCounts(
-            removable=old - int(waiting) - int(labeled),
-            pending=pending,
-            undelivered=int(waiting),
-            labeled=int(labeled),
+            removable=old - int(waiting) - int(labeled), pending=pending, undelivered=int(waiting), labeled=int(labeled)
         )
 
     def removed_texts(self, *, since: float | None = None, until: float | None = None) -> Iterator[RemovedText]:

@@ -132,12 +132,7 @@ def read_completed(db: Sql, trace_ids: set[str], *, lock: str) -> Iterator[Compl
             ids,
         )
         for trace_id, state, lease_owner, lease_until in rows.fetchall():
-            yield CompletedTrace(
-                trace_id=trace_id,
-                state=state,
-                lease=(lease_owner, lease_until),
-                known={},
-            )
+            yield CompletedTrace(trace_id=trace_id, state=state, lease=(lease_owner, lease_until), known={})
 
 
 def read_keys(db: Sql, trace_ids: Sequence[str]) -> dict[str, set[tuple[str, str, str]]]:

@@ -267,10 +267,7 @@ _INDEXES: Final[dict[str, str]] = {
 
 _MORE_INDEXES: Final[dict[Dialect, dict[str, str]]] = {
     # Claims read the pending traces in order of arrival with the indexes by state and by plan, which end with `seq`.
-    "sqlite": {
-        "due_deliveries": f"outbox (sink, next_try) {_PENDING}",
-        "traces_by_plan": f"traces (plan) {_PENDING}",
-    },
+    "sqlite": {"due_deliveries": f"outbox (sink, next_try) {_PENDING}", "traces_by_plan": f"traces (plan) {_PENDING}"},
     # Claims skip the many finished traces, and those of other plans.
     "postgres": {
         "due_deliveries": f"outbox (sink, next_try, seq) {_PENDING}",

@@ -7,16 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
-from ragstone.schema import (
-    Captured,
-    Dropped,
-    Feedback,
-    Ignored,
-    Outcome,
-    SampledOut,
-    Trace,
-    TraceOutline,
-)
+from ragstone.schema import Captured, Dropped, Feedback, Ignored, Outcome, SampledOut, Trace, TraceOutline
 from ragstone.store._bodies import to_outcome, to_outline, to_trace
 from ragstone.store._database import Lock, Part
 from ragstone.store._explain import explain_state
@@ -152,11 +143,7 @@ class Traces(Part):
             )
 
     def request_labels(
-        self,
-        key: RequestLabel,
-        *,
-        since: float | None = None,
-        until: float | None = None,
+        self, key: RequestLabel, *, since: float | None = None, until: float | None = None
     ) -> dict[str, str]:
         """Return the value of a label of requests that have one, by trace id. `since` and `until` select as in `outcomes`."""
         known: dict[str, str] = {}

@@ -118,10 +118,7 @@ class WatchTables:
     def units(self, key: StreamKey, *, since: float, until: float) -> list[Unit]:
         """Return the units of a stream that closed from one time up to and including another, in that order."""
         return [
-            Unit(
-                labels={} if labels is None else json.loads(labels),
-                **dict(zip(_UNIT_COLUMNS, values, strict=True)),
-            )
+            Unit(labels={} if labels is None else json.loads(labels), **dict(zip(_UNIT_COLUMNS, values, strict=True)))
             for labels, *values in self._units(("labels", *_UNIT_COLUMNS), key, since=since, until=until)
         ]
 

@@ -78,12 +78,7 @@ class PostgresStore(Store):
 
     @classmethod
     def open(
-        cls,
-        url: str,
-        *,
-        mode: Literal["own", "read"],
-        clock: Callable[[], float] = time.time,
-        max_attempts: int = 5,
+        cls, url: str, *, mode: Literal["own", "read"], clock: Callable[[], float] = time.time, max_attempts: int = 5
     ) -> Self:
         """Open the store in the database at `url`.
 

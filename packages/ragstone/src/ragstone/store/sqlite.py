@@ -17,13 +17,7 @@ from typing import Final, Literal, Self
 from typing_extensions import override
 
 from ragstone._util.filelock import FileLock, try_flock
-from ragstone.errors import (
-    StoreCorruptError,
-    StoreError,
-    StoreNotFoundError,
-    StoreNotReadyError,
-    StoreOwnedError,
-)
+from ragstone.errors import StoreCorruptError, StoreError, StoreNotFoundError, StoreNotReadyError, StoreOwnedError
 from ragstone.schema import SCHEMA_VERSION, check_version
 from ragstone.store._checksums import damaged_store
 from ragstone.store._database import Database, row_errors

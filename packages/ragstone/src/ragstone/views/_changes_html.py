@@ -82,12 +82,7 @@ def _difference(row: Difference, span: float) -> Markup:
     return tag(
         "tr",
         tag("td", tag("b", row.title), tag("span", row.metric, class_="id")),
-        tag(
-            "td",
-            difference_chart(row, span),
-            tag("small", row.doubt) if row.doubt else None,
-            class_="place",
-        ),
+        tag("td", difference_chart(row, span), tag("small", row.doubt) if row.doubt else None, class_="place"),
         tag("td", *_finding(row), class_="change"),
         tag("td", tag("small", f"{row.p}, {_counts(row)}"), class_="counts"),
     )

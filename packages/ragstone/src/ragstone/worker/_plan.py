@@ -66,11 +66,7 @@ class StorePlan:
         return self.plan is not None and self.plan.settings.get(METRICS) is not None
 
     def complete(
-        self,
-        named: Collection[str],
-        metrics: Sequence[str] | None,
-        *,
-        may_lack_models: bool = False,
+        self, named: Collection[str], metrics: Sequence[str] | None, *, may_lack_models: bool = False
     ) -> dict[str, Any]:
         """Return the settings of the plan for metrics and models without a name. `scoring.metrics` is always among them.
 

@@ -163,12 +163,7 @@ class StreamWatcher:
             for _, request in requests:
                 request.apply(tables, now=now)
             result = fold(
-                tables,
-                now=now,
-                options=self._options,
-                scales=self._scales,
-                limit=_FOLDED_OUTCOMES,
-                after=self._after,
+                tables, now=now, options=self._options, scales=self._scales, limit=_FOLDED_OUTCOMES, after=self._after
             )
             done = self._done
             moved = (

@@ -54,10 +54,7 @@ class CitationRecall(_CitationMetric):
         if not sentences:
             return "the response does not contain sentences"
         supported = await _ask(check, [(each.text, each.cited) for each in sentences])
-        return ClaimShare(
-            share=share(supported),
-            details={"claims": _describe(sentences, supported)},
-        )
+        return ClaimShare(share=share(supported), details={"claims": _describe(sentences, supported)})
 
 
 class CitationPrecision(_CitationMetric):
@@ -85,10 +82,7 @@ class CitationPrecision(_CitationMetric):
         rows = _describe(sentences, supported)
         for row, sentence, marks in zip(rows, sentences, needed, strict=True):
             row["not_needed"] = [n for n, mark in zip(sentence.cited, marks, strict=True) if mark is False]
-        return ClaimShare(
-            share=share(right),
-            details={"claims": rows, "n_citations": len(right)},
-        )
+        return ClaimShare(share=share(right), details={"claims": rows, "n_citations": len(right)})
 
     async def _needed(
         self, check: ClaimCheck, sentences: Sequence[CitedSentence], supported: Sequence[Mark]

@@ -90,11 +90,7 @@ class RankedCoverage(ContextsMetric):
     example: WorkedExample | None = _examples.RANKED_COVERAGE
 
     def __init__(
-        self,
-        rating_threshold: RatingThreshold | None = None,
-        *,
-        alpha: Share = _ALPHA,
-        k: Cutoff | None = None,
+        self, rating_threshold: RatingThreshold | None = None, *, alpha: Share = _ALPHA, k: Cutoff | None = None
     ) -> None:
         self.alpha = alpha
         self.k = k

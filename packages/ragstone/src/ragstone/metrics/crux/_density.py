@@ -31,12 +31,7 @@ class _PerToken(CruxMetric):
 
     high = float("inf")
 
-    def __init__(
-        self,
-        rating_threshold: RatingThreshold | None = None,
-        *,
-        weight: Positive = DENSITY_WEIGHT,
-    ) -> None:
+    def __init__(self, rating_threshold: RatingThreshold | None = None, *, weight: Positive = DENSITY_WEIGHT) -> None:
         self.weight = weight
         if weight != DENSITY_WEIGHT:
             self.version = f"1(w={weight:g})"

@@ -51,10 +51,7 @@ def _row(*retrieved: str, **more: Any) -> dict[str, Any]:
         "query": "Tell me about the graduation.",  # codespell:ignore tell
         "contexts": contexts,
         "sub_questions": _QUESTIONS,
-    } | {
-        "ratings": _RATINGS,
-        **more,
-    }
+    } | {"ratings": _RATINGS, **more}
 
 
 def _rated(*retrieved: str) -> dict[str, Any]:
@@ -126,10 +123,7 @@ _FREE: Final = {
     "contexts": ["It is on Fridays.", "Each Friday, by the harbor."],
 }
 _WRITTEN: Final = {"items": ["When is the market held?", "Where is the market held?", "How do I get there?"]}
-_FREE_REPLIES: Final = {
-    "sub_questions": _WRITTEN,
-    "answerability": (_marks(5, 0, 0), _marks(5, 4, 1)),
-}
+_FREE_REPLIES: Final = {"sub_questions": _WRITTEN, "answerability": (_marks(5, 0, 0), _marks(5, 4, 1))}
 _FREE_STEPS: Final = "The judge writes three sub-questions from the query. "
 FREE_COVERAGE: Final = WorkedExample(
     row=_FREE,

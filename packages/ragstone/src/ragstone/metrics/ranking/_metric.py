@@ -68,8 +68,7 @@ class RankingMetric(MetricBase):
         value, reason = self._value(ranking, sample.qrels)
         if value is None:
             return self.make_not_applicable(
-                sample,
-                reason or f"the qrels do not contain a relevant passage, so {self.name} is undefined",
+                sample, reason or f"the qrels do not contain a relevant passage, so {self.name} is undefined"
             )
         return self._exact(sample, value, ranking, sample.qrels, pool="qrels")
 
@@ -94,9 +93,7 @@ class RankingMetric(MetricBase):
             label = labels[key]
             if label is None:
                 return self.make_not_applicable(
-                    sample,
-                    f"passage {rank} does not have a relevance label, which {self.name} requires",
-                    ("qrels",),
+                    sample, f"passage {rank} does not have a relevance label, which {self.name} requires", ("qrels",)
                 )
             if kind.labels == "first relevant" and label >= self.threshold:
                 break
@@ -161,13 +158,7 @@ class AlphaNdcg(MetricBase):
         "ng = sum over the answered sub-questions of (1 - alpha)**(number of higher-ranked answers)"
     )
 
-    def __init__(
-        self,
-        k: Cutoff,
-        *,
-        alpha: Share = ALPHA,
-        rating_threshold: RatingThreshold = _ETA,
-    ) -> None:
+    def __init__(self, k: Cutoff, *, alpha: Share = ALPHA, rating_threshold: RatingThreshold = _ETA) -> None:
         self.k, self.alpha, self.rating_threshold = k, alpha, rating_threshold
         self.title = self.extend_title(f"Alpha-nDCG at {k} (diversity)", "k")
         self.version = f"1({alpha:g},{rating_threshold:g})"

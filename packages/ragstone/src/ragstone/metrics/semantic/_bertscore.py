@@ -88,11 +88,7 @@ class BertScore(SemanticMetric[_Encoder]):
     source = "Zhang et al. 2020, section 3"
 
     def __init__(
-        self,
-        model: str = _MODEL,
-        *,
-        layer: Annotated[int, Field(ge=0)] | None = None,
-        device: str | None = None,
+        self, model: str = _MODEL, *, layer: Annotated[int, Field(ge=0)] | None = None, device: str | None = None
     ) -> None:
         best = _LAYERS.get(model.rpartition("/")[2])
         self.layer = best if layer is None else layer

@@ -128,13 +128,7 @@ def _corpus(
         return min(1.0, float(metric._compute_score_from_stats(drawn.sum(axis=0).tolist()).score) / 100)  # noqa: SLF001
 
     found = bootstrap_interval(
-        rows,
-        score_of,
-        low=0.0,
-        high=1.0,
-        n_resamples=resamples,
-        confidence_level=confidence_level,
-        seed=seed,
+        rows, score_of, low=0.0, high=1.0, n_resamples=resamples, confidence_level=confidence_level, seed=seed
     )
     return CorpusScore(**asdict(found), signature=str(metric.get_signature()))
 
