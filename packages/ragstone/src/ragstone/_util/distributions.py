@@ -42,11 +42,8 @@ def normal_quantile(p: float) -> float:
 def student_quantile(freedom: float, p: float) -> float:
     """Compute a quantile of Student's distribution, for `p` in [0, 1] (infinite at the ends) and any `freedom` above 0.
 
-    Raises:
-        ValueError: If an argument is outside its range.
-
-    Source:
-        Abramowitz and Stegun 1964, 26.7.5 (expansion) and 26.7.1 (distribution function).
+    Raise ValueError if an argument is outside its range. Source: Abramowitz and Stegun 1964, 26.7.5 (expansion) and
+    26.7.1 (distribution function).
     """
     if not freedom > 0:
         raise ValueError(f"freedom must be positive, got {freedom}")
@@ -106,8 +103,7 @@ def _student_tail(freedom: float, t: float) -> float:
 def _beta_fraction(a: float, b: float, x: float) -> float:
     """Compute the continued fraction of the incomplete beta function, with Lentz's algorithm.
 
-    Source:
-        Abramowitz and Stegun 1964, 26.5.8.
+    Source: Abramowitz and Stegun 1964, 26.5.8.
     """
     c, d = 1.0, 1 / _not_zero(1 - (a + b) * x / (a + 1))
     value = d
@@ -131,13 +127,8 @@ def _not_zero(x: float) -> float:
 def find_root(f: Callable[[float], float], low: float, high: float, *, tolerance: float) -> float:
     """Find where a continuous function becomes 0, with an error of at most `tolerance`.
 
-    The signs of `f` at `low` and `high` differ.
-
-    Raises:
-        ValueError: If the signs do not differ.
-
-    Source:
-        Chandrupatla 1997, "A new hybrid quadratic/bisection algorithm for finding the zero of a nonlinear function".
+    Raise ValueError if the signs of `f` at `low` and `high` do not differ. Source: Chandrupatla 1997, "A new hybrid
+    quadratic/bisection algorithm for finding the zero of a nonlinear function".
     """
     # `b` is the latest place, `a` the one on the other side of the root, and `c` the one before.
     a, b, fa, fb = low, high, f(low), f(high)

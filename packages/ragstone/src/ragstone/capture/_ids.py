@@ -23,14 +23,9 @@ class IdHasher:
     """Replaces an id by a hash that only the holder of the key can compute: HMAC-SHA-256, shortened to 128 bits.
 
     The same id has the same hash as long as the key is the same, so that sessions stay groups. A user and a session
-    with the same id have different hashes.
-
-    Args:
-        key: A text of at least 16 characters, or the path of a file that contains the key. A missing file is created,
-            readable by this user only. It is not read before the first id.
-
-    Raises:
-        ConfigurationError: If the text is too short.
+    with the same id have different hashes. `key` is a text of at least 16 characters, or the path of a file that
+    contains the key. A missing file is created, readable by this user only. It is not read before the first id. Raise
+    ConfigurationError if the text is too short.
     """
 
     def __init__(self, key: str | Path) -> None:

@@ -149,7 +149,8 @@ class MetricBase(ABC):
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Check the arguments, and name the metric by them.
 
-        Raise ConfigurationError if an argument does not follow its annotation.
+        Raises:
+            ConfigurationError: If an argument does not follow its annotation.
         """
         if (args or kwargs) and cls.__init__ is object.__init__:
             raise TypeError(f"{cls.__name__}() does not take arguments")

@@ -15,9 +15,7 @@ T = TypeVar("T")
 class LocalModelMetric(MetricBase, Generic[T]):
     """A metric with its own local model, loaded at first use or by `prepare`.
 
-    Args:
-        model: Name on the hub, or a directory.
-        device: Device of the model ("cpu", "cuda"). None: the library chooses.
+    `model` is a name on the hub, or a directory. `device` is "cpu" or "cuda", or None if the library chooses.
     """
 
     extra = MODELS

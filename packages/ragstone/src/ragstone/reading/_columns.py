@@ -340,11 +340,8 @@ def _split_answers(
 def path_of_text(value: object, path: str, field: str, item: str = ".0") -> str:
     """Return the path of the text in nested objects that is most likely a field, or "" without a text.
 
-    Args:
-        value: Object or list.
-        path: Column of the value.
-        field: "response", "query", "reference" or "contexts".
-        item: How a path goes into a list: ".0" takes the first item, and "[]" takes all.
+    `path` is the column of the value, and `field` "response", "query", "reference" or "contexts". `item` is how a path
+    goes into a list: ".0" takes the first item, and "[]" takes all.
     """
     answers = FIELD_ALIASES["response"] if field == "reference" else ("message", "output_text")
     names = {*map(name_key, (*FIELD_ALIASES[field], *field_names("text", "row"), *answers))}

@@ -90,11 +90,7 @@ def read_conversation(
 
 
 def read_content(content: object) -> tuple[str | None, tuple[Mapping[str, Any], ...]]:
-    """Return the text of a message's content, and its citations with `start` and `end` in this text.
-
-    Returns:
-        The text, or None if this is neither.
-    """
+    """Return the text of a message's content, or None, and its citations with `start` and `end` in this text."""
     if isinstance(content, str):
         return content, ()
     if not isinstance(content, list | tuple):

@@ -59,13 +59,10 @@ class _Row:
 
 
 class Repeats:
-    """What the first rows repeat, found by reading them again.
+    """What the first rows repeat, found by reading them again with `options` of `RowReader`.
 
-    Args:
-        rows: The rows with their positions.
-        report: Receives what is read. It is not printed.
-        fields: Columns that the user named, by field.
-        options: Arguments of `RowReader`.
+    Rows come with their positions, and `fields` are the columns that the user named, by field. The report is not
+    printed.
     """
 
     def __init__(

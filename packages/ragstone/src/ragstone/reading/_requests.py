@@ -45,8 +45,7 @@ def requests_in(
 ) -> list[Trace | RejectedRecord]:
     """Make traces of the requests in the steps of one recorded trace.
 
-    Returns:
-        Usually one trace. If the steps hold no request, one `RejectedRecord` that says what they are.
+    This is usually one trace. If the steps hold no request, it is one `RejectedRecord` that says what they are.
     """
     if not steps:
         return []

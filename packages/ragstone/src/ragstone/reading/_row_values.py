@@ -199,9 +199,7 @@ def path_steps(path: str) -> tuple[str, ...]:
 def walk(value: Any, path: str | tuple[str, ...]) -> Any:
     """Return the value at a path in objects and lists, or None.
 
-    Args:
-        value: The outermost object.
-        path: Keys joined by ".". A number is a position in a list, and "[]" stands for all items of a list.
+    The path is keys joined by ".". A number is a position in a list, and "[]" stands for all items of a list.
     """
     steps = path_steps(path) if isinstance(path, str) else path
     for n, step in enumerate(steps):

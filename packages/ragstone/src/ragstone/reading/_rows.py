@@ -135,12 +135,9 @@ def sample_from_row(row: object, *, position: int, fields: Mapping[str, str] | N
 class RowReader:
     """Reads the rows of one dataset, and reports which columns and values it read.
 
-    Args:
-        fields: Our field name to the data's, if the aliases do not fit.
-        report: Receives what was read.
-        with_app: Whether an application answers the queries, so that a column `answer` is the reference.
-        separator: Separator of the parts of a cell with several passages or references, or one for each field
-            ("contexts=|,reference=;").
+    `fields` maps our field names to the data's, if the aliases do not fit. `with_app` says that an application answers
+    the queries, so that a column `answer` is the reference. `separator` is that of the parts of a cell with several
+    passages or references, or one for each field ("contexts=|,reference=;").
     """
 
     def __init__(

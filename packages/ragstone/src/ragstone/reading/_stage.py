@@ -241,15 +241,10 @@ def traces_of(
 ) -> Iterator[Trace | RejectedRecord]:
     """Group the steps in `records` by trace: first the unreadable records, then the traces by their start.
 
-    Args:
-        records: In any order.
-        spans: Function from a record to its steps. It raises `DataError` if the record is not a step.
-        steps: Function from a trace's id and its records to its steps.
-        source: The name of the format.
-        retriever_tools: Names of tools whose text results are passages, with the separator between passages.
-
-    Raises:
-        DataError: If the rest of the file is unreadable. It is raised after the traces read before.
+    Records are in any order. `spans` makes steps of a record, or raises `DataError` if it is not a step. `steps` makes
+    steps of a trace's id and its records. `source` is the name of the format. `retriever_tools` are names of tools
+    whose text results are passages, with the separator between passages. Raise DataError if the rest of the file is
+    unreadable, after the traces read before.
     """
 
     def read(trace: BufferedTrace) -> Iterable[Trace | RejectedRecord]:
@@ -265,13 +260,10 @@ def traces_of(
 def by_trace(
     spans: Iterable[BufferedSpan | RejectedRecord], read: Callable[[BufferedTrace], Iterable[Trace | RejectedRecord]]
 ) -> Iterator[Trace | RejectedRecord]:
-    """Group spans by trace, on disk, and yield the requests of each trace, by the start of the traces.
+    """Group spans by trace, on disk, and yield the requests that `read` finds, by the start of the traces.
 
-    Unreadable records come first. If reading the spans fails, the requests read before are yielded first.
-
-    Args:
-        spans: In any order.
-        read: Function from the spans of a trace to its requests.
+    Spans are in any order. Unreadable records come first. If reading the spans fails, the requests read before are
+    yielded first.
     """
     with SpanBuffer() as stage:
         damage: DataError | None = None

@@ -168,8 +168,7 @@ def reply_message(outputs: Any, *, depth: int = 0) -> Message | None:
 def passages_in(value: Any, *, depth: int = 0) -> tuple[PassageDraft, ...] | None:
     """Return the passages in the output of a retriever: documents, nodes or texts, in order.
 
-    Returns:
-        None if nothing in the value is a list of passages. An empty tuple is a retrieval that found nothing.
+    None if nothing in the value is a list of passages. An empty tuple is a retrieval that found nothing.
     """
     if depth >= _MAX_DEPTH:
         return None

@@ -422,12 +422,7 @@ _MAKING: Final = frozenset({"transform", "chain", "agent", "part", "other"})
 
 
 def without_prompt(facts: Facts, answering: Sequence[Call]) -> tuple[list[PassageDraft] | None, ContextsRule]:
-    """Find the contexts without a prompt.
-
-    Args:
-        facts: The request.
-        answering: The model calls that wrote the answer.
-    """
+    """Find the contexts without a prompt. `answering` are the model calls that wrote the answer."""
     end = max((call.step.ended_at or 0.0 for call in answering), default=0.0)
     searches = [
         search for search in facts.searches if not end or not search.step.started_at or search.step.started_at <= end

@@ -118,10 +118,8 @@ class Block(Protocol):
         """Make a framework's finished request a part of this one, instead of recording it.
 
         Never raises. Its steps become steps of the block. Contexts and a response that it states count for the block
-        unless the block states its own, and so do its session, user, reference, tags and metadata.
-
-        Returns:
-            False if the block had ended, so that the steps are counted as late and left out.
+        unless the block states its own, and so do its session, user, reference, tags and metadata. False if the block
+        had ended, so that the steps are counted as late and left out.
         """
         ...
 

@@ -95,12 +95,8 @@ _MAX_STEPS: Final = 10_000
 class LiveRequest:
     """The steps of a request that the application marks with `Monitor.request`, while it runs.
 
-    Any thread and any finalizer may call the methods.
-
-    Args:
-        recorder: Takes the request when it has ended.
-        draft: Identity and start of the request.
-        root: The step that stands for the whole request.
+    Any thread and any finalizer may call the methods. The draft has identity and start of the request, the recorder
+    takes it when it has ended, and `root` is the step that stands for all of it.
     """
 
     def __init__(self, recorder: Recorder, draft: TraceDraft, root: Step) -> None:

@@ -250,12 +250,7 @@ class Text:
 
 
 class _Index:
-    """The positions of a text by the 32 characters that begin there.
-
-    Args:
-        text: The text.
-        starts: The positions, the last one first.
-    """
+    """The positions of a text by the 32 characters that begin there. `starts` has the last position first."""
 
     __slots__ = ("_first", "_later")
 
@@ -391,14 +386,10 @@ class _Spans:
 
 
 class Finder:
-    """Finds the passages that stand in a prompt.
+    """Finds the passages that stand in a prompt, its `text`.
 
-    The largest span counts: a chunk within its parent is not a match of its own.
-
-    Args:
-        text: The prompt.
-        blanked: Canonical texts, such as the question, whose own spans do not count.
-        spans: Other spans that do not count.
+    The largest span counts: a chunk within its parent is not a match of its own. The own spans of `blanked`, canonical
+    texts such as the question, do not count, and neither do the other `spans`.
     """
 
     def __init__(self, text: Text, *, blanked: Iterable[str] = (), spans: Iterable[tuple[int, int]] = ()) -> None:
@@ -529,17 +520,10 @@ def _mark_doubtful(matches: list[Match]) -> None:
 def longest_piece(
     text: Text, passage: str, *, smallest: int, anchors: Iterable[int] | None = None, n_gaps: int = 0
 ) -> tuple[int, int] | None:
-    """Return the span of the longest piece of a canonical text in another one, or None if all pieces are too small.
+    """Return the span of the longest piece of a passage in another canonical text, or None if all pieces are too small.
 
-    Args:
-        text: The text that is searched.
-        passage: The text whose pieces are searched.
-        smallest: Characters of a piece.
-        anchors: What `find_anchors` returned for both, if it is known.
-        n_gaps: Changed words that a piece can have.
-
-    Raises:
-        TooLargeError: If the budget of compared characters is used up.
+    A piece has at least `smallest` characters, and at most `n_gaps` changed words. `anchors` are what `find_anchors`
+    returned for both, if it is known. Raise TooLargeError if the budget of compared characters is used up.
     """
     if len(passage) < smallest:
         return None

@@ -72,8 +72,7 @@ _FLAT: Final = frozenset({str, int, float, bool, type(None)})
 def read_tokens(places: Iterable[object]) -> tuple[int | None, int | None]:
     """Return the tokens read and written, each under the first name with a count in the first place that has one.
 
-    Args:
-        places: Objects or mappings that may hold the counts.
+    Places are objects or mappings.
     """
     holders = [place for place in places if place]
     read, written = (

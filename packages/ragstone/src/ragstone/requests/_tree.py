@@ -13,13 +13,11 @@ from ragstone.schema import field_names
 
 
 class Tree:
-    """Steps with their parents, built in time that grows with the number of steps.
+    """Steps of one trace, in any order, with their parents, built in time that grows with the number of steps.
 
     A parent that is not among the steps makes a step a root. Of several steps with one id the earliest counts. In a
-    circle of parents the earliest step is a root. Muted steps and the steps in them are left out.
-
-    Args:
-        steps: The steps of one trace, in any order. Steps that began at the same time keep their order.
+    circle of parents the earliest step is a root. Muted steps and the steps in them are left out. Steps that began at
+    the same time keep their order.
     """
 
     def __init__(self, steps: Sequence[Step]) -> None:

@@ -44,7 +44,8 @@ class AlarmBudget:
     def __init__(self, per_quarter: float = 1.0, *, start: float) -> None:
         """Create a budget that is empty at `start`.
 
-        Raise ValueError if a number is not finite or `per_quarter` is not positive.
+        Raises:
+            ValueError: If a number is not finite or `per_quarter` is not positive.
         """
         if not (math.isfinite(per_quarter) and per_quarter > 0):
             raise ValueError(f"the number of false alarms per quarter must be positive, got {per_quarter}")

@@ -117,9 +117,7 @@ def jackknife_interval(
 
     Student's t has the effective number of `weights` minus 1 degrees of freedom. The interval is cut at `low` and
     `high`. The method is "jackknife", or "range" for at most two effective clusters, or if the statistic never changes.
-
-    Source:
-        Jackknife over clusters: Bell and McCaffrey 2002.
+    Source: Jackknife over clusters: Bell and McCaffrey 2002.
     """
     import numpy as np
 

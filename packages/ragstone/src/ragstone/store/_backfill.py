@@ -59,12 +59,9 @@ class Backfills(Part):
     ) -> UnscoredPage:
         """Return finished requests that have a text and lack an outcome of at least one of these metrics, newest first.
 
-        Args:
-            metrics: The metrics.
-            since: Only requests that started at this time or later (Unix seconds),
-            before: and before this place: the start time and a sequence number, from the page before.
-            sample: Share of the sessions, in (0, 1]. It depends on the session alone which of them are returned.
-            limit: Number of requests to look at.
+        Only up to `limit` requests are looked at: those that started at `since` (Unix seconds) or later, and before the
+        place `before`, a start time and a sequence number from the page before. `sample` is the share of the sessions,
+        in (0, 1]. It depends on the session alone which of them are returned.
         """
         known, keys = _known(metrics)
         started_at, seq = before

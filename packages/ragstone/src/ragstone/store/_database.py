@@ -181,14 +181,10 @@ class Part:
         read: Callable[[Sql, list[Any]], Iterable[R]],
         last: int = -1,
     ) -> Iterator[R]:
-        """Yield what is read from the rows of a long query, each page in a transaction of its own.
+        """Yield what `read` returns from the rows of a long query, each page in a transaction of its own.
 
-        Args:
-            table: The table, for errors.
-            query: Rows in the order of their first column, with parameters `?1` and `?2` for the last key and the number of rows.
-            parameters: The other parameters.
-            read: Returns what is read from the rows of a page, within its transaction.
-            last: Where to begin: the key before the first row.
+        The rows are in the order of their first column, and `query` has parameters `?1` and `?2` for the last key and
+        the number of rows. `last` is the key before the first row. `table` is for errors.
         """
         while True:
             page: list[Any] = []  # frees what the page before has left

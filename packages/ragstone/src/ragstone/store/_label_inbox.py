@@ -36,12 +36,9 @@ class WaitingLabels(NamedTuple):
 class LabelInbox:
     """A file next to a store file, in which labels wait for the owner of the store.
 
-    Only the owner writes to the store file (see `SqliteStore`). Any process may append to the inbox, one line for each label
-    or request of the frame: the CRC-32 of the JSON that follows it. Readers read both, and the last line of a label counts.
-    The owner takes the lines: storing them twice changes nothing, so a crash in between loses nothing.
-
-    Args:
-        path: The inbox.
+    Only the owner writes to the store file (see `SqliteStore`). Any process may append to the inbox, one line for each
+    label or request of the frame: the CRC-32 of the JSON that follows it. Readers read both, and the last line of a
+    label counts. The owner takes the lines: storing them twice changes nothing, so a crash in between loses nothing.
     """
 
     def __init__(self, path: Path) -> None:

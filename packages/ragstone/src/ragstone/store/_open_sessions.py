@@ -102,9 +102,7 @@ class WatchQueue:
     def time(self, n: int, *, after: float | None = None) -> float | None:
         """Return the time of the request (Unix seconds) after the first `n` queued outcomes, or None without one.
 
-        Args:
-            n: Number of outcomes, in the order of their requests.
-            after: Count only outcomes of requests after this time.
+        Outcomes are in the order of their requests, and only those of requests after the time `after` count.
         """
         row = self._db.execute(
             """

@@ -60,14 +60,10 @@ class Outcomes(Backfills):
         after: StorePosition | None = None,
         upto: StorePosition | None = None,
     ) -> Iterator[Outcome]:
-        """Yield outcomes in the order they were stored.
+        """Yield outcomes in the order they were stored, of one metric if it is given.
 
-        Args:
-            metric: If given, only outcomes of this metric.
-            since: If given, only outcomes of requests that started at this time or later (Unix seconds).
-            until: If given, only outcomes of requests that started before this time (Unix seconds).
-            after: If given, only outcomes that were stored after this position, with the limit described in `Traces.read`.
-            upto: If given, only outcomes that were stored up to this position.
+        Their requests started at `since` or later, and before `until` (Unix seconds). They were stored after the
+        position `after`, with the limit described in `Traces.read`, and up to the position `upto`.
         """
         return self._read_pages(
             "outcomes",
@@ -84,13 +80,10 @@ class Outcomes(Backfills):
         )
 
     def count(self, *, by_trace: bool = False) -> list[MetricCounts]:
-        """Count the outcomes of each planned metric, in the order of the plan.
+        """Count the outcomes of each planned metric, in the order of the plan. `by_trace` adds the trace of each score.
 
-        Reads an index only, without any text, and the table of outcomes if `by_trace`. Traces are read only if some were
-        sampled.
-
-        Args:
-            by_trace: Whether the result names the trace of each score.
+        Reads an index only, without any text, and the table of outcomes if `by_trace`. Traces are read only if some
+        were sampled.
         """
         with self._database.read() as db:
             return count_outcomes(db, by_trace=by_trace)

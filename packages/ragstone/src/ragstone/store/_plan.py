@@ -147,11 +147,9 @@ class Plan(Part):
         """Store the plan of a worker, and return its id. A new or replaced one applies from now on.
 
         Requests of other plans that are pending keep their plan, and so do those that other applications capture.
-
-        Args:
-            settings: Settings of a worker, as in `ScoringPlan`.
-            delivery: Options of this worker that do not change scores, for `Ledger.last_worker`.
-            replan: Replace all other plans, also for pending requests and for those that arrive later.
+        `settings` are as in `ScoringPlan`. `delivery` has the options of this worker that do not change scores, for
+        `Ledger.last_worker`. `replan` replaces all other plans, also for pending requests and for those that arrive
+        later.
         """
         with self._database.write() as db:
             plans = {plan.id: plan for plan in read_plans(db)}

@@ -51,11 +51,8 @@ class Retention(Part):
         Removed are the captured trace, and the explanations, the judge's replies and all texts in the details of its
         outcomes. The values, intervals and other numbers of the outcomes stay. Kept is the text of a request that is
         pending, or labeled, or has an outcome that waits for a sink of the plan. A delivery that is retried later by
-        `Deliveries.requeue` does not have texts.
-
-        Args:
-            before: Unix seconds.
-            limit: Maximum number of requests, so that other transactions do not wait long.
+        `Deliveries.requeue` does not have texts. `before` is in Unix seconds. The `limit` keeps other transactions from
+        waiting long.
         """
         take_labels(self._database)
         with self._database.write() as db:
@@ -116,17 +113,11 @@ class Retention(Part):
             return forget_feedback(db, now=self._database.now(), limit=limit)
 
     def forget_sampled_out(self, *, before: float, limit: int = 1_000) -> int:
-        """Remove the ids of requests that were sampled out and arrived before a time. They stay counted.
+        """Remove the ids of up to `limit` requests that were sampled out and arrived before a time. They stay counted.
 
-        A request that arrives again after that is counted again. Kept are those with feedback. The search ends at the first
-        request that is newer.
-
-        Args:
-            before: Unix seconds.
-            limit: Maximum number of requests, so that other transactions do not wait long.
-
-        Returns:
-            The number of requests that were considered. Less than `limit`: no others are old enough.
+        A request that arrives again after that is counted again. Kept are those with feedback. The search ends at the
+        first request that is newer. `before` is in Unix seconds. Returned is the number of requests that were
+        considered. Less than `limit`: no others are old enough.
         """
         with self._database.write() as db:
             cursor = db.execute("SELECT n FROM counters WHERE name = ?", (_CURSOR,)).fetchone()

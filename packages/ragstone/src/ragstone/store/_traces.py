@@ -47,10 +47,7 @@ class Traces(Part):
         """Store a batch of a segment's entries, and in the same transaction the new offset of the segment.
 
         A batch that does not exceed the stored offset was stored before and is ignored. A trace id that is already
-        stored (from another segment) is ignored.
-
-        Returns:
-            The number of new traces, including sampled-out ones.
+        stored (from another segment) is ignored. Returned is the number of new traces, including sampled-out ones.
         """
         with self._database.write() as db:
             if next_offset <= _segment_offsets(db).get(segment, -1):
@@ -100,11 +97,9 @@ class Traces(Part):
     ) -> Iterator[TraceOutline]:
         """Yield the outlines of traces, whose other fields are not validated, in the order of `read`.
 
-        Args:
-            since: If given, only traces whose request started at this time or later (Unix seconds).
-            after: If given, only traces that were stored after this position. In a shared store, transactions may end in
-                another order than they began, so a trace may be missed.
-            upto: If given, only traces that were stored up to this position.
+        Their requests started at `since` (Unix seconds) or later, and they were stored after the position `after` and
+        up to `upto`. In a shared store, transactions may end in another order than they began, so a trace may be
+        missed.
         """
         return self._read_bodies(to_outline, since=since, after=after, upto=upto)
 

@@ -40,8 +40,7 @@ class Watch(Part):
     def change(self, *, notify: Sequence[str] = ()) -> Iterator[WatchTables | None]:
         """Run a block in one transaction that may change streams and alarms. None if another worker does this now.
 
-        Args:
-            notify: Names of the sinks that receive alarms.
+        `notify` names the sinks that receive alarms.
         """
         with self._database.write() as db:
             may_change = self._database.lock(db, Lock.FOLDING, wait=False)

@@ -107,13 +107,9 @@ class Child(asyncio.SubprocessProtocol):
         self._input: Any = None
 
     async def start(self, work: bytes) -> None:
-        """Start the process in the running event loop, where the methods `on_` are called.
+        """Start the process in the running event loop, where the methods `on_` are called. `work` is pickled `Work`.
 
-        Args:
-            work: Pickled `Work`.
-
-        Raises:
-            ChildError: If the interpreter cannot be started.
+        Raise ChildError if the interpreter cannot be started.
         """
         self._loop = asyncio.get_running_loop()
         # A program that is started inside of a debugger or a profiler is not debugged itself.
@@ -233,11 +229,7 @@ def main() -> None:
 
 
 class Owner(asyncio.Protocol):
-    """The owner, as its process sees it. A process must end with it, also after `kill -9`.
-
-    Args:
-        pipe: File descriptor of the pipe to the owner.
-    """
+    """The owner at the other end of a pipe, a file descriptor. A process must end with it, also after `kill -9`."""
 
     def __init__(self, pipe: int) -> None:
         self._pipe = pipe

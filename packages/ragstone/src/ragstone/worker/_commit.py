@@ -96,11 +96,8 @@ class Committer(StoreCalls):
     """The calls of a worker to its store.
 
     While a group of completions is stored, the next one gathers, without a timer: the slower the store, the larger the
-    groups. If the store fails, the group is kept and stored later.
-
-    Args:
-        errors: Collects errors of the store.
-        store: The store, which may be set later. No other code may use it while the worker runs, except trace sources.
+    groups. If the store fails, the group is kept and stored later. The store may be set later. No other code may use it
+    while the worker runs, except trace sources.
     """
 
     def __init__(self, errors: StepErrors, store: Store | None = None) -> None:

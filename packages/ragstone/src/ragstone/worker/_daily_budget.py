@@ -40,11 +40,8 @@ def _find_uncounted(limits: Iterable[str], outcome: Outcome) -> str | None:
 class DailyBudget:
     """Counts what outcomes have cost on the current day of UTC, and says when a limit is reached.
 
-    Requests then stay pending until the next day. Those in flight at that moment may exceed a limit.
-
-    Args:
-        limits: `calls`, `tokens` and `usd`. Empty: only count.
-        errors: Collects errors of the store.
+    Requests then stay pending until the next day. Those in flight at that moment may exceed a limit. `limits` are
+    `calls`, `tokens` and `usd`. If they are empty, it only counts.
     """
 
     def __init__(self, limits: Mapping[str, float], *, errors: StepErrors) -> None:

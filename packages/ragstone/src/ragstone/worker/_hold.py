@@ -17,14 +17,11 @@ logger = logging.getLogger("ragstone")
 class FailureHold:
     """Pauses a group of metrics if its models fail systematically.
 
-    Until the group has its first score, failures that the configuration may cause (rejected, truncated) are held back for up to
-    a minute. If a score arrives, their traces are scored again, and the result is final. If the failures become systematic,
-    the group is paused: all its traces stay pending, and one of them is tried from time to time. The first score resumes
-    the group.
-
-    Args:
-        role: The models' role, for the log.
-        on_pause: Called with the cause when the group is paused, or None.
+    Until the group has its first score, failures that the configuration may cause (rejected, truncated) are held back
+    for up to a minute. If a score arrives, their traces are scored again, and the result is final. If the failures
+    become systematic, the group is paused: all its traces stay pending, and one of them is tried from time to time. The
+    first score resumes the group. `role` is that of the models, for the log. `on_pause` is called with the cause of a
+    pause.
     """
 
     def __init__(self, *, role: str, on_pause: Callable[[str], object] | None = None) -> None:

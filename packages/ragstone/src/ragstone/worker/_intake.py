@@ -181,11 +181,7 @@ class BrokerSource(Protocol):
 
 
 class SpoolTraceSource:
-    """Moves captured requests from the spool into the store.
-
-    Args:
-        directory: The spool directory.
-    """
+    """Moves captured requests from the spool in a directory into the store."""
 
     may_have_more = False
     """False, because an idle worker does not wait for applications that may start later."""

@@ -33,13 +33,10 @@ _WAITING: Final = 16
 class MetricGroups:
     """Scores requests group by group. A group contains all metrics that use the same models.
 
-    Args:
-        setup: Prepared metrics, models and limits. `concurrency` and `deadline_s` apply to each group.
-        patience_s: Seconds of an outage after which it is reported: to `on_blocked`, or in the log. Requests stay pending.
-        metrics: Metrics of the setup to score. Default: all.
-        holds: Pause a group whose models fail systematically, instead of failing all its metrics.
-        on_blocked: Called with the cause when a group is paused, or unavailable for longer than the patience. None: a
-            group that is unavailable for longer is logged once more.
+    `concurrency` and `deadline_s` of the setup apply to each group. Without `metrics`, all of the setup are scored. An
+    outage of more than `patience_s` seconds is reported, to `on_blocked` or in the log, and requests stay pending.
+    `holds` pauses a group whose models fail systematically, instead of failing all its metrics. `on_blocked` is called
+    with the cause of a pause or outage.
     """
 
     def __init__(
@@ -122,12 +119,9 @@ class MetricGroups:
     ) -> None:
         """Score one request, or say why its metrics are not applicable.
 
-        Args:
-            trace: The request.
-            known: Metric, version and judge hash of the outcomes that the request has. They are not computed again.
-            extend_lease: Called before each wait, to extend the request's lease.
-            store_outcomes: Called with the outcomes of each group when they are complete, and with whether they are the
-                last ones.
+        `known` has metric, version and judge hash of the outcomes that the request has. They are not computed again.
+        `extend_lease` is called before each wait, and `store_outcomes` with the outcomes of each group when they are
+        complete, and with whether they are the last ones.
         """
         if (reason := get_skip_reason(trace)) is not None:
             await store_outcomes(self._scorer.not_applicable(trace, reason), True)  # noqa: FBT003

@@ -72,11 +72,8 @@ class ScoringProcesses:
     """Processes that score samples. They are started when they are first needed, and replaced if they end.
 
     A sample whose process ended is scored again in a process without other samples, so that one that ends each process
-    does not fail others.
-
-    Args:
-        specs: One `ScorerSpec` for each process, with its part of the limits.
-        budget: The budget of all processes together, which each call is counted against before it is sent.
+    does not fail others. Each spec has a part of the limits. Each call is counted against the one budget of all
+    processes before it is sent.
     """
 
     def __init__(self, specs: Sequence[object], *, budget: Budget | None = None) -> None:
@@ -93,13 +90,9 @@ class ScoringProcesses:
     async def start(self, judge_hashes: Mapping[str, str], *, on_usage: Callable[[Usage], None]) -> None:
         """Start all processes that do not run, and wait until they can score.
 
-        Args:
-            judge_hashes: Hashes of the identities of judges, by metric, which the processes check.
-            on_usage: Called with the usage of the calls that have made a process ready.
-
-        Raises:
-            ConfigurationError: If a process cannot use the metrics and models.
-            JudgeError: If a process cannot be started.
+        They check the hashes of the identities of judges, by metric. `on_usage` gets the usage of the calls that have
+        made a process ready. Raise ConfigurationError if a process cannot use the metrics and models. Raise JudgeError
+        if a process cannot be started.
         """
         for slot in self._slots:
             slot.judge_hashes, slot.on_usage = dict(judge_hashes), on_usage

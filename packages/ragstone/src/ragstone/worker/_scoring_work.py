@@ -31,10 +31,8 @@ class Reply(NamedTuple):
 class ScoringWork:
     """Scores samples until the owner stops the process.
 
-    Args:
-        spec: `ScorerSpec` with metrics, models, and the part of the limits that this process has.
-        judge_hashes: Hashes of the identities of judges, by metric, which are part of the plan of the store.
-        has_budget: Whether the owner has a budget, which it must be asked for each call.
+    The spec has the part of the limits that this process has. `judge_hashes` are those of the identities of judges, by
+    metric, which are part of the plan of the store. With `has_budget`, the owner must be asked for each call.
     """
 
     spec: Any
@@ -101,11 +99,7 @@ class _Server:
         self._state: tuple[bool, tuple[float, float] | None] = (False, None)
 
     async def run(self, judge_hashes: Mapping[str, str]) -> None:
-        """Score until the owner stops this process.
-
-        Args:
-            judge_hashes: As in `ScoringWork`.
-        """
+        """Score until the owner stops this process. `judge_hashes` are as in `ScoringWork`."""
         serving = asyncio.create_task(self._owner.serve(self))  # models that are prepared ask for the budget
         with ExitStack() as self._blocks:
             self._owner.send("ready", await self._prepare(judge_hashes))

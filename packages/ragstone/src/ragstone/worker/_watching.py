@@ -107,9 +107,7 @@ class StreamWatcher:
     def start_canaries(self, setup: ScoringSetup, *, record: Record) -> Coroutine[None, None, None] | None:
         """Return the scoring of the canaries, or None if no round is due. The next fold stores its results.
 
-        Args:
-            setup: Metrics and judge.
-            record: Counts the cost of outcomes.
+        `record` counts the cost of outcomes.
         """
         if self._due is None:
             return None

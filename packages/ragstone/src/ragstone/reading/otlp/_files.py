@@ -139,15 +139,10 @@ def spans_of_request(
 ) -> list[BufferedSpan | RejectedRecord]:
     """Read the spans of a request to an OTLP/HTTP receiver, for a `SpanBuffer`.
 
-    Args:
-        message: The body, decompressed.
-        content_type: "application/json" or "application/x-protobuf", parameters allowed.
-        redact: Function from text to text, applied to every text of the application. None stores texts unchanged.
-
-    Raises:
-        DataError: If the body is not an OTLP message, or has another type.
-        OversizedMessageError: If the message has too many objects or spans.
-        MissingExtraError: If the package that reads protobuf is not installed.
+    `message` is the decompressed body, and `content_type` "application/json" or "application/x-protobuf", parameters
+    allowed. `redact` is applied to every text of the application. None stores texts unchanged. Raise DataError if the
+    body is not an OTLP message, or has another type. Raise OversizedMessageError if the message has too many objects or
+    spans. Raise MissingExtraError if the package that reads protobuf is not installed.
     """
     kind = content_type.partition(";")[0].strip().lower()
     if kind in ("application/x-protobuf", "application/protobuf"):
@@ -178,13 +173,10 @@ def traces_of(staged: BufferedTrace, retriever_tools: RetrieverTools | None = No
     """Return the requests in a trace: usually one, or a `RejectedRecord` if there is none.
 
     One trace can have spans of several conventions, for example of a framework and of a client. Then each convention
-    reads it. The reading with most of query, passages, response, ids and tokens counts. Of equal
-    readings the first in `CONVENTIONS` counts. Only if none knows query, passages and response, with the query from a
-    step of the application, all conventions read it together.
-
-    Args:
-        staged: The spans of the trace.
-        retriever_tools: Names of tools whose text results are passages, with the separator between passages.
+    reads it. The reading with most of query, passages, response, ids and tokens counts. Of equal readings the first in
+    `CONVENTIONS` counts. Only if none knows query, passages and response, with the query from a step of the
+    application, all conventions read it together. `retriever_tools` are names of tools whose text results are passages,
+    with the separator between passages.
     """
     place = f"trace {staged.trace_id}"
     if staged.is_cut:
