@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import ragstone
 
+LIGHTHOUSES = (
+    # Where it is, when it was lit, who keeps it, when the ferry leaves, and what a ticket costs.
+    ("Gull Rock", "1874", "a foundation from Northport", "nine and at three", "twelve"),
+    ("Seal Point", "1902", "the harbour office", "ten and at four", "nine"),
+    ("Long Reef", "1931", "two retired captains", "noon", "fifteen"),
+)
 FACTS = {
-    "When was the lighthouse lit?": "The lighthouse on Gull Rock was lit for the first time in 1874.",
-    "Who keeps the lighthouse?": "The lighthouse on Gull Rock is kept by a foundation from Northport.",
-    "When does the ferry leave?": "The ferry to Gull Rock leaves at nine and at three.",
-    "What does the ferry cost?": "A return ticket for the ferry costs twelve crowns.",
+    question: passage
+    for place, year, keeper, times, price in LIGHTHOUSES
+    for question, passage in (
+        (f"When was the lighthouse on {place} lit?", f"The lighthouse on {place} was first lit in {year}."),
+        (f"Who keeps the lighthouse on {place}?", f"The lighthouse on {place} is kept by {keeper}."),
+        (f"When does the ferry to {place} leave?", f"The ferry to {place} leaves at {times}."),
+        (f"What does the ferry to {place} cost?", f"A return ticket for the ferry to {place} costs {price} crowns."),
+    )
 }
 
 
@@ -27,8 +37,7 @@ def new_prompt(question: str, passage: str) -> str:  # noqa: ARG001 - an applica
 def evaluate(answer: object) -> ragstone.Experiment:
     """Ask everything, and score the answers. An id that stays the same is what samples are matched by."""
     rows = [
-        {"id": f"{house}: {question}", "query": question, "contexts": [passage], "response": answer(question, passage)}
-        for house in ("north", "south", "east")
+        {"id": question, "query": question, "contexts": [passage], "response": answer(question, passage)}
         for question, passage in FACTS.items()
     ]
     # "lexical" compares words; name a model server to have answers judged.

@@ -18,6 +18,7 @@ from fake_servers import FakeJudgeServer, RecordingServer
 from fake_servers.embedding_server import FakeEmbeddingServer
 from fake_servers.loopback import Reply, Request
 from fork_server import fork_server, write_program
+from ragstone.cli._doctor_items import ITEMS
 
 SUPPORT = Path(__file__).parents[1] / "support"
 
@@ -84,12 +85,24 @@ for word in sys.argv[2:]:
 """
 
 
+_RATED = {
+    f"<query>\n{query}\n</query>\n<response>\n{answer}\n</response>": share
+    for query, _, right, wrong in ITEMS
+    for answer, share in ((right, 0.9), (wrong, 0.1))
+}
+"""Fields of the prompts for the items of `ragstone doctor`, and the share of the scale that a usable judge gives."""
+
+
 class _Models(FakeJudgeServer):
-    """A judge that also embeds."""
+    """A judge that rates the items of `ragstone doctor` as a usable judge does, and that also embeds."""
 
     def __init__(self) -> None:
         super().__init__()
         self._embedder = FakeEmbeddingServer()
+
+    def _verdict(self, question: str, low: int, high: int) -> int:
+        share = next((share for fields, share in _RATED.items() if fields in question), None)
+        return super()._verdict(question, low, high) if share is None else low + round((high - low) * share)
 
     async def _answer(self, request: Request) -> Reply:
         if request.path == "/v1/embeddings":
