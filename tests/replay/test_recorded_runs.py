@@ -150,7 +150,7 @@ def test_what_tools_record_of_a_machine_is_left_behind(read, name):
 
 
 def test_what_the_writer_of_rows_said_is_what_comes_out(read):
-    """Ids of passages, relevant ones, references, times and empty answers, of files that people write."""
+    """Ids of passages, relevant ones, references, times and missing answers, of files that people write."""
     names = ("rows_ragas.jsonl", "rows_deepeval.csv", "rows_ragchecker.json", "shelf.run")
     found = [read(all_formats()["rows"], DATA / name) for name in names]
     ragas, deepeval, ragchecker, run = (traces for traces, _ in found)
@@ -159,7 +159,7 @@ def test_what_the_writer_of_rows_said_is_what_comes_out(read):
     assert [(Q, ["doc-3", "doc-9"], {"doc-3": 1.0}, ("41 metres.",)), (NOTHING, [], None, ("Nobody knows.",))] == [
         (t.query, [p.id for p in t.contexts], t.qrels, t.reference) for t in ragas
     ]
-    assert [("1", 1, ANSWER, 1767323045.0), ("2", 0, "", 1767323046.0)] == [
+    assert [("1", 1, ANSWER, 1767323045.0), ("2", 0, None, 1767323046.0)] == [
         (t.trace_id, len(t.contexts), t.response, t.started_at) for t in deepeval
     ]
     assert [("q1", Q, ["doc-3", "doc-9"], ANSWER)] == [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from itertools import chain, islice, pairwise
 from typing import Any, Final
 
@@ -447,7 +447,7 @@ def paths_in(value: Any, path: str, depth: int = 0, *, has_lists: bool = False) 
             yield from paths_in(inner, f"{path}.{key}", depth + 1, has_lists=has_lists)
         return
     is_list = has_lists and isinstance(value, list)
-    if value not in (None, "", []):
+    if value is not None and not (isinstance(value, Sized) and len(value) == 0):
         yield f"{path}[]" if is_list and "[]" in path else path
     for item in islice(value, _NESTED_ITEMS) if is_list and depth <= _NESTED_DEPTH else ():
         if isinstance(item, Mapping) and not is_question(item):

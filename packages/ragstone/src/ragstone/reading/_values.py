@@ -48,8 +48,8 @@ def count_in(value: object) -> int | None:
 def fill_identity(step: Step, metadata: object) -> None:
     """Set session, user and reference of a step from the metadata of a request, and keep the rest of the metadata."""
     rest = request_metadata(metadata)
-    step.session_id = step.session_id or text_or_none(*(rest.pop(key, None) for key in _SESSION_KEYS))
-    step.user_id = step.user_id or text_or_none(*(rest.pop(key, None) for key in _USER_KEYS))
+    session_ids, user_ids = ([rest.pop(key, None) for key in keys] for keys in (_SESSION_KEYS, _USER_KEYS))
+    step.session_id, step.user_id = text_or_none(step.session_id, *session_ids), text_or_none(step.user_id, *user_ids)
     reference = rest.pop("reference", None)
     if isinstance(reference, str | list) and not step.reference:
         texts = [reference] if isinstance(reference, str) else reference
