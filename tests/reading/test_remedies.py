@@ -642,3 +642,16 @@ def test_rows_that_are_no_objects(tmp_path: Path, rows: Any, command: str):
     _, message = read(path)
     assert (1, True) == (message.count("must be an object"), command in message)
     assert Q == followed(path)["query"]
+
+
+def test_empty_arrays_are_no_answers():
+    """An array without elements, as pandas reads it from Parquet, is empty: nothing is proposed for its column."""
+    np = pytest.importorskip("numpy")
+    rows = [
+        {"query": query, "response": "Here.", "generated_text": np.array([])}
+        for query in ("Where is it?", "Where is the key?")
+    ]
+    report = ReadingReport()
+    samples, _ = read_samples(rows, report=report)
+    assert ["Here."] * 2 == [sample.response for sample in samples]
+    assert "generated_text=" not in str(report)
