@@ -118,7 +118,6 @@ def test_failures_of_every_sample_are_reported_with_the_exit_code_of_infrastruct
         ("rag:nope", (), "'rag' does not have 'nope'. Its functions and classes: Engine, ask, fail, hang"),
         ("rag:broken", (), "got int"),
         ("rag:Engine", (), "got the class Engine"),
-        ("rag:ask", ("--dry-run",), "--dry-run needs contexts and responses"),
         ("rag:ask", ("--traces", "no/t.jsonl"), "does not exist. Create it"),
     ],
 )

@@ -345,7 +345,7 @@ def propose(
                 is_one = all(len(item) < 2 for item in first.values(path) if isinstance(item, list))
                 found.append(("response", inner, "" if is_one else "the first of several"))
         if (
-            _is_empty(flat.get(path, path))
+            _has_no_items(flat.get(path, path))
             or isinstance(flat.get(path), Mapping)
             or not seen.isdisjoint((path, path.rpartition("[]")[0], path.rpartition(".")[0]))
         ):
@@ -447,14 +447,14 @@ def paths_in(value: Any, path: str, depth: int = 0, *, has_lists: bool = False) 
             yield from paths_in(inner, f"{path}.{key}", depth + 1, has_lists=has_lists)
         return
     is_list = has_lists and isinstance(value, list)
-    if not _is_empty(value):
+    if not _has_no_items(value):
         yield f"{path}[]" if is_list and "[]" in path else path
     for item in islice(value, _NESTED_ITEMS) if is_list and depth <= _NESTED_DEPTH else ():
         if isinstance(item, Mapping) and not is_question(item):
             yield from paths_in(item, f"{path}[]", depth + 1, has_lists=True)
 
 
-def _is_empty(value: object) -> bool:
+def _has_no_items(value: object) -> bool:
     # Also an array without elements, of a Parquet file or a frame.
     return value is None or (isinstance(value, Sized) and len(value) == 0)
 
