@@ -655,3 +655,11 @@ def test_empty_arrays_are_no_answers():
     samples, _ = read_samples(rows, report=report)
     assert ["Here."] * 2 == [sample.response for sample in samples]
     assert "generated_text=" not in str(report)
+
+
+def test_rows_of_one_question_can_share_a_number():
+    """The answer of one question is the same number in all rows, and is its reference."""
+    rows = [{"query": "How high is it?", "contexts": [f"Tower {n} is 41 m high."], "reference": "41"} for n in range(5)]
+    assert {("41",)} == {sample.reference for sample in read_samples(rows, report=ReadingReport())[0]}
+    others = [row | {"query": f"How high is tower {n}?"} for n, row in enumerate(rows)]
+    assert {()} == {sample.reference for sample in read_samples(others, report=ReadingReport())[0]}

@@ -36,9 +36,9 @@ def test_it_reads_no_more_than_is_asked_for(tmp_path, monkeypatch):
     """The first traces come after the rows that decide about columns, and the files of several sources are one stream."""
     n_read = 0
 
-    def counted(source: InputFile):
+    def counted(source: InputFile, **options: bool):
         nonlocal n_read
-        for value in line_values(source):
+        for value in line_values(source, **options):
             n_read += 1
             yield value
 

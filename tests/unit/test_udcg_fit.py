@@ -183,7 +183,7 @@ def test_grid_must_be_positive(grid):
 def test_missing_scikit_learn_is_told_first(monkeypatch):
     """The install line, before anything is spent."""
     monkeypatch.setitem(sys.modules, "sklearn.svm", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'ragstone\[fit\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install 'ragstone-lab\[fit\]'"):
         fit_udcg([])
 
 

@@ -275,7 +275,9 @@ class FirstRows:
         if kind == _NUMBERS and len(values) > 1 and {finite(str(value)) for value in values} <= {0.0, 1.0}:
             return _LABELS
         if kind == _NUMBERS and len(values) >= _FEW and len({str(value).strip() for value in values}) == 1:
-            return _ONE_NUMBER
+            # Rows of one question can share their answer.
+            questions = {str(row[name]) for row in self._rows for name in row if known_field(name) == "query"}
+            return "" if len(questions) == 1 else _ONE_NUMBER
         if kind == "" and isinstance(values[0], str):
             if len({str(value).strip() for value in values}) == 1 and len(values) >= _FEW:
                 return _SAME
@@ -345,8 +347,8 @@ def propose(
                 is_one = all(len(item) < 2 for item in first.values(path) if isinstance(item, list))
                 found.append(("response", inner, "" if is_one else "the first of several"))
         if (
-            _has_no_items(flat.get(path, path))
-            or isinstance(flat.get(path), Mapping)
+            isinstance(flat.get(path), Mapping)
+            or not any(paths_in(flat.get(path, path), path))
             or not seen.isdisjoint((path, path.rpartition("[]")[0], path.rpartition(".")[0]))
         ):
             continue
@@ -447,16 +449,12 @@ def paths_in(value: Any, path: str, depth: int = 0, *, has_lists: bool = False) 
             yield from paths_in(inner, f"{path}.{key}", depth + 1, has_lists=has_lists)
         return
     is_list = has_lists and isinstance(value, list)
-    if not _has_no_items(value):
+    # An array of a Parquet file or a frame can be empty too.
+    if value is not None and not (isinstance(value, Sized) and len(value) == 0):
         yield f"{path}[]" if is_list and "[]" in path else path
     for item in islice(value, _NESTED_ITEMS) if is_list and depth <= _NESTED_DEPTH else ():
         if isinstance(item, Mapping) and not is_question(item):
             yield from paths_in(item, f"{path}[]", depth + 1, has_lists=True)
-
-
-def _has_no_items(value: object) -> bool:
-    # Also an array without elements, of a Parquet file or a frame.
-    return value is None or (isinstance(value, Sized) and len(value) == 0)
 
 
 def is_question(item: Mapping[str, Any]) -> bool:
