@@ -115,7 +115,7 @@ class TestRows:
         assert outcome.id == str(first)
         assert [
             "t", "r", "ab" * 16, "cd" * 8, "s", "u", "app", "2.4", "test", "chain", "m", "2", "score", 0.25, 0.1, 0.4, 0.95, "draws", 7, None,
-            "somebody", "j", "p", 3, 4, 6, 0.5, 5, 1.5, 0.5, datetime.fromtimestamp(1_600_000_000.5, UTC),
+            "somebody", "j", "p", 3, 4, 6, 0.5, 5, 6, 1.5, 0.5, datetime.fromtimestamp(1_600_000_000.5, UTC),
             datetime.fromtimestamp(1_700_000_000, UTC), None, None, None,
         ] == rest  # fmt: skip
 
