@@ -374,15 +374,16 @@ def answer_abstains(answer: str, *, whole: bool = False) -> bool:
     bare = text.rstrip(".")
     text = bare.strip("\"'\u201c\u201d\u201e\u00ab\u00bb") if _QUOTED.fullmatch(bare) else _QUOTED.sub(" ", text)
     text = _MARKUP.sub("", text)
+    sentences = split_sentences(text) or [text]
     scripts = [] if text.isascii() else [words for script, words in _SCRIPTS if script.search(text)]
     if scripts:
-        return _declines(text, _language(scripts[0]), own, whole=whole)
+        return _declines(sentences, _language(scripts[0]), own, whole=whole)
     # By frequent words: in a few words the language may be one of several.
     tokens = set(re.findall(r"[\w']+", text))
     votes = [len(tokens & _language(words).common) for words in _LATIN]
     most = max(votes)
     likely = [words for words, vote in zip(_LATIN, votes, strict=True) if vote == most]
-    return any(_declines(text, _language(words), own, whole=whole) for words in likely)
+    return any(_declines(sentences, _language(words), own, whole=whole) for words in likely)
 
 
 class _Language:
@@ -422,9 +423,9 @@ def _language(words: str) -> _Language:
     return _Language(words)
 
 
-def _declines(text: str, language: _Language, own: re.Pattern[str] | None, *, whole: bool) -> bool:
+def _declines(sentences: list[str], language: _Language, own: re.Pattern[str] | None, *, whole: bool) -> bool:
     declines = False
-    for raw in split_sentences(text) or [text]:
+    for raw in sentences:
         stripped = raw.strip(_MARKS)
         # A sentence of apologies ("I'm sorry.") comes before the one that decides.
         if not language.has("replies", stripped) and language.apologies.fullmatch(stripped):

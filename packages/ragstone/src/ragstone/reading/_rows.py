@@ -60,6 +60,8 @@ _SPLIT_FIELDS: Final = ("contexts", "reference", "sub_questions")
 """Fields that a separator makes several of one text."""
 _GIVEN_SEPARATORS: Final = re.compile(rf"(?:\A|,)({'|'.join(_SPLIT_FIELDS)})=")
 _ID_TEXT: Final = re.compile(r"(?=\S*\d)[A-Za-z0-9]++(?:[-_:#/][A-Za-z0-9]++)++")
+_SIGNS: Final = re.compile(r'[\n"|/#<\[;,]')
+"""What a text of several references contains, as `_sign` and `_quoted_parts` have it."""
 _RULE: Final = re.compile(r"\n([-=*#~_]{3,20})\n")
 """A line of signs between passages."""
 _ENDED: Final = re.compile(r"[.!?]; ?\S")
@@ -472,7 +474,7 @@ class RowReader:
             if "\n" in separator and "\n" not in text:  # the two characters, as JSON has them
                 text = text.replace("\\n", "\n")
             return [part for each in text.split(separator) if (part := each.strip())]
-        if not text.strip():
+        if (field != "contexts" and _SIGNS.search(text) is None) or not text.strip():
             return [text]
         if (quoted := _quoted_parts(text)) is not None:
             self._report.note(f"{field}: quoted texts without brackets, read as a list")
