@@ -33,6 +33,8 @@ GENERATED = CORE / "schema/v1.json"
 MAX_METHODS = 12
 """Methods that a Protocol may have. A larger one is listed by name."""
 LONG = 120
+GOALS = {"commands": 17, "subcommands": 38, "different_options": 100, "evaluate_options": 25, "docs_pages": 130}
+"""Totals below these goals may rise up to them: the goals include what the planned features add."""
 
 Size = dict[str, int | dict[str, int]]
 """Totals by name, and tables (lines of each package, methods of each large Protocol)."""
@@ -222,14 +224,14 @@ def pinned(text: str) -> Size:
 def raised(before: Size, after: Size) -> list[str]:
     """Return what rose. A package may rise if `lines` does not: other packages have given what it takes.
 
-    A total that is pinned for the first time does not rise. A Protocol that becomes too large does.
+    A total that is pinned for the first time does not rise, nor does one up to its goal. A Protocol that becomes too large does.
     """
     old, new = flat(before), flat(after)
     return [
         f"{name} rises from {old.get(name, 0):,} to {number:,}"
         for name, number in new.items()
         if (name in old or name.startswith("protocols.")) and not name.startswith("packages.")
-        if old and number > old.get(name, 0)
+        if old and number > max(old.get(name, 0), GOALS.get(name, 0))
     ]
 
 

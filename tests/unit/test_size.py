@@ -75,6 +75,12 @@ def test_a_new_total_is_let_in_and_does_not_rise_later():
     assert ["request_files rises from 89 to 90"] == size.raised(before | {"request_files": 89}, {"request_files": 90})
 
 
+def test_a_total_below_its_goal_may_rise_up_to_it():
+    """The number of commands may rise up to its goal, and not above."""
+    assert [] == size.raised({"commands": 16}, {"commands": 17})
+    assert ["commands rises from 16 to 18"] == size.raised({"commands": 16}, {"commands": 18})
+
+
 def test_transactions_are_counted_by_what_they_may_do(tmp_path):
     """A transaction counts once, as one that writes if it locks the file, and a statement outside of one counts too."""
     recorder = load_script("one_request").Recorder()
