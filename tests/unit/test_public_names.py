@@ -52,7 +52,7 @@ PUBLIC = {
     "ragstone.metrics": """
         CCRS CITATION COSINE CRUX RAGAS RAGCHECKER RANKING SEMANTIC TEXT VERA AnswerCorrectness Composite
         Criterion Metric MetricBase MetricCard Udcg UdcgTheta
-        VeraComposite WorkedExample all_metrics compute_once corpus_bleu corpus_chrf read_criteria resolve_metrics
+        VeraComposite WorkedExample all_metrics compute_once read_criteria resolve_metrics
     """,
     "ragstone.metrics.ranking": """
         AlphaNdcg JudgedRankingMetric RankingMetric alpha_ndcg average_precision f1 hit_rate ndcg precision

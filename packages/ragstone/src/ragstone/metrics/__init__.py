@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ragstone.metrics.ragchecker import RAGCHECKER
     from ragstone.metrics.ranking import RANKING
     from ragstone.metrics.semantic import SEMANTIC
-    from ragstone.metrics.text import TEXT, corpus_bleu, corpus_chrf, rouge_l
+    from ragstone.metrics.text import TEXT, rouge_l
     from ragstone.metrics.udcg import Udcg, UdcgTheta
     from ragstone.metrics.vera import VERA, VeraComposite
 
@@ -69,8 +69,6 @@ __all__ = [
     "WorkedExample",
     "all_metrics",
     "compute_once",
-    "corpus_bleu",
-    "corpus_chrf",
     "read_criteria",
     "resolve_metrics",
 ]
@@ -100,7 +98,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "ragchecker": "RAGCHECKER",
             "ranking": "RANKING",
             "semantic": "SEMANTIC",
-            "text": "TEXT corpus_bleu corpus_chrf rouge_l",
+            "text": "TEXT rouge_l",
             "udcg": "Udcg UdcgTheta",
             "vera": "VERA VeraComposite",
         },

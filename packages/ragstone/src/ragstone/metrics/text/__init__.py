@@ -6,7 +6,6 @@ from typing import Final
 
 from ragstone.metrics._card import Metric
 from ragstone.metrics.text._answer import ExactMatch, TokenF1, exact_match, token_f1
-from ragstone.metrics.text._corpus import corpus_bleu, corpus_chrf
 from ragstone.metrics.text._rouge import RougeL, RougeN, rouge_l, rouge_n
 from ragstone.metrics.text._sacrebleu import Bleu, ChrF
 

@@ -9,7 +9,7 @@ Scores", 2018, for the signature.
 - BLEU of one response is smoothed ("exp": orders without a match count as 1/2, 1/4, ... of a match). It omits orders that
   are longer than the response. Without smoothing, most responses would score 0.
 - **The mean of BLEU over responses is not the BLEU of the corpus**, which sums matches over all responses first. Use
-  `corpus_bleu` and `corpus_chrf` to compare with published results.
+  `sacrebleu.BLEU().corpus_score` to compare with published results.
 - The standard tokenizer "13a" splits at whitespace and punctuation. Use "zh" for Chinese, and "char" for other scripts
   without spaces. chrF does not use a tokenizer.
 - An empty response scores 0. Blank references are skipped. With several references, BLEU combines their n-grams, and
