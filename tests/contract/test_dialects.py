@@ -46,7 +46,7 @@ REASONING = OPENAI | {
 }
 VLLM = OPENAI | {
     "context_length": 32768,
-    "exact_routes": ("chain", "prefill", "echo"),
+    "exact_routes": ("chain", "echo"),
     "asked_tokens": 128,
     "boundary_clean": True,
     "structured": ("regex", "json_schema"),
@@ -85,16 +85,15 @@ NO_LOGPROBS = {
 }
 VARIANTS = [
     # vLLM with one thing changed.
-    ("vllm", {"asked_tokens": 0}, VLLM | {"exact_routes": ("prefill", "echo"), "asked_tokens": 0}),
-    ("vllm", {"asked_tokens": 64}, VLLM | {"exact_routes": ("prefill", "echo"), "asked_tokens": 0}),
-    ("vllm", {"prompt_logprobs": False}, VLLM | {"exact_routes": ("chain", "echo")}),
-    ("vllm", {"echo": "generated"}, VLLM | {"exact_routes": ("chain", "prefill")}),
+    ("vllm", {"asked_tokens": 0}, VLLM | {"exact_routes": ("echo",), "asked_tokens": 0}),
+    ("vllm", {"asked_tokens": 64}, VLLM | {"exact_routes": ("echo",), "asked_tokens": 0}),
+    ("vllm", {"echo": "generated"}, VLLM | {"exact_routes": ("chain",)}),
     (
         "vllm",
         {"tokenize": None},
-        VLLM | {"exact_routes": ("prefill",), "asked_tokens": 0, "boundary_clean": None},
+        VLLM | {"exact_routes": (), "asked_tokens": 0, "boundary_clean": None, "estimator": "first_token"},
     ),
-    ("vllm", {"boundary_clean": False}, VLLM | {"exact_routes": ("chain", "echo"), "boundary_clean": False}),
+    ("vllm", {"boundary_clean": False}, VLLM | {"boundary_clean": False}),
     (
         "vllm",
         {"exact_noise": -0.1},

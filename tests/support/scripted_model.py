@@ -55,7 +55,7 @@ class ScriptedModel:
         replies: Replies | Callable[[Sequence[Message]], Replies],
         *,
         split: float = 0.0,
-        exact_route: Literal["chain", "prefill", "echo"] | None = "chain",
+        exact_route: Literal["chain", "echo"] | None = "chain",
         top_logprobs: int = 20,
         several_replies: bool = True,
         token_digits: int = 1,

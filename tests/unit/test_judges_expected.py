@@ -141,10 +141,10 @@ def test_negative_scale():
     "model",
     [
         ScriptedModel({"70": 1.0}, exact_route=None),
-        ScriptedModel({"70": 1.0}, exact_route="prefill"),
+        ScriptedModel({"70": 1.0}, exact_route="echo"),
         ScriptedModel({"70": 1.0}, exact_route=None, top_logprobs=0),
     ],
-    ids=["top logprobs only", "prefill", "nothing"],
+    ids=["top logprobs only", "echo", "nothing"],
 )
 def test_without_the_route_the_reply_counts(model):
     """What cannot be read exactly is not guessed from first tokens: the parsed number, and the method says so."""

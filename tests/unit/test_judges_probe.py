@@ -77,43 +77,6 @@ def test_passing_trouble_changes_no_verdict(faults, kind):
     assert calm == troubled
 
 
-def another_reply(entries):
-    """Values of a prompt that ends in another way."""
-    for told in entries[-1].values():
-        told["decoded_token"] = "x"
-
-
-class OddPromptLogprobs(FakeModelServer):
-    """A server that spoils the log-probabilities of its prompts."""
-
-    def __init__(self, spoil):
-        super().__init__(ScriptedModel(REPLIES))
-        self.spoil = spoil
-
-    def _whole(self, *args, **options):
-        whole = super()._whole(*args, **options)
-        if whole.get("prompt_logprobs"):
-            self.spoil(whole["prompt_logprobs"])
-        return whole
-
-
-@pytest.mark.parametrize(
-    ("spoil", "seen"),
-    [
-        (lambda entries: entries.pop(1), "values returned for"),
-        (lambda entries: entries.__setitem__(0, entries[1]), "values returned for"),
-        (another_reply, "ends with 'x'"),
-    ],
-    ids=["one is missing", "first is not null", "another reply"],
-)
-def test_prompt_logprobs_of_something_else(spoil, seen):
-    """The route is off when its values are not those of conversation and reply, token by token."""
-    with OddPromptLogprobs(spoil) as server:
-        can = asyncio.run(measured(server.url))
-    assert ("chain", "echo") == can.exact_routes
-    assert seen in can.seen["prefill"]
-
-
 @pytest.mark.parametrize(
     ("field", "name", "seen"),
     [
@@ -122,7 +85,6 @@ def test_prompt_logprobs_of_something_else(spoil, seen):
         ("structured_outputs", "regex", NOT_SUPPORTED),
         ("logprobs", "logprobs", NOT_SUPPORTED),
         ("logprob_token_ids", "chain", NOT_SUPPORTED),
-        ("prompt_logprobs", "prefill", NOT_SUPPORTED),
         ("echo", "echo", NOT_SUPPORTED),
     ],
 )

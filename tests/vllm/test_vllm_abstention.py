@@ -92,9 +92,9 @@ def test_exact_is_what_transformers_says(readings, truth, record_property):
 
 
 def test_both_routes_agree_with_transformers(model, ships, cases, truth, record_property):
-    """The chain of token-id prompts and the prefilled chat give the forward pass's probabilities, end of turn included."""
+    """The chain of token-id prompts and the echoed completion give the forward pass's probabilities, end of turn included."""
     some, expected = cases[:220], truth[:220]
-    for route, read in (("chain", model.reply_logprobs), ("prefill", model.prefilled)):
+    for route, read in (("chain", model.reply_logprobs), ("echo", model.echoed)):
         found = in_one_session(lambda case, read=read: read(case.messages, ships.PHRASE), some)
 
         starts = [math.exp(sum(reading.logprobs)) for reading in found]

@@ -270,7 +270,7 @@ def _rows(can: Capabilities) -> Iterator[tuple[str, Verdict, str]]:
     yield row("log-probabilities", "logprobs", can.top_logprobs > 0)
     if can.top_logprobs:
         yield row("  before sampling", "logprobs_raw", can.logprobs_raw)
-    for route, label in (("chain", "token-id chain"), ("prefill", "prefilled chat"), ("echo", "echoed prompt")):
+    for route, label in (("chain", "token-id chain"), ("echo", "echoed prompt")):
         yield row(f"exact: {label}", route, route in can.exact_routes)
     if can.asked_tokens:
         yield row("tokens by id", "asked_tokens", holds=True, what=f"{can.asked_tokens} per request")

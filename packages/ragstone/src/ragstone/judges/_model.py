@@ -94,6 +94,10 @@ class ReplyLogprobs:
     """Log-probability that the turn ends after the reply, or None if the route does not provide it."""
 
 
+Route = Literal["chain", "echo"]
+"""A way to read the exact probability of a given reply."""
+
+
 class Capabilities(BaseModel):
     """Measured capabilities of one endpoint and model. None of them is derived from a name or a status alone."""
 
@@ -113,9 +117,9 @@ class Capabilities(BaseModel):
     """Alternatives returned for each token, or 0 without log-probabilities."""
     logprobs_raw: bool | None = None
     """Whether log-probabilities are independent of the temperature, or None if this could not be measured."""
-    exact_route: Literal["chain", "prefill", "echo"] | None = None
+    exact_route: Route | None = None
     """Route for the exact probability of a given reply."""
-    exact_routes: tuple[Literal["chain", "prefill", "echo"], ...] = ()
+    exact_routes: tuple[Route, ...] = ()
     """All routes that work. `exact_route` is the best of them."""
     asked_tokens: int = 0
     """Number of tokens whose probability can be requested by id, independent of their rank, or 0."""
@@ -253,12 +257,10 @@ class ExactModel(ChatModel, Protocol):
         """Return the log-probabilities of tokens after each prefix (token ids), in one batch. For the route "chain"."""
 
     async def reply_logprobs(self, messages: Sequence[Message], reply: str) -> ReplyLogprobs:
-        """Return the log-probabilities of `reply`. For the routes "prefill" and "echo"."""
+        """Return the log-probabilities of `reply`. For the route "echo"."""
 
 
-def find_exact_route(
-    model: ChatModel, can: Capabilities
-) -> tuple[ExactModel, Literal["chain", "prefill", "echo"]] | None:
+def find_exact_route(model: ChatModel, can: Capabilities) -> tuple[ExactModel, Route] | None:
     """Return the model and its route if it provides the exact probability of a reply, else None."""
     route = can.exact_route
     if route is None or can.estimator != "exact_sequence" or not isinstance(model, ExactModel):

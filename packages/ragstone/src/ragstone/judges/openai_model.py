@@ -232,10 +232,7 @@ class OpenAICompatibleModel(LogprobReader):
             JudgeReplyError: If the endpoint's reply does not contain them.
             JudgeError: If no reply is received.
         """
-        route = (await self.capabilities()).exact_route
-        if route == "prefill":
-            return await self.prefilled(messages, reply)
-        if route == "echo":
+        if (await self.capabilities()).exact_route == "echo":
             return await self.echoed(messages, reply)
         return await read_chain(self, messages, reply)
 

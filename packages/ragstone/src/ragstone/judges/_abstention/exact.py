@@ -6,10 +6,10 @@ import asyncio
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 from ragstone.judges._abstention.recognize import strip_final_punctuation
-from ragstone.judges._model import AsyncOnce, ExactModel, ReplyLogprobs
+from ragstone.judges._model import AsyncOnce, ExactModel, ReplyLogprobs, Route
 from ragstone.judges._protocol import AbstentionEstimate
 from ragstone.judges._render import Message
 from ragstone.schema import Interval
@@ -57,13 +57,11 @@ class ExactSequence:
         """Possible starts of a reply, and whether each is a phrase including its punctuation."""
         self._plan = AsyncOnce(self._planned)
 
-    async def read(
-        self, messages: Sequence[Message], *, route: Literal["chain", "prefill", "echo"] = "chain"
-    ) -> AbstentionEstimate:
+    async def read(self, messages: Sequence[Message], *, route: Route = "chain") -> AbstentionEstimate:
         """Read the probability of the phrases after `messages`.
 
         With the route "chain" other tokenizations of the phrases count as well: with whitespace before them, and with a
-        shorter first token ("N", "O-RESPONSE"). The other routes read only the tokenizer's own tokens.
+        shorter first token ("N", "O-RESPONSE"). The route "echo" reads only the tokenizer's own tokens.
         """
         if route == "chain":
             return await self._chain(messages)
@@ -150,9 +148,7 @@ class ExactSequence:
         )
 
 
-async def read_logprob(
-    model: ExactModel, messages: Sequence[Message], reply: str, *, route: Literal["chain", "prefill", "echo"]
-) -> float:
+async def read_logprob(model: ExactModel, messages: Sequence[Message], reply: str, *, route: Route) -> float:
     """Read the log-probability that a reply starts with the tokenizer's own tokens of a text."""
     if route != "chain":
         return math.fsum((await model.reply_logprobs(messages, reply)).logprobs)

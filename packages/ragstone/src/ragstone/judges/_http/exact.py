@@ -1,4 +1,4 @@
-"""Exact probabilities of given replies, over HTTP: token-id prompts, prefilled chats, echoed completions."""
+"""Exact probabilities of given replies, over HTTP: token-id prompts, echoed completions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ class LogprobReader(ChatClient):
         super().__init__(endpoint, **client)
         self._texts: dict[str, list[int]] = {}
         self._end = AsyncOnce(self._found_end)
-        self._tail = AsyncOnce(self._found_tail)
         self._echoes_alone = True
         """Whether the server accepts a completion with 0 tokens. Some servers need at least one."""
 
@@ -114,59 +113,6 @@ class LogprobReader(ChatClient):
                 )
         return rows
 
-    async def prefilled(self, messages: Sequence[Message], reply: str) -> ReplyLogprobs:
-        """Return the log-probabilities of a reply, from a chat that already contains it.
-
-        Raises:
-            JudgeReplyError: If the endpoint's reply does not contain them, or its template changes the reply.
-            JudgeError: If no reply is received.
-        """
-        tail, (texts, logprobs) = await asyncio.gather(self._tail.get(), self._prompt_read(messages, reply))
-        end = len(texts) - tail
-        start = _start_of(texts[:end], reply)
-        if start is None:
-            raise JudgeReplyError(f"{self.name} changed the reply {reply!r} in the conversation")
-        return ReplyLogprobs(
-            logprobs=tuple(_given(logprobs[start:end], reply)),
-            end_logprob=_given(logprobs[end : end + 1], reply)[0] if tail else None,
-        )
-
-    async def _found_tail(self) -> int:
-        """Return the number of tokens that the chat template writes after a finished reply."""
-        question, answer = _SAMPLE_TURN
-        (opened, _), (closed, _) = await asyncio.gather(
-            self._prompt_read([question], answer["content"], continued=True),
-            self._prompt_read([question], answer["content"]),
-        )
-        return len(closed) - len(opened) if closed[: len(opened)] == opened else 0
-
-    async def _prompt_read(
-        self, messages: Sequence[Message], reply: str, *, continued: bool = False
-    ) -> tuple[list[str], list[float | None]]:
-        """Return the tokens of a conversation with its reply, and their log-probabilities."""
-        fields: dict[str, Any] = {"add_generation_prompt": False, "prompt_logprobs": 0}
-        if continued:
-            fields["continue_final_message"] = True
-        whole = await self.chat(
-            [*messages, {"role": "assistant", "content": reply}],
-            max_tokens=1,
-            sampling={"temperature": 0},
-            fields=fields,
-            room=False,
-        )
-        listing = whole.get("prompt_logprobs")
-        if not isinstance(listing, list) or not listing:
-            raise JudgeReplyError(f"{self.name} did not send the requested log-probabilities of its prompt")
-        texts: list[str] = []
-        logprobs: list[float | None] = []
-        for entry in listing:
-            # The entry contains the prompt's own token, and no other one because no alternatives were requested.
-            token = next(iter(entry.values()), None) if isinstance(entry, Mapping) else None
-            fields_of = token if isinstance(token, Mapping) else {}
-            texts.append(str(fields_of.get("decoded_token", "")))
-            logprobs.append(logprob_or_none(fields_of.get("logprob")))
-        return texts, logprobs
-
     async def echoed(self, messages: Sequence[Message], reply: str) -> ReplyLogprobs:
         """Return the log-probabilities of a reply, from a completion that repeats its prompt.
 
@@ -244,19 +190,6 @@ def _asked(choice: Mapping[str, Any]) -> dict[int, float]:
         if mark and token.isascii() and token.isdecimal() and number is not None:
             values[int(token)] = number
     return values
-
-
-def _start_of(texts: Sequence[str], reply: str) -> int | None:
-    """Return the index of the reply's first token in a text that ends with the reply, or None if it does not."""
-    spelled = ""
-    for place in range(len(texts) - 1, -1, -1):
-        spelled = texts[place] + spelled
-        # Some tokenizers write a space before the first word.
-        if spelled in (reply, f" {reply}"):
-            return place
-        if len(spelled) > len(reply):
-            break
-    return None
 
 
 def _given(values: Sequence[float | None], reply: str) -> list[float]:

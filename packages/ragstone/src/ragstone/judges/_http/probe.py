@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, TypeVar
 
 from ragstone.errors import JudgeReplyError, JudgeUnavailableError
 from ragstone.judges._http.constraints import STYLES, schema_format
@@ -12,7 +12,7 @@ from ragstone.judges._http.errors import RequestRefusedError
 from ragstone.judges._http.exact import LogprobReader
 from ragstone.judges._http.needle import check_whole_prompts
 from ragstone.judges._http.reasoning import is_cut, measure_reasoning
-from ragstone.judges._model import Capabilities, ChatRequest, TokenLogprobs
+from ragstone.judges._model import Capabilities, ChatRequest, Route, TokenLogprobs
 from ragstone.judges._render import Message
 
 _T = TypeVar("_T")
@@ -45,8 +45,6 @@ _TOLERANCE: Final = 2e-2
 _FULL_PRECISION: Final = 1e-3
 _FLOOR: Final = -50.0
 """Lower values are a server's representation of probability 0."""
-
-Route = Literal["chain", "prefill", "echo"]
 
 
 async def probe(model: LogprobReader, *, full: bool) -> Capabilities:
@@ -95,7 +93,7 @@ class _Probe:
             routes, asked_tokens, boundary_clean = await self._routes()
         else:
             why = "chats return no log-probabilities to compare with"
-            self._seen |= dict.fromkeys(("chain", "prefill", "echo"), why)
+            self._seen |= dict.fromkeys(("chain", "echo"), why)
         context_length = context_length or self._context_length
         if context_length is None:
             self._seen["context_length"] = "not reported by the server"
@@ -309,16 +307,14 @@ class _Probe:
             boundary = await self._try_step("boundary_clean", self._boundary)
             self._ids = await self._try_step("chain", self._chat_ids) or {}
             asked = await self._try_step("chain", self._chain) or 0
+            echoes = await self._try_step("echo", self._echo)
             if asked:
                 found.append("chain")
+            if echoes:
+                found.append("echo")
         else:
             self._seen.setdefault("chain", "/tokenize does not accept conversations")
             self._seen["echo"] = self._seen["chain"]
-        if await self._try_step("prefill", self._prefill):
-            found.append("prefill")
-        echoes = await self._try_step("echo", self._echo) if self._prompt else False
-        if echoes:
-            found.append("echo")
         return tuple(found), asked, boundary
 
     async def _first(self, fields: Mapping[str, Any]) -> dict[str, float]:
@@ -374,49 +370,16 @@ class _Probe:
         agree = self._agree("chain", [(rows[0][token], self._ids[token]) for token in likeliest])
         return len(wanted) if agree else 0
 
-    async def _prefill(self) -> bool:
-        if (word := self._word("prefill")) is None:
-            return False
-        reply = await self._model.chat(
-            [*_YES, {"role": "assistant", "content": word}],
-            max_tokens=1,
-            sampling={"temperature": 1.0},
-            fields={
-                "add_generation_prompt": False,
-                "continue_final_message": True,
-                "prompt_logprobs": 0,
-                "return_token_ids": True,
-            },
-            room=False,
-        )
-        entries = reply.get("prompt_logprobs") or reply["choices"][0].get("prompt_logprobs")
-        if not entries:
-            self._seen["prefill"] = "prompt_logprobs was ignored"
-            return False
-        if len(entries) != reply["usage"]["prompt_tokens"] or entries[0] is not None:
-            self._seen["prefill"] = f"{len(entries)} values returned for {reply['usage']['prompt_tokens']} tokens"
-            return False
-        (last,) = entries[-1].values()
-        if last["decoded_token"] != word:
-            self._seen["prefill"] = f"the prompt ends with {last['decoded_token']!r}, not with the reply {word!r}"
-            return False
-        return self._agree("prefill", [(float(last["logprob"]), self._texts[word])])
-
     async def _echo(self) -> bool:
-        if (word := self._word("echo")) is None:
+        best = sorted(self._texts, key=lambda text: -self._texts[text])
+        if (word := next((text for text in best if text.isalnum()), None)) is None:
+            self._seen["echo"] = "none of the chat's most likely tokens is a word to try it with"
             return False
         reading = await self._model.echoed(_YES, word)
         if len(reading.logprobs) != 1:
             self._seen["echo"] = f"{word!r} is one token in a reply and {len(reading.logprobs)} as a separate text"
             return False
         return self._agree("echo", [(reading.logprobs[0], self._texts[word])])
-
-    def _word(self, route: Route) -> str | None:
-        """Return the most likely token that is a word, to try a route with."""
-        best = sorted(self._texts, key=lambda text: -self._texts[text])
-        if (word := next((text for text in best if text.isalnum()), None)) is None:
-            self._seen[route] = "none of the chat's most likely tokens is a word to try it with"
-        return word
 
     def _agree(self, name: Route, pairs: list[tuple[float, float]]) -> bool:
         """Return whether the route's values (first of each pair) equal the chat's."""
