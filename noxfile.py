@@ -51,7 +51,6 @@ OTHER_SESSIONS = tuple(
         "integrations/llama_index",
         "models",
         "pages",
-        "ray",
         "replay",
         "servers",
         "simulate",
@@ -241,13 +240,6 @@ def replay(session: nox.Session) -> None:
     )
     # RAGSTONE_FUZZ=10000 mutates each recording that often, which takes an hour.
     session.run("pytest", *TWICE, junit(session), *PARALLEL, "--timeout=300", "tests/replay", *session.posargs)
-
-
-@nox.session
-def ray(session: nox.Session) -> None:
-    """Scoring on a cluster: one small local cluster of Ray, with actors and drivers that are killed (minutes)."""
-    session.install("-e", "packages/ragstone[ray]", *group("test"))
-    session.run("pytest", *TWICE, junit(session), "--timeout=900", "tests/ray", *session.posargs)
 
 
 @nox.session(venv_backend="venv", reuse_venv=True)

@@ -88,9 +88,6 @@ PUBLIC = {
     "ragstone.monitor": """
         Monitor
     """,
-    "ragstone.ray": """
-        RayReport score
-    """,
     "ragstone.replay": """
         areplay_traces plan_replay replay_traces
     """,

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ragstone.reading._records import Record
     from ragstone.reading._report import ReadingReport, group_reasons
     from ragstone.reading._row_lists import Choice
-    from ragstone.reading._row_traces import check_repeats, trace_of_row
+    from ragstone.reading._row_traces import check_repeats
     from ragstone.reading._rows import sample_from_row
     from ragstone.reading._samples import (
         RejectedRow,
@@ -47,6 +47,6 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_row_lists": "Choice",
             "_traces": "find_formats read_traces",
             "_trec": "QrelsSource read_beir read_qrels read_trec_run",
-            "_row_traces": "check_repeats trace_of_row",
+            "_row_traces": "check_repeats",
         },
     )

@@ -21,7 +21,7 @@ class ScorerSpec:
     """Metrics, models and limits of a scorer, as data that can be pickled and opened in another process.
 
     A judge with connections cannot be sent to another process, but its name can. A spec holds names, tables and picklable
-    objects, and `open` builds the scorer where it is needed: in a process of `limits.processes`, an actor of Ray, a task of a
+    objects, and `open` builds the scorer where it is needed: in a process of `limits.processes`, an actor of a cluster, a task of a
     scheduler. Variables of the environment that hold API keys (`OPENAI_API_KEY`, `api_key_env` of a table) are read there.
 
     Args:
