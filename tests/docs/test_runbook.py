@@ -13,11 +13,15 @@ from ragstone.watch import all_alarms, render_alarm
 from watched_store import make, open_store
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "how-to" / "runbook.md"
+PAGE = ROOT / "docs" / "how-to" / "production.md"
 RULES = ROOT / "examples/deploy/prometheus/ragstone.rules.yml"
 T0 = 1_790_000_000.0
 SECTIONS = dict(
-    re.findall(r"^### ([^\n]+)\n(.*?)(?=^##|\Z)", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    re.findall(
+        r"^### ([^\n]+)\n(.*?)(?=^##|\Z)",
+        PAGE.read_text(encoding="utf-8").partition("\n## Runbook\n")[2],
+        re.MULTILINE | re.DOTALL,
+    )
 )
 COMMANDS = sorted(
     {
@@ -45,8 +49,8 @@ def desk(tmp_path, monkeypatch):
 def test_each_rule_names_its_section():
     """In the annotation that an alert carries to the person who is called."""
     rules = RULES.read_text(encoding="utf-8")
-    alerts = re.findall(r"- alert: (\w+)\n.*?runbook: docs/how-to/runbook.md#([\w-]+)\n", rules, re.DOTALL)
-    assert rules.count("- alert:") == rules.count("runbook:") == len(alerts) >= 9
+    alerts = re.findall(r"- alert: (\w+)\n.*?runbook_url: docs/how-to/production.md#([\w-]+)\n", rules, re.DOTALL)
+    assert rules.count("- alert:") == rules.count("runbook_url:") == len(alerts) >= 9
     places = {anchor(heading): heading for heading in SECTIONS}
     for alert, place in alerts:
         assert alert in places[place]
