@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ragstone.extension import lazy_names
 
 if TYPE_CHECKING:
+    from ragstone_lab._bounds import retrieval_bounds
     from ragstone_lab._card.plan import plan_judge_card
     from ragstone_lab._card.run import judge_card
     from ragstone_lab._dataset.apply import apply_review
@@ -36,6 +37,7 @@ __all__ = [
     "plan_negatives",
     "plan_udcg_experiment",
     "rank_udcg",
+    "retrieval_bounds",
     "run_udcg_experiment",
     "topicality",
     "validate_metrics",
@@ -45,6 +47,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
+            "_bounds": "retrieval_bounds",
             "_card.plan": "plan_judge_card",
             "_card.run": "judge_card",
             "_dataset.apply": "apply_review",

@@ -11,7 +11,7 @@ _UDCG: Final = f"reader answers {_LAB}"
 _MEANS: Final = "analysis.cluster analysis.confidence_level analysis.seed analysis.n_resamples"
 
 GROUPS: Final = {
-    "lab dataset": "Build a dataset from documents, and apply your review.",
+    "lab dataset": "Build a dataset from documents, review it, and measure bounds.",
     "lab udcg": "Fit UDCG, correlate it with answers, and rank passages.",
 }
 """The purposes of the groups of commands."""
@@ -40,6 +40,12 @@ COMMANDS: Final = {
         "Write queries that your documents do not answer.",
         "handbook/ --judge openai:gpt-4o",
         f"{_LAB} research.queries research.max_passages research.rating_threshold",
+    ),
+    "lab dataset bounds": Command(
+        "Measure what retriever and generator can still gain.",
+        "dataset/dataset.jsonl --app rag.chain:answer --judge http://localhost:8000/v1",
+        f"{_LAB} limits.app_concurrency limits.app_timeout_s limits.deadline_s limits.max_outage_s analysis.cluster "
+        "analysis.confidence_level analysis.n_permutations analysis.seed",
     ),
     "lab udcg fit": Command(
         "Fit the weights of UDCG to graded contexts.",

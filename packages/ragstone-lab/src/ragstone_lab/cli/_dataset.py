@@ -6,7 +6,8 @@ from pathlib import Path
 
 import typer
 
-from ragstone.cli.extension import show_progress
+from ragstone.cli.extension import Models, load_app, parse_named_file, show_progress, with_cache
+from ragstone.metrics import split_metrics
 from ragstone_lab.cli._frame import Lab, print_skipped
 
 
@@ -102,3 +103,42 @@ def negatives_command(
         )
     following = f"next: check {built.path}, then run: ragstone evaluate {built.path} --app MODULE:NAME --metrics vera"
     lab.finish(built, saved=[following] if built.rows else [], is_empty=not built.rows)
+
+
+def bounds_command(
+    data: str,
+    answers: list[str] | None = None,
+    *,
+    app: str | None = None,
+    metrics: str = "crux.response_coverage",
+    output_dir: Path = Path("bounds"),
+    json_output: bool = False,
+    context: typer.Context,
+) -> None:
+    """Measure what retriever and generator can still gain.
+
+    Compares answers without retrieval, with the real one, and from the passages that suffice.
+
+    Options:
+        data: Questions with `required` passages, such as the dataset.jsonl of `lab dataset build`.
+        answers: Answers instead of --app: direct=FILE retrieved=FILE oracle=FILE, rows with id and response.
+        app (MODULE:NAME): A function of `row` that answers from row.contexts, or retrieves if they are None.
+        metrics: Metrics or groups that rate an answer, comma-separated.
+        output_dir (-o): Directory of the results. An interrupted run resumes in the same directory.
+    """
+    from ragstone_lab import retrieval_bounds
+
+    lab = Lab(context, json_output=json_output)
+    lab.models = Models(with_cache(lab.settings, (output_dir / "cache").absolute()))
+    files = dict(map(parse_named_file, answers)) if answers else None
+    result = lab.run(
+        "answers",
+        retrieval_bounds,
+        data,
+        output_dir,
+        app=None if app is None else load_app(app),
+        answers={name or "": file for name, file in files.items()} if files else None,
+        metrics=split_metrics(metrics),
+        **lab.arguments("limits", "analysis"),
+    )
+    lab.finish(result, saved=[f"saved in {output_dir}: outcomes.jsonl"])

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ragstone.cli._commands import Command
     from ragstone.cli._estimate import cost_of
     from ragstone.cli._exit_codes import ExitCode
-    from ragstone.cli._models import Models
+    from ragstone.cli._models import Models, with_cache
     from ragstone.cli._options import parse_named_file
     from ragstone.cli._output import (
         describe_excess,
@@ -37,7 +37,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_commands": "Command",
             "_estimate": "cost_of",
             "_exit_codes": "ExitCode",
-            "_models": "Models",
+            "_models": "Models with_cache",
             "_options": "parse_named_file",
             "_output": "describe_excess leave print_result print_text sanitize_for_terminal terminal_options",
             "_progress": "show_progress",

@@ -1,0 +1,320 @@
+"""What retriever and generator can still gain: answers without retrieval, with the real one, and from the best context."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from ragstone.errors import ConfigurationError, DataError
+from ragstone.experiments import AUTO_CLUSTER, Comparison, Experiment, compare, evaluate
+from ragstone.extension import count
+from ragstone.judges import Judge, Reader
+from ragstone.metrics import Metric
+from ragstone.reading import SampleSource, read_samples
+from ragstone.schema import Failure, Passage, Sample
+from ragstone.scoring import JudgedCounts
+from ragstone_lab._report import result_table, shown, to_plain
+from ragstone_lab._run import RunResult, folder_of
+
+CONDITIONS: Final = ("direct", "retrieved", "oracle")
+"""No retrieval, the retrieval of the application, and the required passages."""
+_REFERENCE: Final = "reference"
+_GAINS: Final = {
+    "of retrieval now": ("retrieved", "direct"),
+    "left to the retriever": ("oracle", "retrieved"),
+    "left to the generator": (_REFERENCE, "oracle"),
+}
+_AT_MOST: Final = "left at most"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gain:
+    """What one metric can gain, in its own units. More is better, also if lower values of the metric are."""
+
+    metric: str
+    gain: str
+    """What gains, in words."""
+    difference: str
+    """The two means whose difference it is."""
+    value: float | None
+    """Mean of the paired differences. None without a question that has both scores."""
+    low: float | None
+    """Lower end of the interval, simultaneous over all pairs and metrics. That of the highest score holds for its mean alone."""
+    high: float | None
+    p_value: float | None
+    """P-value, adjusted for all pairs and metrics. None if untestable, or without a test."""
+    n: int
+    """Number of questions with both scores."""
+    n_failed: int
+    """Number of questions of which at least one score failed. The other numbers exclude them."""
+    bounds: tuple[float, float] | None
+    """Lowest and highest possible gain for any scores of the failed questions."""
+
+    def cell(self) -> str:
+        """Return the gain with its interval as text."""
+        if self.value is None:
+            return "unknown"
+        ends = "too few questions differ" if self.low is None else f"{self.low:+.3f}, {self.high:+.3f}"
+        return f"{self.value:+.3f} [{ends}]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetrievalBounds(RunResult):
+    """The gains that are left, and the comparison that they come from."""
+
+    counted = "outcomes"
+
+    gains: tuple[Gain, ...]
+    comparison: Comparison
+    """All conditions, compared as systems."""
+    n_questions: int
+    left_out: Mapping[str, int]
+    """Number of excluded questions, by reason."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        plain = {"gains": to_plain(self.gains), "comparison": self.comparison.to_dict()}
+        others = {"n_questions": self.n_questions, "left_out": dict(self.left_out), "failures": dict(self.failures)}
+        return plain | others | {"errors": list(self.errors), "notes": list(self.notes), "usage": to_plain(self.usage)}
+
+    def __str__(self) -> str:
+        level = f"{self.comparison.confidence_level:.0%}"
+        means = [(metric.metric, each) for metric in self.comparison.metrics for each in metric.systems]
+        excluded = [f"excluded, {reason}: {n}" for reason, n in sorted(self.left_out.items())]
+        return "\n".join(
+            [
+                result_table(
+                    self.gains,
+                    {
+                        "metric": lambda gain: gain.metric,
+                        "gain": lambda gain: gain.gain,
+                        "of the score [CI]": Gain.cell,
+                        "p": lambda gain: "-" if gain.p_value is None else f"{gain.p_value:.4f}",
+                        "n": lambda gain: str(gain.n),
+                        "failed": lambda gain: str(gain.n_failed),
+                    },
+                    ci=f"{level} CI",
+                    n_keys=2,
+                ),
+                "",
+                *(f"{name}: {difference}" for name, difference in {g.gain: g.difference for g in self.gains}.items()),
+                "",
+                result_table(
+                    means,
+                    {
+                        "metric": lambda row: row[0],
+                        "answers": lambda row: row[1].system,
+                        "mean [CI]": lambda row: shown(row[1].estimate),
+                        "n scored / failed / n.a.": lambda row: (
+                            f"{row[1].n_scored} / {row[1].n_failed} / {row[1].n_not_applicable}"
+                        ),
+                    },
+                    ci=f"{level} CI",
+                    n_keys=2,
+                ),
+                "",
+                f"{count(self.n_questions, 'question')}. {self.comparison.method}",
+                *excluded,
+                f"calls: {self.usage}",
+                *self.notes,
+            ]
+        )
+
+
+def retrieval_bounds(
+    data: SampleSource,
+    output_dir: str | Path,
+    *,
+    app: Any = None,
+    answers: Mapping[str, SampleSource] | None = None,
+    metrics: Sequence[str | Metric] | str = ("crux.response_coverage",),
+    judge: str | Judge | None = None,
+    reader: str | Reader | None = None,
+    cluster: str | None = AUTO_CLUSTER,
+    confidence_level: float = 0.95,
+    n_permutations: int = 10_000,
+    seed: int = 0,
+    **options: Any,
+) -> RetrievalBounds:
+    """Measure how much the quality of the answers can still gain by a better retriever, and by a better generator.
+
+    Each question is answered without retrieval (`direct`), with the real retrieval (`retrieved`) and from the passages that
+    suffice (`oracle`). Its reference is a fourth answer, if it has one. The paired differences of these answers are the
+    gains: of retrieval today (retrieved - direct), of a perfect retriever (oracle - retrieved), and of a generator that
+    answers like the reference (reference - oracle). Questions without passages that suffice, or without an answer of each
+    condition, are excluded and counted.
+
+    Args:
+        data: Questions with `required` (the passages that suffice, as {id: text}) and what the metrics need: the
+            `dataset.jsonl` of `build_dataset`.
+        output_dir: Directory of the outcomes and of the calls of the application. An interrupted run resumes there.
+        app: The application: a function whose first parameter is named `row`. If `row.contexts` is None, it retrieves.
+            Otherwise it answers from these passages alone, of which there are none without retrieval.
+        answers: Instead of an application, rows with `id` and `response` for "direct", "retrieved" and "oracle".
+        metrics: Names, groups or metric objects that rate an answer.
+        judge: As for `ragstone.evaluate`.
+        reader: As for `ragstone.evaluate`.
+        cluster: As for `ragstone.compare`.
+        confidence_level: As for `ragstone.compare`.
+        n_permutations: As for `ragstone.compare`.
+        seed: As for `ragstone.compare`.
+        **options: Other options of `ragstone.evaluate`, such as `concurrency`, `app_timeout_s` and `progress`.
+
+    Raises:
+        ConfigurationError: If neither or both of `app` and `answers` are given, a condition is missing, or the application
+            does not take a row.
+        DataError: If no question can take part, or a row answers another question.
+        ApplicationError: If the application fails on each of the first 10 answers.
+        JudgeError: If the judge is unavailable, or fails systematically.
+
+    Source:
+        CRUX, section 4.2 and table 1.
+
+    Examples:
+        ```python
+        print(retrieval_bounds("handbook-set/dataset.jsonl", "bounds", app=answer, judge="http://localhost:8000/v1"))
+        ```
+    """
+    if (app is None) == (answers is None):
+        raise ConfigurationError(
+            "give either the application (app=, --app) or files of its answers (answers=, NAME=FILE)"
+        )
+    asked = None if app is None else _asked(app)
+    given = None if answers is None else _read_answers(answers)
+    samples, _ = read_samples(data)
+    left_out: Counter[str] = Counter()
+    cells = dict(_cells(samples, given, left_out))
+    n_questions = len({sample.id for sample in cells.values()})
+    if not cells:
+        reasons = ", ".join(f"{reason}: {n}" for reason, n in left_out.items())
+        raise DataError(f"none of {count(len(samples), 'question')} can take part ({reasons})")
+    folder = folder_of(output_dir)
+    rows = [sample.model_copy(update={"id": "/".join(key)}) for key, sample in cells.items()]
+    scored = evaluate(
+        rows,
+        metrics,
+        app=asked,
+        judge=judge,
+        reader=reader,
+        output=folder / "outcomes.jsonl",
+        traces=None if app is None else folder / "traces.jsonl",
+        cluster=cluster,
+        **options,
+    )
+    comparison = compare(
+        _by_condition(scored, [*cells]),
+        cluster=cluster,
+        confidence_level=confidence_level,
+        n_permutations=n_permutations,
+        seed=seed,
+    )
+    failures = [outcome for outcome in scored.outcomes if isinstance(outcome, Failure)]
+    counts = JudgedCounts()
+    counts.add(scored.outcomes)
+    return RetrievalBounds(
+        gains=tuple(_gains(comparison)),
+        comparison=comparison,
+        n_questions=n_questions,
+        left_out=left_out,
+        failures=Counter(failure.kind for failure in failures),
+        errors=tuple({failure.kind: failure.reason for failure in reversed(failures)}.values()),
+        notes=comparison.notes,
+        n_asked=scored.usage.calls,
+        n_known=scored.usage.cached,
+        usage=scored.usage,
+        counts={scored.judge.name: counts},
+    )
+
+
+def _asked(app: Any) -> Callable[[Sample], Any]:
+    """Return the application for all rows: a reference is its own answer."""
+    first = next(iter(inspect.signature(app).parameters), None) if callable(app) else None
+    if first != "row":
+        raise ConfigurationError(
+            "the application must be a function whose first parameter is named `row`, because it must answer from "
+            f"`row.contexts` if they are not None. Its first parameter is {first!r}. Give files of answers otherwise"
+        )
+
+    def ask(row: Sample) -> Any:
+        return row.response if row.id.startswith(f"{_REFERENCE}/") else app(row)
+
+    return functools.update_wrapper(ask, app)
+
+
+def _read_answers(answers: Mapping[str, SampleSource]) -> dict[str, dict[str, Sample]]:
+    """Return the answers by condition and id."""
+    if {*answers} != {*CONDITIONS}:
+        raise ConfigurationError(
+            f"answers are needed for {', '.join(CONDITIONS)}, got {', '.join(answers) or 'none'}. Write NAME=FILE for each"
+        )
+    return {name: {sample.id: sample for sample in read_samples(answers[name])[0]} for name in CONDITIONS}
+
+
+def _cells(
+    samples: Sequence[Sample], given: Mapping[str, Mapping[str, Sample]] | None, left_out: Counter[str]
+) -> Iterator[tuple[tuple[str, str], Sample]]:
+    """Yield each question in each condition, by condition and id."""
+    for sample in samples:
+        required = sample.metadata.get("required")
+        texts = required if isinstance(required, Mapping) else {}
+        passages = tuple(Passage(id=str(i), text=t) for i, t in texts.items() if isinstance(t, str) and t.strip())
+        known = {name: rows.get(sample.id) for name, rows in (given or {}).items()}
+        missing = [name for name, answer in known.items() if answer is None or answer.response is None]
+        if not passages or missing:
+            left_out["no passages that suffice (`required`)" if not passages else f"no answer: {missing[0]}"] += 1
+            continue
+        for name, contexts in zip(CONDITIONS, ((), None, passages), strict=True):
+            update: dict[str, Any] = {"contexts": contexts, "response": None}
+            if (answer := known.get(name)) is not None:
+                if answer.query is not None and answer.query != sample.query:
+                    raise DataError(f"{name}: the row {sample.id!r} answers another question than that of the data")
+                update = {"contexts": answer.contexts if contexts is None else contexts, "response": answer.response}
+            yield (name, sample.id), sample.model_copy(update=update)
+        if reference := next((text for text in sample.reference if text.strip()), None):
+            yield (_REFERENCE, sample.id), sample.model_copy(update={"contexts": passages, "response": reference})
+
+
+def _by_condition(scored: Experiment, cells: Sequence[tuple[str, str]]) -> dict[str, Experiment]:
+    """Return the experiment of each condition, whose samples have the ids of the data."""
+    parts: dict[str, tuple[list[Any], list[Any]]] = {}
+    known = {"/".join(key): key for key in cells}
+    for sample in scored.samples:
+        name, id_ = known[sample.id]
+        parts.setdefault(name, ([], []))[0].append(sample.model_copy(update={"id": id_}))
+    for outcome in scored.outcomes:
+        name, id_ = known[outcome.sample_id]
+        parts[name][1].append(outcome.model_copy(update={"sample_id": id_}))
+    return {
+        name: replace(scored, samples=tuple(samples), outcomes=tuple(outcomes), traces=())
+        for name, (samples, outcomes) in parts.items()
+    }
+
+
+def _gains(comparison: Comparison) -> Iterator[Gain]:
+    for metric in comparison.metrics:
+        pairs = {(each.system, each.other): each for pair in metric.pairs for each in (pair, pair.turned())}
+        for gain, better in _GAINS.items():
+            difference = f"{better[0]} - {better[1]}"
+            if (pair := pairs.get(better if metric.higher_is_better else (better[1], better[0]))) is None:
+                values: dict[str, Any] = dict.fromkeys(("value", "low", "high", "p_value", "bounds")) | {
+                    "n": 0,
+                    "n_failed": 0,
+                }
+            else:
+                values = {"value": pair.difference, "low": pair.low, "high": pair.high, "p_value": pair.p_value}
+                values |= {"n": pair.n, "n_failed": pair.n_failed, "bounds": pair.bounds}
+            yield Gain(metric=metric.metric, gain=gain, difference=difference, **values)
+        best = metric.high if metric.higher_is_better else metric.low
+        oracle = next((each for each in metric.systems if each.system == "oracle"), None)
+        if math.isfinite(best) and oracle is not None and (mean := oracle.estimate) is not None:
+            low, high = sorted((abs(best - mean.low), abs(best - mean.high)))
+            yield Gain(
+                metric=metric.metric, gain=_AT_MOST, difference="best score - oracle", value=abs(best - mean.value),
+                low=low, high=high, p_value=None, n=oracle.n_scored, n_failed=oracle.n_failed, bounds=None,
+            )  # fmt: skip
