@@ -60,7 +60,8 @@ PUBLIC = {
     """,
     "ragstone_lab": """
         apply_review best_passages build_dataset build_negatives correlate_udcg erag_scores fit_udcg judge_card plan_dataset
-        plan_judge_card plan_negatives plan_udcg_experiment rank_udcg run_udcg_experiment topicality validate_metrics
+        plan_judge_card plan_negatives plan_udcg_experiment rank_udcg retrieval_bounds
+        run_udcg_experiment topicality validate_metrics
     """,
     "ragstone.schema": """
         Evidence Failure Interval NotApplicable Outcome Passage Retrieval Sample Score Trace

@@ -19,7 +19,7 @@ from ragstone.metrics import Metric
 from ragstone.reading import SampleSource, read_samples
 from ragstone.schema import Failure, Passage, Sample
 from ragstone.scoring import JudgedCounts
-from ragstone_lab._report import result_table, shown, to_plain
+from ragstone_lab._report import result_table, shown
 from ragstone_lab._run import RunResult, folder_of
 
 CONDITIONS: Final = ("direct", "retrieved", "oracle")
@@ -30,6 +30,7 @@ _GAINS: Final = {
     "left to the retriever": ("oracle", "retrieved"),
     "left to the generator": (_REFERENCE, "oracle"),
 }
+_OF_PAIR: Final = ("low", "high", "p_value", "n", "n_failed", "bounds")
 _AT_MOST: Final = "left at most"
 
 
@@ -44,16 +45,16 @@ class Gain:
     """The two means whose difference it is."""
     value: float | None
     """Mean of the paired differences. None without a question that has both scores."""
-    low: float | None
-    """Lower end of the interval, simultaneous over all pairs and metrics. That of the highest score holds for its mean alone."""
-    high: float | None
-    p_value: float | None
+    low: float | None = None
+    """Lower end of the interval, simultaneous over all pairs and metrics. That of the best score holds for its mean alone."""
+    high: float | None = None
+    p_value: float | None = None
     """P-value, adjusted for all pairs and metrics. None if untestable, or without a test."""
-    n: int
+    n: int = 0
     """Number of questions with both scores."""
-    n_failed: int
+    n_failed: int = 0
     """Number of questions of which at least one score failed. The other numbers exclude them."""
-    bounds: tuple[float, float] | None
+    bounds: tuple[float, float] | None = None
     """Lowest and highest possible gain for any scores of the failed questions."""
 
     def cell(self) -> str:
@@ -77,54 +78,27 @@ class RetrievalBounds(RunResult):
     left_out: Mapping[str, int]
     """Number of excluded questions, by reason."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        plain = {"gains": to_plain(self.gains), "comparison": self.comparison.to_dict()}
-        others = {"n_questions": self.n_questions, "left_out": dict(self.left_out), "failures": dict(self.failures)}
-        return plain | others | {"errors": list(self.errors), "notes": list(self.notes), "usage": to_plain(self.usage)}
-
     def __str__(self) -> str:
-        level = f"{self.comparison.confidence_level:.0%}"
-        means = [(metric.metric, each) for metric in self.comparison.metrics for each in metric.systems]
-        excluded = [f"excluded, {reason}: {n}" for reason, n in sorted(self.left_out.items())]
-        return "\n".join(
-            [
-                result_table(
-                    self.gains,
-                    {
-                        "metric": lambda gain: gain.metric,
-                        "gain": lambda gain: gain.gain,
-                        "of the score [CI]": Gain.cell,
-                        "p": lambda gain: "-" if gain.p_value is None else f"{gain.p_value:.4f}",
-                        "n": lambda gain: str(gain.n),
-                        "failed": lambda gain: str(gain.n_failed),
-                    },
-                    ci=f"{level} CI",
-                    n_keys=2,
-                ),
-                "",
-                *(f"{name}: {difference}" for name, difference in {g.gain: g.difference for g in self.gains}.items()),
-                "",
-                result_table(
-                    means,
-                    {
-                        "metric": lambda row: row[0],
-                        "answers": lambda row: row[1].system,
-                        "mean [CI]": lambda row: shown(row[1].estimate),
-                        "n scored / failed / n.a.": lambda row: (
-                            f"{row[1].n_scored} / {row[1].n_failed} / {row[1].n_not_applicable}"
-                        ),
-                    },
-                    ci=f"{level} CI",
-                    n_keys=2,
-                ),
-                "",
-                f"{count(self.n_questions, 'question')}. {self.comparison.method}",
-                *excluded,
-                f"calls: {self.usage}",
-                *self.notes,
-            ]
+        gains = result_table(
+            self.gains,
+            {
+                "metric": lambda gain: gain.metric,
+                "gain": lambda gain: gain.gain,
+                "CI": Gain.cell,
+                "n": lambda gain: str(gain.n),
+                "failed": lambda gain: str(gain.n_failed),
+            },
+            ci=f"of the score [{self.comparison.confidence_level:.0%} CI]",
+            n_keys=2,
         )
+        meanings = {gain.gain: f"{gain.gain}: {gain.difference}" for gain in self.gains}
+        means = [
+            f"mean {metric.metric}: " + ", ".join(f"{each.system} {shown(each.estimate)}" for each in metric.systems)
+            for metric in self.comparison.metrics
+        ]
+        excluded = [f"excluded, {reason}: {n}" for reason, n in sorted(self.left_out.items())]
+        lines = [f"{count(self.n_questions, 'question')}, {self.usage}", *excluded, self.comparison.method, *self.notes]
+        return "\n".join([gains, "", *meanings.values(), *means, "", *lines])
 
 
 def retrieval_bounds(
@@ -301,20 +275,15 @@ def _gains(comparison: Comparison) -> Iterator[Gain]:
         pairs = {(each.system, each.other): each for pair in metric.pairs for each in (pair, pair.turned())}
         for gain, better in _GAINS.items():
             difference = f"{better[0]} - {better[1]}"
-            if (pair := pairs.get(better if metric.higher_is_better else (better[1], better[0]))) is None:
-                values: dict[str, Any] = dict.fromkeys(("value", "low", "high", "p_value", "bounds")) | {
-                    "n": 0,
-                    "n_failed": 0,
-                }
-            else:
-                values = {"value": pair.difference, "low": pair.low, "high": pair.high, "p_value": pair.p_value}
-                values |= {"n": pair.n, "n_failed": pair.n_failed, "bounds": pair.bounds}
+            values: dict[str, Any] = {"value": None}
+            if (pair := pairs.get(better if metric.higher_is_better else (better[1], better[0]))) is not None:
+                values = {name: getattr(pair, name) for name in _OF_PAIR} | {"value": pair.difference}
             yield Gain(metric=metric.metric, gain=gain, difference=difference, **values)
         best = metric.high if metric.higher_is_better else metric.low
-        oracle = next((each for each in metric.systems if each.system == "oracle"), None)
-        if math.isfinite(best) and oracle is not None and (mean := oracle.estimate) is not None:
+        oracle = next(each for each in metric.systems if each.system == "oracle")
+        if math.isfinite(best) and (mean := oracle.estimate) is not None:
             low, high = sorted((abs(best - mean.low), abs(best - mean.high)))
             yield Gain(
                 metric=metric.metric, gain=_AT_MOST, difference="best score - oracle", value=abs(best - mean.value),
-                low=low, high=high, p_value=None, n=oracle.n_scored, n_failed=oracle.n_failed, bounds=None,
+                low=low, high=high, n=oracle.n_scored, n_failed=oracle.n_failed,
             )  # fmt: skip

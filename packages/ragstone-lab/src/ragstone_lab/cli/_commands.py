@@ -11,7 +11,7 @@ _UDCG: Final = f"reader answers {_LAB}"
 _MEANS: Final = "analysis.cluster analysis.confidence_level analysis.seed analysis.n_resamples"
 
 GROUPS: Final = {
-    "lab dataset": "Build a dataset from documents, review it, and measure bounds.",
+    "lab dataset": "Build a dataset from documents, and measure with it.",
     "lab udcg": "Fit UDCG, correlate it with answers, and rank passages.",
 }
 """The purposes of the groups of commands."""
@@ -43,7 +43,7 @@ COMMANDS: Final = {
     ),
     "lab dataset bounds": Command(
         "Measure what retriever and generator can still gain.",
-        "dataset/dataset.jsonl --app rag.chain:answer --judge http://localhost:8000/v1",
+        "set.jsonl --app rag:answer --judge openai:gpt-4o",
         f"{_LAB} limits.app_concurrency limits.app_timeout_s limits.deadline_s limits.max_outage_s analysis.cluster "
         "analysis.confidence_level analysis.n_permutations analysis.seed",
     ),
