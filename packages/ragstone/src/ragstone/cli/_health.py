@@ -27,9 +27,10 @@ class HealthPage:
         self._registry: CollectorRegistry | None = None
         self._sinks: list[PrometheusSink] = []
         with suppress(ImportError):
-            from prometheus_client import CollectorRegistry
+            from prometheus_client import CollectorRegistry, ProcessCollector
 
             self._registry = CollectorRegistry()
+            ProcessCollector(registry=self._registry)
             self._sinks = [PrometheusSink(self._registry)]
 
     def count(self, trace: Trace, outcomes: Sequence[Outcome]) -> None:

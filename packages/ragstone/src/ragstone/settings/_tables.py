@@ -279,7 +279,10 @@ class Watch(Settings):
         0.05, "Smallest drop that matters, as a share of the metric's range. The tolerance is 0.3 of it.", gt=0, le=0.5
     )
     session_gap_s: float = key(
-        1800.0, "Seconds after its last request after which a session is closed.", gt=0, le=14400
+        1800.0,
+        "Seconds after its last request after which a session is closed: the smallest delay of an alarm.",
+        gt=0,
+        le=14400,
     )
     slices: Annotated[Texts, AfterValidator(_slices)] = key(
         (*_SLICES, "tag:topic"),
