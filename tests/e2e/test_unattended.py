@@ -135,7 +135,7 @@ def test_ingest_serves_the_same_at_its_port(tmp_path, closed_port):
         wait_until(lambda: get(f"{url}/readyz")[0] == 200)
         assert 200 == get(f"{url}/healthz")[0]
         assert {"ragstone_info", "process_resident_memory_bytes"} <= set(
-            re.findall(r"^\w+", get(f"{url}/metrics")[1], re.M)
+            re.findall(r"^\w+", get(f"{url}/metrics")[1], re.MULTILINE)
         )
         assert 0 == worker.stop()
 
