@@ -44,7 +44,7 @@ def test_a_second_run_asks_nothing(samples: Path, tmp_path: Path, by_environment
     folder = tmp_path / "cache"
     environment = {"RAGSTONE_CACHE": str(folder)} if by_environment else {}
     with FakeJudgeServer() as server:
-        command = ["evaluate", samples, "--judge", server.url, *([] if by_environment else ["--cache", folder])]
+        command = ["evaluate", samples, "--judge", server.url, *([] if by_environment else [f"--set=cache={folder}"])]
         first = result(*command, **environment)
         n_calls = server.calls
         second = result(*command, **environment)
@@ -78,7 +78,7 @@ def test_a_damaged_cache_fails_nothing(samples: Path, tmp_path: Path) -> None:
     """One warning on stderr, all scores."""
     (tmp_path / "replies.sqlite").write_bytes(b"no database" * 1000)
     with FakeJudgeServer() as server:
-        done = run_command("evaluate", samples, "--judge", server.url, "--cache", tmp_path, "--json")
+        done = run_command("evaluate", samples, "--judge", server.url, f"--set=cache={tmp_path}", "--json")
 
     assert 0 == done.returncode
     assert [4] * 5 == [metric["n_scored"] for metric in json.loads(done.stdout)["metrics"]]

@@ -47,7 +47,7 @@ def test_a_wrong_key_stops_the_run(rows, command):
     """Exit code 3, the cause in the last line, and few calls. Without stopping early, each outcome fails."""
     store = ["--store", "r.db"] if command == "replay" else []
     with FakeJudgeServer(api_key="right") as server:
-        done = run_command(command, rows, *store, *options(server), "--concurrency=4", K="wrong")
+        done = run_command(command, rows, *store, *options(server), "--set=limits.concurrency=4", K="wrong")
         assert 3 == done.returncode
         last = done.stderr.splitlines()[-1]
         assert re.search("stopped after|fails systematically", last)

@@ -86,7 +86,7 @@ def test_a_judge_that_is_restarted_costs_no_score(rows, command, concurrency):
     """Three minutes without a judge, and 100% of the outcomes are scored."""
     store = ["--store=r.db"] if command == "replay" else []
     with KilledServer(after_calls=30, down_s=180) as server:
-        done = run_command(command, rows, *store, *options(server), "--json", f"--concurrency={concurrency}")
+        done = run_command(command, rows, *store, *options(server), "--json", f"--set=limits.concurrency={concurrency}")
     assert 0 == done.returncode, done.stderr
     assert server.n_broken > 10
     if command == "evaluate":
@@ -99,7 +99,7 @@ def test_a_judge_that_is_restarted_costs_no_score(rows, command, concurrency):
 def test_an_outage_beyond_the_limit_ends_evaluate_with_code_3(rows):
     """The scores so far are printed, the last line says why, and with a cache the same command scores only the rest."""
     with KilledServer(after_calls=60, down_s=1e6) as server:
-        command = ["evaluate", rows, *options(server), "--set=limits.max_outage_s=90", "--cache=kept", "--json"]
+        command = ["evaluate", rows, *options(server), "--set=limits.max_outage_s=90", "--set=cache=kept", "--json"]
         done = run_command(*command)
         assert 3 == done.returncode, done.stderr
         assert (

@@ -106,7 +106,7 @@ def test_a_replay_is_killed_again_and_again(tmp_path, n_traces, n_kills):
     file, store, asked, moments = rows(tmp_path / "rows.jsonl", n_traces), tmp_path / "r.db", Asked(), random.Random(5)
     with FakeJudgeServer(reply=asked, latency_s=0.01) as server:
         command = ["replay", file, "--store", store, "--judge", server.url, "--metrics", ",".join(METRICS)]
-        command += ["--set", f"judge.max_concurrent_requests={IN_FLIGHT}", "--concurrency", IN_FLIGHT]
+        command += ["--set", f"judge.max_concurrent_requests={IN_FLIGHT}", f"--set=limits.concurrency={IN_FLIGHT}"]
         for _ in range(n_kills):
             process = start(*command)
             asked.wait_for(asked.questions.total() + moments.randint(1, 3 * n_traces // (n_kills + 1)))
@@ -131,7 +131,7 @@ def test_ctrl_c_lets_go_cleanly_and_says_how_to_go_on(tmp_path):
     """Exit code 130; the same command ends the work."""
     file, store, asked = rows(tmp_path / "rows.jsonl", 60), tmp_path / "r.db", Asked()
     with FakeJudgeServer(reply=asked, latency_s=0.02) as server:
-        command = ["replay", file, "--store", store, "--judge", server.url, "--metrics", "ccrs.qr", "--concurrency", 2]
+        command = ["replay", file, "--store", store, "--judge", server.url, "--metrics", "ccrs.qr", "--set=limits.concurrency=2"]
         process = start(*command)
         asked.wait_for(10)
         process.send_signal(signal.SIGINT)

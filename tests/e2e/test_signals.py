@@ -87,8 +87,7 @@ def test_runs_that_signals_end_are_resumed(tmp_path: Path, command: str) -> None
                 "--metrics",
                 "ccrs.qr,ccrs.ac",
                 *to,
-                "--concurrency",
-                4,
+                "--set=limits.concurrency=4",
             ]
 
         suffix = "jsonl" if command == "evaluate" else "db"

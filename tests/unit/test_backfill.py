@@ -109,7 +109,7 @@ def test_dry_run(path):
 def test_the_command_stops_at_its_budget(path):
     """The newest requests are scored, the rest is counted, and the same command resumes."""
     with FakeJudgeServer() as server:
-        command = ("--metrics", "ccrs.qr", "--judge", server.url, "--concurrency", "1")
+        command = ("--metrics", "ccrs.qr", "--judge", server.url, "--set=limits.concurrency=1")
         done = backfill(path, *command, "--set", "budget.calls=5")
         assert 4 == done.returncode, done.stderr
         # One call found out what the endpoint can do.

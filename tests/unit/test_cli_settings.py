@@ -147,8 +147,8 @@ def test_the_settings_of_a_store_that_does_not_exist_are_an_error(tmp_path: Path
 
 def test_an_option_is_checked_by_the_rule_of_its_key() -> None:
     """The message of an option that is a key names the option, the key, the rule and the value."""
-    done = run_command("evaluate", "none.jsonl", "--concurrency", "0")
-    assert (2, "ragstone: --concurrency: limits.concurrency must be an integer of at least 1, got 0.\n") == (
+    done = run_command("evaluate", "none.jsonl", "--reasons", "-1")
+    assert (2, "ragstone: --reasons: scoring.reasons must be an integer of at least 0, got -1.\n") == (
         done.returncode,
         done.stderr,
     )

@@ -141,5 +141,5 @@ def test_an_invalid_value_names_the_file_it_is_from(tmp_path, capsys, value):
     assert 2 == code
     assert f"{str(config)!r}: {rule} " in err
     config = write(tmp_path / "r.toml", "[limits]\nconcurrency = 3")
-    code, _, err = run(capsys, "--config", str(config), "evaluate", "rows.jsonl", "--concurrency", "0")
-    assert (2, f"ragstone: --concurrency: {rule} 0.\n") == (code, err)
+    code, _, err = run(capsys, "--config", str(config), "evaluate", "rows.jsonl", "--set", "limits.concurrency=0")
+    assert (2, f"ragstone: --set: {rule} 0.\n") == (code, err)

@@ -195,7 +195,7 @@ def _exit(result: Experiment, max_failed_share: float) -> None:
     if result.judge_unavailable:
         reason: str | None = (
             f"the judge or reader did not answer for longer than limits.max_outage_s, {counts.n_failed} of {counts.n} judged outcomes "
-            "failed. When it is available, run the same command again. With --output or --cache it does not repeat calls."
+            "failed. When it is available, run the same command again. With --output or --set cache=DIR it does not repeat calls."
         )
     elif (reason := describe_excess(counts, max_failed_share)) is None:
         summaries = result.summary()

@@ -38,9 +38,7 @@ _OPTIONS: Final = {
     "reader": _Option("reader.url", "URL", _MODELS),
     "embedder": _Option("embedder.url", "URL", _MODELS),
     "reasons": _Option("scoring.reasons", "N", _MODELS),
-    "concurrency": _Option("limits.concurrency", "N", _LIMITS),
     "budget_usd": _Option("budget.usd", "USD", _LIMITS),
-    "cache": _Option("cache.directory", "DIR", _LIMITS),
     "set": _Option("", "KEY=VALUE", _LIMITS),
     "sink": _Option("scoring.sinks", "SPEC", _OUTPUT),
 }

@@ -342,7 +342,7 @@ class Scorer:
                     # The endpoint is slow, or the metrics need more calls than it can process before the deadline.
                     reason += (
                         f" ({spent} call{'s' if spent > 1 else ''} sent). Set a longer deadline (limits.deadline_s, "
-                        "deadline_s) or a lower concurrency (--concurrency)"
+                        "deadline_s) or a lower concurrency (--set limits.concurrency)"
                     )
                 return _failure(metric, sample, kind="timeout", reason=reason)
             self._log_bug(metric, sample, error)
