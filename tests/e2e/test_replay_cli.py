@@ -131,7 +131,17 @@ def test_ctrl_c_lets_go_cleanly_and_says_how_to_go_on(tmp_path):
     """Exit code 130; the same command ends the work."""
     file, store, asked = rows(tmp_path / "rows.jsonl", 60), tmp_path / "r.db", Asked()
     with FakeJudgeServer(reply=asked, latency_s=0.02) as server:
-        command = ["replay", file, "--store", store, "--judge", server.url, "--metrics", "ccrs.qr", "--set=limits.concurrency=2"]
+        command = [
+            "replay",
+            file,
+            "--store",
+            store,
+            "--judge",
+            server.url,
+            "--metrics",
+            "ccrs.qr",
+            "--set=limits.concurrency=2",
+        ]
         process = start(*command)
         asked.wait_for(10)
         process.send_signal(signal.SIGINT)

@@ -211,7 +211,15 @@ class Deployment:
         return self._run(APPLICATION, "spool", *arguments, f"life{self._n_applications}", *sinks, bufsize=0)
 
     def _start_worker(self, *options: str) -> subprocess.Popen[bytes]:
-        command = ["worker", self.store, "--judge", self._judge, "--metrics", ",".join(METRICS), "--set=limits.concurrency=4"]
+        command = [
+            "worker",
+            self.store,
+            "--judge",
+            self._judge,
+            "--metrics",
+            ",".join(METRICS),
+            "--set=limits.concurrency=4",
+        ]
         for sink in self._sinks:
             command += ["--sink", sink]
         if self.broker is not None:
