@@ -51,36 +51,13 @@ class RequestBlock:
     it.
     """
 
-    def __init__(
-        self,
-        recorder: Recorder,
-        guard: Guard,
-        question: str | None,
-        *,
-        session_id: str | None = None,
-        user_id: str | None = None,
-        name: str | None = None,
-        tags: Sequence[str] = (),
-        metadata: Mapping[str, Any] | None = None,
-        reference: str | Sequence[str] = (),
-        history: Any = None,
-    ) -> None:
+    def __init__(self, recorder: Recorder, guard: Guard, arguments: RequestArguments) -> None:
         self.outer: Any = None
         self._recorder = recorder
         self._guard = guard
-        self._arguments = RequestArguments(
-            guard,
-            query=question,
-            session_id=session_id,
-            user_id=user_id,
-            name=name,
-            tags=tags,
-            metadata=metadata,
-            reference=reference,
-            history=history,
-        )
+        self._arguments = arguments
         self._live: LiveRequest | None = None
-        self._step = Step(id=None, kind="chain", name=name)
+        self._step = Step(id=None, kind="chain", name=arguments.given["name"])
         self._model: Step | None = None
         """The model call whose reply has not come yet."""
         self._source: _Listener | None = None

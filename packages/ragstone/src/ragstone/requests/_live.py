@@ -26,22 +26,22 @@ class RequestArguments:
 
     def __init__(self, guard: Guard, **given: Any) -> None:
         self._guard = guard
-        self._given = given
+        self.given = given
 
     @property
     def question(self) -> str | None:
         """The question, or None."""
-        return text_or_none(self._guard, "request", "question", self._given["query"])
+        return text_or_none(self._guard, "request", "question", self.given["query"])
 
     def draft(self, started_at: float | None) -> TraceDraft:
         """Return the draft of the request, which began at `started_at` (Unix seconds), or now."""
-        metadata = self._given["metadata"]
+        metadata = self.given["metadata"]
         if metadata is not None and not isinstance(metadata, Mapping):
             self._guard.note("request.metadata", f"metadata must be a mapping, got {type(metadata).__name__}")
             metadata = None
         return TraceDraft(
             source="request",
-            name=text_or_none(self._guard, "request", "name", self._given["name"]),
+            name=text_or_none(self._guard, "request", "name", self.given["name"]),
             session_id=self._id("session_id"),
             user_id=self._id("user_id"),
             query=self.question,
@@ -53,7 +53,7 @@ class RequestArguments:
 
     def history(self) -> list[Turn] | None:
         """Return the earlier turns of the conversation. None if none were given."""
-        given = self._given["history"]
+        given = self.given["history"]
         if given is None:
             return None
         turns = turns_in(read_prompt(given))
@@ -66,11 +66,11 @@ class RequestArguments:
         return turns
 
     def _id(self, name: str) -> str | None:
-        given = self._given[name]
+        given = self.given[name]
         return given if given is None or isinstance(given, str) else self._guard.attempt(str, given)
 
     def _texts(self, name: str) -> list[str]:
-        given = self._given[name]
+        given = self.given[name]
         if given is None or isinstance(given, str):
             return [given] if given else []
         try:

@@ -14,6 +14,7 @@ from ragstone.requests._current import current_request
 from ragstone.requests._draft import TraceDraft
 from ragstone.requests._harvest import harvest
 from ragstone.requests._hits import read_object
+from ragstone.requests._live import RequestArguments
 from ragstone.requests._step import Request
 from ragstone.schema import field_names
 
@@ -76,10 +77,9 @@ class RequestBlocks:
                 reply = r.answer(openai.chat.completions.create(model="gpt-5", messages=messages))
             ```
         """
-        return RequestBlock(
-            self,
+        arguments = RequestArguments(
             self._guard,
-            question,
+            query=question,
             session_id=session_id,
             user_id=user_id,
             name=name,
@@ -88,6 +88,7 @@ class RequestBlocks:
             reference=reference,
             history=history,
         )
+        return RequestBlock(self, self._guard, arguments)
 
     def current_request(self) -> RequestBlock:
         """Return the innermost block of this recorder around the caller.
