@@ -204,33 +204,6 @@ def test_run_without_example_has_no_question(client):
     assert (None, "not applicable: the sample has no query") == (found.score, found.comment)
 
 
-def test_summary_evaluators(client):
-    """Means over the experiment; rows that the evaluator has scored are not scored again."""
-    judge = FakeJudge(80)
-    evaluator = RagstoneEvaluator(["ccrs.qr", "exact_match", "recall@5"], judge=judge)
-    with_summary = evaluate(
-        target, data=EXAMPLES, evaluators=[evaluator], summary_evaluators=[evaluator.summary], client=client,
-        upload_results=False,
-    )  # fmt: skip
-    list(with_summary)
-    summary = {result.key: result for result in with_summary._summary_results["results"]}
-    assert {"ccrs.qr": 0.8, "exact_match": 1.0, "recall@5": None} == {key: it.score for key, it in summary.items()}
-    assert "mean of 0 scores, 2 not applicable" == summary["recall@5"].comment
-    assert summary["ccrs.qr"].comment.startswith("mean of 2 scores, 95% CI [")
-    assert len(EXAMPLES) == len(judge.prompts)
-
-
-def test_summary_without_rows_that_were_scored():
-    """It scores them itself, and counts those that it cannot read."""
-    evaluator = RagstoneEvaluator("exact_match")
-    found = evaluator.summary(
-        inputs=[{"question": "?"}] * 2,
-        outputs=[{"answer": "!"}, {"answer": "!", "response": "another"}],
-        reference_outputs=[{"answer": "!"}] * 2,
-    )
-    assert (1.0, {"unreadable": 1}) == (found["score"], found["metadata"]["counts"])
-
-
 def test_an_evaluator_that_fails_says_so_under_the_names_of_its_metrics(client, monkeypatch):
     """LangSmith would name the feedback of a function that raises after the function."""
     evaluator = RagstoneEvaluator(["exact_match", "recall@5"])

@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from langchain_core.runnables import Runnable
 
 from langchain_ragstone._evaluator_sample import sample_from_run
-from langchain_ragstone._evaluator_summary import RowOutcome, summarize
 from langchain_ragstone._judge import LangChainJudge, LangChainModel
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.judges import ChatReader, Embedder, Judge, Reader
 from ragstone.metrics import Metric, MetricCard
 from ragstone.reading import FIELD_ALIASES
-from ragstone.schema import Failure, NotApplicable, Outcome, Sample, Score
+from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.scoring import run_async
 from ragstone.worker import ScoringSetup
 
 _logger = logging.getLogger("ragstone.langchain")
 
 Feedback = dict[str, Any]
-
-_UNREADABLE: Final = "unreadable"
-"""The outcome of a row that cannot be read as a sample."""
-_REMEMBERED: Final = 10_000
-"""Rows whose outcomes are kept for a summary."""
 
 
 class RagstoneEvaluator:
@@ -38,8 +31,7 @@ class RagstoneEvaluator:
     reply, or if the row cannot be read; `comment` then gives the reason. One bad row does not raise.
 
     Pass it to `langsmith.evaluate`, and `evaluator.acall`, which does the same asynchronously, to
-    `langsmith.aevaluate`. Pass `evaluator.summary` as one of the `summary_evaluators`, for the means over the
-    experiment.
+    `langsmith.aevaluate`.
 
     Contexts must be among the outputs, because LangSmith shows evaluators nothing else of a run: documents under a
     known name, or the messages of an agent, in which the artifacts of the tools' messages are the contexts.
@@ -65,7 +57,7 @@ class RagstoneEvaluator:
         ```python
         evaluator = RagstoneEvaluator("ccrs.qr", judge=chat_model)
         evaluator(inputs={"question": "Why?"}, outputs={"answer": "Because."})["score"]
-        langsmith.evaluate(target, data="dataset", evaluators=[evaluator], summary_evaluators=[evaluator.summary])
+        langsmith.evaluate(target, data="dataset", evaluators=[evaluator])
         ```
     """
 
@@ -94,8 +86,6 @@ class RagstoneEvaluator:
             reasons=reasons,
         )
         self._scorer = self._setup.scorer
-        self._scored: OrderedDict[str, Sequence[Outcome]] = OrderedDict()
-        """The outcomes of recent rows, so that a summary does not ask the judge again."""
         self.__name__ = metrics if isinstance(metrics, str) else "+".join(card.name for card in self.cards)
 
     def __repr__(self) -> str:
@@ -126,53 +116,20 @@ class RagstoneEvaluator:
     ) -> Feedback | list[Feedback]:
         """Score one run; the same as calling the evaluator, asynchronously."""
         try:
-            sample = self._sample(inputs, outputs, reference_outputs, given)
-            outcomes = await self._score(sample)
+            sample = sample_from_run(
+                inputs=inputs, outputs=outputs, reference_outputs=reference_outputs, given=given, fields=self._fields
+            )
+            outcomes = await self._setup.score(sample)
         except DataError as error:
-            found = [self._unreadable(metric, error) for metric in self._scorer.metrics]
+            found = self._unscored(f"cannot be read: {error}", outcome="unreadable", reason=str(error))
         except Exception as error:
             # LangSmith would report an evaluator that raises under the name of this method, which is not a metric.
             _logger.exception("evaluator: scoring failed (metrics=%s)", self.__name__)
-            found = [self._broken(metric, error) for metric in self._scorer.metrics]
+            reason = f"{type(error).__name__}: {error}"
+            found = self._unscored(f"failed (bug): {reason}", outcome="failure", reason=reason, kind="bug")
         else:
             found = [self._feedback(*pair) for pair in zip(self._scorer.metrics, outcomes, strict=True)]
         return found[0] if len(found) == 1 else found
-
-    def summary(
-        self, *, inputs: Sequence[Any], outputs: Sequence[Any], reference_outputs: Sequence[Any]
-    ) -> Feedback | list[Feedback]:
-        """Return the means over all rows. Rows that this evaluator has scored recently are not scored again."""
-        rows = zip(inputs, outputs, reference_outputs, strict=True)
-        scored = run_async(self._outcomes([self._row(row) for row in rows]))
-        found = [summarize(metric, [row[i] for row in scored]) for i, metric in enumerate(self._scorer.metrics)]
-        return found[0] if len(found) == 1 else found
-
-    def _row(self, row: tuple[Any, Any, Any]) -> Sample | None:
-        try:
-            return self._sample(*row, {})
-        except DataError:
-            return None
-
-    async def _outcomes(self, samples: Sequence[Sample | None]) -> list[Sequence[RowOutcome]]:
-        scored: list[Sequence[RowOutcome]] = []
-        for sample in samples:
-            if sample is None:
-                scored.append([None] * len(self._scorer.metrics))
-            else:
-                known = self._scored.get(sample.model_dump_json())
-                scored.append(await self._score(sample) if known is None else known)
-        return scored
-
-    async def _score(self, sample: Sample) -> Sequence[Outcome]:
-        outcomes = self._scored[sample.model_dump_json()] = await self._setup.score(sample)
-        while len(self._scored) > _REMEMBERED:
-            self._scored.popitem(last=False)
-        return outcomes
-
-    def _sample(self, inputs: Any, outputs: Any, reference_outputs: Any, given: Mapping[str, Any]) -> Sample:
-        return sample_from_run(
-            inputs=inputs, outputs=outputs, reference_outputs=reference_outputs, given=given, fields=self._fields
-        )
 
     def _feedback(self, metric: Metric, outcome: Score | NotApplicable | Failure) -> Feedback:
         scored = outcome if isinstance(outcome, Score) else None
@@ -205,19 +162,13 @@ class RagstoneEvaluator:
             },
         }
 
-    def _unreadable(self, metric: Metric, error: DataError) -> Feedback:
-        return {
-            "key": metric.card.name,
-            "score": None,
-            "comment": f"cannot be read: {error}",
-            "metadata": {"outcome": _UNREADABLE, "reason": str(error), "metric_version": metric.card.version},
-        }
-
-    def _broken(self, metric: Metric, error: Exception) -> Feedback:
-        reason = f"{type(error).__name__}: {error}"
-        return {
-            "key": metric.card.name,
-            "score": None,
-            "comment": f"failed (bug): {reason}",
-            "metadata": {"outcome": "failure", "reason": reason, "kind": "bug", "metric_version": metric.card.version},
-        }
+    def _unscored(self, comment: str, **about: str) -> list[Feedback]:
+        return [
+            {
+                "key": card.name,
+                "score": None,
+                "comment": comment,
+                "metadata": {**about, "metric_version": card.version},
+            }
+            for card in self.cards
+        ]
