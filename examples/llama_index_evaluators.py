@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-
-from llama_index.core.evaluation import RetrieverEvaluator
 from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
-from llama_index.evaluation.ragstone import RagstoneEvaluator, retrieval_metrics
+from llama_index.evaluation.ragstone import RagstoneEvaluator
 
 LIBRARY = {
     "lighthouse": "The lighthouse on Gull Rock was lit for the first time in 1874.",
@@ -35,6 +32,7 @@ for name, evaluator in RagstoneEvaluator.for_metrics(["ccrs.qr", "ccrs.cc", "rou
     result = evaluator.evaluate(question, answer, list(LIBRARY.values()), reference="At nine and at three.")
     print(f"{name:<16} {result.score:.2f}")
 
-retrieval = RetrieverEvaluator(metrics=retrieval_metrics("ndcg@10", "recall@5"), retriever=Words())
-for name, value in asyncio.run(retrieval.aevaluate(question, expected_ids=["ferry"])).metric_vals_dict.items():
-    print(f"{name:<16} {value:.2f}")
+found = Words().retrieve(question)
+for name, evaluator in RagstoneEvaluator.for_metrics(["ndcg@10", "recall@5"]).items():
+    result = evaluator.evaluate(question, contexts=found, qrels={"ferry": 1})
+    print(f"{name:<16} {result.score:.2f}")

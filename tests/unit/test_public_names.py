@@ -107,7 +107,7 @@ PUBLIC = {
         ragstone_enable
     """,
     "llama_index.evaluation.ragstone": """
-        LlamaIndexJudge LlamaIndexModel RagstoneEvaluator retrieval_metrics
+        LlamaIndexJudge LlamaIndexModel RagstoneEvaluator
     """,
     "llama_index.observability.ragstone": """
         ContextsEvent RagstoneInstrumentor
