@@ -12,7 +12,7 @@ import pytest
 from live_store import add_requests, make_store
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments import FollowedReport, TimeRange, add_labels, build_report, draw_to_label
-from ragstone.experiments._labels import _probabilities, _systematic_sample
+from ragstone.experiments._labels import _systematic_sample, draw_probabilities
 from ragstone.stats import drawn_kappa, drawn_prediction_powered_mean
 from ragstone.store import DrawnRequest, SqliteStore, StoredLabel
 
@@ -32,18 +32,18 @@ def drawn(path: Path) -> list[DrawnRequest]:
 def test_probabilities_sum_to_the_number_and_are_never_small():
     """At least half of a uniform draw; large sizes are drawn for certain, and their excess goes to the others."""
     sizes = {f"t{k}": float(k) for k in range(100)} | {"huge": 1e6}
-    found = _probabilities(sizes, 20)
+    found = draw_probabilities(sizes, 20)
     assert sum(found.values()) == pytest.approx(20)
     assert 1.0 == found["huge"]
     assert min(found.values()) > 19 / 202
     assert found["t99"] > 0.1
-    assert {1.0} == set(_probabilities({"a": 0.0, "b": 3.0}, 5).values())
-    assert {0.25} == set(_probabilities(dict.fromkeys("abcd", 0.0), 1).values())
+    assert {1.0} == set(draw_probabilities({"a": 0.0, "b": 3.0}, 5).values())
+    assert {0.25} == set(draw_probabilities(dict.fromkeys("abcd", 0.0), 1).values())
 
 
 def test_a_draw_has_its_probabilities():
     """Over many draws, each request is chosen as often as promised, and the number is the promised one."""
-    probabilities = _probabilities({f"t{k}": float(k % 5) for k in range(40)}, 8)
+    probabilities = draw_probabilities({f"t{k}": float(k % 5) for k in range(40)}, 8)
     rng, n, counts = random.Random(0), 4000, Counter[str]()
     for _ in range(n):
         chosen = _systematic_sample(probabilities, rng)
@@ -68,7 +68,7 @@ def test_a_second_draw_raises_probabilities_and_keeps_the_order(path: Path):
     assert 100 == second.n_scored == len(after)
     places = [each.position for each in after.values() if each.position is not None]
     assert list(range(second.n_drawn)) == sorted(places)
-    once = _probabilities(_disagreements(100), 10)
+    once = draw_probabilities(_disagreements(100), 10)
     for trace_id, request in after.items():
         old = before.get(trace_id)
         assert request.probability == pytest.approx(1 - (1 - (old.probability if old else 0)) * (1 - once[trace_id]))

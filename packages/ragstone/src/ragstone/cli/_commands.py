@@ -47,7 +47,7 @@ PANELS: Final = {
 """The commands of `ragstone --help`, those that are used most first."""
 
 GROUPS: Final = {
-    "labels": "Draw requests for people to label, and add their labels.",
+    "labels": "Draw requests to label, add labels, and write requests as test cases.",
     "lab": "Validate judges and metrics, build datasets, and fit UDCG.",
     "store": "Maintain a store: verify, back up, export, remove, backfill.",
 }
@@ -94,6 +94,11 @@ COMMANDS: Final = {
     ),
     "labels draw": Command(
         "Draw scored requests at random, to be labeled.", "ragstone.db --limit 100 -o to-label.csv", "analysis.seed"
+    ),
+    "labels cases": Command(
+        "Write scored requests as cases of a test set.",
+        "ragstone.db --where cause=missed_passage --worst 50 -o cases.jsonl",
+        "analysis.seed",
     ),
     "labels add": Command(
         "Add labels from a file.", "ragstone.db labeled.csv", "research.label_range research.label_values"

@@ -71,9 +71,20 @@ def _lines(found: Erasure, folder: Path | None, replies: int | None, *, dry_run:
     if found.partial_files:
         done = "would be removed" if dry_run else "removed"
         lines.append(f"{count(found.partial_files, 'partial file')} of killed commands next to the store {done}.")
+    for path, n in found.cases.items():
+        shown = sanitize_for_terminal(path)
+        if n is None:
+            lines.append(
+                f"The file of cases {shown} contains some of them and cannot be read or written here. Remove its rows."
+            )
+        elif n:
+            done = "would be removed" if dry_run else "removed"
+            lines.append(f"{count(n, 'row')} of the file of cases {shown} {done}.")
     if replies is not None:
         lines.append(f"{replies:,} replies removed from the cache {folder}: all since the first of these requests.")
     elif dry_run and folder is not None:
         lines.append(f"Replies in the cache {folder} since the first of these requests would be removed.")
-    lines.append("Backups, other hosts' spools and caches that were not named keep their copies.")
+    lines.append(
+        "Backups, other hosts' spools, copies of files of cases and caches that were not named keep their copies."
+    )
     return lines

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import shlex
 from dataclasses import asdict
 from pathlib import Path
 
@@ -11,10 +12,11 @@ import typer
 from ragstone._util.csv_table import csv_table
 from ragstone._util.files import check_not_read, check_output, open_output
 from ragstone._util.quantities import count
+from ragstone.cli._options import parse_time_range
 from ragstone.cli._output import print_result
 from ragstone.cli._settings import arguments_of, settings_of
 from ragstone.errors import ConfigurationError
-from ragstone.experiments import add_labels, draw_to_label, drawn_rows
+from ragstone.experiments import add_labels, choose_cases, draw_to_label, drawn_rows, kind_of_set
 from ragstone.store import quote_store
 
 
@@ -42,6 +44,46 @@ def draw_command(
     else:
         text += f"fill in the labels (correct, partly, wrong), then: ragstone labels add {shown} {output}"
     print_result(asdict(drawn), text, json_output=json_output)
+
+
+def cases_command(
+    store: str,
+    *,
+    where: str | None = None,
+    worst: int | None = None,
+    limit: int = 100,
+    output: Path | None = None,
+    context: typer.Context,
+) -> None:
+    """Write scored requests as cases of a test set.
+
+    Without --worst they are drawn at random, with their weights. Corrected answers and marked passages of the label page
+    become references and labels of passages.
+
+    Options:
+        store: The store, or a period of it: STORE@-7d...
+        where: Only requests with these labels, scores or cause: "cause=missed_passage and release=2.4". cause=none: not
+            wrong.
+        worst (>=1): The worst wrong answers instead, at most this number.
+        limit (>=1): Expected number of drawn cases.
+        output (-o): Write the rows to this JSONL file, which the store notes for erasures. Default: standard output.
+    """
+    check_not_read(output and check_output(output), store)
+    cases = choose_cases(
+        parse_time_range(store), where=where, worst=worst, limit=limit, seed=settings_of(context).analysis.seed
+    )
+    if output is None:
+        for line in cases.lines():
+            typer.echo(line, nl=False)
+    else:
+        cases.write(output)
+    drawn = f"{count(len(cases.ids), 'case')} of {count(cases.n_selected, 'request')}"
+    lines = [f"{drawn}. {kind_of_set(cases.estimates)}"]
+    if cases.n_removed:
+        lines.append(f"{count(cases.n_removed, 'request')} without a text left out: retention removed the texts.")
+    shown = "-" if output is None else shlex.quote(str(output))
+    lines.append(f"ask again: ragstone evaluate {shown} --app MODULE:NAME")
+    typer.echo("\n".join(lines), err=True)
 
 
 def add_command(

@@ -7,6 +7,7 @@ from ragstone._util.lazy import lazy_names
 if TYPE_CHECKING:
     from ragstone.experiments._assert import assert_score
     from ragstone.experiments._cards import card_of, titles_of
+    from ragstone.experiments._cases import choose_cases, kind_of_set
     from ragstone.experiments._clusters import AUTO_CLUSTER, Clusters, choose_clusters, cluster_notes, count_units
     from ragstone.experiments._compare.compare import Comparison, compare, compare_last
     from ragstone.experiments._compare.regression import assert_no_regression
@@ -54,6 +55,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
         {
             "_assert": "assert_score",
             "_cards": "card_of titles_of",
+            "_cases": "choose_cases kind_of_set",
             "_clusters": "AUTO_CLUSTER Clusters choose_clusters cluster_notes count_units",
             "_compare.compare": "Comparison compare compare_last",
             "_compare.regression": "assert_no_regression",

@@ -30,12 +30,14 @@ from ragstone.experiments._table import ScoreTable, TableReader, describe_unjudg
 from ragstone.experiments._views.source import EXPERIMENT, Dependence, Evaluated, Reportable, Rows, Source
 from ragstone.judges import JudgeIdentity, is_baseline
 from ragstone.metrics import MetricCard
-from ragstone.reading import ReadingReport, RejectedRow
+from ragstone.reading import ReadingReport, RejectedRow, case_of
 from ragstone.schema import Failure, Outcome, Sample, Score, Trace, Usage
 from ragstone.settings import Analysis
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from ragstone.experiments._cases import CaseComparison
 
     # Methods import what makes reports and gates: a run without them is faster to import.
     from ragstone.experiments._gates import ScoreCheck, Undecided
@@ -290,6 +292,8 @@ class Experiment(Reported, Evaluated):
             table += f"\noutcomes from an interrupted run: {count(self.n_resumed, 'sample')}{cut}"
         if self.rejected:
             table += f"\ninvalid rows, excluded from all numbers: {len(self.rejected)}"
+        if (cases := self._cases()) is not None:
+            table += f"\n\n{cases}"
         if self.traces:
             table += f"\n{summarize_app(self.traces)}"
         if self.n_repeats > 1:
@@ -367,7 +371,15 @@ class Experiment(Reported, Evaluated):
             "metrics": [s.to_dict() for s in summaries],
             "notes": list(self.notes()),
             "application": self._application() if self.traces else None,
+            "cases": None if (cases := self._cases()) is None else cases.to_dict(),
         }
+
+    def _cases(self) -> CaseComparison | None:
+        if not self.samples or case_of(self.samples[0]) is None:
+            return None
+        from ragstone.experiments._cases import compare_cases
+
+        return compare_cases(self, is_asked=bool(self.traces))
 
     def _application(self) -> dict[str, Any]:
         return {

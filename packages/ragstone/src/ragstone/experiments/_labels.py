@@ -16,6 +16,7 @@ from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments._clusters import NO_CLUSTER
 from ragstone.experiments._outcome_file import shorten_question
 from ragstone.experiments._outcomes import Period, open_source
+from ragstone.experiments._table import ScoreTable
 from ragstone.reading import LabelRecord, SampleSource, by_answer, group_reasons, read_label_file
 from ragstone.schema import fingerprint
 from ragstone.settings import Analysis
@@ -69,14 +70,15 @@ def draw_to_label(store: str | os.PathLike[str], n: int, *, seed: int | None = N
     """
     if n < 1:
         raise ConfigurationError(f"the number of requests to draw must be at least 1, got {n}")
-    disagreement, n_metrics = _disagreement(store)
+    table, _ = open_source(Period(store), analysis=Analysis(cluster=NO_CLUSTER), compares=True).table()
+    disagreement, n_metrics = disagreements(table)
     with open_store(store, mode="read") as opened:
         for removed in opened.upkeep.removed_texts():
             disagreement.pop(removed.trace_id, None)
     if not disagreement:
         raise DataError(f"{describe_store(store)!r} does not contain scores of a metric with a range. Score it first")
     rng = random.Random(seed)  # noqa: S311  not secret
-    probabilities = _probabilities(disagreement, n)
+    probabilities = draw_probabilities(disagreement, n)
     chosen = _systematic_sample(probabilities, rng)
     with open_for_labels(store) as opened:
         known = {request.trace_id: request for request in opened.labels.drawn()}
@@ -95,9 +97,8 @@ def draw_to_label(store: str | os.PathLike[str], n: int, *, seed: int | None = N
     return DrawnSample(n_new=len(new), n_drawn=len(places), n_scored=len(probabilities), n_metrics=n_metrics)
 
 
-def _disagreement(store: str | os.PathLike[str]) -> tuple[dict[str, float], int]:
+def disagreements(table: ScoreTable) -> tuple[dict[str, float], int]:
     """Return how much the metrics disagree about each scored request, and the number of metrics."""
-    table, _ = open_source(Period(store), analysis=Analysis(cluster=NO_CLUSTER), compares=True).table()
     bounded = [name for name, metric in table.metrics.items() if math.isfinite(metric.high - metric.low)]
     scaled: dict[str, list[float]] = {}
     for metric in bounded:
@@ -108,7 +109,7 @@ def _disagreement(store: str | os.PathLike[str]) -> tuple[dict[str, float], int]
     return {trace_id: 1 - abs(2 * value - 1) for trace_id, (value,) in scaled.items()}, len(bounded)
 
 
-def _probabilities(sizes: Mapping[str, float], n: int) -> dict[str, float]:
+def draw_probabilities(sizes: Mapping[str, float], n: int) -> dict[str, float]:
     """Return the probability of each request, whose sum is `n` (or the number of requests, if that is smaller)."""
     total = sum(sizes.values())
     shares = {

@@ -19,7 +19,7 @@ from ragstone._util.quantities import count
 from ragstone.errors import ConfigurationError, DataError, StoreError, StoreNotFoundError
 from ragstone.experiments._cards import card_of, unknown_card
 from ragstone.experiments._clusters import SampleFields as FieldsOfFile
-from ragstone.experiments._clusters import cluster_keys, store_labels
+from ragstone.experiments._clusters import cluster_keys, collect_fields, store_labels
 from ragstone.experiments._outcome_file import (
     NAME_IDS,
     SHOWN,
@@ -43,7 +43,8 @@ from ragstone.experiments._views.source import (
 )
 from ragstone.judges import is_baseline
 from ragstone.metrics import MetricCard, find_composites
-from ragstone.schema import Outcome, Sample, Score, Trace, TraceOutline, sample_from_trace
+from ragstone.reading import CHOSEN_BY_SCORES, case_of, is_cases, read_samples
+from ragstone.schema import Outcome, Sample, Score, Trace, TraceOutline, outcome_adapter, sample_from_trace
 from ragstone.settings import Analysis
 from ragstone.store import PlannedMetric, StorePosition, describe_store, has_spool, is_database_url, open_store
 
@@ -252,9 +253,9 @@ class StoredRequests(Source):
         period = self._period
         with _reading(period), open_store(period.store, mode="read") as store:
             found = store.outcomes.read(since=period.since, until=period.until, after=self.after, upto=self.upto)
-            yield from _check_sizes(filter(self._is_planned, found), _place(period))
+            yield from _check_sizes(filter(self.is_planned, found), _place(period))
 
-    def _is_planned(self, outcome: Outcome) -> bool:
+    def is_planned(self, outcome: Outcome) -> bool:
         """Whether this is an outcome of the planned version of its metric. Outcomes of older versions are not mixed in."""
         planned = self._plan.get(outcome.metric)
         return planned is None or (
@@ -267,7 +268,7 @@ class StoredRequests(Source):
         with open_store(self._period.store, mode="read") as store:
             for id_, answer in store.traces.answers(list(ids)).items():
                 found[id_] = AnswerRecord(time=answer.started_at) if answer.trace is None else _record(answer.trace)
-                found[id_].outcomes += filter(self._is_planned, answer.outcomes)
+                found[id_].outcomes += filter(self.is_planned, answer.outcomes)
         return found
 
     @override
@@ -373,11 +374,29 @@ def _open(
         period = source if isinstance(source, Period) else Period(store)
         return StoredRequests(period, name, analysis, only_planned=not compares)
     path = Path(os.fspath(source))  # type: ignore[arg-type]  # a period is a store
+    if is_cases(path):
+        return _open_cases(path, name, analysis)
     opened = OutcomeFile(path, name or path.stem, samples, analysis)
     if not samples:
         return opened
     matched, notes = match_samples(opened.name, read_questions(path), samples)
     return OutcomeFile(path, opened.name, matched, analysis, notes)
+
+
+def _open_cases(path: Path, name: str | None, analysis: Analysis) -> Rows:
+    """Open a file of cases, with the outcomes that they had in production."""
+    samples, _ = read_samples(path)
+    fields = collect_fields(samples, cluster_keys(analysis.cluster))
+    cases = [case_of(sample) or {"estimates": "", "outcomes": ()} for sample in samples]
+    return Rows(
+        name or path.stem,
+        [outcome_adapter.validate_python(outcome) for case in cases for outcome in case["outcomes"]],
+        samples,
+        analysis,
+        cards={},
+        dependence=Dependence(fields.inclusion_probabilities, fields.labels),
+        notes=[f"{CHOSEN_BY_SCORES}."] if any(case["estimates"] is None for case in cases) else (),
+    )
 
 
 def _record(trace: Trace) -> AnswerRecord:

@@ -15,11 +15,11 @@ from ragstone.experiments._views.changes import Compared
 from ragstone.experiments._views.reading import Reading
 from ragstone.experiments._views.reasons import AskReasons
 from ragstone.experiments._views.slices import SliceLabels
-from ragstone.experiments._views.where import parse_where
+from ragstone.experiments._views.where import CAUSE, Condition, parse_where
 from ragstone.judges import Judge
 from ragstone.metrics import full_name
 from ragstone.schema import Sample
-from ragstone.scoring import CAUSES, Signals, note_outcome, note_sample
+from ragstone.scoring import Signals, note_outcome, note_sample
 from ragstone.settings import Analysis
 from ragstone.views import AnswerView, HtmlReport, MarkdownReport, ReportView
 
@@ -93,13 +93,12 @@ def find_worst(
         samples: The samples of a file of outcomes.
     """
     opened = open_source(source, samples=samples, metrics=() if metric is None else [metric])
-    names = [each.name for each in CAUSES]
-    if cause is not None and cause not in names:
-        raise ConfigurationError(f"unknown cause {cause!r}. Causes: {', '.join(names)}")
     conditions = parse_where(where) if where is not None else ()
+    if cause is not None:
+        conditions = (*conditions, Condition(CAUSE, "=", cause))
     reading = Reading(opened, metric=None if metric is None else full_name(metric), where=conditions)
     reading.read()
-    return reading.worst(n, cause)
+    return reading.worst(n)
 
 
 def explain_answer(source: OutcomeSource, sample_id: str, *, samples: Iterable[Sample] = ()) -> AnswerView | None:

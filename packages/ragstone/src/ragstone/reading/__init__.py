@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from ragstone.reading._columns import FIELD_ALIASES
     from ragstone.reading._formats import DetectedFormat, RejectedRecord, TraceFormat, all_formats, detect
     from ragstone.reading._labels import GENERIC_LABELS, LabelFile, LabelRecord, by_answer, read_label_file
+    from ragstone.reading._ragstone import CASE, CHOSEN_BY_SCORES, case_of, is_cases
     from ragstone.reading._report import ReadingReport, group_reasons
     from ragstone.reading._row_lists import Choice
     from ragstone.reading._row_traces import check_repeats
@@ -36,6 +37,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
         {
             "_formats": "DetectedFormat RejectedRecord TraceFormat all_formats detect",
             "_labels": "GENERIC_LABELS LabelFile LabelRecord by_answer read_label_file",
+            "_ragstone": "CASE CHOSEN_BY_SCORES case_of is_cases",
             "_report": "ReadingReport group_reasons",
             "_columns": "FIELD_ALIASES",
             "_rows": "sample_from_row",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -13,7 +14,7 @@ from ragstone.reading._fields import first_names, has_fields
 from ragstone.reading._formats import EXPORT_WITH_TEXTS, OUTCOME, RejectedRecord
 from ragstone.reading._records import records
 from ragstone.reading._source import InputFile
-from ragstone.schema import Trace, check_record
+from ragstone.schema import Sample, Trace, check_record
 
 _TRACE: Final = ("trace_id", "started_at", "schema_version")
 _EXPORTED: Final = (
@@ -22,6 +23,25 @@ _EXPORTED: Final = (
 )  # fmt: skip
 """Fields of a trace that an exported outcome has under the same name."""
 _ANSWER: Final = frozenset({"id", "query", "response", "passages", "scores", "why"})
+
+
+CASE: Final = "case"
+"""Field of a case with its cause, its scores and its weight (`labels cases`), also in the metadata of its sample."""
+CHOSEN_BY_SCORES: Final = "cases chosen by what was judged, as a failures-only set is: their mean estimates nothing"
+_CASE: Final = frozenset({CASE, "trace_id", "schema_version"})
+_HEAD_BYTES: Final = 256 * 2**10
+
+
+def case_of(sample: Sample) -> Mapping[str, Any] | None:
+    """Return what a row of `labels cases` says about its request, or None if the sample is not one."""
+    case = sample.metadata.get(CASE)
+    return case if isinstance(case, Mapping) and case.keys() >= {"estimates", "outcomes"} else None
+
+
+def is_cases(path: Path) -> bool:
+    """Return whether a file begins with a row of `labels cases`."""
+    with path.open("rb") as file:
+        return first_names(file.read(_HEAD_BYTES)) >= _CASE
 
 
 class RagstoneFormat:
@@ -36,6 +56,8 @@ class RagstoneFormat:
     def detect(self, head: bytes) -> str | None:
         """Detect traces, answers with their scores, and outcomes with the texts of their request."""
         names = first_names(head)
+        if names >= _CASE:
+            return "cases, as `labels cases` writes them"
         if names >= EXPORT_WITH_TEXTS:
             return "outcomes with the texts of their requests, as `store export --texts` writes them"
         if names >= _ANSWER:

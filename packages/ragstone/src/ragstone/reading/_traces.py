@@ -23,6 +23,7 @@ from ragstone.reading._formats import (
     is_store,
     refuse_results,
 )
+from ragstone.reading._ragstone import CASE, CHOSEN_BY_SCORES, case_of
 from ragstone.reading._report import ReadingReport
 from ragstone.reading._source import InputFile, Sources, open_inputs
 from ragstone.requests import RetrieverTools, read_retriever_tools
@@ -196,7 +197,11 @@ def _counted(trace: Trace, report: ReadingReport, weight: Mapping[str, float]) -
     if sample.reference:
         report.use({"reference": "the request"})
     labels = {key: value for key in _LABELS if (value := getattr(trace, key)) is not None}
-    return sample.model_copy(update={"metadata": {**labels, **weight, **sample.metadata}})
+    case = {name: value for name, value in (trace.model_extra or {}).items() if name == CASE}
+    sample = sample.model_copy(update={"metadata": {**labels, **weight, **sample.metadata, **case}})
+    if (facts := case_of(sample)) is not None and facts["estimates"] is None:
+        report.note(CHOSEN_BY_SCORES)
+    return sample
 
 
 def find_formats(

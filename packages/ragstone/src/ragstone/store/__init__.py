@@ -18,6 +18,7 @@ from ragstone.store._types import (
     PlannedMetric,
     RetentionCounts,
     StoredAnswer,
+    StoredCase,
     StoredLabel,
     StorePosition,
     TraceReport,

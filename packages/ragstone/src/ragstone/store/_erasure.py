@@ -150,7 +150,7 @@ def erase_group(
     for each, n in ranges:
         save_range(db, each._replace(sent=n))
     _correct_plan(db, traces, outcomes)
-    for table in ("watch_queue", "canaries", "canary_scores", "labels", "label_frame", "feedback"):
+    for table in ("watch_queue", "canaries", "canary_scores", "labels", "cases", "label_frame", "feedback"):
         db.executemany(f"DELETE FROM {table} WHERE trace_id = ?", [(id_,) for id_ in ids])  # noqa: S608 - constant
     asked = [(id_,) for _, trace_id, _, _, otel_id in traces for id_ in (trace_id, otel_id) if id_ is not None]
     # Also feedback about a request that never came.

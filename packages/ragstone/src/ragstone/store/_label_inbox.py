@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from ragstone._util.filelock import try_flock
 from ragstone._util.limited_log import LimitedLog
 from ragstone.errors import StoreError
-from ragstone.store._types import DrawnRequest, StoredLabel
+from ragstone.store._types import DrawnRequest, StoredCase, StoredLabel
 
 _logger = logging.getLogger("ragstone")
 
@@ -29,6 +29,7 @@ class WaitingLabels(NamedTuple):
 
     labels: list[StoredLabel]
     drawn: list[DrawnRequest]
+    cases: list[StoredCase]
     damaged: list[str]
     """Lines that differ from their checksum, or that were cut."""
 
@@ -53,7 +54,7 @@ class LabelInbox:
             return False
 
     def add(self, kind: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Append rows of a kind ("label" or "drawn"), and wait until they are on the disk."""
+        """Append rows of a kind ("label", "drawn" or "case"), and wait until they are on the disk."""
         data = b"".join(_line([kind, *row]) for row in rows)
         with self._locked() as file:
             start = os.lseek(file, 0, os.SEEK_END)
@@ -129,7 +130,7 @@ def _line(row: list[Any]) -> bytes:
 
 
 def _parse(data: bytes) -> WaitingLabels:
-    waiting = WaitingLabels([], [], [])
+    waiting = WaitingLabels([], [], [], [])
     for line in data.split(b"\n"):
         if not line:
             continue
@@ -140,14 +141,21 @@ def _parse(data: bytes) -> WaitingLabels:
         else:
             if isinstance(record, StoredLabel):
                 waiting.labels.append(record)
+            elif isinstance(record, StoredCase):
+                waiting.cases.append(record)
             else:
                 waiting.drawn.append(record)
     return waiting
 
 
-def _record(line: bytes) -> StoredLabel | DrawnRequest:
+def _record(line: bytes) -> StoredLabel | DrawnRequest | StoredCase:
     checksum, _, text = line.partition(b" ")
     if checksum != b"%08x" % zlib.crc32(text):
         raise ValueError("the checksum differs")
     kind, *row = json.loads(text)
-    return StoredLabel(*row) if kind == "label" else {"drawn": DrawnRequest}[kind](*row)
+    kinds: dict[str, type[StoredLabel | DrawnRequest | StoredCase]] = {
+        "label": StoredLabel,
+        "drawn": DrawnRequest,
+        "case": StoredCase,
+    }
+    return kinds[kind](*row)

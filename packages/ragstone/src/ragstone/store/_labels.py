@@ -8,7 +8,9 @@ from typing import Any
 from ragstone.store._checksums import check_row, checksum_of
 from ragstone.store._database import Database, Part
 from ragstone.store._sql import Sql
-from ragstone.store._types import DrawnRequest, StoredLabel
+from ragstone.store._types import DrawnRequest, StoredCase, StoredLabel
+
+_Rows = Sequence[StoredLabel] | Sequence[DrawnRequest] | Sequence[StoredCase]
 
 
 class Labels(Part):
@@ -23,7 +25,9 @@ class Labels(Part):
         inbox = self._database.inbox
         waiting = [] if inbox is None else inbox.read().labels
         with self._database.read() as db:
-            rows = db.execute("SELECT checksum, trace_id, author, value, labeled_at FROM labels ORDER BY seq")
+            rows = db.execute(
+                "SELECT checksum, trace_id, author, value, labeled_at, correction, relevant FROM labels ORDER BY seq"
+            )
             stored = [StoredLabel(*_checked("labels", row)) for row in rows]
         found = {(each.trace_id, each.author): each for each in stored}
         for each in waiting:
@@ -50,7 +54,21 @@ class Labels(Part):
         """Insert or replace requests that could be drawn. Who may do this is described in `save`."""
         self._save("drawn", requests)
 
-    def _save(self, kind: str, rows: Sequence[StoredLabel] | Sequence[DrawnRequest]) -> None:
+    def cases(self) -> list[StoredCase]:
+        """Return the requests of the files of cases that were written from this store."""
+        inbox = self._database.inbox
+        waiting = [] if inbox is None else inbox.read().cases
+        with self._database.read() as db:
+            stored = [
+                StoredCase(*row) for row in db.execute("SELECT path, trace_id FROM cases ORDER BY path, trace_id")
+            ]
+        return list(dict.fromkeys([*stored, *waiting]))
+
+    def save_cases(self, cases: Sequence[StoredCase]) -> None:
+        """Note the requests of a file of cases, in addition to those that it had. Who may do this is described in `save`."""
+        self._save("case", cases)
+
+    def _save(self, kind: str, rows: _Rows) -> None:
         if self._database.inbox is None:
             with self._database.write() as db:
                 _write(db, rows)
@@ -65,17 +83,18 @@ def take_labels(database: Database) -> None:
         with database.inbox.taking() as waiting, database.write() as db:
             _write(db, waiting.labels)
             _write(db, waiting.drawn)
+            _write(db, waiting.cases)
             lines = [(database.now(), line) for line in waiting.damaged]
             db.executemany("INSERT INTO damaged_labels (found_at, line) VALUES (?, ?)", lines)
 
 
-def _write(db: Sql, rows: Sequence[StoredLabel] | Sequence[DrawnRequest]) -> None:
+def _write(db: Sql, rows: _Rows) -> None:
     """Insert or replace rows. The last row of a key counts. A label without a value removes the one of its author."""
     labels = {(row.trace_id, row.author): row for row in rows if isinstance(row, StoredLabel)}
     drawn = {row.trace_id: row for row in rows if isinstance(row, DrawnRequest)}
     db.executemany("DELETE FROM labels WHERE trace_id = ? AND author = ?", list(labels))
     db.executemany(
-        "INSERT INTO labels (trace_id, author, value, labeled_at, checksum) VALUES (?, ?, ?, ?, ?)",
+        "INSERT INTO labels (trace_id, author, value, labeled_at, correction, relevant, checksum) VALUES (?, ?, ?, ?, ?, ?, ?)",
         [(*row, checksum_of(row)) for row in labels.values() if row.value is not None],
     )
     db.executemany("DELETE FROM label_frame WHERE trace_id = ?", [(trace_id,) for trace_id in drawn])
@@ -83,6 +102,9 @@ def _write(db: Sql, rows: Sequence[StoredLabel] | Sequence[DrawnRequest]) -> Non
         "INSERT INTO label_frame (trace_id, probability, position, checksum) VALUES (?, ?, ?, ?)",
         [(*row, checksum_of(row)) for row in drawn.values()],
     )
+    cases = list(dict.fromkeys(row for row in rows if isinstance(row, StoredCase)))
+    db.executemany("DELETE FROM cases WHERE path = ? AND trace_id = ?", cases)
+    db.executemany("INSERT INTO cases (path, trace_id) VALUES (?, ?)", cases)
 
 
 def _checked(table: str, row: Sequence[Any]) -> Sequence[Any]:

@@ -127,8 +127,12 @@ TABLES: Final[dict[str, dict[str, str]]] = {
         "author": "text NOT NULL",
         "value": "real NOT NULL CHECK (value BETWEEN 0 AND 1)",
         "labeled_at": "real NOT NULL",
+        "correction": "text",
+        "relevant": "text",
         "checksum": "int NOT NULL",
     },
+    # Requests whose texts were written to files of cases, so that an erasure can name these files.
+    "cases": {"path": "text NOT NULL", "trace_id": "text NOT NULL"},
     "label_frame": {
         "trace_id": "text PRIMARY KEY",
         "probability": "real NOT NULL CHECK (probability > 0 AND probability <= 1)",  # of being drawn
@@ -213,6 +217,7 @@ _KEYS: Final[dict[str, str]] = {
     "sink_ranges": "PRIMARY KEY (sink, start)",
     "outcome_counts": "PRIMARY KEY (metric, metric_version, judge_hash, kind)",
     "labels": "UNIQUE (trace_id, author)",
+    "cases": "PRIMARY KEY (path, trace_id)",
     "canary_scores": "PRIMARY KEY (metric, metric_version, judge_hash, scored_at, trace_id)",
     "streams": "UNIQUE (app, metric, metric_version, judge_hash, kind)",
 }

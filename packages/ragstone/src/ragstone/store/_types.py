@@ -39,6 +39,18 @@ class StoredLabel(NamedTuple):
     """From 0 (wrong) to 1 (correct). None removes the label of this author."""
     labeled_at: float
     """Unix seconds."""
+    correction: str | None = None
+    """The correct answer, in the words of the author."""
+    relevant: str | None = None
+    """1-based positions of the relevant passages in JSON ("[1, 3]"). None if the author did not mark any."""
+
+
+class StoredCase(NamedTuple):
+    """A request that a file of cases contains."""
+
+    path: str
+    """Absolute path of the file."""
+    trace_id: str
 
 
 class DrawnRequest(NamedTuple):

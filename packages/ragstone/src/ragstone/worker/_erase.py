@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 
-from ragstone._util.files import remove_partials
+from ragstone._util.files import remove_partials, write_output
 from ragstone.schema import Captured, Trace
 from ragstone.spool import SpoolReader
 from ragstone.store import ErasedRequests, Store
@@ -25,6 +27,9 @@ class Erasure:
     """Files of the spool that a running process still writes to. They keep the text of requests that were stored."""
     partial_files: int = 0
     """Hidden files next to the store, which killed commands have left behind."""
+    cases: Mapping[str, int | None] = field(default_factory=dict)
+    """Files of cases with these requests, as far as the store knows them, and the number of rows that were removed (or would
+    be). None: the file is not on this machine, or cannot be written."""
 
 
 def erase_requests(
@@ -59,13 +64,38 @@ def erase_requests(
             pass
         errors.raise_first()
     found = opened.traces.find(users=users, sessions=sessions, ids=ids)
+    # Before the requests are erased: with them, the store forgets which files contain them.
+    cases = _erase_cases(opened, {*found, *ids}, dry_run=dry_run)
     return Erasure(
+        cases=cases,
         # Also ids that were not found: feedback about them may wait.
         stored=opened.upkeep.erase([*found, *ids], dry_run=dry_run),
         waiting=waiting,
         live_segments=sum(segment.live for segment in reader.segments()),
         partial_files=remove_partials(spool_directory(store).parent, dry_run=dry_run),
     )
+
+
+def _erase_cases(store: Store, ids: Collection[str], *, dry_run: bool) -> dict[str, int | None]:
+    """Remove requests from the files of cases that contain them, and return the number of removed rows by file."""
+    removed: dict[str, int | None] = {}
+    for path in sorted({case.path for case in store.labels.cases() if case.trace_id in ids}):
+        try:
+            lines = Path(path).read_text("utf-8").split("\n")
+            kept = [line for line in lines if not _is_case_of(line, ids)]
+            if not dry_run and len(kept) < len(lines):
+                write_output(path, "\n".join(kept))
+            removed[path] = len(lines) - len(kept)
+        except (OSError, UnicodeDecodeError):
+            removed[path] = None
+    return removed
+
+
+def _is_case_of(line: str, ids: Collection[str]) -> bool:
+    try:
+        return json.loads(line)["trace_id"] in ids
+    except (ValueError, LookupError, TypeError):  # the user has changed the file
+        return any(id_ in line for id_ in ids)
 
 
 def _is_of(trace: Trace, users: Collection[str], sessions: Collection[str], ids: Collection[str]) -> bool:

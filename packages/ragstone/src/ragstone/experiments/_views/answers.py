@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 from ragstone._util.words import split_words
 from ragstone.metrics import MetricCard, base_name
+from ragstone.reading import CASE
 from ragstone.schema import Failure, Outcome, Sample, Score
 from ragstone.scoring import (
     CAUSES,
@@ -63,7 +64,7 @@ def build_answer(
         cause=cause,
         cause_title=next((each.title for each in CAUSES if each.name == cause), None),
         why=why_wrong(cause, signals, sample, outcomes) or describe_low(scores),
-        metadata=sample.metadata if sample else {},
+        metadata={key: value for key, value in sample.metadata.items() if key != CASE} if sample else {},
         time=time,
         history=tuple(f"{turn.role.capitalize()}: {turn.text}" for turn in sample.history) if sample else (),
     )

@@ -7,7 +7,7 @@ import itertools
 import math
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
@@ -17,7 +17,7 @@ from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments._checks import find_unusable, join_checks
 from ragstone.experiments._clusters import choose_clusters, cluster_notes
 from ragstone.experiments._summary import MetricSummary, summarize_table
-from ragstone.experiments._table import TableReader, describe_unjudged
+from ragstone.experiments._table import ScoreTable, TableReader, describe_unjudged
 from ragstone.experiments._views.answers import build_answer
 from ragstone.experiments._views.changes import Compared, build_changes
 from ragstone.experiments._views.labeled import build_labels
@@ -27,7 +27,7 @@ from ragstone.experiments._views.source import AnswerRecord, Source
 from ragstone.experiments._views.spent import estimate_spent
 from ragstone.experiments._views.trend import Timeline
 from ragstone.experiments._views.verdict import Population, WrongRule, describe_next, describe_notices, describe_verdict
-from ragstone.experiments._views.where import Condition, check_keys
+from ragstone.experiments._views.where import CAUSE, NO_CAUSE, Condition, check_keys
 from ragstone.judges import is_baseline
 from ragstone.metrics import MetricCard
 from ragstone.schema import Outcome, Sample, Usage
@@ -219,7 +219,7 @@ class Reading:
         if before is not None:
             before.read()
         population = self._population(before)
-        wrong = {id_: self.causes[id_] in _WRONG for id_ in self._judged}
+        wrong = self.wrong
         summaries = summarize_table(self._table, self._source.analysis.confidence_level)
         rows = self._rows(summaries, targets, compared)
         notes = self._notes(compared, before, summaries)
@@ -231,7 +231,7 @@ class Reading:
         verdict = describe_verdict(population, rows, compared)
         if unusable := find_unusable(self._table):
             verdict = (Statement(text=f"No verdict: {unusable} Use another judge.", kind="warning"),)
-        slices = () if self._slices is None else self._slices.tables(wrong, self._share)
+        slices = () if self._slices is None else self._slices.tables(wrong, self.share)
         return ReportView(
             title=self._source.name,
             verdict=(*verdict, *(labels.statements if labels else ())),
@@ -331,7 +331,7 @@ class Reading:
             n_judged=len(self._judged),
             n_undecided=sum(signals.is_undecided for signals in self._scored.values()),
             n_wrong=sum(flags),
-            share_wrong=self._share(self._judged, flags),
+            share_wrong=self.share(self._judged, flags),
             rule=self._rule,
             causes=tuple(rows),
         )
@@ -355,13 +355,13 @@ class Reading:
         """Return the answers with a cause, and estimate their share of the judged answers."""
         ids = [id_ for id_, found in self.causes.items() if found == cause.name]
         flags = [self.causes[id_] == cause.name for id_ in self._judged]
-        return ids, None if cause.name == "not_scored" else self._share(self._judged, flags)
+        return ids, None if cause.name == "not_scored" else self.share(self._judged, flags)
 
     def _badness_key(self, sample_id: str) -> tuple[float, str]:
         rating = self._signals[sample_id].rating
         return (math.inf if rating is None else rating, sample_id)
 
-    def _share(self, ids: Sequence[str], flags: Sequence[bool], n_simultaneous: int = 1) -> Estimate | None:
+    def share(self, ids: Sequence[str], flags: Sequence[bool], n_simultaneous: int = 1) -> Estimate | None:
         """Estimate a share of all requests. The intervals of `n_simultaneous` shares hold together (Bonferroni)."""
         return self._table.estimate(
             [float(flag) for flag in flags],
@@ -452,18 +452,34 @@ class Reading:
     def _wrong_first(self, sample_id: str) -> tuple[bool, float, str]:
         return (self.causes[sample_id] not in _WRONG, *self._badness_key(sample_id))
 
-    def worst(self, n: int, cause: str | None) -> tuple[AnswerView, ...]:
+    def worst(self, n: int) -> tuple[AnswerView, ...]:
         """Return the worst answers, worst first. Those without scores follow if conditions select them."""
-        also_unscored = cause == "not_scored" or (bool(self._where) and self._metric is None)
-        rows = self._signals if also_unscored else self._scored
-        ids = [id_ for id_ in rows if cause in (None, self.causes[id_]) and self._is_selected(id_)]
+        ids = self.selected(also_unscored=bool(self._where) and self._metric is None)
         if self._metric is not None:
             scores, card = self._table.by_sample(self._metric), self._table.metrics[self._metric].card
             sign = -1 if card.direction == "lower" else 1
             ids = heapq.nsmallest(n, (i for i in ids if i in scores), key=lambda i: (sign * scores[i], i))
         else:
-            ids = heapq.nsmallest(n, ids, key=self._wrong_first)
+            ids = self.worst_of(ids, n)
         return self.answers(ids)
+
+    def selected(self, *, also_unscored: bool = False) -> list[str]:
+        """Return the answers that the conditions select."""
+        return [id_ for id_ in (self._signals if also_unscored else self._scored) if self._is_selected(id_)]
+
+    def worst_of(self, ids: Iterable[str], n: int) -> list[str]:
+        """Return the worst of some answers, worst first."""
+        return heapq.nsmallest(n, ids, key=self._wrong_first)
+
+    @property
+    def table(self) -> ScoreTable:
+        """All scores."""
+        return self._table
+
+    @property
+    def wrong(self) -> dict[str, bool]:
+        """Whether an answer is wrong, for those of which it is known."""
+        return {id_: self.causes[id_] in _WRONG for id_ in self._judged}
 
     def latest_wrong(self, n: int) -> tuple[AnswerView, ...]:
         """Return the wrong answers that arrived last, the newest first."""
@@ -471,7 +487,8 @@ class Reading:
         return self.answers(list(itertools.islice(found, n)))
 
     def _is_selected(self, sample_id: str) -> bool:
-        labels, row = self._labels.get(sample_id, {}), self._reader.rows[sample_id]
+        row = self._reader.rows[sample_id]
+        labels = {**self._labels.get(sample_id, {}), CAUSE: (self.causes[sample_id] or NO_CAUSE,)}
         values = {c.key: self._table.metrics[c.key].values[row, 0] for c in self._where if c.key in self._table.metrics}
         scores = {key: value for key, value in values.items() if not math.isnan(value)}
         return all(condition.holds(labels, scores) for condition in self._where)

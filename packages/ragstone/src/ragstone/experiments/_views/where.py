@@ -10,6 +10,7 @@ from typing import Final
 
 from ragstone.errors import ConfigurationError
 from ragstone.metrics import full_name
+from ragstone.scoring import CAUSES
 
 _PART: Final = re.compile(
     r"""\s*(?:"(?P<quoted>[^"]*)"|(?P<key>[\w.@-]+))\s*(?P<operator><=|>=|!=|=|<|>|~)\s*(?:"(?P<double>[^"]*)"|'(?P<single>[^']*)'|(?P<bare>[^\s"']+))\s*"""
@@ -23,6 +24,9 @@ _COMPARISONS: Final[Mapping[str, Callable[[float, float], bool]]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
+CAUSE: Final = "cause"
+"""The key of the cause of an answer (`NO_CAUSE` if it is not wrong)."""
+NO_CAUSE: Final = "none"
 _EXAMPLE: Final = "Example: release=2.4 and ccrs.ac<0.5"
 
 
@@ -103,10 +107,24 @@ def check_keys(conditions: Sequence[Condition], known: Collection[str]) -> None:
     """Check that every key occurs.
 
     Raises:
-        ConfigurationError: If no sample has a key.
+        ConfigurationError: If no sample has a key, or a cause does not exist.
     """
     for condition in conditions:
+        if condition.key == CAUSE:
+            check_cause(condition.value)
+            continue
         if condition.key not in known:
             raise ConfigurationError(
                 f"--where: no sample has {condition.key!r}. Keys: {', '.join(sorted(known)) or 'none'}"
             )
+
+
+def check_cause(name: str) -> None:
+    """Check that a cause exists.
+
+    Raises:
+        ConfigurationError: If it does not.
+    """
+    names = [cause.name for cause in CAUSES]
+    if name not in (*names, NO_CAUSE):
+        raise ConfigurationError(f"unknown cause {name!r}. Causes: {', '.join(names)}, or {NO_CAUSE}")

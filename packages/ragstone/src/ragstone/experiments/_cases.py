@@ -1,0 +1,334 @@
+"""Cases: requests of a store as rows of a test set, and what became of them when they are asked again."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Final
+
+from ragstone._util.files import open_output
+from ragstone._util.quantities import count
+from ragstone.errors import ConfigurationError, DataError
+from ragstone.experiments._clusters import NO_CLUSTER
+from ragstone.experiments._labels import disagreements, draw_probabilities
+from ragstone.experiments._outcomes import OutcomeSource, Period, StoredRequests, store_of
+from ragstone.experiments._views.reading import Reading
+from ragstone.experiments._views.source import Evaluated
+from ragstone.experiments._views.where import CAUSE, parse_where
+from ragstone.reading import CASE, CHOSEN_BY_SCORES, case_of
+from ragstone.schema import Outcome, Score, Trace, fingerprint
+from ragstone.settings import Analysis
+from ragstone.stats import Estimate
+from ragstone.store import StoredCase, StoredLabel, open_for_labels, open_store, settle_labels
+
+_PAGE: Final = 200
+LUCK: Final = "Some answers that were wrong are right at a second try by luck: what a plain repeat corrects is not the effect of a change."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cases:
+    """Requests of a store that were chosen as cases."""
+
+    store: str | os.PathLike[str]
+    ids: Sequence[str]
+    n_selected: int
+    """Scored requests that fulfill the conditions and have a text."""
+    n_removed: int
+    """Scored requests that fulfill the conditions, and whose texts were removed. They are not cases."""
+    estimates: str | None
+    """What the weighted mean of the cases estimates. None if they were chosen because they failed."""
+    where: str | None
+    weights: Mapping[str, float | None]
+    """Inverse of the probability to be a case, by id. None if it is not known."""
+    _reading: Reading = field(repr=False)
+    _source: StoredRequests = field(repr=False)
+
+    def lines(self) -> Iterator[str]:
+        """Yield one row of JSON for each case, with a line end.
+
+        Raises:
+            StoreError: If the store cannot be read.
+        """
+        with open_store(self.store, mode="read") as store:
+            labels: dict[str, list[StoredLabel]] = {}
+            for label in sorted(store.labels.read(), key=lambda label: label.labeled_at):
+                labels.setdefault(label.trace_id, []).append(label)
+            for start in range(0, len(self.ids), _PAGE):
+                page = self.ids[start : start + _PAGE]
+                answers = store.traces.answers(page)
+                for id_ in page:
+                    # A worker may have removed a text in the meantime.
+                    if (answer := answers.get(id_)) is not None and answer.trace is not None:
+                        outcomes = [each for each in answer.outcomes if self._source.is_planned(each)]
+                        row = self._row(answer.trace, outcomes, labels.get(id_, []))
+                        yield json.dumps(row, ensure_ascii=False) + "\n"
+
+    def write(self, path: Path) -> None:
+        """Write the rows to a file. The store notes which requests the file contains, for erasures.
+
+        Raises:
+            StoreError: If the store cannot be read, or the requests cannot be noted.
+            OSError: If the file cannot be written.
+        """
+        place = str(path.absolute())
+        with open_for_labels(self.store) as store:
+            store.labels.save_cases([StoredCase(place, id_) for id_ in self.ids])
+        settle_labels(self.store)
+        with open_output(path, errors="replace") as file:
+            file.writelines(self.lines())
+
+    def _row(self, trace: Trace, outcomes: Sequence[Outcome], labels: Sequence[StoredLabel]) -> dict[str, Any]:
+        id_, weight = trace.trace_id, self.weights[trace.trace_id]
+        last = {outcome.metric: outcome for outcome in outcomes}.values()
+        case = {
+            "estimates": self.estimates,
+            "where": self.where,
+            "weight": weight,
+            "fingerprint": fingerprint(trace.query, trace.history),
+            "cause": self._reading.causes.get(id_),
+            "is_wrong": self._reading.wrong.get(id_),
+            "label": fmean(values) if (values := [each.value for each in labels if each.value is not None]) else None,
+            "scores": {each.metric: each.value for each in last if isinstance(each, Score)},
+            "outcomes": [each.model_dump(mode="json", exclude={"raw"}, exclude_none=True) for each in last],
+        }
+        trace = _corrected(trace, labels)
+        shown = trace.model_copy(
+            update={
+                "contexts": trace.prompt_contexts,
+                "inclusion_probability": trace.inclusion_probability if weight is None else 1 / weight,
+            }
+        )
+        about = {"schema_version": trace.schema_version, "trace_id": id_, CASE: case}
+        return about | shown.model_dump(mode="json", exclude_defaults=True)
+
+
+def _corrected(trace: Trace, labels: Sequence[StoredLabel]) -> Trace:
+    """Return a trace with the last correction of people as its reference, and their marks of passages as its labels."""
+    changes: dict[str, Any] = {}
+    if corrections := [label.correction for label in labels if label.correction is not None]:
+        changes["reference"] = (corrections[-1],)
+    marks = [label.relevant for label in labels if label.relevant is not None]
+    if marks and (passages := trace.prompt_contexts):
+        relevant = set(json.loads(marks[-1]))
+        grades = [float(position in relevant) for position in range(1, len(passages) + 1)]
+        changes["contexts"] = tuple(
+            passage.model_copy(update={"relevance": grade}) for passage, grade in zip(passages, grades, strict=True)
+        )
+        # An application that is asked again may retrieve other passages, which are matched by their ids.
+        if all(passage.id is not None for passage in passages):
+            ids = [str(passage.id) for passage in passages]
+            changes["qrels"] = (trace.qrels or {}) | dict(zip(ids, grades, strict=True))
+    return trace.model_copy(update=changes)
+
+
+def choose_cases(
+    source: OutcomeSource,
+    *,
+    where: str | None = None,
+    worst: int | None = None,
+    limit: int = 100,
+    seed: int | None = None,
+) -> Cases:
+    """Choose scored requests of a store as cases: the worst wrong ones, or requests that are drawn at random.
+
+    A request is drawn if a number from 0 to 1, which follows from its id and the seed, is below its probability. So the same
+    store gives the same cases again. Probabilities are those of `draw_to_label`.
+
+    Args:
+        source: A store, or a period of one.
+        where: Conditions, as for `find_worst`.
+        worst: Number of the worst wrong answers. None draws.
+        limit: Expected number of drawn cases.
+        seed: Seed of the drawn numbers.
+
+    Raises:
+        ConfigurationError: If the source is not a store, or a number or a condition is invalid.
+        DataError: If no request is selected.
+        StoreError: If the store cannot be read.
+    """
+    store, conditions = store_of(source), parse_where(where) if where is not None else ()
+    if store is None:
+        raise ConfigurationError("cases are requests of a store, which has their texts. Give a store instead of a file")
+    if min(limit, limit if worst is None else worst) < 1:
+        raise ConfigurationError(f"the number of cases must be at least 1, got {limit if worst is None else worst}")
+    period = source if isinstance(source, Period) else Period(store)
+    opened = StoredRequests(period, None, Analysis(cluster=NO_CLUSTER))
+    reading = Reading(opened, where=conditions)
+    reading.read()
+    with open_store(store, mode="read") as stored:
+        removed = {each.trace_id for each in stored.upkeep.removed_texts(since=period.since, until=period.until)}
+    selected, wrong = reading.selected(), reading.wrong
+    has_cause = any(condition.key == CAUSE for condition in conditions)
+    if worst is not None and not has_cause:
+        selected = [id_ for id_ in selected if wrong.get(id_)]
+    ids = [id_ for id_ in selected if id_ not in removed]
+    n_removed = len(selected) - len(ids)
+    if not ids:
+        what = "wrong answer" if worst is not None else "scored request"
+        rest = f" ({count(n_removed, 'request')} without texts, which retention removed)" if n_removed else ""
+        raise DataError(f"no {what} of {opened.name!r} is selected{rest}. Change --where, or score more requests")
+    weights: dict[str, float | None]
+    if worst is not None:
+        chosen = reading.worst_of(ids, worst)
+        weights = dict.fromkeys(chosen)
+    else:
+        sizes, captured = disagreements(reading.table)[0], opened.dependence().inclusion_probabilities
+        drawn = draw_probabilities({id_: sizes.get(id_, 0.0) for id_ in ids}, limit)
+        chosen = [id_ for id_, probability in drawn.items() if _number_of(id_, seed or 0) < probability]
+        weights = {id_: 1 / (drawn[id_] * captured.get(id_, 1.0)) for id_ in chosen}
+    is_failing = worst is not None or has_cause or any(each.key in reading.table.metrics for each in conditions)
+    about = f"{count(len(ids), 'scored request')} of {Path(opened.name).name}{f' with {where}' if where else ''}"
+    return Cases(
+        store=store,
+        ids=chosen,
+        n_selected=len(ids),
+        n_removed=n_removed,
+        estimates=None if is_failing else f"that of {about}",
+        where=where,
+        weights=weights,
+        _reading=reading,
+        _source=opened,
+    )
+
+
+def kind_of_set(estimates: str | None) -> str:
+    """Say what the mean of cases estimates."""
+    if estimates is None:
+        return f"{CHOSEN_BY_SCORES[0].upper()}{CHOSEN_BY_SCORES[1:]}."
+    return f"The weighted mean of the cases estimates {estimates}."
+
+
+def _number_of(trace_id: str, seed: int) -> float:
+    """Return a number from 0 to 1 that follows from an id and a seed."""
+    digest = blake2b(f"{seed} {trace_id}".encode("utf-8", "surrogatepass"), digest_size=7).digest()
+    return int.from_bytes(digest) / 2**56
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseComparison:
+    """What became of cases: whether answers that were judged wrong or right then are right or wrong now."""
+
+    n: int
+    """Cases in the evaluation."""
+    n_wrong: int
+    """Cases that were judged wrong then, and are judged now."""
+    n_corrected: int
+    """Those of them that are right now."""
+    corrected: Estimate | None
+    """The share of these, with its interval."""
+    n_right: int
+    """Cases that were judged right then, and are judged now."""
+    n_broken: int
+    """Those of them that are wrong now."""
+    n_unknown: int
+    """Cases of which it is not known then or now whether they are wrong."""
+    n_other_question: int
+    """Cases whose question differs from the one that was asked then. They are not compared."""
+    is_asked: bool
+    """Whether an application answered the cases again."""
+    estimates: str | None
+    """What the weighted mean of the cases estimates. None if they were chosen because they failed."""
+    changes: tuple[str, ...]
+    """Differences of judge, wording or metrics."""
+
+    def __str__(self) -> str:
+        lines = []
+        if self.corrected is not None:
+            share, low, high = (round(100 * x) for x in (self.corrected.value, self.corrected.low, self.corrected.high))
+            lines.append(
+                f"{self.n_corrected:,} of {count(self.n_wrong, 'answer')} that {'was' if self.n_wrong == 1 else 'were'} judged wrong "
+                f"{'is' if self.n_corrected == 1 else 'are'} right now ({share} % [{low}, {high}])."
+            )
+        if self.n_right:
+            lines.append(f"{self.n_broken:,} of {count(self.n_right, 'answer')} that were judged right are wrong now.")
+        if self.n_unknown:
+            lines.append(f"{count(self.n_unknown, 'case')} not compared: not judged wrong or right then, or not now.")
+        if self.n_other_question:
+            lines.append(f"{count(self.n_other_question, 'case')} not compared: another question than then.")
+        if lines:
+            lines.append(LUCK if self.is_asked else "The same answers were scored again. Nothing was asked.")
+        lines += [f"Changed since then: {change}." for change in self.changes]
+        if self.changes:
+            lines.append("Scores before and after such a change are not comparable.")
+        return "\n".join([*lines, kind_of_set(self.estimates)])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        from dataclasses import asdict
+
+        return asdict(self) | {"text": str(self)}
+
+
+def compare_cases(experiment: Evaluated, *, is_asked: bool) -> CaseComparison | None:
+    """Compare an evaluation of cases with what happened then. None if its samples are not cases.
+
+    Cases are paired by id, and their questions must be equal.
+    """
+    if not experiment.samples or case_of(experiment.samples[0]) is None:
+        return None
+    cases = {sample.id: (sample, case) for sample in experiment.samples if (case := case_of(sample)) is not None}
+    reading = Reading(experiment.source())
+    reading.read()
+    now, counts = reading.wrong, Counter[str]()
+    was_wrong: dict[str, bool] = {}
+    for id_, (sample, case) in cases.items():
+        if fingerprint(sample.query, sample.history) != case.get("fingerprint"):
+            counts["other"] += 1
+        elif not isinstance(case.get("is_wrong"), bool) or id_ not in now:
+            counts["unknown"] += 1
+        else:
+            was_wrong[id_] = case["is_wrong"]
+    failed, passed = ([id_ for id_, was in was_wrong.items() if was is value] for value in (True, False))
+    return CaseComparison(
+        n=len(cases),
+        n_wrong=len(failed),
+        n_corrected=sum(not now[id_] for id_ in failed),
+        corrected=reading.share(failed, [not now[id_] for id_ in failed]),
+        n_right=len(passed),
+        n_broken=sum(now[id_] for id_ in passed),
+        n_unknown=counts["unknown"],
+        n_other_question=counts["other"],
+        is_asked=is_asked,
+        estimates=next((case["estimates"] for _, case in cases.values()), None),
+        changes=tuple(_changes([case for _, case in cases.values()], experiment.outcomes)),
+    )
+
+
+def _changes(cases: Sequence[Mapping[str, Any]], outcomes: Sequence[Outcome]) -> Iterator[str]:
+    """Name the metrics whose judge or wording differs between then and now, and those that are missing now."""
+    then, now = _Origins(list), _Origins(list)
+    for case in cases:
+        for stated in case["outcomes"]:
+            then.add(stated["metric"], stated["metric_version"], stated.get("judge"), stated.get("judge_hash", ""))
+    for each in outcomes:
+        now.add(each.metric, each.metric_version, each.judge, each.judge_hash)
+    changed: dict[str, list[str]] = {}
+    for metric, (versions, judges, hashes) in sorted(then.items()):
+        if metric not in now:
+            changed.setdefault("metrics that are not scored now: {}", []).append(metric)
+            continue
+        new_versions, new_judges, new_hashes = now[metric]
+        if versions != new_versions:
+            changed.setdefault("another definition or wording of {}", []).append(metric)
+        if judges != new_judges:
+            text = f"another judge of {{}} ({', '.join(sorted(judges))} then, {', '.join(sorted(new_judges))} now)"
+            changed.setdefault(text, []).append(metric)
+        elif hashes != new_hashes:
+            changed.setdefault("other settings of the judge of {}", []).append(metric)
+    for text, metrics in changed.items():
+        yield text.format(", ".join(metrics))
+
+
+class _Origins(defaultdict[str, list[set[str]]]):
+    """Versions, names of judges and hashes of judges of the outcomes of each metric."""
+
+    def add(self, metric: str, version: str, judge: str | None, judge_hash: str) -> None:
+        sets = self[metric] = self[metric] or [set(), set(), set()]
+        for known, value in zip(sets, (version, judge or "no judge", judge_hash), strict=True):
+            known.add(value)
