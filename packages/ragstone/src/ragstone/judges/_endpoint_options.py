@@ -81,12 +81,7 @@ class EndpointOptions:
         return replace(base, url=url or base.url, api_key_env=api_key_env or base.api_key_env, connection=connection)
 
     def split(self, n: int) -> tuple[Self, ...]:
-        """Divide the limits among several processes that call the same endpoint.
-
-        Raises:
-            ConfigurationError: If fewer requests may be in flight than there are processes, or the model runs inside of
-                a process.
-        """
+        """Divide the limits among several processes that call the same endpoint."""
         if self.url is not None and self.url.strip().startswith("vllm:"):
             raise ConfigurationError(
                 f"{self.names.value('url', self.url)} runs inside of one process. To score with {n} processes, start a server "
@@ -110,23 +105,13 @@ class EndpointOptions:
         return tuple(parts)
 
     def build_judge(self) -> Judge:
-        """Create the judge.
-
-        Raises:
-            ConfigurationError: If a value is invalid, or the variable of the key is not set.
-        """
+        """Create the judge."""
         return _factory.judge_from(self.url, connection=self.resolve(), **self.own)
 
     def build_reader(self, judge: Judge | None, of_judge: EndpointOptions) -> Reader | None:
         """Create the reader.
 
         A model without a URL is another model at the judge's endpoint, with the judge's key and headers.
-
-        Returns:
-            The reader, or None if neither an option nor the environment names one.
-
-        Raises:
-            ConfigurationError: If a value is invalid, a file cannot be read, or the reader does not have a model.
         """
         options = self
         if not (is_named := bool(self.url or os.environ.get("RAGSTONE_READER"))):
@@ -145,14 +130,7 @@ class EndpointOptions:
         return _factory.reader_from(options.url, judge=_factory.judge_from(judge), connection=options.resolve(), **own)
 
     def build_embedder(self) -> Embedder | None:
-        """Create the embedder.
-
-        Returns:
-            The embedder, or None if neither an option nor the environment names one.
-
-        Raises:
-            ConfigurationError: If a value is invalid, or options of an embedder are given without naming one.
-        """
+        """Create the embedder."""
         if not (self.url or os.environ.get("RAGSTONE_EMBEDDER")):
             if (key := self._given_key()) is not None:
                 raise ConfigurationError(
@@ -264,9 +242,6 @@ def read_endpoint(
         role: The role.
         spec: The name, the table with the keys of the configuration file, or the options. None uses the environment.
         source: Where the table is, for messages.
-
-    Raises:
-        ConfigurationError: If a table has an unknown key or an invalid value.
     """
     if isinstance(spec, EndpointOptions):
         return spec

@@ -97,11 +97,7 @@ def parse_number(text: str, low: float = 0, high: float = 100) -> float:
 
 
 def parse_rating(text: str, low: float, high: float) -> float:
-    """Parse a number as `parse_number` does, without fractions, which may be on a scale from 0 to 1.
-
-    Raises:
-        JudgeReplyError: With kind "unparseable", if it is not one number in [low, high], or is such a fraction.
-    """
+    """Parse a number as `parse_number` does, without fractions, which may be on a scale from 0 to 1."""
     value = parse_number(text, low, high)
     if is_fraction(value, low, high):
         raise JudgeReplyError(
@@ -284,10 +280,6 @@ def parse_json(text: str, schema: TypeAdapter[T]) -> T:
 
     The parser is strict: a number in quotes is not a number, true is not 1, and repeated names, NaN and Infinity are
     not JSON. If the reply contains several values, the one with the shape counts. Two different ones are an error.
-
-    Raises:
-        JudgeReplyError: With kind "unparseable", if the reply contains no JSON, several different values, or only values of other
-            shapes. `raw` is the reply.
 
     Examples:
         >>> parse_json('Here it is: {"n": 3}', TypeAdapter(dict[str, int]))

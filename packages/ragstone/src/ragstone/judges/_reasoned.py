@@ -29,10 +29,6 @@ def parse_reasoned(raw: str, low: float, high: float) -> tuple[float, str]:
 
     Hidden reasoning of the model (`<think>`) is neither. Numbers in the reasons do not matter.
 
-    Raises:
-        JudgeReplyError: With kind "unparseable", if the last line does not state one number in [low, high]. `raw` is the
-            whole reply.
-
     Examples:
         ```python
         value, reasons = parse_reasoned(reply, 0, 100)

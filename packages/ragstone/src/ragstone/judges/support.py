@@ -45,10 +45,6 @@ class SupportJudge:
     Args:
         kind: "nli" for a model whose label is "entailment", "classifier" for a detector of hallucinations.
         model: Name on the hub, or a directory. After "?" it may have options, such as "MODEL?supported=LABEL_1&device=cpu".
-
-    Raises:
-        ConfigurationError: If an option is unknown.
-        MissingExtraError: If sentence-transformers is not installed.
     """
 
     def __init__(self, kind: Kind, model: str) -> None:
@@ -67,11 +63,7 @@ class SupportJudge:
         self._local = LocalModel(self._load, name=name, feature=f"The judge {self._spec!r}")
 
     async def prepare(self) -> None:
-        """Load the model.
-
-        Raises:
-            ConfigurationError: If the model cannot be loaded, or it is unknown which of its labels means "supported".
-        """
+        """Load the model."""
         await self._local.prepare()
 
     def _load(self) -> tuple[CrossEncoder, int]:
@@ -106,13 +98,7 @@ class SupportJudge:
     ask_text = ask_number = _refuse
 
     async def ask_json(self, prompt: Prompt, schema: TypeAdapter[T], *, max_tokens: int = 1024) -> JsonReply[T]:  # noqa: ARG002
-        """Return a verdict on each claim, or the sentences of a text as its claims.
-
-        Raises:
-            ConfigurationError: If the model cannot be loaded.
-            JudgeError: With the kind "unsupported" for other questions, "prompt_truncated" if the model cannot read a
-                claim with a sentence of the evidence, or "unparseable" if an output is not a probability.
-        """
+        """Return a verdict on each claim, or the sentences of a text as its claims."""
         value: dict[str, Any]
         method: str = self._kind
         if prompt.construct == "entailment":

@@ -159,10 +159,6 @@ def read_label_file(
         default_bounds: Lowest and highest possible label if neither the caller nor the layout states them.
         rows: Dotted path of the list in a document with several, or the name of a sheet. Then it does not have a layout.
         fields: Columns of the question, the response and the id, by field of a sample, if the known names do not match.
-
-    Raises:
-        ConfigurationError: If the file does not exist, or a range is invalid.
-        DataError: If a known layout has several labels and none is chosen, or does not have a chosen one.
     """
     if bounds is not None and not (all(map(math.isfinite, bounds)) and bounds[0] < bounds[1]):
         raise ConfigurationError(f"a label range must be finite with low < high, got {bounds}")

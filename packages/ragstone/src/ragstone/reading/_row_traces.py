@@ -101,11 +101,7 @@ def _rows(source: InputFile) -> tuple[Iterator[tuple[int, Any]], ReadingReport]:
 
 
 def check_repeats(source: InputFile) -> None:
-    """Check what the first rows of each file repeat, before a trace of them is stored.
-
-    Raises:
-        DataError: If `evaluate` refuses the rows, because they are parts or copies of a request, or share an id.
-    """
+    """Check what the first rows of each file repeat, before a trace of them is stored."""
     for part in source.parts():
         rows, again = _rows(part)
         reader, ids = RowReader(report=again), RowIds()

@@ -65,11 +65,7 @@ def read_passage(item: Any, rank: int, position: int) -> dict[str, Any]:
 
 
 def read_passages(items: Sequence[Any], position: int) -> list[dict[str, Any]]:
-    """Read passages, also those in an object of a vector database or a search engine.
-
-    Raises:
-        DataError: As `read_passage`.
-    """
+    """Read passages, also those in an object of a vector database or a search engine."""
     try:
         return [
             {"text": item, "rank": rank} if type(item) is str else read_passage(item, rank, position)

@@ -175,11 +175,7 @@ class RowReader:
         yield from chain(first, rows)
 
     def read(self, row: object, position: int) -> Sample:
-        """Read a row.
-
-        Raises:
-            DataError: As `sample_from_row`.
-        """
+        """Read a row."""
         if type(row) is not dict and not isinstance(row, Mapping):
             remedies = {
                 "list": "list. Name its items: jq -c '{query: .[0], response: .[1]}' FILE > NEW.jsonl",

@@ -170,9 +170,6 @@ def open_inputs(named: Sources) -> Iterator[list[InputFile]]:
 
     Args:
         named: Paths of files and directories, or "-" for standard input.
-
-    Raises:
-        ConfigurationError: If nothing is named, a path does not exist, or a name is a URL.
     """
     # Imported here, because reading a file of rows does not need a store.
     from ragstone.store import is_database_url

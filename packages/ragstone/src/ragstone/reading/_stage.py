@@ -77,10 +77,6 @@ class SpanBuffer:
         max_spans: Spans kept of one trace.
         max_bytes: Bytes kept of one trace.
         clock: Unix seconds.
-
-    Raises:
-        StoreVersionError: If another version of Ragstone wrote the file.
-        StoreError: If the file cannot be created or used.
     """
 
     def __init__(
@@ -113,11 +109,7 @@ class SpanBuffer:
             raise StoreError(f"spans cannot be kept in {self._place}: {error}") from error
 
     def add(self, spans: Iterable[BufferedSpan]) -> int:
-        """Store spans, all or none, and return how many are new and within the limits.
-
-        Raises:
-            StoreError: If writing to the disk fails.
-        """
+        """Store spans, all or none, and return how many are new and within the limits."""
         now, kept = self._clock(), 0
         with self._transaction() as db:
             for span in spans:
@@ -189,11 +181,7 @@ class SpanBuffer:
         ).fetchall()
 
     def forget(self, seqs: Sequence[int]) -> None:
-        """Delete traces that have been passed on.
-
-        Raises:
-            StoreError: If writing to the disk fails.
-        """
+        """Delete traces that have been passed on."""
         with self._transaction() as db:
             db.executemany("DELETE FROM spans WHERE trace_seq = ?", [(seq,) for seq in seqs])
             db.executemany("DELETE FROM traces WHERE seq = ?", [(seq,) for seq in seqs])

@@ -210,9 +210,6 @@ def find_formats(
     """Return the format of each file, before any is read, and the unreadable files of directories.
 
     A directory whose files share one format is one source, because the steps of a trace may be in several files.
-
-    Raises:
-        DataError: If a file that the user named is unreadable.
     """
     files: list[tuple[InputFile, DetectedFormat]] = []
     skipped: list[RejectedRecord] = []

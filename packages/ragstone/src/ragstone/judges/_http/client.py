@@ -87,9 +87,6 @@ class ChatClient:
 
         A result is kept in the reply cache for a day, and then needs no request. Errors are ignored: the first request
         learns what could not be learned here.
-
-        Raises:
-            ConfigurationError: If the model is unknown.
         """
         await self.prepare()
         kind = kind_of(sampling)
@@ -147,12 +144,7 @@ class ChatClient:
         return {"model": self._model, "extra_body": self._extra_body}
 
     async def prepare(self) -> None:
-        """Detect the served model, unless one was given. Otherwise the first request does this.
-
-        Raises:
-            ConfigurationError: If the server serves no model, or several. The message lists them.
-            JudgeError: If the server is unavailable.
-        """
+        """Detect the served model, unless one was given. Otherwise the first request does this."""
         if self._model is not None:
             return
         async with self._endpoint.setup.get():
@@ -184,11 +176,7 @@ class ChatClient:
         return self._dialect
 
     async def complete(self, request: ChatRequest) -> tuple[Completion, ...]:
-        """Return `request.n` replies, from one request if the endpoint supports that, else from several.
-
-        Raises:
-            JudgeError: If no reply is received: "timeout", "unavailable", "rejected", "unparseable" (without a message).
-        """
+        """Return `request.n` replies, from one request if the endpoint supports that, else from several."""
         fields: dict[str, Any] = {}
         if request.n > 1:
             fields["n"] = request.n
@@ -222,10 +210,6 @@ class ChatClient:
         `max_tokens` limits the answer. With `room`, a model that reasons first gets more tokens for this, and with
         `grow`, a reply that was cut within its reasoning is requested again with them. Parameters of `sampling` that
         the endpoint refuses are omitted.
-
-        Raises:
-            RequestRefusedError: If the endpoint refuses the request.
-            JudgeError: If no reply is received.
         """
         await self.prepare()
         await self._recall()

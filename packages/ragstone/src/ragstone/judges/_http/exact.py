@@ -68,12 +68,7 @@ class LogprobReader(ChatClient):
     async def next_logprobs(
         self, prefixes: Sequence[Sequence[int]], wanted: Sequence[Sequence[int]]
     ) -> list[dict[int, float]]:
-        """Return the log-probabilities of tokens after each prefix, with as few requests as possible.
-
-        Raises:
-            JudgeReplyError: If a requested prefix or token is missing in the reply.
-            JudgeError: If no reply is received.
-        """
+        """Return the log-probabilities of tokens after each prefix, with as few requests as possible."""
         read: list[dict[int, float]] = [{} for _ in prefixes]
         batches = list(_batches(wanted))
         replies = await asyncio.gather(
@@ -114,12 +109,7 @@ class LogprobReader(ChatClient):
         return rows
 
     async def echoed(self, messages: Sequence[Message], reply: str) -> ReplyLogprobs:
-        """Return the log-probabilities of a reply, from a completion that repeats its prompt.
-
-        Raises:
-            JudgeReplyError: If the endpoint's reply does not contain them.
-            JudgeError: If no reply is received.
-        """
+        """Return the log-probabilities of a reply, from a completion that repeats its prompt."""
         prompt, ids, end = await asyncio.gather(self.chat_ids(messages), self.text_ids(reply), self.end_id())
         whole = [*prompt, *ids, *([] if end is None else [end])]
         try:

@@ -52,9 +52,6 @@ async def probe(model: LogprobReader, *, full: bool) -> Capabilities:
 
     Structured output and whole prompts are for display only, and measured only with `full`: they need long prompts.
     Capabilities that cannot be measured stay unknown, and `seen` contains the reason.
-
-    Raises:
-        JudgeError: If the endpoint is unavailable: no connection, wrong key, unknown model.
     """
     return await _Probe(model, full=full).run()
 

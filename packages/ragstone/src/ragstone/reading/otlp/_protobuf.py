@@ -239,11 +239,7 @@ def check_protobuf_size(message: bytes) -> None:
 
 
 def first_spans(spans: Iterator[_T]) -> Iterator[_T]:
-    """Yield the spans of a message.
-
-    Raises:
-        OversizedMessageError: After `MAX_SPANS` spans, if there are more.
-    """
+    """Yield the spans of a message."""
     yield from islice(spans, MAX_SPANS)
     if next(spans, None) is not None:
         raise OversizedMessageError(f"the message has more than {MAX_SPANS} spans. {_ADVICE}")
