@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         assert_score,
         compare,
         evaluate,
+        repair,
     )
     from ragstone.metrics import Criterion
     from ragstone.monitor import Monitor
@@ -42,13 +43,14 @@ __all__ = [
     "compare",
     "evaluate",
     "read_traces",
+    "repair",
 ]
 
 # An application that imports one package, and every test run that loads our pytest plugin, does not pay for the others
 # (PEP 562). Reasons: docs/decisions/0002-packages-import-their-names-lazily.md.
 _PACKAGES = {
     "errors": "RagstoneError",
-    "experiments": "Comparison Experiment aevaluate assert_no_regression assert_score compare evaluate",
+    "experiments": "Comparison Experiment aevaluate assert_no_regression assert_score compare evaluate repair",
     "metrics": "Criterion",
     "monitor": "Monitor",
     "reading": "read_traces",

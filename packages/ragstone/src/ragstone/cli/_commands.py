@@ -38,7 +38,7 @@ _GATED: Final = f"{_MEANS} analysis.undecided"
 _TESTS: Final = f"{_MEANS} analysis.n_permutations analysis.seed"
 
 PANELS: Final = {
-    "Measure": ("evaluate", "compare", "report", "metrics"),
+    "Measure": ("evaluate", "compare", "report", "repair", "metrics"),
     "Production": ("worker", "ingest", "view", "watch", "status", "traces"),
     "Reuse": ("replay", "labels"),
     "Trust": ("doctor", "lab"),
@@ -71,6 +71,12 @@ COMMANDS: Final = {
         "Print a verdict, the causes of wrong answers, and the worst.",
         "ragstone.db -o report.html",
         f"judge cache budget scoring.reasons limits.max_page_mb {_GATED}",
+    ),
+    "repair": Command(
+        "Ask wrong answers again with other passages: what corrects them?",
+        "cases.jsonl --app rag.chain:ask",
+        f"scoring.metrics judge.url budget.usd --set {_MODELS} answers limits.app_concurrency limits.app_timeout_s "
+        "limits.stop_early limits.call_latency_s analysis.confidence_level analysis.seed",
     ),
     "metrics": Command("List all metrics, or explain one with a worked example.", "ccrs.qr"),
     "worker": Command(

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
         read_outcomes,
         store_of,
     )
+    from ragstone.experiments._repair.shares import RepairTrial
+    from ragstone.experiments._repair.trial import arepair, repair
     from ragstone.experiments._report import REPORT_FORMATS, build_report, explain_answer, find_worst
     from ragstone.experiments._summary import (
         MetricSummary,
@@ -41,12 +43,15 @@ if TYPE_CHECKING:
 __all__ = [
     "Comparison",
     "Experiment",
+    "RepairTrial",
     "TimeRange",
     "aevaluate",
+    "arepair",
     "assert_no_regression",
     "assert_score",
     "compare",
     "evaluate",
+    "repair",
 ]
 
 if not TYPE_CHECKING:  # a type checker would accept any name
@@ -65,6 +70,8 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_kept": "count_kept",
             "_labels": "add_labels draw_to_label drawn_rows",
             "_outcomes": "OutcomeSource SystemOutcomes check_same_questions names_of read_outcomes store_of",
+            "_repair.shares": "RepairTrial",
+            "_repair.trial": "arepair repair",
             "_report": "REPORT_FORMATS build_report explain_answer find_worst",
             "_summary": "MetricSummary check_level format_table stored_clusters summarize_store summarize_table",
             "_table": "TableReader",

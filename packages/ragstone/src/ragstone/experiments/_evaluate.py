@@ -222,11 +222,11 @@ async def aevaluate(
         with closing(kept):
             if output is not None:
                 app_name = "" if runner is None else runner.app_name
-                kept.open(_identity(setup.scorer, samples, app_name, repeats))
+                kept.open(run_identity(setup.scorer, samples, app_name, repeats))
             report.show()
             with wait_for_outages(max_outage_s):
                 if runner is None:
-                    scored = await _score_rows(setup.scorer, samples, kept, report)
+                    scored = await score_rows(setup.scorer, samples, kept, report)
                 else:
                     with framework_capture(recorder, app):
                         async with runner:
@@ -266,7 +266,8 @@ async def aevaluate(
         return experiment
 
 
-def _identity(scorer: Scorer, samples: Iterable[Sample], app: str, repeats: int) -> RunIdentity:
+def run_identity(scorer: Scorer, samples: Iterable[Sample], app: str, repeats: int) -> RunIdentity:
+    """Return what the outcomes of a run depend on. The scorer is prepared."""
     metrics = []
     for metric in scorer.metrics:
         judge = scorer.judged_by(metric)
@@ -274,7 +275,7 @@ def _identity(scorer: Scorer, samples: Iterable[Sample], app: str, repeats: int)
     return RunIdentity(metrics, scorer.judge.identity.name, app, repeats, digest_samples(samples))
 
 
-async def _score_rows(scorer: Scorer, samples: Sequence[Sample], kept: KeptOutcomes, report: Progress) -> ScoredApp:
+async def score_rows(scorer: Scorer, samples: Sequence[Sample], kept: KeptOutcomes, report: Progress) -> ScoredApp:
     """Score rows that hold contexts and responses."""
     cards = [metric.card for metric in scorer.metrics]
     results = OutcomeRows(cards, len(samples), on_disk=isinstance(samples, SamplesOnDisk))

@@ -7,6 +7,7 @@ from ragstone._util.lazy import lazy_names
 if TYPE_CHECKING:
     from ragstone.requests._assemble import assemble
     from ragstone.requests._block import RequestBlock
+    from ragstone.requests._change import RetrievalChange, RetrievalStage, changed_retrieval, retrieval_stage
     from ragstone.requests._current import (
         TRACE_ID_KEY,
         CaptureOptions,
@@ -64,6 +65,7 @@ __all__ = [
     "current_request",
     "harvest",
     "link_span",
+    "retrieval_stage",
 ]
 
 if not TYPE_CHECKING:  # a type checker sees the imports above
@@ -72,6 +74,7 @@ if not TYPE_CHECKING:  # a type checker sees the imports above
         {
             "_assemble": "assemble",
             "_block": "RequestBlock",
+            "_change": "RetrievalChange RetrievalStage changed_retrieval retrieval_stage",
             "_current": "TRACE_ID_KEY CaptureOptions EnclosingRun Recorder current_request link_span read_resource",
             "_draft": "PassageDraft TraceDraft RetrievalDraft",
             "_harvest": "harvest",

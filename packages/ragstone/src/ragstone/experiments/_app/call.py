@@ -27,6 +27,8 @@ def app_call(app: object) -> AppCall:
 
     Raise ConfigurationError if it cannot be called, or is a class instead of an instance.
     """
+    if isinstance(app, AppCall):
+        return app
     if inspect.isclass(app):
         raise ConfigurationError(
             f"app must be a function or an object that answers, got the class {app.__name__}. Pass an instance: "

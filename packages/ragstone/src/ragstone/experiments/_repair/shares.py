@@ -1,0 +1,256 @@
+"""The result of a trial: how many wrong answers each intervention corrects, without those that luck corrects."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, NamedTuple
+
+from ragstone._util.quantities import count
+from ragstone._util.table import text_table
+from ragstone.experiments._repair.interventions import INTERVENTIONS
+from ragstone.stats import Estimate, estimate_mean
+
+REASONS: Final = {
+    "not_in_prompt": "the intervention did not reach the prompt",
+    "unseen": "the prompt was not seen: return `contexts` with the answer, or capture the model's call",
+    "not_retrieved": "the application called no retriever that can be changed",
+    "unchanged": "there was nothing to change",
+    "impossible": "not possible for what was retrieved",
+    "failed": "the application gave no answer",
+    "undecided": "it is not known whether the answer is wrong",
+    "no_control": "it is not known whether the repeat without a change is wrong",
+}
+"""Why an answer is not part of a share."""
+_LEAST: Final = 10
+"""Pairs from which an intervention is compared with others before the trial ends."""
+
+
+TRIED: Final = 8
+"""Answers after which an intervention that changed no prompt is asked no more."""
+
+
+class Answer(NamedTuple):
+    """The answer to one case under an intervention."""
+
+    is_right: bool | None
+    """None if it is not known."""
+    state: str
+    """A state of an intervention, or "failed"."""
+    probability: float = 1.0
+    """Probability that the case got the intervention."""
+    reason: str | None = None
+    """What the application raised."""
+
+
+Asked = Mapping[str, Answer]
+"""The answers of one case by intervention, the control among them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairShare:
+    """What one intervention corrects."""
+
+    name: str
+    title: str
+    is_repair: bool
+    """False for what only shows what retrieval can change."""
+    estimate: Estimate | None
+    """Share of wrong answers that it corrects, less the share that a repeat corrects, in [-1, 1]. None without pairs."""
+    n_assigned: int
+    n_unchanged: int
+    """Pairs in which there was nothing to change, such as a single passage. They are part of the estimate."""
+    left_out: Mapping[str, int]
+    """Numbers of answers that are not part of it, by a key of `REASONS`."""
+
+
+def repair_shares(cases: Sequence[Asked], weights: Sequence[float], confidence_level: float) -> list[RepairShare]:
+    """Estimate what each intervention corrects, from the differences to the control of the same case."""
+    shares = []
+    for intervention in INTERVENTIONS:
+        differences, pair_weights, n_unchanged = [], [], 0
+        left_out: Counter[str] = Counter()
+        for asked, weight in zip(cases, weights, strict=True):
+            answer, control = asked.get(intervention.name), asked.get("control")
+            if answer is None:
+                continue
+            if answer.state not in ("changed", "unchanged"):
+                left_out[answer.state] += 1
+            elif answer.is_right is None:
+                left_out["undecided"] += 1
+            elif control is None or control.is_right is None:
+                left_out["no_control"] += 1
+            else:
+                differences.append(float(answer.is_right) - float(control.is_right))
+                pair_weights.append(weight / answer.probability)
+                n_unchanged += answer.state == "unchanged"
+        n_assigned = len(differences) + left_out.total()
+        if differences and n_unchanged == len(differences):
+            left_out["unchanged"], differences, pair_weights = n_unchanged, [], []
+        if n_assigned:
+            shares.append(
+                RepairShare(
+                    name=intervention.name,
+                    title=intervention.title,
+                    is_repair=intervention.is_repair,
+                    estimate=_weighted(differences, pair_weights, -1.0, confidence_level),
+                    n_assigned=n_assigned,
+                    n_unchanged=n_unchanged,
+                    left_out=dict(left_out),
+                )
+            )
+    return sorted(shares, key=lambda share: (not share.is_repair, -_value(share)))
+
+
+def answer_share(
+    cases: Sequence[Asked], weights: Sequence[float], name: str, level: float, *, is_right: bool
+) -> Estimate | None:
+    """Estimate the share of answers under one intervention that are right or wrong, with what luck corrects."""
+    known = [
+        (float(answer.is_right is is_right), weight / answer.probability)
+        for asked, weight in zip(cases, weights, strict=True)
+        if (answer := asked.get(name)) and answer.is_right is not None and answer.state in ("changed", "unchanged")
+    ]
+    return _weighted([value for value, _ in known], [weight for _, weight in known], 0.0, level)
+
+
+def leading(shares: Sequence[RepairShare]) -> RepairShare | None:
+    """Return the repair that corrects most. None if no repair has a result."""
+    return next((share for share in shares if share.is_repair and share.estimate is not None), None)
+
+
+def is_order_clear(shares: Sequence[RepairShare]) -> bool:
+    """Return whether the interval of the leading repair lies above 0 and above those of all other repairs."""
+    best = leading(shares)
+    # One that changed no prompt is asked no more.
+    tried = [share for share in shares if share.estimate is not None or share.n_assigned < TRIED]
+    others = [share.estimate for share in tried if share.is_repair and share is not best]
+    if best is None or best.estimate is None or best.estimate.n < _LEAST:
+        return False
+    limits = [1.0 if other is None or other.n < _LEAST else other.high for other in others]
+    return best.estimate.low > max([0.0, *limits])
+
+
+def _value(share: RepairShare) -> float:
+    return -math.inf if share.estimate is None else share.estimate.value
+
+
+def _weighted(values: Sequence[float], weights: Sequence[float], low: float, level: float) -> Estimate | None:
+    least = min(weights, default=1.0)
+    probabilities = [least / weight for weight in weights]
+    return estimate_mean(values, low=low, high=1.0, probabilities=probabilities, confidence_level=level)
+
+
+def show_share(estimate: Estimate) -> str:
+    """Write a share with its interval: "16% [9%, 23%]"."""
+    return f"{estimate.value:.0%} [{estimate.low:.0%}, {estimate.high:.0%}]".replace("-0%", "0%")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairTrial:
+    """What corrects the wrong answers of an application, by trial. `str` is the report."""
+
+    app: str
+    judge: str
+    n_rows: int
+    n_without_question: int
+    """Rows whose question is missing, such as cases whose texts were removed. They cannot be asked."""
+    n_right: int
+    """Rows whose answer is right by this judge."""
+    n_undecided: int
+    """Rows of which it is not known whether the answer is wrong."""
+    n_wrong: int
+    n_asked: int
+    """Wrong answers that were asked for again."""
+    n_calls: int
+    """Calls of the application for them."""
+    n_judged_before: int = 0
+    """Rows that the file calls wrong and this judge calls right: the judge, or its settings, may have changed since."""
+    basis: Mapping[str, int] = field(default_factory=dict)
+    """What decides that answers are wrong: numbers of answers by "correctness", "support" and "abstention"."""
+    luck: Estimate | None = None
+    """Share of wrong answers that are right when the application is asked again without a change."""
+    wrong_with_references: Estimate | None = None
+    """Share of wrong answers that stay wrong with the reference passages alone."""
+    shares: tuple[RepairShare, ...] = ()
+    """The repairs, the one that corrects most first, then the other interventions."""
+    stopped: str = ""
+    """Why not all wrong answers were asked for: "clear" (the order of the repairs is clear) or "budget". Or empty."""
+    failures: Mapping[str, int] = field(default_factory=dict)
+    """Numbers of calls without an answer, by reason."""
+    confidence_level: float = 0.95
+
+    @property
+    def best(self) -> RepairShare | None:
+        """The repair that corrects most, if it is shown to correct more than a repeat. None otherwise."""
+        share = leading(self.shares)
+        return share if share is not None and share.estimate is not None and share.estimate.low > 0 else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values for JSON."""
+        return (
+            {"kind": "ragstone.repair"} | asdict(self) | {"best": self.best and self.best.name, "verdict": self.verdict}
+        )
+
+    @property
+    def verdict(self) -> str:
+        """The result in one or two sentences."""
+        if not self.n_wrong:
+            return f"No answer is wrong by this judge ({self.n_right} are right), so there is nothing to repair."
+        best, tried = self.best, leading(self.shares)
+        if best is not None and best.estimate is not None:
+            text = f"{best.title}: corrects {show_share(best.estimate)} of the wrong answers beyond luck."
+        elif tried is not None:
+            text = "No repair is shown to correct more answers than asking again does."
+        else:
+            text = "No repair has a result, so nothing is claimed."
+        if self.wrong_with_references is not None:
+            text += f" With the reference passages alone, {show_share(self.wrong_with_references)} stay wrong: no change of retrieval corrects them."
+        return text
+
+    def __str__(self) -> str:
+        lines = [self.verdict, "", self._counts()]
+        if self.luck is not None:
+            lines.append(f"Asked again without a change, {show_share(self.luck)} are right: luck, which is subtracted.")
+        if self.shares:
+            head = ("intervention", f"corrects [{self.confidence_level:.0%} CI]", "pairs", "left out")
+            rows = [
+                (
+                    share.title,
+                    "not known" if share.estimate is None else show_share(share.estimate),
+                    str(0 if share.estimate is None else share.estimate.n),
+                    str(sum(share.left_out.values())),
+                )
+                for share in self.shares
+            ]
+            lines += ["", text_table([head, *rows], align="llrr"), ""]
+        for share in self.shares:
+            lines += [f"{share.title}: {n} left out, {REASONS[reason]}" for reason, n in share.left_out.items()]
+        lines += [f"{count(n, 'call')} without an answer: {reason}" for reason, n in self.failures.items()]
+        if self.stopped == "clear":
+            lines.append(
+                "The trial ended early, because the order of the repairs is clear. The intervals allow for that."
+            )
+        elif self.stopped:
+            lines.append("The budget is exhausted. The same command with a larger budget resumes.")
+        return "\n".join(lines).rstrip()
+
+    def _counts(self) -> str:
+        notes = [
+            f"{self.n_right} right" if self.n_right else "",
+            f"{self.n_undecided} not decided" if self.n_undecided else "",
+            f"{self.n_without_question} without a question (texts removed?)" if self.n_without_question else "",
+        ]
+        rest = ", ".join(filter(None, notes))
+        basis = ", ".join(f"{n} by {name}" for name, n in self.basis.items())
+        text = f"{self.n_wrong} of {count(self.n_rows, 'answer')} are wrong by judge {self.judge}" + (
+            f" ({basis})" if basis else ""
+        )
+        text += (
+            f", {rest}" if rest else ""
+        ) + f". {count(self.n_asked, 'question')} asked again in {self.n_calls} calls of {self.app}."
+        if self.n_judged_before:
+            text += f" {count(self.n_judged_before, 'answer')} that the file calls wrong passed: the judge may have changed since."
+        return text

@@ -1,0 +1,386 @@
+"""`repair`: asks wrong answers of an application again while what it retrieves is changed."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from typing import Any, Final
+
+from ragstone._util.files import write_output
+from ragstone._util.quantities import count
+from ragstone._util.run_async import synchronous
+from ragstone.errors import ConfigurationError, DataError
+from ragstone.experiments._app.call import AppCall, app_call
+from ragstone.experiments._app.capture import AppRecorder, framework_capture
+from ragstone.experiments._app.run import AppRunner
+from ragstone.experiments._app.saved import SavedRuns
+from ragstone.experiments._app.score import Progress, ScoredApp, score_app
+from ragstone.experiments._evaluate import run_identity, score_rows
+from ragstone.experiments._kept import KeptOutcomes
+from ragstone.experiments._repair.hook import wrapped_function
+from ragstone.experiments._repair.interventions import BY_NAME, CONTROL, FIELD, Case, assign, case_of, state_of
+from ragstone.experiments._repair.shares import (
+    TRIED,
+    Answer,
+    RepairShare,
+    RepairTrial,
+    answer_share,
+    is_order_clear,
+    repair_shares,
+)
+from ragstone.experiments._summary import CONFIDENCE_LEVEL, check_level
+from ragstone.judges import EmbedderSpec, JudgeSpec, ReaderSpec, wait_for_outages
+from ragstone.metrics import Metric
+from ragstone.reading import Choice, ReadingReport, RejectedRow, SampleSource, iter_samples
+from ragstone.requests import RequestBlock, RetrievalChange, RetrieverTools, changed_retrieval
+from ragstone.schema import Failure, Outcome, Sample, Trace
+from ragstone.scoring import CAUSES, Scorer, Signals, find_cause, note_outcome, note_sample
+from ragstone.settings import Limits, takes_settings
+from ragstone.worker import open_setup
+
+_PROBE: Final = 15
+"""Wrong answers that are asked for first, to see whether the application retrieves in a way that can be changed."""
+_EARLY: Final = 40
+"""Wrong answers from which the trial may end after half of them."""
+_WRONG: Final = frozenset(cause.name for cause in CAUSES if cause.is_wrong)
+
+
+_KEYS: Final = {
+    "metrics": "scoring.metrics",
+    "concurrency": "limits.concurrency",
+    "max_outage_s": "limits.max_outage_s",
+}
+_REASONS_SHOWN: Final = 3
+
+
+class _Recorder(AppRecorder):
+    """Also notes in each call what was changed."""
+
+    changes_retrieval = True
+    """Integrations change what their retrievers return (`ragstone.requests.retrieval_stage`)."""
+
+    def __init__(self, retriever_tools: Any) -> None:
+        super().__init__(retriever_tools)
+        self.changes: dict[str, RetrievalChange] = {}
+
+    def take(self, block: RequestBlock) -> Trace:
+        change = self.changes.pop(block.trace_id or "", None)
+        trace = super().take(block)
+        if change is None:
+            return trace
+        names = ("n_retrievals", "is_possible", "widens", "before", "given")
+        return trace.model_copy(update={"metadata": {FIELD: {name: getattr(change, name) for name in names}}})
+
+
+class _ChangedCall(AppCall):
+    """Calls the application under the intervention that the id of the row names."""
+
+    def __init__(self, app: AppCall, recorder: _Recorder) -> None:
+        self.name, self.is_stateful = app.name, app.is_stateful
+        self._app, self._recorder = app, recorder
+        self.cases: dict[str, Case] = {}
+
+    def argument(self, sample: Sample) -> Any:
+        return self._app.argument(sample)
+
+    async def __call__(self, sample: Sample, block: RequestBlock) -> str:
+        case_id, _, name = sample.id.rpartition("#")
+        intervention = BY_NAME.get(name, CONTROL)
+        case = self.cases.get(case_id, Case(sample=sample))
+        change = RetrievalChange(
+            lambda texts, dropped: intervention.plan(case, texts, dropped),
+            widens=intervention.widens,
+            note=lambda texts: block.found(texts, name="repair"),
+        )
+        self._recorder.changes[block.trace_id or ""] = change
+        with changed_retrieval(change):
+            return await self._app(sample, block)
+
+
+@takes_settings(**_KEYS)
+async def arepair(
+    data: SampleSource,
+    metrics: Sequence[str | Metric] | str = ("ccrs",),
+    *,
+    app: object,
+    hook: str | None = None,
+    judge: JudgeSpec = None,
+    reader: ReaderSpec = None,
+    embedder: EmbedderSpec = None,
+    fields: Mapping[str, str] | None = None,
+    limit: int | None = None,
+    repeats: int = 5,
+    retriever_tools: RetrieverTools | Sequence[str] = (),
+    concurrency: int = 16,
+    max_outage_s: float = 300.0,
+    app_concurrency: int = 8,
+    app_timeout_s: float = 120.0,
+    stop_early: bool = True,
+    seed: int = 0,
+    confidence_level: float = CONFIDENCE_LEVEL,
+    output: str | os.PathLike[str] | None = None,
+    on_read: Callable[[ReadingReport], None] | None = None,
+    on_plan: Callable[[int, int], None] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> RepairTrial:
+    """Ask wrong answers again while retrieval is changed, and estimate what each change corrects.
+
+    A row is wrong if the metrics say so of its response, or of a first answer if it has none. Each wrong answer is asked
+    for again once without a change (the control) and under at most `repeats` - 1 interventions, drawn at random.
+
+    Args:
+        data: As for `evaluate`. Known texts in a column `reference_contexts` are reference passages, labels of passages
+            say which are relevant, and a column `weight` is the number of requests that a row stands for.
+        metrics: Names, groups or metric objects that decide whether an answer is wrong. With "udcg", its utilities say
+            which passage is best.
+        app: As for `evaluate`. What retrievers of LangChain and LlamaIndex return is changed while the application runs.
+        hook: "MODULE:NAME" of the function that retrieves, for applications without these retrievers: it returns a list
+            of texts, mappings or objects with a text. It is replaced in MODULE, so name the module that calls it.
+        judge: As for `evaluate`.
+        reader: As for `evaluate`.
+        embedder: As for `evaluate`.
+        fields: As for `evaluate`.
+        limit: Number of rows that are read.
+        repeats: Calls of the application for each wrong answer, at least 2.
+        retriever_tools: As for `evaluate`.
+        concurrency: Number of answers scored concurrently.
+        max_outage_s: As for `evaluate`.
+        app_concurrency: Number of concurrent calls of the application.
+        app_timeout_s: Seconds after which a call of the application fails.
+        stop_early: Stop if the application fails on each of the first 10 calls, the judge fails systematically, or the
+            order of the repairs is clear after half of the calls.
+        seed: Seed of the order and of the assigned interventions.
+        confidence_level: Confidence level of the intervals, in (0, 1). It holds whether or not the trial ends early.
+        output: JSON file for the result. An interrupted trial resumes with the same file.
+        on_read: As for `evaluate`.
+        on_plan: Called with the numbers of wrong answers and of calls before they are made.
+        progress: As for `evaluate`.
+
+    Raises:
+        ConfigurationError: As for `evaluate`, and if `hook` does not exist, or the application does not call it or any
+            retriever that can be changed.
+        DataError: If no row has a question.
+        ApplicationError: If the application fails on each of the first 10 calls.
+        JudgeError: As for `evaluate`.
+    """
+    check_level(confidence_level)
+    if repeats < 2:
+        raise ConfigurationError(f"repeats must be at least 2 (a control and an intervention), got {repeats}")
+    report, rejected = ReadingReport(), list[RejectedRow]()
+    rows = list(iter_samples(data, rejected, fields=fields, choice=Choice(limit=limit), report=report))
+    if on_read is not None:
+        on_read(report)
+    inner, recorder = app_call(app), _Recorder(retriever_tools)
+    asked = [row for row in rows if inner.argument(row) is not None]
+    if not asked:
+        raise DataError(
+            f"none of {count(len(rows), 'row')} has a question, so nothing can be asked. If texts were removed from the store, "
+            "draw cases from newer requests"
+        )
+    setup = open_setup(metrics, judge=judge, reader=reader, embedder=embedder, limits=Limits(concurrency=concurrency))
+    trial = _Trial(
+        setup.scorer,
+        _ChangedCall(inner, recorder),
+        recorder,
+        output=output,
+        progress=progress,
+        options={"concurrency": app_concurrency, "timeout_s": app_timeout_s, "stop_early": stop_early},
+    )
+    async with setup:
+        with wait_for_outages(max_outage_s), ExitStack() as stack:
+            await setup.scorer.prepare()
+            stack.enter_context(closing(trial.kept))
+            trial.kept.open(run_identity(setup.scorer, asked, f"repair {inner.name}", repeats))
+            if hook is not None:
+                stack.enter_context(wrapped_function(hook))
+            stack.enter_context(framework_capture(recorder, app))
+            await trial.find_wrong(asked)
+            cases = list(trial.wrong)
+            rng = random.Random(seed)  # noqa: S311 - no secret
+            rng.shuffle(cases)
+            if on_plan is not None:
+                on_plan(len(cases), sum(1 + len(names) for names in assign(cases, repeats - 1, random.Random(seed))))  # noqa: S311
+            middle = (len(cases) + 1) // 2
+            n_looks = 2 if stop_early and len(cases) >= _EARLY else 1
+            level = 1 - (1 - confidence_level) / n_looks
+            places = [0, _PROBE, middle, len(cases)] if n_looks > 1 else [0, _PROBE, len(cases)]
+            for start, end in itertools.pairwise(places):
+                assigned = assign(cases[start:end], repeats - 1, rng, trial.hopeless)
+                await trial.ask(cases[start:end], assigned, rng)
+                trial.check_retrieval(hook)
+                if trial.n_over_budget:
+                    break
+                if end == middle and n_looks > 1 and is_order_clear(trial.shares(level)):
+                    trial.stopped = "clear"
+                    break
+        result = trial.result(
+            level,
+            app=inner.name,
+            judge=setup.judge.identity.name,
+            n_rows=len(rows),
+            n_without_question=len(rows) - len(asked),
+            confidence_level=confidence_level,
+        )
+        if output is not None:
+            write_output(output, json.dumps(result.to_dict(), indent=2, ensure_ascii=False) + "\n")
+        if not trial.n_over_budget:
+            trial.finish()
+        return result
+
+
+repair = takes_settings(**_KEYS)(synchronous(arepair, name="repair"))
+"""Ask wrong answers again while retrieval is changed. The synchronous form of `arepair`."""
+
+
+class _Trial:
+    """What a trial has asked so far."""
+
+    def __init__(
+        self,
+        scorer: Scorer,
+        call: _ChangedCall,
+        recorder: _Recorder,
+        *,
+        output: str | os.PathLike[str] | None,
+        progress: Callable[[int, int], None] | None,
+        options: Mapping[str, Any],
+    ) -> None:
+        self._scorer, self._call, self._recorder = scorer, call, recorder
+        self._progress, self._options = progress, options
+        self.kept = KeptOutcomes(output)
+        self._saved = SavedRuns(None if output is None else f"{os.fspath(output)}.answers")
+        self.wrong: list[Case] = []
+        self._n_right = self._n_undecided = self._n_passed = self.n_over_budget = 0
+        self._basis: Counter[str] = Counter()
+        self._asked: list[dict[str, Answer]] = []
+        self._weights: list[float] = []
+        self.stopped = ""
+
+    async def find_wrong(self, rows: Sequence[Sample]) -> None:
+        """Judge the answers of the rows, and ask for those that are missing."""
+        answered = [row for row in rows if row.response is not None]
+        missing = [_row(row, "first") for row in rows if row.response is None]
+        progress = self._reports(len(answered))
+        progress.show()
+        scored = await score_rows(self._scorer, answered, self.kept, progress)
+        again = await self._score(missing)
+        groups = [*_groups(scored), *_groups(again)]
+        for row, (sample, outcomes) in zip([*answered, *(r for r in rows if r.response is None)], groups, strict=True):
+            is_right, basis = _judged(sample, outcomes)
+            self._n_right += is_right is True
+            self._n_undecided += is_right is None
+            self._n_passed += is_right is True and row.metadata.get("cause") in _WRONG
+            if is_right is False:
+                self._basis[basis or ""] += 1
+                self.wrong.append(case_of(sample.model_copy(update={"id": row.id}), outcomes))
+
+    async def ask(self, cases: Sequence[Case], assigned: Sequence[Mapping[str, float]], rng: random.Random) -> None:
+        """Ask for some wrong answers again, in random order, each under its interventions and without a change."""
+        self._call.cases |= {case.sample.id: case for case in cases}
+        calls = [(case, name) for case, names in zip(cases, assigned, strict=True) for name in (CONTROL.name, *names)]
+        rng.shuffle(calls)
+        scored = await self._score([_row(case.sample, name) for case, name in calls])
+        answers: dict[str, dict[str, Answer]] = {case.sample.id: {} for case in cases}
+        probabilities = {case.sample.id: names for case, names in zip(cases, assigned, strict=True)}
+        for (case, name), trace, (sample, outcomes) in zip(calls, scored.traces, _groups(scored), strict=True):
+            id_ = case.sample.id
+            if trace.status == "error":
+                answer = Answer(None, "failed", reason=trace.error)
+            else:
+                answer = Answer(_judged(sample, outcomes)[0], state_of(trace), probabilities[id_].get(name, 1.0))
+            answers[id_][name] = answer
+        self._asked += answers.values()
+        self._weights += [case.weight for case in cases]
+
+    @property
+    def hopeless(self) -> set[str]:
+        """Interventions that changed no prompt of the first answers. No more calls are spent on them."""
+        states: dict[str, list[str]] = {}
+        for asked in self._asked:
+            for name, answer in asked.items():
+                states.setdefault(name, []).append(answer.state)
+        return {
+            name
+            for name, known in states.items()
+            if name != CONTROL.name and len(known) >= TRIED and {*known}.isdisjoint(("changed", "failed"))
+        }
+
+    def check_retrieval(self, hook: str | None) -> None:
+        """Raise ConfigurationError if no call of the application retrieved in a way that can be changed."""
+        states = {answer.state for asked in self._asked for answer in asked.values()}
+        if states and states <= {"not_retrieved", "failed"} and "not_retrieved" in states:
+            raise ConfigurationError(
+                f"the application does not call {hook!r}. Name the function in the module that calls it, as in "
+                "rag.chain:retrieve for `from rag.search import retrieve` in rag/chain.py"
+                if hook
+                else "the application calls no retriever of LangChain or LlamaIndex, so nothing can be changed. Name its "
+                "function that retrieves: hook='rag.chain:retrieve' (--hook rag.chain:retrieve)"
+            )
+
+    def shares(self, level: float) -> list[RepairShare]:
+        """Estimate what each intervention corrects."""
+        return repair_shares(self._asked, self._weights, level)
+
+    def result(self, level: float, **facts: Any) -> RepairTrial:
+        """Return the result of all that was asked."""
+        reasons = Counter(answer.reason for case in self._asked for answer in case.values() if answer.reason)
+        asked = self._asked, self._weights
+        return RepairTrial(
+            **facts,
+            n_right=self._n_right,
+            n_undecided=self._n_undecided,
+            n_wrong=len(self.wrong),
+            n_asked=len(self._asked),
+            n_calls=sum(map(len, self._asked)),
+            n_judged_before=self._n_passed,
+            basis=dict(self._basis),
+            luck=answer_share(*asked, CONTROL.name, level, is_right=True),
+            wrong_with_references=answer_share(*asked, "reference_passages", level, is_right=False),
+            shares=tuple(self.shares(level)),
+            stopped="budget" if self.n_over_budget else self.stopped,
+            failures=dict(reasons.most_common(_REASONS_SHOWN)),
+        )
+
+    def finish(self) -> None:
+        """Remove what an interrupted trial resumes from."""
+        self.kept.finish()
+        self._saved.finish()
+
+    async def _score(self, rows: Sequence[Sample]) -> ScoredApp:
+        if not rows:
+            return ScoredApp((), (), ())
+        runner = AppRunner(self._call, rows, recorder=self._recorder, saved=self._saved, repeats=1, **self._options)
+        progress = self._reports(len(rows))
+        progress.show()
+        async with runner:
+            scored = await score_app(runner, self._scorer, rows, self.kept, progress)
+        self.n_over_budget += sum(isinstance(o, Failure) and o.kind == "budget" for o in scored.outcomes)
+        return scored
+
+    def _reports(self, total: int) -> Progress:
+        return Progress(total, self._progress, None, stop_early=bool(self._options["stop_early"]))
+
+
+def _row(sample: Sample, name: str) -> Sample:
+    return sample.model_copy(update={"id": f"{sample.id}#{name}"})
+
+
+def _groups(scored: ScoredApp) -> Iterator[tuple[Sample, Sequence[Outcome]]]:
+    n = len(scored.outcomes) // max(1, len(scored.samples))
+    for place, sample in enumerate(scored.samples):
+        yield sample, scored.outcomes[place * n : (place + 1) * n]
+
+
+def _judged(sample: Sample, outcomes: Sequence[Outcome]) -> tuple[bool | None, str | None]:
+    """Return whether an answer is right, as the report decides it, and what decides. None if it is not known."""
+    signals = Signals()
+    note_sample(signals, sample)
+    for outcome in outcomes:
+        note_outcome(signals, outcome, None)
+    basis = signals.decided_by if signals.n_scores else None
+    return None if basis is None else find_cause(signals) not in _WRONG, basis

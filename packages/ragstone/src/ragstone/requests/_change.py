@@ -1,0 +1,117 @@
+"""Changes of what an application retrieves while one request runs. Integrations enter a stage for each retrieval."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Final, TypeVar
+
+_T = TypeVar("_T")
+
+Plan = Callable[[Sequence[str], Sequence[str]], Sequence[int | str] | None]
+"""From the texts of the passages, and those that earlier stages retrieved and the last one dropped: positions and texts
+of the passages that the application gets. None if the change is not possible."""
+_WIDER: Final = 2
+
+
+class RetrievalChange:
+    """One change of what one request retrieves, and what became of it.
+
+    Args:
+        plan: Decides which passages the application gets.
+        widens: Whether retrievers are asked for twice as many passages.
+        note: Called with the texts of passages that no retriever returned.
+    """
+
+    def __init__(self, plan: Plan, *, widens: bool = False, note: Callable[[list[str]], Any] | None = None) -> None:
+        self.plan = plan
+        self.widens = widens
+        self.note = note
+        self.n_retrievals = 0
+        """Retrievals of the application, without those inside them."""
+        self.is_possible = True
+        """Whether every retrieval could be changed as planned."""
+        self.before: list[str] = []
+        """Texts that the application would have got."""
+        self.given: list[str] = []
+        """Texts that the application got."""
+
+
+class RetrievalStage:
+    """One call of a retriever or a reranker. Only the outermost one, whose result the application gets, is changed."""
+
+    def __init__(self, change: RetrievalChange, outer: RetrievalStage | None) -> None:
+        self._change = change
+        self._outer = outer
+        self.inner: dict[str, Any] = {}
+        self._asked: int | None = None
+        self.has_more = False
+
+    def wider(self, k: int) -> int:
+        """Return the number of passages to ask for instead of `k`."""
+        self._asked = k
+        return k * _WIDER if self._change.widens else k
+
+    def result(self, items: Sequence[_T], text: Callable[[_T], str], make: Callable[[str], _T | None]) -> list[_T]:
+        """Return what the application gets instead of `items`. `make` makes a passage from a text, or returns None."""
+        change, texts = self._change, [text(item) for item in items]
+        self.has_more |= self._asked is not None and len(items) > self._asked
+        by_text: dict[str, Any] = self.inner | dict(zip(texts, items, strict=True))
+        if self._outer is not None:
+            self._outer.inner |= by_text
+            self._outer.has_more |= self.has_more
+            return list(items)
+        is_known = not change.widens or self.has_more
+        chosen = change.plan(texts, [each for each in self.inner if each not in texts]) if is_known else None
+        given = [texts[each] if isinstance(each, int) else each for each in chosen or ()]
+        by_text = {each: make(each) for each in given if each not in by_text} | by_text
+        added = [each for each in given if each not in texts and each not in self.inner]
+        if chosen is None or any(by_text[each] is None for each in added):
+            self.unchanged(items)
+            return list(items)
+        change.n_retrievals += 1
+        change.before += texts[: self._asked] if change.widens else texts
+        change.given += given
+        self.note(added)
+        return [items[each] if isinstance(each, int) else by_text[each] for each in chosen]
+
+    def unchanged(self, items: Any) -> Any:
+        """Return a result that cannot be changed, such as one without readable texts."""
+        self._change.n_retrievals += 1
+        self._change.is_possible = False
+        return items
+
+    def note(self, texts: Sequence[str]) -> None:
+        """Note texts of passages that capture does not see by itself."""
+        if texts and self._change.note is not None:
+            self._change.note(list(texts))
+
+
+_change: ContextVar[RetrievalChange | None] = ContextVar("ragstone_retrieval_change", default=None)
+_stage: ContextVar[RetrievalStage | None] = ContextVar("ragstone_retrieval_stage", default=None)
+
+
+@contextmanager
+def changed_retrieval(change: RetrievalChange) -> Iterator[None]:
+    """Change what is retrieved inside the context, in tasks and threads that inherit it."""
+    token = _change.set(change)
+    try:
+        yield
+    finally:
+        _change.reset(token)
+
+
+@contextmanager
+def retrieval_stage() -> Iterator[RetrievalStage | None]:
+    """Enter one call of a retriever. The stage is None if nothing is changed."""
+    change = _change.get()
+    if change is None:
+        yield None
+        return
+    stage = RetrievalStage(change, _stage.get())
+    token = _stage.set(stage)
+    try:
+        yield stage
+    finally:
+        _stage.reset(token)

@@ -1,0 +1,290 @@
+"""`ragstone repair`: wrong answers are asked for again while the passages that the application retrieves are changed."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import ragstone
+from command_line import app as command_line
+from ragstone.errors import ApplicationError, ConfigurationError, DataError
+from ragstone.experiments import RepairTrial
+
+RIGHT, WRONG = "At the river.", "In a cave below the mountain."
+GOLD = "The stone lies at the river, near the old bridge and the mill."
+Search = Callable[..., list[Any]]
+
+
+def passages(question: str) -> list[str]:
+    """Six passages for a question, the first of which is about another stone."""
+    return [f"Passage {place} about the stone of {question}, with some more words." for place in range(6)]
+
+
+def right_if(holds: bool) -> str:
+    return RIGHT if holds else WRONG
+
+
+class Planted:
+    """An application in a module of its own, whose answers depend on the passages that `retrieve` returns."""
+
+    def __init__(self, answer: Callable[[list[str]], str], n_used: int | None = None) -> None:
+        self.calls: Counter[str] = Counter()
+        self.module = module = ModuleType("planted_application")
+
+        def retrieve(question: str, k: int = 4) -> list[str]:
+            return passages(question)[:k]
+
+        def ask(question: str) -> dict[str, Any]:
+            self.calls[question] += 1
+            hits = module.retrieve(question)[:n_used]
+            return {"response": answer(hits), "contexts": hits}
+
+        module.retrieve, module.ask = retrieve, ask  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def plant(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Planted]:
+    def make(answer: Callable[[list[str]], str], n_used: int | None = None) -> Planted:
+        planted = Planted(answer, n_used)
+        monkeypatch.setitem(sys.modules, "planted_application", planted.module)
+        return planted
+
+    return make
+
+
+def rows(n: int, n_used: int = 4, **values: Any) -> list[dict[str, Any]]:
+    """Cases with a wrong answer."""
+    return [
+        {"id": f"q{i}", "query": f"question {i}", "contexts": passages(f"question {i}")[:n_used], "response": WRONG}
+        | {"reference": RIGHT}
+        | values
+        for i in range(n)
+    ]
+
+
+def run(planted: Planted, data: list[dict[str, Any]], **options: Any) -> RepairTrial:
+    settings: dict[str, Any] = {"hook": "planted_application:retrieve", "judge": "lexical", "repeats": 8} | options
+    return ragstone.repair(data, ["ccrs.ac"], app=planted.module.ask, **settings)
+
+
+def values(trial: RepairTrial) -> dict[str, float | None]:
+    return {share.name: None if share.estimate is None else share.estimate.value for share in trial.shares}
+
+
+def left_out(trial: RepairTrial) -> dict[str, dict[str, int]]:
+    return {share.name: dict(share.left_out) for share in trial.shares if share.left_out}
+
+
+def test_fewer_passages_correct_an_application_that_long_prompts_confuse(plant: Any) -> None:
+    """An application that answers right with at most two passages is corrected by fewer, and by none."""
+    planted = plant(lambda hits: right_if(len(hits) <= 2))
+    trial = run(planted, rows(12))
+    assert {"fewer_passages": 1.0, "more_passages": 0.0, "dropped_first": None, "no_passages": 1.0} == values(trial)
+    assert trial.best is not None
+    assert "fewer_passages" == trial.best.name
+    assert trial.verdict.startswith("Fewer passages: corrects 100% [")
+    assert trial.luck is not None
+    assert 0.0 == trial.luck.value
+
+
+def test_answers_that_are_right_by_luck_are_subtracted(plant: Any) -> None:
+    """If every answer is right the second time, no intervention gets the credit."""
+    planted = plant(lambda hits: RIGHT)
+    trial = run(planted, rows(12))
+    assert trial.luck is not None
+    assert 1.0 == trial.luck.value
+    assert {0.0} == {value for value in values(trial).values() if value is not None}
+    assert trial.best is None
+    assert trial.verdict.startswith("No repair is shown to correct more answers than asking again does.")
+
+
+def test_labels_of_passages_make_reranking_and_filtering_possible(plant: Any) -> None:
+    """With labels, the relevant passage is put first, or given alone."""
+    labeled = [
+        row | {"contexts": [{"text": text, "relevance": place == 2} for place, text in enumerate(row["contexts"])]}
+        for row in rows(12)
+    ]
+    first = run(plant(lambda hits: right_if(hits[:1] != [] and hits[0].startswith("Passage 2"))), labeled)
+    assert {"best_first": 1.0, "relevant_only": 1.0, "reference_passages": 1.0} == {
+        name: value for name, value in values(first).items() if value
+    }
+    only = run(plant(lambda hits: right_if(len(hits) == 1)), labeled)
+    assert {"relevant_only": 1.0, "reference_passages": 1.0} == {n: v for n, v in values(only).items() if v}
+
+
+def test_an_intervention_that_changes_nothing_is_given_up(plant: Any) -> None:
+    """Where no passage is dropped, the first 15 cases show it, and no more calls are spent."""
+    trial = run(plant(lambda hits: right_if(len(hits) <= 2)), rows(30))
+    assert {"dropped_first": {"unchanged": 15}} == left_out(trial)
+    assert 15 + 30 * 4 == trial.n_calls
+
+
+def test_more_candidates_a_dropped_passage_and_reference_passages_reach_the_prompt(plant: Any) -> None:
+    """Each of these interventions corrects the application that lacks what it gives."""
+    more = run(plant(lambda hits: right_if(len(hits) > 4)), rows(12))
+    assert 1.0 == values(more)["more_passages"]
+    # The application retrieves four passages and uses two: the third one is dropped.
+    dropped = run(plant(lambda hits: right_if(any("Passage 2" in hit for hit in hits)), 2), rows(12, n_used=2))
+    assert 1.0 == values(dropped)["dropped_first"]
+    assert {"not_in_prompt": 12} == left_out(dropped)["more_passages"]
+    reference = run(plant(lambda hits: right_if(GOLD in hits)), rows(12, reference_contexts=[GOLD]))
+    assert 1.0 == values(reference)["reference_passages"]
+    assert "With the reference passages alone, 0% [0%, 24%] stay wrong" in reference.verdict
+
+
+def test_an_application_that_ignores_what_it_retrieves_is_named_and_nothing_is_claimed(plant: Any) -> None:
+    """It retrieves, and prompts with other passages: the contexts that it states show that."""
+    planted = plant(lambda hits: WRONG)
+
+    def ask(question: str) -> dict[str, Any]:
+        planted.module.retrieve(question)
+        return {"response": RIGHT, "contexts": passages(question)[:4]}
+
+    planted.module.ask = ask
+    trial = run(planted, rows(12))
+    assert {None} == set(values(trial).values())
+    assert "not_in_prompt" in left_out(trial)["fewer_passages"]
+    assert "Fewer passages: 12 left out, the intervention did not reach the prompt" in str(trial)
+    assert trial.verdict.startswith("No repair has a result, so nothing is claimed.")
+
+
+def test_a_prompt_that_nobody_saw_is_unknown(plant: Any) -> None:
+    """An answer alone does not show which passages the prompt held."""
+    planted = plant(lambda hits: WRONG)
+    planted.module.ask = lambda question: right_if(len(planted.module.retrieve(question)) < 3)
+    trial = run(planted, rows(12))
+    assert None is values(trial)["fewer_passages"]
+    assert {"unseen": 12} == left_out(trial)["fewer_passages"]
+
+
+def test_an_application_without_a_retriever_is_an_error_that_names_the_way_out(plant: Any) -> None:
+    """Nothing can be changed, which is an error after the first cases."""
+    planted = plant(lambda hits: WRONG)
+    planted.module.ask = lambda question: WRONG
+    with pytest.raises(ConfigurationError, match=r"does not call 'planted_application:retrieve'. Name the function"):
+        run(planted, rows(12))
+    with pytest.raises(ConfigurationError, match=r"no retriever of LangChain or LlamaIndex.*--hook rag.chain:retrieve"):
+        run(planted, rows(12), hook=None)
+    with pytest.raises(ConfigurationError, match="hook 'planted_application:missing' was not found"):
+        run(planted, rows(12), hook="planted_application:missing")
+
+
+def test_calls_that_raise_or_hang_are_counted_with_their_reason(plant: Any) -> None:
+    """They are left out of the share of their intervention. If every call fails, the trial stops."""
+
+    def answer(hits: list[str]) -> str:
+        if not hits:
+            raise RuntimeError("no passages")
+        if len(hits) > 4:
+            time.sleep(1)
+        return right_if(len(hits) == 2)
+
+    trial = run(plant(answer), rows(6), app_timeout_s=0.3)
+    assert {"no_passages": {"failed": 6}, "more_passages": {"failed": 6}} == {
+        name: reasons for name, reasons in left_out(trial).items() if "failed" in reasons
+    }
+    assert 1.0 == values(trial)["fewer_passages"]
+    assert {6} == set(trial.failures.values())
+    assert "6 calls without an answer: the application raised RuntimeError: no passages" in str(trial)
+
+    def fail(hits: list[str]) -> str:
+        raise RuntimeError("down")
+
+    with pytest.raises(ApplicationError, match="failed on each of the first 10"):
+        run(plant(fail), rows(12))
+
+
+def test_rows_that_cannot_be_asked_or_are_right_are_counted(plant: Any) -> None:
+    """Removed questions, right answers, and answers that another judge called wrong."""
+    planted = plant(lambda hits: RIGHT)
+    removed = [{**row, "query": None} for row in rows(2)]
+    right = [row | {"id": f"r{i}", "response": RIGHT, "cause": "wrong_passage"} for i, row in enumerate(rows(3))]
+    trial = run(planted, [*removed, *right])
+    assert (5, 2, 3, 0, 3) == (
+        trial.n_rows,
+        trial.n_without_question,
+        trial.n_right,
+        trial.n_wrong,
+        trial.n_judged_before,
+    )
+    assert "No answer is wrong by this judge (3 are right), so there is nothing to repair." == trial.verdict
+    assert "3 answers that the file calls wrong passed: the judge may have changed since" in str(trial)
+    assert "2 without a question (texts removed?)" in str(trial)
+    assert not planted.calls
+    with pytest.raises(DataError, match="none of 2 rows has a question"):
+        run(planted, removed)
+
+
+def test_rows_without_an_answer_are_asked_first(plant: Any) -> None:
+    """One call gives the answer, one is the control, one has an intervention."""
+    planted = plant(lambda hits: right_if(len(hits) <= 2))
+    trial = run(planted, [{key: row[key] for key in ("id", "query", "reference")} for row in rows(6)], repeats=2)
+    assert 6 == trial.n_wrong
+    assert {3} == set(planted.calls.values())
+
+
+def test_weights_of_cases_count(plant: Any) -> None:
+    """A case that stands for nine requests counts nine times."""
+    planted = plant(lambda hits: right_if(len(hits) <= 2 and "question 0" in hits[0]) if hits else WRONG)
+    data = [row | {"weight": 9 if row["id"] == "q0" else 1} for row in rows(4)]
+    assert 0.75 == values(run(planted, data))["fewer_passages"]
+
+
+def test_the_trial_ends_early_when_the_order_is_clear(plant: Any) -> None:
+    """Half of 80 cases suffice if one repair corrects all, and the others none."""
+    planted = plant(lambda hits: right_if(len(hits) <= 2))
+    trial = run(planted, rows(80))
+    assert ("clear", 40) == (trial.stopped, trial.n_asked)
+    assert "The trial ended early" in str(trial)
+    everything = run(planted, rows(80), stop_early=False)
+    assert ("", 80) == (everything.stopped, everything.n_asked)
+
+
+def test_an_interrupted_trial_resumes_without_asking_again(plant: Any, tmp_path: Path) -> None:
+    """The second run asks what is missing, gives the same result, and removes its files."""
+    planted = plant(lambda hits: right_if(len(hits) <= 2))
+    whole = run(planted, rows(12))
+    n_whole = planted.calls.total()
+    planted.calls.clear()
+
+    def stop(n_done: int, total: int) -> None:
+        if n_done == 20:
+            raise KeyboardInterrupt
+
+    output = tmp_path / "trial.json"
+    with pytest.raises(KeyboardInterrupt):
+        run(planted, rows(12), output=output, progress=stop)
+    resumed = run(planted, rows(12), output=output)
+    assert str(whole) == str(resumed)
+    assert n_whole <= planted.calls.total() <= n_whole + 8  # calls in flight when it was stopped
+    assert ["trial.json"] == [path.name for path in tmp_path.iterdir()]
+    assert "fewer_passages" == json.loads(output.read_text())["best"]
+
+
+def test_the_command_prints_the_result_and_the_cost_before(
+    plant: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cost before, the verdict first, and the same result as JSON on stdout and in the file."""
+    planted = plant(lambda hits: right_if(len(hits) <= 2))
+    monkeypatch.chdir(tmp_path)
+    Path("cases.jsonl").write_text("\n".join(map(json.dumps, rows(12))))
+    options = ["--app", "planted_application:ask", "--hook", "planted_application:retrieve"]
+    command = ["repair", "cases.jsonl", *options, "--judge", "lexical", "--metrics", "ccrs.ac"]
+    dry = CliRunner().invoke(command_line, [*command, "--dry-run", "--json"])
+    assert 60 == json.loads(dry.stdout)["n_application_calls"]
+    assert not planted.calls
+    done = CliRunner().invoke(command_line, command)
+    assert 0 == done.exit_code
+    assert done.stdout.startswith("Fewer passages: corrects 100% [")
+    assert "12 wrong answers: planted_application:ask is called" in done.stderr
+    shown = CliRunner().invoke(command_line, [*command, "--json"])
+    assert json.loads(Path("cases.planted_application.ask.repair.json").read_text()) == json.loads(shown.stdout)
