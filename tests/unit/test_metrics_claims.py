@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gc
 import itertools
+import weakref
 from collections import Counter
 
 import pytest
@@ -12,6 +15,7 @@ from builders import make_sample
 from ragstone.errors import JudgeError, JudgeReplyError
 from ragstone.metrics import resolve_metrics, share_work
 from ragstone.metrics._claims import ClaimCheck, gather_or_cancel, pair
+from ragstone.metrics._shared import compute_once
 from ragstone.metrics._shares import ShareBounds, highest
 from ragstone.schema import Failure, NotApplicable, Passage, Score
 from ragstone.scoring import Scorer
@@ -351,7 +355,47 @@ def test_together_ends_the_rest_when_one_goes_wrong():
     with pytest.raises(JudgeError, match="down"):
         asyncio.run(both())
     assert ["slow"] == ended
-    assert [] == asyncio.run(gather_or_cancel())
+    assert [] == asyncio.run(gather_or_cancel(()))
+
+
+def test_calls_of_a_long_text_are_not_all_made_at_once():
+    """Each call waits with its prompt. A text of thousands of sentences does not make thousands of them."""
+    running, most = 0, 0
+
+    async def ask(n):
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0)
+        running -= 1
+        return n
+
+    assert list(range(1000)) == asyncio.run(gather_or_cancel(ask(n) for n in range(1000)))
+    assert 64 == most
+
+
+def test_errors_leave_nothing_to_the_garbage_collector():
+    """An error that several metrics share is freed with its frames as soon as they have it: a collection stops all threads."""
+    freed = []
+
+    async def ask():
+        error = JudgeError("down")
+        weakref.finalize(error, freed.append, "error")
+        raise error
+
+    async def score():
+        async with share_work():
+            for _ in range(2):
+                with contextlib.suppress(JudgeError):
+                    await gather_or_cancel(compute_once("key", ask) for _ in range(3))
+
+    gc.collect()
+    gc.disable()
+    try:
+        asyncio.run(score())
+        assert ["error"] == freed
+    finally:
+        gc.enable()
 
 
 def test_replies_are_counted_and_their_ways_named():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeVar
 
@@ -79,6 +79,8 @@ _EXTRA_CLAIMS: Final = 8
 _TOKENS_A_CHAR: Final = 1.5
 """Reply tokens per character of text. Claims repeat their subject, and one character may be one token."""
 _EXTRA_TOKENS: Final = 256
+_AT_ONCE: Final = 64
+"""Judge calls of one metric at once. Each waits as a task with its prompt, which garbage collections stop threads for."""
 
 
 class ClaimCheck:
@@ -110,7 +112,7 @@ class ClaimCheck:
         Raise JudgeError if the judge does not return a usable reply.
         """
         texts = dict.fromkeys(text for reference in self.sample.reference if (text := reference.strip()))
-        return tuple(claims for claims in await gather_or_cancel(*map(self._claims, texts)) if claims)
+        return tuple(claims for claims in await gather_or_cancel(map(self._claims, texts)) if claims)
 
     async def supported_by_contexts(self, claims: Sequence[str]) -> tuple[Mark, ...]:
         """Judge which claims all passages together support."""
@@ -120,7 +122,7 @@ class ClaimCheck:
         """Judge which claims each passage alone supports. Returns one tuple of verdicts per passage."""
         passages = self.sample.contexts or ()
         texts = list(dict.fromkeys(passage.text for passage in passages))
-        columns = await gather_or_cancel(*(self._supported(claims, text, IN_PASSAGES) for text in texts))
+        columns = await gather_or_cancel(self._supported(claims, text, IN_PASSAGES) for text in texts)
         by_text = dict(zip(texts, columns, strict=True))
         return tuple(by_text[passage.text] for passage in passages)
 
@@ -134,7 +136,7 @@ class ClaimCheck:
         return await self._supported(claims, self.sample.response or "", IN_ANSWER)
 
     async def _claims(self, text: str) -> tuple[str, ...]:
-        claims = await gather_or_cancel(*(self._extract(before, piece) for before, piece in _split(text)))
+        claims = await gather_or_cancel(self._extract(before, piece) for before, piece in _split(text))
         return tuple(dict.fromkeys(itertools.chain.from_iterable(claims)))
 
     async def _extract(self, before: str, piece: str) -> tuple[str, ...]:
@@ -178,7 +180,7 @@ class ClaimCheck:
             return tuple(mark == 1 for mark in reply.marks)
 
         chunks = (tuple(parts[start : start + _CHUNK]) for start in range(0, len(parts), _CHUNK))
-        marks = await gather_or_cancel(*map(ask, chunks))
+        marks = await gather_or_cancel(map(ask, chunks))
         return tuple(itertools.chain.from_iterable(marks))
 
     async def ask_texts_once(self, prompt: Prompt, *, most: int, max_tokens: int | None = None) -> TextListReply:
@@ -215,20 +217,32 @@ class ClaimCheck:
         return (self.judge.identity.hash, prompt.construct, prompt.task, *prompt.fields.items(), form)
 
 
-async def gather_or_cancel(*work: Coroutine[Any, Any, T]) -> list[T]:
-    """Run coroutines concurrently. The first error cancels the others and is raised unchanged."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(each) for each in work]
-    except BaseExceptionGroup as errors:
-        # Callers handle a single error, not an exception group.
-        raise errors.exceptions[0] from errors
-    return [task.result() for task in tasks]
+async def gather_or_cancel(work: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """Run coroutines concurrently, at most `_AT_ONCE`. The first error cancels the others and is raised unchanged."""
+    results: list[T] = []
+    waiting = iter(work)
+    while batch := tuple(itertools.islice(waiting, _AT_ONCE)):
+        tasks = [asyncio.create_task(each) for each in batch]
+        try:
+            results += await asyncio.gather(*tasks)
+        except BaseException:
+            await _cancel(tasks)
+            raise
+        finally:
+            # An error refers to this frame, which would refer to it: only the garbage collector frees a circle.
+            tasks.clear()
+    return results
+
+
+async def _cancel(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def pair(one: Coroutine[Any, Any, T], other: Coroutine[Any, Any, U]) -> tuple[T, U]:
     """Run two coroutines concurrently, as `gather_or_cancel` does."""
-    results: list[Any] = await gather_or_cancel(one, other)
+    results: list[Any] = await gather_or_cancel((one, other))
     return results[0], results[1]
 
 

@@ -57,5 +57,9 @@ async def compute_once(key: Hashable, make: Callable[[], Coroutine[Any, Any, T]]
         done = asyncio.get_running_loop().create_future()
         task.add_done_callback(lambda _: None if done.cancelled() else done.set_result(None))  # codespell:ignore
         await done
-    result: T = task.result()
-    return result
+    try:
+        result: T = task.result()
+        return result
+    finally:
+        # An error refers to this frame, which would refer to it: only the garbage collector frees a circle.
+        del task

@@ -109,7 +109,8 @@ class CitationPrecision(_CitationMetric):
 def _describe(sentences: Sequence[CitedSentence], supported: Sequence[Mark]) -> list[dict[str, Any]]:
     """Return the sentences, verdicts and citations as plain values for the details of an outcome."""
     texts = [sentence.text for sentence in sentences]
-    rows = describe_claims(texts, supported=supported, cited=[list(sentence.cited) for sentence in sentences])
+    none: list[int] = []
+    rows = describe_claims(texts, supported=supported, cited=[list(each.cited) or none for each in sentences])
     for row, sentence in zip(rows, sentences, strict=True):
         if sentence.unknown:
             row["unknown"] = list(sentence.unknown)
@@ -142,7 +143,7 @@ async def _ask(check: ClaimCheck, questions: Sequence[tuple[str, tuple[int, ...]
         fields = {**about, "evidence": evidence}
         return dict(zip(distinct, await check.marked("entailment", _IN_CITED, fields, "claims", distinct), strict=True))
 
-    verdicts = await gather_or_cancel(*(ask(positions, sentences) for positions, sentences in by_set.items()))
+    verdicts = await gather_or_cancel(ask(positions, sentences) for positions, sentences in by_set.items())
     found = dict(zip(by_set, verdicts, strict=True))
     return tuple(found[positions][sentence] for sentence, positions in questions)
 

@@ -149,12 +149,12 @@ class _Removal:
 def _assign(text: _Removal, citations: Sequence[Citation]) -> list[CitedSentence]:
     """Assign citations to sentences of the kept text."""
     spans = find_sentences(text.kept)
-    of: list[list[Citation]] = [[] for _ in spans]
+    cited: dict[int, list[Citation]] = {}
     lines = [match.span() for match in _LINE_START.finditer(text.kept)]
     for citation in citations:
         for n in _sentences_of(citation, text, spans, lines):
-            of[n].append(citation)
-    return [_sentence(text.kept[start:end], each) for (start, end), each in zip(spans, of, strict=True)]
+            cited.setdefault(n, []).append(citation)
+    return [_sentence(text.kept[start:end], cited.get(n, ())) for n, (start, end) in enumerate(spans)]
 
 
 def _sentences_of(
@@ -185,22 +185,19 @@ def _sentence(text: str, citations: Sequence[Citation]) -> CitedSentence:
 
 def _find_markers(response: str, passages: CitedPassages) -> list[Citation]:
     code = [match.span() for match in _CODE.finditer(response)]
-    found: list[tuple[re.Match[str], list[_Target]]] = []
+    found: list[tuple[int, int, str, int | tuple[int, ...]]] = []
     for match in _MARKER.finditer(response):
-        if _overlaps(code, *match.span()):
-            continue
-        if targets := _targets(match, passages):
-            found.append((match, targets))
-    numbers = frozenset(target for _, targets in found for _, target in targets if isinstance(target, int))
+        if not _overlaps(code, *match.span()):
+            found += [(*match.span(), *target) for target in _targets(match, passages)]
+    numbers = frozenset(target for *_, target in found if isinstance(target, int))
     return [
         Citation(
-            start=match.start(),
-            end=match.end(),
+            start=start,
+            end=end,
             cited=passages.by_number(target, numbers) if isinstance(target, int) else target,
             label=label,
         )
-        for match, targets in found
-        for label, target in targets
+        for start, end, label, target in found
     ]
 
 

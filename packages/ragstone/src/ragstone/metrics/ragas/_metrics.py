@@ -118,7 +118,7 @@ class ContextPrecision(ClaimMetric):
             by = "response"
             fields[by] = sample.response
         distinct = list(dict.fromkeys(texts))
-        marks = await gather_or_cancel(*(self._useful(check, by, fields, text) for text in distinct))
+        marks = await gather_or_cancel(self._useful(check, by, fields, text) for text in distinct)
         by_text = dict(zip(distinct, marks, strict=True))
         useful = [by_text[text] for text in texts]
         low, high = average_precision_bounds(texts, by_text)

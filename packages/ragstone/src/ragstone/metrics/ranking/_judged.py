@@ -104,4 +104,4 @@ async def _label(passages: Sequence[Passage], sample: Sample, judge: Judge) -> l
 
         return await compute_once(("passage_relevance", judge, query, sample.reference, passage.text), ask)
 
-    return await gather_or_cancel(*map(label, passages))
+    return await gather_or_cancel(map(label, passages))

@@ -117,7 +117,7 @@ class RetrievalPrecision(_Vera):
         fields = question_fields(check.sample)
         distinct = list(dict.fromkeys(passages))
         columns = await gather_or_cancel(
-            *(check.marked("sentence_relevance", _RELEVANT, fields, "sentences", sentences) for sentences in distinct)
+            check.marked("sentence_relevance", _RELEVANT, fields, "sentences", sentences) for sentences in distinct
         )
         by_passage = dict(zip(distinct, columns, strict=True))
         relevant = tuple(itertools.chain.from_iterable(by_passage[sentences] for sentences in passages))

@@ -101,7 +101,7 @@ class VeraComposite(LocalModelMetric["CrossEncoder"]):
 
         The outcome is not applicable or a failure if that of a part is.
         """
-        outcomes = await gather_or_cancel(*(part.score(sample, judge) for part in self.parts))
+        outcomes = await gather_or_cancel(part.score(sample, judge) for part in self.parts)
         values: dict[str, float] = {}
         for part, outcome in zip(self.parts, outcomes, strict=True):
             name = part.card.name
