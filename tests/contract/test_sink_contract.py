@@ -1,8 +1,7 @@
 """`SinkContract`, which our users write sinks against, run for each of ours.
 
 Servers are stand-ins here, which keep requests as the real ones are documented to. That we send what the real ones take is
-tested in `test_sink_requests.py` and `tests/servers`. `PrometheusSink` and `PostgresqlSink` are not here: counters do not
-contain ids, and the contract of PostgreSQL runs with the database in `tests/servers`.
+tested in `test_sink_requests.py` and `tests/servers`. `PrometheusSink` is not here: counters do not contain ids.
 """
 
 from __future__ import annotations

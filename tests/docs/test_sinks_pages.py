@@ -84,25 +84,8 @@ def test_the_documented_query(tmp_path, monkeypatch):
     """DuckDB computes the weighted mean of two sampling rates from an exported file with the query of the page."""
     duckdb = pytest.importorskip("duckdb")
     (query,) = _blocks("sinks.md", "sql")
-    write_export(tmp_path / "scores.parquet", (export_row(row, {}, None, include_text=False) for row in _two_rates()))
+    write_export(tmp_path / "scores.jsonl", (export_row(row, {}, None, include_text=False) for row in _two_rates()))
     monkeypatch.chdir(tmp_path)
     ((metric, _, mean, n, failed),) = duckdb.sql(query).fetchall()
-    assert ("m", 20, 1) == (metric, n, failed)
-    assert 100 / 110 == pytest.approx(mean)
-
-
-def test_the_documented_query_of_postgresql(tmp_path, monkeypatch):
-    """The query of the page weights two sampling rates. DuckDB reads it as PostgreSQL does, which the server tests check."""
-    duckdb = pytest.importorskip("duckdb")
-    (query,) = _blocks("sinks.md", "postgresql")
-    write_export(tmp_path / "scores.parquet", (export_row(row, {}, None, include_text=False) for row in _two_rates()))
-    monkeypatch.chdir(tmp_path)
-    duckdb.sql(
-        "CREATE OR REPLACE TEMP VIEW ragstone_outcomes AS SELECT * REPLACE (to_timestamp(requested_at) AS requested_at) "
-        "FROM 'scores.parquet'"
-    )
-    answer = duckdb.sql(query)
-    # Python needs another package for times with a zone.
-    ((metric, mean, n, failed),) = answer.project("metric, mean, scored, failed").fetchall()
     assert ("m", 20, 1) == (metric, n, failed)
     assert 100 / 110 == pytest.approx(mean)

@@ -89,7 +89,6 @@ def test_a_log_on_read_only_media_is_not_ignored(folder: Path):
         "evaluate rows.jsonl --metrics token_f1 --output full/out.jsonl",
         "report good.db --output full/report.html",
         "store export good.db full/out.jsonl",
-        "store export good.db full/out.parquet",
         "store backup good.db full/backup.db",
         "replay rows.jsonl --metrics token_f1 --store full/new.db",
     ],

@@ -145,27 +145,6 @@ def test_a_worker_of_a_frozen_server_says_so_and_can_be_stopped(postgres, databa
     assert 1 == read_ledger(database).total.scored
 
 
-def test_a_worker_can_be_stopped_while_a_frozen_server_is_its_sink(postgres, database, tmp_path):
-    """The sink does not answer, and its deliveries stay pending."""
-    store = tmp_path / "ragstone.db"
-    with Monitor(judge="lexical", store=store, scoring="none") as monitor:
-        monitor.record(TraceDraft(query="Why?", response="Because."))
-    with postgres.frozen():
-        command = ["worker", store, "--judge", "lexical", "--metrics", "ccrs", "--sink", database]
-        with running(tmp_path / "log", *command) as process:
-            wait_until(lambda: store.exists() and _scored(store) == 1)
-            assert seconds_to_end(process) < GRACE_S
-    assert 0 == process.returncode
-    (counts,) = read_ledger(store).outbox.values()
-    assert (0, True) == (counts.sent, counts.pending > 0)
-
-
-def _scored(store):
-    with contextlib.suppress(StoreError):
-        return read_ledger(store).total.scored
-    return 0
-
-
 def test_a_call_ends_when_the_server_does_not_answer(postgres, database, monkeypatch):
     """The limit is the client's own, because a frozen server cannot keep one; later the store works again."""
     monkeypatch.setattr(postgres_store, "_ANSWER_S", 0.5)

@@ -7,7 +7,6 @@ import stat
 import tracemalloc
 from datetime import UTC, datetime
 
-import pyarrow.parquet as pq
 import pytest
 
 from command_line import run_command
@@ -76,19 +75,6 @@ def test_text_is_what_the_store_still_has(store, tmp_path):
     ]
 
 
-def test_parquet_has_the_same_rows(store, tmp_path):
-    """With one type for each column, also without any row."""
-    out = tmp_path / "o.parquet"
-    export(store, out, "--texts")
-    table = pq.read_table(out).to_pylist()
-    assert 6 == len(table)
-    assert (0.25, 4.0, '{"tag:topic": "billing"}', ["SECRET p"]) == tuple(
-        table[2][name] for name in ("inclusion_probability", "weight", "slices", "contexts")
-    )
-    assert "0 outcomes" in export(f"{store}@2001-01-01..2001-01-02", out)
-    assert (0, table[0].keys()) == (pq.read_table(out).num_rows, dict.fromkeys(pq.read_table(out).column_names).keys())
-
-
 def test_the_period_and_other_commands(store, tmp_path):
     """A period selects requests, and reports read the file with its sampling probabilities and sessions."""
     out = tmp_path / "o.jsonl"
@@ -139,7 +125,7 @@ def test_memory_does_not_grow_with_the_store(tmp_path):
 
 @pytest.mark.parametrize(
     ("output", "message"),
-    [("o.csv", "must end in .jsonl or .parquet"), ("no/o.jsonl", "does not exist"), ("a.db", "must end in")],
+    [("o.csv", "must end in .jsonl"), ("no/o.jsonl", "does not exist"), ("a.db", "must end in")],
 )
 def test_refusals(store, tmp_path, output, message):
     """With the rule and the way out."""

@@ -71,7 +71,7 @@ PUBLIC = {
         Scorer run_async
     """,
     "ragstone.sinks": """
-        Delivery JsonlSink LangfuseSink LangsmithSink MlflowSink OtlpSink PhoenixSink PostgresqlSink
+        Delivery JsonlSink LangfuseSink LangsmithSink MlflowSink OtlpSink PhoenixSink
         PrometheusSink Sink WebhookSink
     """,
     "ragstone.stats": """

@@ -1,4 +1,4 @@
-"""PostgreSQL helpers for stores and sinks: URLs without credentials, text that it accepts, servers that do not answer."""
+"""PostgreSQL helpers for stores: URLs without credentials, text that it accepts, servers that do not answer."""
 
 from __future__ import annotations
 

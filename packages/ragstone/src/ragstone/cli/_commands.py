@@ -117,7 +117,7 @@ COMMANDS: Final = {
     "store verify": Command("Read all rows of a store, and find damage.", "ragstone.db"),
     "store backup": Command("Copy a store file while its worker runs.", "ragstone.db copy.db"),
     "store restore": Command("Verify a backup, and make it a store.", "backup.db restored.db"),
-    "store export": Command("Write the outcomes of a store to one file.", "ragstone.db outcomes.parquet"),
+    "store export": Command("Write the outcomes of a store to one file.", "ragstone.db outcomes.jsonl"),
     "store prune": Command("Remove old texts or old requests. All counts stay.", "ragstone.db --bodies-older-than 30d"),
     "store erase": Command("Remove all that is stored about a user or a request.", "ragstone.db --user user-1"),
     "store backfill": Command(

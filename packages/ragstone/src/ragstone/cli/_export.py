@@ -23,7 +23,7 @@ def export_command(source: str, output: Path, *, text: bool = False, json_output
 
     Options:
         source (STORE): The store (a file or postgresql://...), or a period of it: STORE@-7d.., STORE@FROM..TO.
-        output: The file to write: .jsonl or .parquet. An existing one is replaced.
+        output: The file to write: .jsonl. An existing one is replaced.
         text (--texts): Also write queries, answers, passages, reasons and the judge's replies.
     """
     opened = parse_time_range(source)

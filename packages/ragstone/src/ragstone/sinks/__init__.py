@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from ragstone.sinks.mlflow import MlflowSink
     from ragstone.sinks.otlp import OtlpSink
     from ragstone.sinks.phoenix import PhoenixSink
-    from ragstone.sinks.postgresql import PostgresqlSink
     from ragstone.sinks.prometheus import PrometheusSink
     from ragstone.sinks.webhook import WebhookSink
 
@@ -27,7 +26,6 @@ __all__ = [
     "MlflowSink",
     "OtlpSink",
     "PhoenixSink",
-    "PostgresqlSink",
     "PrometheusSink",
     "Sink",
     "WebhookSink",
@@ -46,7 +44,6 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "mlflow": "MlflowSink",
             "otlp": "OtlpSink",
             "phoenix": "PhoenixSink",
-            "postgresql": "PostgresqlSink",
             "prometheus": "PrometheusSink",
             "webhook": "WebhookSink",
         },
