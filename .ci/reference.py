@@ -48,6 +48,7 @@ GUIDES = {
 """The page that explains an option."""
 
 GUIDES_OF_TABLES = {
+    "prompts": "../how-to/judge-endpoints.md#replace-a-built-in-prompt",
     "judge": "../how-to/judge-endpoints.md",
     "reader": "../how-to/udcg.md",
     "embedder": "../how-to/judge-endpoints.md#name-an-embedder",

@@ -98,18 +98,25 @@ def test_tasks_of_one_construct_have_their_own_paraphrases():
     assert any(text.startswith("Task: write 3 different questions") for text in texts)
     assert any(text.startswith("Task: write the single question") for text in texts)
     assert any("contributes to the reference" in text for text in texts)
-    by_query = Prompt(construct="passage_relevance", task="Rate.", fields={"query": "?", "passage": "."})
-    by_reference = Prompt(
-        construct="passage_relevance", task="Rate.", fields={"query": "?", "reference": ("a",), "passage": "."}
-    )
-    assert "could answer the query" in reword(by_query, 1)
-    assert "could give the answer in the reference" in reword(by_reference, 1)
-    entailment = [
-        reword(Prompt(construct="entailment", task="?", fields=f), 1)
-        for f in ({"evidence": "."}, {"query": ".", "evidence": "."})
-    ]
-    assert "The evidence answers the query" not in entailment[0]
-    assert "The evidence answers the query" in entailment[1]
+    (metric,) = resolve_metrics("judged.hit_rate")
+    for changes, expected in (
+        ({"reference": ()}, "could answer the query"),
+        ({"reference": ("a",)}, "could give the answer in the reference"),
+    ):
+        assert expected in reword(prompts_of(metric, **changes)[0], 1)
+    passages = [reword(prompt, 1) for prompt in prompts_of(resolve_metrics("ragas.faithfulness")[0])]
+    answers = [reword(prompt, 1) for prompt in prompts_of(resolve_metrics("ragchecker.precision")[0])]
+    assert not any("The evidence answers the query" in text for text in passages)
+    assert any("The evidence answers the query" in text for text in answers)
+
+
+def test_a_prompt_of_the_user_gets_a_sentence_around_it():
+    """It is not replaced by a paraphrase of the built-in prompt, and its placeholders stay."""
+    (metric,) = resolve_metrics("ccrs.qr")
+    (prompt,) = prompts_of(metric.with_prompts({"rating": "Does {response} answer {query}? 0 to 100."}))
+    for number in (1, 2):
+        assert prompt.task in reword(prompt, number)
+        assert prompt.task != reword(prompt, number)
 
 
 def test_fused_paraphrase_has_the_same_names():

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import random
 from dataclasses import dataclass, replace
-from typing import Final, Literal, TypeVar, get_args
-
-from pydantic import TypeAdapter
+from typing import Final, Literal, get_args
 
 from ragstone.errors import ConfigurationError
-from ragstone.judges import JsonReply, Judge, JudgeIdentity, ModelJudge, NumberReply, Preparable, Prompt, TextReply
+from ragstone.judges import Judge, ModelJudge
+from ragstone.metrics import RewordedJudge
 from ragstone.schema import Sample
 from ragstone_lab._card.wordings import WORDINGS_HASH, reword
-
-T = TypeVar("T")
 
 Condition = Literal["wording", "order", "repeats", "fused", "reasoned"]
 CONDITIONS: Final[tuple[Condition, ...]] = get_args(Condition)
@@ -43,7 +39,12 @@ class Run:
 def judge_of(judge: Judge, run: Run) -> Judge:
     """Return the judge as a run uses it."""
     if run.condition == "wording":
-        return _RewordedJudge(judge, run.level)
+        return RewordedJudge(
+            judge,
+            lambda prompt: replace(prompt, task=reword(prompt, run.level)),
+            stated=(WORDINGS_HASH, str(run.level)),
+            suffix=f" (wording {run.level})",
+        )
     if run.condition == "reasoned":
         if not isinstance(judge, ModelJudge):
             raise ConfigurationError(
@@ -75,41 +76,3 @@ def reordered(sample: Sample, run: Run, seed: int) -> Sample | None:
         # A, B, A reads the same backwards.
         return None
     return sample.model_copy(update={"contexts": tuple(changed)})
-
-
-class _RewordedJudge:
-    """A judge that receives every task in another wording. Fields, reply formats and scales are the same."""
-
-    def __init__(self, judge: Judge, number: int) -> None:
-        self._judge = judge
-        self._number = number
-
-    @property
-    def identity(self) -> JudgeIdentity:
-        """Identity of the judge, with the wording in its name and hash."""
-        own = self._judge.identity
-        digest = hashlib.sha256(f"{own.hash}/{WORDINGS_HASH}/{self._number}".encode()).hexdigest()[:16]
-        return replace(own, name=f"{own.name} (wording {self._number})", hash=digest)
-
-    async def prepare(self) -> None:
-        """Prepare the judge."""
-        if isinstance(self._judge, Preparable):
-            await self._judge.prepare()
-
-    async def ask_text(self, prompt: Prompt, *, max_tokens: int = 512) -> TextReply:
-        """Request free text."""
-        return await self._judge.ask_text(self._reword(prompt), max_tokens=max_tokens)
-
-    async def ask_number(self, prompt: Prompt, *, low: float = 0, high: float = 100) -> NumberReply:
-        """Request a number."""
-        return await self._judge.ask_number(self._reword(prompt), low=low, high=high)
-
-    async def ask_json(self, prompt: Prompt, schema: TypeAdapter[T], *, max_tokens: int = 1024) -> JsonReply[T]:
-        """Request a value."""
-        return await self._judge.ask_json(self._reword(prompt), schema, max_tokens=max_tokens)
-
-    async def aclose(self) -> None:
-        """Do nothing. The judge itself is closed by its owner."""
-
-    def _reword(self, prompt: Prompt) -> Prompt:
-        return replace(prompt, task=reword(prompt, self._number))

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from functools import lru_cache
 from typing import Final
 
 from ragstone.judges import Prompt
-from ragstone.metrics import MetricBase, resolve_metrics
+from ragstone.metrics import Task
 
 N_WORDINGS: Final = 2
 """Number of paraphrases of each task."""
@@ -91,7 +90,7 @@ Which facts does the text state? Return every fact as its own short sentence tha
 Return facts whether or not they are true, and no fact that the text does not state. An opinion, advice, a question, a
   greeting or 'I do not know' is not a fact. If the text does not state any, return an empty list. Do not translate.
 If there is a block 'before', use it to understand the text, and do not return its facts.
-[entailment_passages]
+[support]
 Task: decide for each numbered claim if the evidence supports it.
 Give 1 if the whole claim is stated in the evidence or follows from one or more of its parts. Words and language may
   differ.
@@ -101,7 +100,7 @@ Use only the evidence, not your own knowledge. Decide about each claim separatel
 Which of the numbered claims follow completely from the evidence alone? Do not use other knowledge, and do not let one
   claim influence another.
 A claim that follows, in whatever words, is 1. A claim that is contradicted, missing or only partly supported is 0.
-[entailment_answer]
+[support_in_answer]
 Task: decide for each numbered claim if the evidence supports it. The evidence answers the query. Read it as an answer
   to this query.
 Give 1 if the whole claim is stated in the evidence or follows from it. If the evidence has several parts, each is a
@@ -112,7 +111,7 @@ Use only the evidence, not your own knowledge. Decide about each claim separatel
 The evidence contains one or several answers to the query. Which of the numbered claims follow completely from at
   least one of these answers? Do not use other knowledge, and do not let one claim influence another.
 A claim that follows, in whatever words, is 1. A claim that is contradicted, missing or only partly supported is 0.
-[answer_questions_three]
+[questions]
 Task: write 3 different questions that the response answers exactly as it is. Each question asks for the main content
   of the response in its own words, and uses only information from the response and its language.
 If the response does not answer anything (it refuses, asks back, or does not know), return an empty list.
@@ -120,7 +119,7 @@ If the response does not answer anything (it refuses, asks back, or does not kno
 Imagine that you see only the response. Which 3 questions could it be the answer to? Ask for its main subject, each
   time in a different form, and do not add information.
 Do not translate. Return an empty list if the response is evasive or says that the answer is unknown.
-[answer_questions_one]
+[question]
 Task: write the single question that the complete response answers. It must ask for everything in the response and for
   nothing else, and use only information from the response and its language.
 If the response does not answer anything (it refuses or does not know), return an empty list.
@@ -128,7 +127,7 @@ If the response does not answer anything (it refuses or does not know), return a
 Imagine that you see only the response. Which one question is it the full answer to? No part of the response may be
   superfluous, and none may be missing.
 Do not translate. Return an empty list if the response is evasive or says that the answer is unknown.
-[question_equivalence]
+[equivalence]
 Task: compare each numbered question with the query.
 Give 100 if the same answer is right for both.
 Give 50 if they overlap, or one asks for much more than the other.
@@ -138,7 +137,7 @@ Ignore wording, language and tone. Compare each question separately.
 Does each numbered question ask for the same information as the query? Only the requested information matters, not its
   form or language. Rate each question independently of the others.
 Different information is 0. Overlapping or wider information is 50. The same information is 100.
-[useful_reference]
+[useful_for_reference]
 Task: check if the passage contributes to the reference, which is the correct answer to the query. If the reference
   has several parts, one of them is sufficient.
 Give 1 if the passage contains a statement of the reference, or a fact that leads to it.
@@ -148,7 +147,7 @@ Could a person use this passage to find at least a part of the reference (the co
   several)?
 A statement of the reference or a step to it in the passage is 1. Only a shared subject, names or words is 0. Other
   numbers are not allowed.
-[useful_response]
+[useful_for_response]
 Task: check if the passage contributed to the response, which answers the query.
 Give 1 if the passage contains a statement of the response, or a fact that leads to it.
 Give 0 if it does not. A common subject or common words are not sufficient. Do not give other numbers.
@@ -156,7 +155,7 @@ Give 0 if it does not. A common subject or common words are not sufficient. Do n
 Could a person have used this passage to write at least a part of the response to the query?
 A statement of the response or a step to it in the passage is 1. Only a shared subject, names or words is 0. Other
   numbers are not allowed.
-[useful_query]
+[useful_for_query]
 Task: check if the passage contributes to an answer to the query.
 Give 1 if the passage contains the answer, a part of it, or a fact that leads to it.
 Give 0 if it does not. A common subject or common words are not sufficient. Do not give other numbers.
@@ -164,7 +163,7 @@ Give 0 if it does not. A common subject or common words are not sufficient. Do n
 Could a person use this passage to answer at least a part of the query?
 The answer, a part of it or a step to it in the passage is 1. Only a shared subject, names or words is 0. Other
   numbers are not allowed.
-[relevance_reference]
+[relevance_with_reference]
 Task: suppose that a person reads only this passage. Check if this person could give the answer in the reference. If
   the reference has several parts, each is a correct answer, and one is sufficient.
 Give 1 if the passage states this answer, or the answer follows from the passage alone.
@@ -174,7 +173,7 @@ Do not give other numbers. Give 0 if you are not sure.
 Is this passage alone sufficient to arrive at the answer that the reference gives (or at one of several answers)?
 Sufficient, in whatever words, is 1. A part of the answer, or only the same subject, names or words, is 0, also in
   case of doubt. Other numbers are not allowed.
-[relevance_query]
+[relevance]
 Task: suppose that a person reads only this passage. Check if this person could answer the query.
 Give 1 if the passage contains everything that the answer needs.
 Give 0 otherwise, also if the passage contains only a part of the answer or has the same subject.
@@ -191,7 +190,7 @@ Give 0 if the answer does not need the sentence. A common subject or common word
 Which of the numbered sentences, read in order as one passage, would you keep in order to answer the query?
 A sentence with the answer, a part of it or a necessary fact is 1. Every other sentence is 0, also if it has the same
   subject.
-[sub_questions_reference]
+[sub_questions]
 Task: write at most 10 questions that cover all important content of the reference. The reference must answer each of
   them.
 Every question asks for a different single fact, is understandable without the reference (names instead of pronouns),
@@ -202,7 +201,7 @@ Which questions, 10 at most, would test if a person knows everything important i
   contain each answer.
 Ask for one thing per question and for each thing once. A person who has not read the reference must understand the
   question, and the question must not give away the answer. Do not translate, and do not pad the list.
-[sub_questions_query]
+[sub_questions_of_query]
 Task: write at most 10 questions that a complete answer to the query must cover.
 Every question asks for a different single fact that the person with this query wants to know, and is understandable
   without the query. Do not go beyond the query, and keep its language.
@@ -225,7 +224,10 @@ How much of the answer to each numbered sub-question is in the evidence? Other k
 0: nothing. 1: the subject is only mentioned. 2: a fragment. 3: the main answer, incomplete or vague. 4: the answer
   with a small gap. 5: the complete and exact answer.
 """)
-"""Paraphrases by task. Tasks of one construct that differ in their fields have different keys."""
+"""Paraphrases by the name of the task, or by the construct of a task without a name."""
+
+_SAME: Final = {"cited_support": "support_in_answer"}
+"""Tasks with the paraphrases of another one."""
 
 _FUSED_INTRODUCTIONS: Final = (
     "Task: give the response one integer from 0 to 100 for each of the following names. The ratings are independent.",
@@ -274,27 +276,13 @@ def reword(prompt: Prompt, number: int) -> str:
         lines = prompt.task.strip().split("\n")
         names = [name for line in lines if (name := line.partition(":")[0]) in _FUSED]
         return "\n".join([_FUSED_INTRODUCTIONS[number - 1], *(f"{name}: {_FUSED[name][number - 1]}" for name in names)])
-    key = _key(prompt)
-    return _PARAPHRASES[key][number - 1] if key in _PARAPHRASES else _FRAMES[number - 1].format(task=prompt.task)
+    known = _PARAPHRASES.get(_key(prompt))
+    return _FRAMES[number - 1].format(task=prompt.task) if known is None else known[number - 1]
 
 
 def _key(prompt: Prompt) -> str:
-    """Return the key of a task. Tasks of the same construct differ in their fields, or belong to different metrics."""
-    construct, fields = prompt.construct, prompt.fields
-    match construct:
-        case "entailment":
-            return "entailment_answer" if "query" in fields else "entailment_passages"
-        case "sub_questions":
-            return "sub_questions_reference" if "reference" in fields else "sub_questions_query"
-        case "answer_questions":
-            return f"answer_questions_{'three' if prompt.task in _tasks_of('ragas.answer_relevancy') else 'one'}"
-        case "passage_relevance":
-            by = next((name for name in ("reference", "response") if name in fields), "query")
-            return f"{'useful' if prompt.task in _tasks_of('ragas.context_precision') else 'relevance'}_{by}"
-    return construct
-
-
-@lru_cache(maxsize=8)
-def _tasks_of(metric: str) -> frozenset[str]:
-    (found,) = resolve_metrics(metric)
-    return frozenset(found.tasks if isinstance(found, MetricBase) else ())
+    """Return the key of the paraphrases of a task, which a prompt of a user does not have."""
+    if prompt.is_template:
+        return ""
+    name = prompt.task.name if isinstance(prompt.task, Task) else prompt.construct
+    return _SAME.get(name, name)

@@ -7,7 +7,7 @@ from typing import Final
 from ragstone.cli.extension import Command
 
 _LAB: Final = "judge cache budget --set limits.concurrency limits.stop_early limits.max_failed_share"
-_UDCG: Final = f"reader answers {_LAB}"
+_UDCG: Final = f"reader answers prompts {_LAB}"
 _MEANS: Final = "analysis.cluster analysis.confidence_level analysis.seed analysis.n_resamples"
 
 GROUPS: Final = {
@@ -20,7 +20,7 @@ COMMANDS: Final = {
     "lab judge-card": Command(
         "Measure how far judges can be trusted.",
         "--labels labels.csv --judge openai:gpt-4o",
-        f"judge budget --set cache {_LAB.partition('--set ')[2]} limits.deadline_s limits.max_outage_s limits.call_latency_s "
+        f"judge budget --set prompts cache {_LAB.partition('--set ')[2]} limits.deadline_s limits.max_outage_s limits.call_latency_s "
         "analysis.confidence_level analysis.n_resamples analysis.seed research.conditions research.max_crossed "
         "research.repeats research.flip_threshold research.label_values research.label_range research.threshold",
     ),

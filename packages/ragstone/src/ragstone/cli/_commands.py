@@ -30,7 +30,7 @@ class Command(NamedTuple):
 
 
 _MODELS: Final = "judge reader embedder cache budget limits.concurrency limits.deadline_s limits.max_outage_s"
-_RUN: Final = f"{_MODELS} answers scoring.metrics scoring.sinks scoring.reasons"
+_RUN: Final = f"{_MODELS} answers prompts scoring.metrics scoring.sinks scoring.reasons"
 _LONG: Final = "limits.processes limits.stop_early limits.max_failed_share limits.call_latency_s"
 _WORKER: Final = "watch retention daily_budget"
 _MEANS: Final = "analysis.cluster analysis.confidence_level"
@@ -75,10 +75,10 @@ COMMANDS: Final = {
     "repair": Command(
         "Ask wrong answers again with other passages: what corrects them?",
         "cases.jsonl --app rag.chain:ask",
-        f"scoring.metrics judge.url budget.usd --set {_MODELS} answers limits.app_concurrency limits.app_timeout_s "
+        f"scoring.metrics judge.url budget.usd --set {_MODELS} answers prompts limits.app_concurrency limits.app_timeout_s "
         "limits.stop_early limits.call_latency_s analysis.confidence_level analysis.seed",
     ),
-    "metrics": Command("List all metrics, or explain one with a worked example.", "ccrs.qr"),
+    "metrics": Command("List all metrics, or explain one with a worked example.", "ccrs.qr", "prompts"),
     "worker": Command(
         "Score the captured requests of a store, and deliver scores.",
         "ragstone.db --judge http://localhost:8000/v1",

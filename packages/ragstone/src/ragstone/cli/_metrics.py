@@ -13,34 +13,44 @@ import typer
 
 from ragstone._util.table import text_table
 from ragstone.cli._output import print_result, sanitize_for_terminal
+from ragstone.cli._settings import settings_of
 from ragstone.errors import MissingExtraError
-from ragstone.metrics import Argument, MetricCard, WorkedExample, all_metrics, find_family, resolve_metrics
+from ragstone.metrics import (
+    Argument,
+    Metric,
+    MetricBase,
+    MetricCard,
+    WorkedExample,
+    all_metrics,
+    find_family,
+    resolve_metrics,
+)
 
 
-def metrics_command(name: str | None = None, *, json_output: bool = False) -> None:
+def metrics_command(name: str | None = None, *, json_output: bool = False, context: typer.Context) -> None:
     """List all metrics, or explain one with a worked example.
 
     Options:
         name: A metric (ccrs.qr, ndcg@5) or a group (ccrs). Default: all.
     """
-    cards = [metric.card for metric in all_metrics()] if name is None else _named(name)
-    is_list = name is None or len(cards) > 1
-    text = _table(cards) if is_list else "\n".join(_explain(cards[0]))
-    print_result([_as_dict(card) for card in cards], text, json_output=json_output)
+    settings_of(context)
+    metrics = all_metrics() if name is None else _named(name)
+    is_list = name is None or len(metrics) > 1
+    text = _table([metric.card for metric in metrics]) if is_list else "\n".join(_explain(metrics[0]))
+    print_result([_as_dict(metric) for metric in metrics], text, json_output=json_output)
     if is_list and not json_output:
         typer.echo(
             "\nexplain one: ragstone metrics NAME\nmeasure:     ragstone evaluate FILE --metrics GROUP,NAME", err=True
         )
 
 
-def _named(name: str) -> list[MetricCard]:
+def _named(name: str) -> Sequence[Metric]:
     try:
-        return [metric.card for metric in resolve_metrics([name])]
+        return resolve_metrics([name])
     except MissingExtraError:
         # A card can be shown without the package that computes the metric.
         key = name.strip().casefold()
-        cards = [metric.card for metric in all_metrics()]
-        if matches := [card for card in cards if key in (card.name, card.group)]:
+        if matches := [metric for metric in all_metrics() if key in (metric.card.name, metric.card.group)]:
             return matches
         raise
 
@@ -76,7 +86,8 @@ def _cost(card: MetricCard) -> str:
     return ", ".join(cost) or "none"
 
 
-def _explain(card: MetricCard) -> list[str]:
+def _explain(metric: Metric) -> list[str]:
+    card = metric.card
     facts = [
         ("definition", card.formula or "see the source"),
         ("range", _range(card) + (", higher is better" if card.direction == "higher" else "")),
@@ -91,7 +102,30 @@ def _explain(card: MetricCard) -> list[str]:
         ("group", card.group),
     ]
     lines = [f"{card.title} ({card.name})", card.description, "", text_table(facts, header=False)]
-    return lines if card.example is None else [*lines, "", *_worked(card.example)]
+    lines += [] if card.example is None else ["", *_worked(card.example)]
+    return lines + [line for prompt in _prompts(metric) for line in _show_prompt(**prompt)]
+
+
+def _prompts(metric: Metric) -> list[dict[str, Any]]:
+    """Return the prompts of a metric that can be replaced, as they are used."""
+    if not isinstance(metric, MetricBase):
+        return []
+    return [
+        {
+            "key": key,
+            "is_replaced": task.name in metric.own_prompts,
+            "placeholders": {name: name in task.needs for name in (*task.needs, *task.allows)},
+            "text": metric.own_prompts.get(task.name, task.template),
+        }
+        for key, task in metric.prompt_keys().items()
+    ]
+
+
+def _show_prompt(*, key: str, is_replaced: bool, placeholders: dict[str, bool], text: str) -> list[str]:
+    names = ", ".join(f"{{{name}}}" + " (optional)" * (not needed) for name, needed in placeholders.items())
+    origin = "yours" if is_replaced else f"built-in. Replace it: [prompts] '{key}' = '''...'''"
+    title = f"prompt {key} ({origin}; placeholders: {names})"
+    return ["", title, *(f"  {sanitize_for_terminal(line, width=2000)}" for line in text.splitlines())]
 
 
 def _arguments(card: MetricCard) -> Sequence[Argument]:
@@ -121,7 +155,8 @@ def _plain(value: Any) -> str:
     return sanitize_for_terminal(text, width=2000)
 
 
-def _as_dict(card: MetricCard) -> dict[str, Any]:
+def _as_dict(metric: Metric) -> dict[str, Any]:
+    card = metric.card
     values = {field.name: getattr(card, field.name) for field in dataclasses.fields(card)}
     return values | {
         "low": card.low if math.isfinite(card.low) else None,
@@ -131,4 +166,5 @@ def _as_dict(card: MetricCard) -> dict[str, Any]:
             {"name": a.name, "rule": a.rule, "default": None if a.is_required else a.default} for a in _arguments(card)
         ],
         "extra": None if card.extra is None else card.extra.extra,
+        "prompts": _prompts(metric),
     }

@@ -103,6 +103,10 @@ def settings_of(context: typer.Context, *, plan: Mapping[str, Any] | None = None
         names |= dict.fromkeys(values, place)
     settings = resolve(options, file=context.find_root().params.get("config"), plan=plan, names=names)
     context.with_resource(own_refusals(settings.answers.refusals))
+    if settings.prompts.texts:
+        from ragstone.metrics import own_prompts  # imports all metrics
+
+        context.with_resource(own_prompts(settings.prompts.texts))
     return settings
 
 

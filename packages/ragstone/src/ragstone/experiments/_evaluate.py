@@ -24,7 +24,7 @@ from ragstone.experiments._kept import KeptOutcomes, RunIdentity, digest_samples
 from ragstone.experiments._spill import OutcomeRows, SampleRows, SamplesOnDisk, count_failures, replace_outcomes
 from ragstone.experiments._summary import CONFIDENCE_LEVEL, check_level
 from ragstone.judges import EmbedderSpec, JudgeSpec, ReaderSpec, is_any_endpoint_down, wait_for_outages
-from ragstone.metrics import Metric
+from ragstone.metrics import Metric, own_prompts
 from ragstone.reading import Choice, ReadingReport, RejectedRow, SampleSource, iter_samples
 from ragstone.schema import Outcome, Sample
 from ragstone.scoring import Scorer, diagnose, explain_lowest_scores
@@ -74,6 +74,7 @@ async def aevaluate(
     reasons: int = 0,
     processes: int = 1,
     refusals: Sequence[str] = (),
+    prompts: Mapping[str, str] | None = None,
     cluster: str | None = AUTO_CLUSTER,
     confidence_level: float = CONFIDENCE_LEVEL,
     output: str | os.PathLike[str] | None = None,
@@ -125,6 +126,7 @@ async def aevaluate(
         processes: Number of processes that score. With more than 1, judge, reader and embedder are names or tables, and metrics
             can be pickled. The processes share the limits and the budget.
         refusals: The application's own phrases of refusal. An answer that begins with one of them declines. Refusals in 17 languages are detected without them.
+        prompts: Your own prompts in place of built-in ones, as in the table `[prompts]`: by metric, or by METRIC.NAME.
         cluster: Column of the rows whose equal values make a cluster, such as "session_id": samples of one cluster resemble
             each other, so intervals treat whole clusters as independent. "auto" uses `session_id` if at least 5% of the rows
             share one. None or "none" treats rows as independent.
@@ -186,7 +188,7 @@ async def aevaluate(
             f"a reason explains one answer, and with repeats={repeats} a score is the mean of several. Set repeats=1 or "
             "reasons=0"
         )
-    with own_refusals(refusals):
+    with own_refusals(refusals), own_prompts(prompts or {}):
         setup = open_setup(
             metrics,
             judge=judge,

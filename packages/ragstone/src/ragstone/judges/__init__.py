@@ -56,6 +56,7 @@ if TYPE_CHECKING:
         LEAST_RATINGS,
         NO_CLAIMS,
         OUTCOME_CHECKS,
+        PLACEHOLDER,
         AbstentionEstimate,
         Embedder,
         ExactReader,
@@ -148,7 +149,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_protocol": (
                 "AbstentionEstimate Embedder JsonReply Judge JudgeIdentity NumberReply Prompt Reader TextReply "
                 "is_baseline ExactReader Preparable BASELINE_NOTE ask_number bounded_number OUTCOME_CHECKS "
-                "check_outcome check_method common_method NO_CLAIMS LEAST_RATINGS RatingRange"
+                "check_outcome check_method common_method NO_CLAIMS LEAST_RATINGS PLACEHOLDER RatingRange"
             ),
             "_render": "Message",
             "dry_run": "DryRunEmbedder DryRunJudge DryRunReader",

@@ -25,6 +25,8 @@ BASELINE_NOTE: Final = (
 """Text for scores for which `is_baseline` is true, in every table and report. JSON has `"judge_is_baseline": true`."""
 ROUNDING: Final = 1e-6
 """Largest rounding error of a number of a model, which may be in single precision."""
+PLACEHOLDER: Final = re.compile(r"\{([A-Za-z]\w*)\}")
+"""A field in a prompt of a user."""
 _BASELINE: Final = re.compile(r"\blexical baseline\b|\(baseline\)")
 
 
@@ -147,6 +149,8 @@ class Prompt:
     """Untrusted text by field name. A tuple is rendered as numbered parts."""
     examples: str = ""
     """Trusted examples of the task, with the reply to each. They are part of the instructions, like `task`."""
+    is_template: bool = False
+    """Whether `task` is a whole prompt of a user. Each `{field}` in it is replaced by the tagged block of this field."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         is_number,
     )
     from ragstone.metrics._history import question_fields
+    from ragstone.metrics._prompts import OWN_PROMPTS, RewordedJudge, Task
     from ragstone.metrics._registry import (
         all_metrics,
         bind_embedder,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
         find_family,
         full_name,
         is_from_file,
+        own_prompts,
         resolve_metrics,
         selects,
         with_absolute_paths,
@@ -81,9 +83,10 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_base": "MetricBase check_sample",
             "_card": "EmbedderMetric MEAN_OF_REPEATS Metric MetricCard WorkedExample ReaderMetric is_number",
             "_history": "question_fields",
+            "_prompts": "OWN_PROMPTS RewordedJudge Task",
             "_registry": (
                 "all_metrics resolve_metrics bind_embedder bind_reader find_composites find_family full_name is_from_file "
-                "selects with_absolute_paths"
+                "selects with_absolute_paths own_prompts"
             ),
             "_relevance": "LabelMode label_of",
             "_shared": "compute_once share_work",

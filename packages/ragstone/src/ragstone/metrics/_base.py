@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -11,10 +11,11 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Final, Literal, Self, get_args
 
 from ragstone._util.local_model import OptionalDependency
-from ragstone.errors import JudgeError
+from ragstone.errors import ConfigurationError, JudgeError
 from ragstone.judges import Judge
 from ragstone.metrics._arguments import base_name, describe_values, read_values, suffix_of
 from ragstone.metrics._card import Metric, MetricCard, WorkedExample, advise
+from ragstone.metrics._prompts import Task, hash_tasks, with_own_prompts
 from ragstone.schema import Failure, FailureKind, NotApplicable, Sample, Score
 
 _TEXTS: Final = ("query", "reference", "sub_questions")
@@ -22,11 +23,6 @@ _TEXTS: Final = ("query", "reference", "sub_questions")
 TEXTLESS: Final = "the passages have no text, only their ids are known"
 
 _KINDS: Final[dict[str, FailureKind]] = {kind: kind for kind in get_args(FailureKind)}
-
-
-def hash_tasks(tasks: Sequence[str]) -> str:
-    """Return the prompt hash of task texts."""
-    return hashlib.sha256("\x1f".join(tasks).encode(errors="replace")).hexdigest()[:12]
 
 
 def find_missing_fields(sample: Sample, needs: Sequence[str]) -> tuple[str, ...]:
@@ -138,13 +134,15 @@ class MetricBase(ABC):
     extra: OptionalDependency | None = None
     reads_passages: bool = True
     """Whether needed contexts must have texts. False if their ids are enough."""
-    tasks: ClassVar[tuple[str, ...]] = ()
+    tasks: tuple[str, ...] = ()
     """Texts of all tasks that the metric gives the judge."""
     unstated: ClassVar[tuple[str, ...]] = ()
     """Arguments of the constructor that the name does not state after an @, because they do not change values
     (`device`), or because the name contains them before the @."""
     argument_values: Mapping[str, Any] = MappingProxyType({})
     """Arguments of this instance that differ from their defaults, of those that can be written in text."""
+    own_prompts: Mapping[str, str] = MappingProxyType({})
+    """The user's own prompts of this instance, by name of the prompt."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Check the arguments, and name the metric by them.
@@ -179,6 +177,41 @@ class MetricBase(ABC):
             return None
         return hash_tasks(self.tasks)
 
+    @property
+    def prompts(self) -> tuple[Task, ...]:
+        """The built-in prompts that can be replaced."""
+        return tuple(task for task in self.tasks if isinstance(task, Task))
+
+    def prompt_keys(self) -> dict[str, Task]:
+        """Return the prompts that can be replaced by their keys in `[prompts]`: the metric's name, if it has only one."""
+        name = base_name(self.name)
+        return {name if len(self.prompts) == 1 else f"{name}.{task.name}": task for task in self.prompts}
+
+    def with_prompts(self, texts: Mapping[str, str]) -> Self:
+        """Return the same metric with other prompts, whose hash is part of its version.
+
+        Args:
+            texts: Prompts by their name (`ragstone metrics NAME` shows both). Each `{field}` in a prompt is replaced by the
+                text of this field, in a tagged block.
+
+        Raises:
+            ConfigurationError: If the metric does not have a prompt of a name, or a placeholder is unknown or missing.
+        """
+        keys = {task.name: key for key, task in self.prompt_keys().items()}
+        for name, text in texts.items():
+            if name not in keys:
+                raise ConfigurationError(
+                    f"prompts: {self.name} does not have a prompt {name!r} that can be replaced. Its prompts: "
+                    f"{', '.join(keys) or 'none'}"
+                )
+            self.prompt_keys()[keys[name]].check(keys[name], text)
+        changed = copy.copy(self)
+        changed.own_prompts = dict(texts)
+        vars(changed).pop("card", None)
+        hashed = (self.prompt_hash or "", *(part for pair in sorted(texts.items()) for part in pair))
+        vars(changed)["prompt_hash"] = hash_tasks(hashed)
+        return changed
+
     @cached_property
     def card(self) -> MetricCard:
         """The card of this metric."""
@@ -207,6 +240,9 @@ class MetricBase(ABC):
         Raises:
             JudgeError: If the judge does not return a usable reply.
         """
+        if self.own_prompts:
+            texts = {task: self.own_prompts[task.name] for task in self.prompts if task.name in self.own_prompts}
+            judge = with_own_prompts(judge, texts)
         return self.check_sample(sample) or await self.compute(sample, judge)
 
     def check_sample(self, sample: Sample) -> NotApplicable | None:

@@ -19,6 +19,7 @@ from ragstone.errors import JudgeError, JudgeReplyError
 from ragstone.judges import Judge, Prompt, ask_number
 from ragstone.metrics._ask import RatingsReply, TextListReply, ask_ratings, ask_text_list
 from ragstone.metrics._history import question_fields
+from ragstone.metrics._prompts import Task
 from ragstone.metrics._shared import compute_once
 from ragstone.metrics._shares import Mark
 from ragstone.schema import Sample
@@ -26,15 +27,6 @@ from ragstone.schema import Sample
 T = TypeVar("T")
 U = TypeVar("U")
 
-EXTRACTION: Final = (
-    "Your assignment: split the text into its claims, one item for each.\n"
-    "A claim is a short sentence that states one fact. A reader must understand it without the text: write names instead of "
-    "'he', 'it' or 'there'. If the text only answers the query, add what the query asks about.\n"
-    "Include every fact that the text states, even if it is wrong. Do not add facts. Leave out opinions, advice, questions, "
-    "greetings, and sentences that say that something is unknown or was not found. If the text does not state a fact, return "
-    "an empty list.\n"
-    "Write the claims in the language of the text. If there is a block 'before', use it only to understand the text."
-)
 EXTRACTION_EXAMPLES: Final = """\
 Examples of claims:
 
@@ -49,24 +41,42 @@ Reply: {"items": ["Der Turm von Aulitz ist 48 Meter hoch."]}
 
 Text: Sorry, I could not find this. Please ask the harbor office.
 Reply: {"items": []}"""
+EXTRACTION: Final = Task(
+    "Your assignment: split the text into its claims, one item for each.\n"
+    "A claim is a short sentence that states one fact. A reader must understand it without the text: write names instead of "
+    "'he', 'it' or 'there'. If the text only answers the query, add what the query asks about.\n"
+    "Include every fact that the text states, even if it is wrong. Do not add facts. Leave out opinions, advice, questions, "
+    "greetings, and sentences that say that something is unknown or was not found. If the text does not state a fact, return "
+    "an empty list.\n"
+    "Write the claims in the language of the text. If there is a block 'before', use it only to understand the text.",
+    "claims",
+    ("text",),
+    ("query", "before"),
+    EXTRACTION_EXAMPLES,
+)
 _AFTER_NONE: Final = (
     "An earlier reply was an empty list. Read each sentence again, and return an empty list only if none states a fact."
 )
 """What is added to a second request for the claims of a text that does not decline."""
-IN_PASSAGES: Final = (
+IN_PASSAGES: Final = Task(
     "Your assignment: for each numbered claim, decide whether the evidence supports it.\n"
     "1: everything in the claim is stated in the evidence, in any words or language, or follows from it, from one part or "
     "from several together.\n"
     "0: a part of the claim is not in the evidence, or the evidence contradicts it.\n"
-    "Use only the evidence, not your own knowledge. Decide on each claim by itself."
+    "Use only the evidence, not your own knowledge. Decide on each claim by itself.",
+    "support",
+    ("evidence", "claims"),
 )
-IN_ANSWER: Final = (
+IN_ANSWER: Final = Task(
     "Your assignment: for each numbered claim, decide whether the evidence supports it. If there is a query, the evidence is "
     "an answer to the query: read it in this way.\n"
     "1: everything in the claim is stated in the evidence, in any words or language, or follows from it. If the evidence has "
     "several parts, each is an answer by itself, and one that supports the claim is enough.\n"
     "0: a part of the claim is not in the evidence, or the evidence contradicts it.\n"
-    "Use only the evidence, not your own knowledge. Decide on each claim by itself."
+    "Use only the evidence, not your own knowledge. Decide on each claim by itself.",
+    "support_in_answer",
+    ("evidence", "claims"),
+    ("query",),
 )
 
 _CHUNK: Final = 20

@@ -9,16 +9,19 @@ from ragstone.judges import Prompt
 from ragstone.metrics._claim_metric import ClaimShare
 from ragstone.metrics._claims import ClaimCheck
 from ragstone.metrics._history import question_fields
+from ragstone.metrics._prompts import Task
 from ragstone.metrics._shares import ShareBounds
 from ragstone.schema import Interval
 from ragstone.stats import mean_interval
 
-EQUIVALENCE: Final = (
+EQUIVALENCE: Final = Task(
     "Your assignment: for each numbered question, rate how far it asks for the same as the query.\n"
     "100: an answer to one of them answers the other.\n"
     "50: they ask for parts of the same thing, or one asks for much more than the other.\n"
     "0: an answer to one does not help with the other, even if they share words.\n"
-    "Wording, language and politeness do not matter. Rate each question by itself."
+    "Wording, language and politeness do not matter. Rate each question by itself.",
+    "equivalence",
+    ("query", "questions"),
 )
 
 

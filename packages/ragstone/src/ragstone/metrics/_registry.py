@@ -6,7 +6,8 @@ import difflib
 import importlib.metadata
 import logging
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -18,6 +19,7 @@ from ragstone.judges import Embedder, Reader
 from ragstone.metrics._arguments import Argument, arguments_of, parse_values, quote, split_metrics
 from ragstone.metrics._base import MetricBase
 from ragstone.metrics._card import Metric, MetricCard
+from ragstone.metrics._prompts import OWN_PROMPTS
 from ragstone.metrics.ccrs import CCRS
 from ragstone.metrics.ccrs_fused import CCRS_FUSED
 from ragstone.metrics.citation import CITATION
@@ -271,7 +273,39 @@ def resolve_metrics(specs: str | Metric | Sequence[str | Metric]) -> tuple[Metri
         # Check packages before the first judge call.
         if metric.card.extra is not None:
             check_installed(metric.card.extra, f"The metric {metric.card.name!r}")
-    return tuple(resolved.values())
+    return tuple(map(_with_own_prompts, resolved.values()))
+
+
+def _with_own_prompts(metric: Metric) -> Metric:
+    texts = OWN_PROMPTS.get()
+    if not texts or not isinstance(metric, MetricBase) or metric.own_prompts:
+        return metric
+    stated = {task.name: texts[key] for key, task in metric.prompt_keys().items() if key in texts}
+    return metric.with_prompts(stated) if stated else metric
+
+
+@contextmanager
+def own_prompts(texts: Mapping[str, str]) -> Iterator[None]:
+    """Replace built-in prompts of metrics that are resolved within a block. Without any, those around it apply.
+
+    Raise ConfigurationError if a key does not name a prompt, or a placeholder is unknown or missing.
+    """
+    metrics = [*all_metrics(), UdcgTheta([0], [0])] if texts else []
+    known = {key: task for m in metrics if isinstance(m, MetricBase) for key, task in m.prompt_keys().items()}
+    for key, text in texts.items():
+        if key not in known:
+            near = [each for each in known if each.startswith(f"{key}.")] or difflib.get_close_matches(key, known, n=1)
+            raise ConfigurationError(
+                f"prompts: {key!r} is not a built-in prompt."
+                + (f" Did you mean {', '.join(near)}?" if near else "")
+                + " `ragstone metrics NAME` shows the prompts of a metric"
+            )
+        known[key].check(key, text)
+    token = OWN_PROMPTS.set(dict(texts) or OWN_PROMPTS.get())
+    try:
+        yield
+    finally:
+        OWN_PROMPTS.reset(token)
 
 
 def _check_own_name(criterion: Criterion) -> None:

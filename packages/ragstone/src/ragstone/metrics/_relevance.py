@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from ragstone.errors import JudgeError
 from ragstone.judges import Judge, Prompt, ask_number
+from ragstone.metrics._prompts import Task
 from ragstone.schema import Passage
 
 LabelMode = Literal["auto", "data", "judge"]
@@ -19,14 +19,14 @@ _JUDGED_FROM: Final = 0.5
 """A passage is relevant if the judge's number is at least this value. It is 0 or 1, or in some modes a mean of
 these."""
 
-_WITH_REFERENCE: Final = (
+_WITH_REFERENCE_TEXT: Final = (
     "Your assignment: decide whether this passage alone is enough to give the answer that the reference states. If the "
     "reference has several parts, each is a correct answer by itself, and one is enough.\n"
     "1: the passage states that answer, in any words or language, or it follows from the passage without other knowledge.\n"
     "0: it does not. The same topic, names or words are not enough, and neither is a part of the answer.\n"
     "Use only 1 and 0. If you are not sure, use 0."
 )
-_WITHOUT_REFERENCE: Final = (
+_WITHOUT_REFERENCE_TEXT: Final = (
     "Your assignment: decide whether this passage alone is enough to answer the query.\n"
     "1: the passage states the answer, in any words or language, or it follows from the passage without other knowledge.\n"
     "0: it does not. The same topic, names or words are not enough, and neither is a part of the answer.\n"
@@ -50,9 +50,19 @@ _EXAMPLES_WITH_REFERENCE: Final = _EXAMPLES.format(
     first="Reference: Copper.\n", second="Reference: Ida Falk, in 1887.\n"
 )
 _EXAMPLES_WITHOUT_REFERENCE: Final = _EXAMPLES.format(first="", second="")
-_TEXTS: Final = (_WITH_REFERENCE, _EXAMPLES_WITH_REFERENCE, _WITHOUT_REFERENCE, _EXAMPLES_WITHOUT_REFERENCE)
-RELEVANCE_HASH: Final = hashlib.sha256("\x1f".join(_TEXTS).encode()).hexdigest()[:12]
-"""Hash of both tasks and their examples."""
+_WITH_REFERENCE: Final = Task(
+    _WITH_REFERENCE_TEXT, "relevance_with_reference", ("query", "reference", "passage"), (), _EXAMPLES_WITH_REFERENCE
+)
+_WITHOUT_REFERENCE: Final = Task(
+    _WITHOUT_REFERENCE_TEXT, "relevance", ("query", "passage"), (), _EXAMPLES_WITHOUT_REFERENCE
+)
+RELEVANCE_TASKS: Final = (
+    _WITH_REFERENCE,
+    _EXAMPLES_WITH_REFERENCE,
+    _WITHOUT_REFERENCE,
+    _EXAMPLES_WITHOUT_REFERENCE,
+)
+"""Both tasks and their examples."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,8 +113,7 @@ async def label_of(
         fields["reference"] = answers
     fields["passage"] = passage.text
     task = _WITH_REFERENCE if answers else _WITHOUT_REFERENCE
-    examples = _EXAMPLES_WITH_REFERENCE if answers else _EXAMPLES_WITHOUT_REFERENCE
-    prompt = Prompt(construct="passage_relevance", task=task, fields=fields, examples=examples)
+    prompt = Prompt(construct="passage_relevance", task=task, fields=fields, examples=task.examples)
     reply = await ask_number(judge, prompt, low=0, high=1)
     return Label(
         relevant=reply.value >= _JUDGED_FROM,

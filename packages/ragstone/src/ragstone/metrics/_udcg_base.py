@@ -11,7 +11,7 @@ from ragstone.errors import ConfigurationError
 from ragstone.judges import Judge, Reader
 from ragstone.metrics._base import MetricBase
 from ragstone.metrics._history import question_text
-from ragstone.metrics._relevance import RELEVANCE_HASH, LabelMode
+from ragstone.metrics._relevance import RELEVANCE_TASKS, LabelMode
 from ragstone.metrics._utility import PassageUtility, passage_utilities
 from ragstone.schema import Failure, Interval, NotApplicable, Sample, Score
 from ragstone.stats import WeightedTerm, weighted_sum_interval
@@ -35,7 +35,7 @@ class UdcgBase(MetricBase):
     needs = ("query", "contexts")
     neutral = 0.5
     reader_calls_per_passage = 1
-    prompt_hash = RELEVANCE_HASH
+    tasks = RELEVANCE_TASKS
 
     def __init__(self, definition: str, *, reader: Reader | None, labels: LabelMode, threshold: float) -> None:
         self._reader = reader

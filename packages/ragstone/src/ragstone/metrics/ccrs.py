@@ -22,6 +22,7 @@ from ragstone.metrics._base import MetricBase
 from ragstone.metrics._card import WorkedExample
 from ragstone.metrics._claim_reason import EMPTY_RESPONSE
 from ragstone.metrics._history import question_fields
+from ragstone.metrics._prompts import Task
 from ragstone.metrics._rated import make_rated_score
 from ragstone.metrics._shared import compute_once
 from ragstone.schema import NotApplicable, Sample, Score
@@ -60,6 +61,13 @@ class CcrsMetric(MetricBase):
 
     def __init_subclass__(cls) -> None:
         cls.tasks = (cls.construct, cls.task)
+
+    @property
+    def prompts(self) -> tuple[Task, ...]:
+        """The prompt of the metric. It may show the fields that the built-in prompt shows."""
+        shown = [name for name in ("query", "contexts", "response", "reference") if self._shows(name)]
+        allowed = [name for name in shown if name not in self.needs]
+        return (Task(self.task, "rating", [name for name in shown if name in self.needs], allowed),)
 
     async def compute(self, sample: Sample, judge: Judge) -> Score | NotApplicable:
         """Score `sample` between 0 and 1.

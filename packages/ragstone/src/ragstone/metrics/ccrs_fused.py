@@ -113,6 +113,7 @@ class _Fused(CcrsMetric):
 
     construct, task = _CONSTRUCT, _INTRODUCTION
     rating: ClassVar[str]
+    prompts = ()
     """Name of the metric's rating in the reply."""
 
     def __init__(self) -> None:

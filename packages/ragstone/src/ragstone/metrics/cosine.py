@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
-from functools import cached_property
 from typing import Annotated, Final, Self
 
 from pydantic import Field
 
 from ragstone.errors import ConfigurationError
 from ragstone.judges import Embedder, Judge, Prompt, bounded_number
-from ragstone.metrics._base import MetricBase, hash_tasks
+from ragstone.metrics._base import MetricBase
 from ragstone.metrics._card import Metric, WorkedExample
 from ragstone.metrics._claim_reason import EMPTY_RESPONSE
 from ragstone.metrics._claims import ClaimCheck
@@ -39,7 +38,6 @@ class _QuestionCosine(MetricBase):
     judge_calls = 1
     embedder_calls = 1
     n_questions: int
-    task: str
 
     def __init__(self, embedder: Embedder | None = None) -> None:
         self._embedder = embedder
@@ -55,11 +53,6 @@ class _QuestionCosine(MetricBase):
         bound._embedder = embedder  # noqa: SLF001  a copy of this metric
         return bound
 
-    @cached_property
-    def prompt_hash(self) -> str | None:
-        """Hash of the task text."""
-        return hash_tasks((self.task,))
-
     async def compute(self, sample: Sample, judge: Judge) -> Score:
         """Score `sample` between -1 and 1.
 
@@ -71,7 +64,7 @@ class _QuestionCosine(MetricBase):
         response = sample.response or ""
         if not response.strip():
             return self.make_score(sample, 0.0, method="empty_response", explanation=EMPTY_RESPONSE)
-        prompt = Prompt(construct="answer_questions", task=self.task, fields={"response": response})
+        prompt = Prompt(construct="answer_questions", task=self.tasks[0], fields={"response": response})
         reply = await ClaimCheck(sample, judge).ask_texts_once(prompt, most=self.n_questions)
         if not reply.texts:
             return self.make_score(sample, 0.0, method=reply.method, details={"questions": [], "noncommittal": True})
@@ -106,7 +99,7 @@ class VeraAnswerRelevanceCosine(_QuestionCosine):
     description = "How similar is the one question that the whole response answers to the query, to an embedding model?"
     source = "VERA, section 3.1, answer relevance. Similarity by embeddings"
     formula = "cos(e(query), e(the question that the whole response answers))"
-    task = WRITE_QUESTION
+    tasks = (WRITE_QUESTION,)
     n_questions = 1
     example = WorkedExample(
         row={
@@ -152,7 +145,7 @@ class RagasAnswerRelevancyCosine(_QuestionCosine):
     ) -> None:
         super().__init__(embedder)
         self.n_questions = n_questions
-        self.task = write_questions(n_questions)
+        self.tasks = (write_questions(n_questions),)
         self.formula = type(self).formula.replace("3 questions", f"{n_questions} questions")
         if n_questions < QUESTIONS:
             self.example = None

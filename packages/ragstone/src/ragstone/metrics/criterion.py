@@ -15,9 +15,10 @@ from typing import Any, Final, Literal
 
 from ragstone.errors import ConfigurationError
 from ragstone.judges import Judge, Prompt, ask_number
-from ragstone.metrics._base import MetricBase, hash_tasks
+from ragstone.metrics._base import MetricBase
 from ragstone.metrics._card import WorkedExample
 from ragstone.metrics._history import question_fields
+from ragstone.metrics._prompts import hash_tasks
 from ragstone.metrics._rated import make_rated_score
 from ragstone.schema import Sample, Score
 

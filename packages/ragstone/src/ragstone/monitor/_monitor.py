@@ -29,6 +29,7 @@ from ragstone.capture import (
     redact_secrets,
 )
 from ragstone.errors import ConfigurationError, StoreError
+from ragstone.metrics import own_prompts
 from ragstone.monitor._background import RelayThread, ScoringThread
 from ragstone.requests import Request, RequestBlocks, TraceDraft
 from ragstone.schema import Ledger
@@ -73,6 +74,7 @@ _KEYS: Final = {
     "scoring": "scoring.mode",
     "cache": "cache.directory",
     "refusals": "answers.refusals",
+    "prompts": "prompts.texts",
 }
 """Keys and tables of the settings, by argument of `Monitor`. Those of models are read with the models."""
 _METRICS: Final = ("ccrs",)
@@ -142,6 +144,7 @@ class Monitor(RequestBlocks):
         cache: Directory of the cache of model replies. An empty text uses none. Default: `RAGSTONE_CACHE`, otherwise
             none.
         refusals: The application's own phrases of refusal. An answer that begins with one of them declines.
+        prompts: Your own prompts in place of built-in ones, as in the table `[prompts]`.
         clock: Returns the current time in Unix seconds, for tests.
 
     Raises:
@@ -180,6 +183,7 @@ class Monitor(RequestBlocks):
         scoring: Literal["thread", "process", "none"] = "thread",
         cache: str | os.PathLike[str] | None = None,
         refusals: Sequence[str] = (),
+        prompts: Mapping[str, str] | None = None,
         clock: Callable[[], float] = steady_time,
     ) -> None:
         cache = None if cache is None else os.fspath(cache)
@@ -194,7 +198,7 @@ class Monitor(RequestBlocks):
                 f"the directory of store={str(store)!r} does not exist. Create it, or give another path."
             )
         scores = relay is None and scoring != "none"
-        with own_refusals(refusals):
+        with own_refusals(refusals), own_prompts(prompts or {}):
             self._setup = workers.ScoringSetup(
                 metrics,
                 judge=judge,
@@ -226,6 +230,7 @@ class Monitor(RequestBlocks):
                 deadline_s=deadline_s,
                 reasons=reasons,
                 refusals=self._setup.refusals,
+                prompts=self._setup.prompts,
             )
             process = workers.WorkerWork(self._store, spec, self._setup.plan, tuple(sinks), self._worker_options)
         self._background = (

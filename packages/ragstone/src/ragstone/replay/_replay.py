@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -13,7 +13,7 @@ from ragstone._util.run_async import run_async, synchronous
 from ragstone.capture import IdHasher, Ids, RedactionError, Redactor, hash_trace_ids, redact_secrets, redact_trace
 from ragstone.errors import DataError
 from ragstone.judges import EmbedderSpec, JudgeSpec, ReaderSpec
-from ragstone.metrics import Metric, resolve_metrics
+from ragstone.metrics import Metric, own_prompts, resolve_metrics
 from ragstone.reading import (
     DetectedFormat,
     InputFile,
@@ -154,6 +154,7 @@ async def areplay_traces(
     reasons: int = 0,
     processes: int = 1,
     refusals: Sequence[str] = (),
+    prompts: Mapping[str, str] | None = None,
     redact: Redactor | bool | None = redact_secrets,
     ids: Ids = "keep",
     started: Callable[[ReplayTraceSource, Worker], None] | None = None,
@@ -186,6 +187,7 @@ async def areplay_traces(
         reasons: Number of the worst answers for which the judge explains its lowest score. An answer is explained when it
             is scored, if it is among the worst so far, so that at the end at least the worst answers of the run are.
         refusals: The application's own phrases of refusal. An answer that begins with one of them declines.
+        prompts: Your own prompts in place of built-in ones, as in the table `[prompts]`.
         processes: Number of processes that score. With more than 1, judge, reader and embedder are names or tables, and metrics
             can be pickled. The processes share the limits and the budget.
         redact: Function from text to text, applied to every text before it is stored. None stores texts unchanged.
@@ -200,7 +202,7 @@ async def areplay_traces(
         StoreError: The store cannot be used, or another process owns it.
     """
     part = parse_shard(shard)
-    with own_refusals(refusals):
+    with own_refusals(refusals), own_prompts(prompts or {}):
         setup = open_setup(
             metrics,
             judge=judge,

@@ -363,8 +363,8 @@ class Scorer:
 
 def _computation(metric: Metric) -> Callable[[Sample, Judge], Awaitable[object]]:
     """Return what scores a sample that was checked: `MetricBase.score` would check it again."""
-    if isinstance(metric, MetricBase) and type(metric).score is MetricBase.score and "score" not in vars(metric):
-        return metric.compute
+    if isinstance(metric, MetricBase) and type(metric).score is MetricBase.score and not metric.own_prompts:
+        return metric.compute if "score" not in vars(metric) else metric.score
     return metric.score
 
 

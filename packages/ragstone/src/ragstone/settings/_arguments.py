@@ -23,6 +23,7 @@ RUN_KEYS: Final = {
     "reasons": "scoring.reasons",
     "processes": "limits.processes",
     "refusals": "answers.refusals",
+    "prompts": "prompts.texts",
 }
 """Keys of the arguments that functions have that score many samples."""
 _OBJECTS: Final = ("metrics", "sinks", "redact")

@@ -42,6 +42,8 @@ class Settings(BaseModel):
     )
     main: ClassVar[str | None] = None
     """The key that the name of the table sets: `judge = "URL"` is `[judge] url = "URL"`."""
+    is_open: ClassVar[bool] = False
+    """Whether the table in a file has names of the user's. Then the whole table is the value of the key `main`."""
 
     @property
     def stated(self) -> dict[str, Any]:

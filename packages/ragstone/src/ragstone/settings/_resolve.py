@@ -77,6 +77,7 @@ class Configuration:
     reader: tables.Reader
     embedder: tables.Embedder
     answers: tables.Answers
+    prompts: tables.Prompts
     cache: tables.Cache
     limits: tables.Limits
     budget: tables.Budget
@@ -359,7 +360,7 @@ def read_file(path: str | os.PathLike[str]) -> dict[str, Any]:
             raise ConfigurationError(
                 f"{source}: {table!r} is not a table of settings.{hint} Tables: {', '.join(TABLES)}."
             )
-        if isinstance(content, dict):
+        if isinstance(content, dict) and not (TABLES[table].is_open and TABLES[table].main not in content):
             values |= {f"{table}.{name}": value for name, value in content.items()}
         elif (main := TABLES[table].main) is not None:
             values[f"{table}.{main}"] = content

@@ -205,6 +205,30 @@ class Answers(Settings):
     )
 
 
+def _flat(value: object, before: str = "") -> object:
+    if not isinstance(value, dict):
+        return value
+    flat: dict[str, object] = {}
+    for name, part in value.items():
+        inner = _flat(part, f"{before}{name}.")
+        flat |= inner if isinstance(inner, dict) else {f"{before}{name}": inner}
+    return flat
+
+
+class Prompts(Settings):
+    """Your own prompts in place of built-in ones, by metric."""
+
+    main: ClassVar[str | None] = "texts"
+    is_open: ClassVar[bool] = True
+
+    texts: Annotated[dict[str, Text], BeforeValidator(_flat)] = key(
+        {},
+        "Prompts by metric, or by METRIC.NAME for one of several prompts (`ragstone metrics NAME` shows them). {query} and "
+        "other placeholders stand for the texts of a sample.",
+        rule="a table of texts, such as { 'ccrs.qr' = 'Rate how {response} answers {query}, from 0 to 100.' }",
+    )
+
+
 class Cache(Settings):
     """The cache of model replies."""
 

@@ -95,7 +95,7 @@ class StorePlan:
                 "package of the metric, or name other metrics with --metrics and --replan"
             ) from error
         settings: dict[str, Any] = {METRICS: names}
-        settings |= {key: value for key, value in planned.items() if key.startswith("answers.")}
+        settings |= {key: value for key, value in planned.items() if key.startswith(("answers.", "prompts."))}
         for role, is_needed in find_needs(resolved, "reader.url" in planned or "reader" in named).items():
             settings |= self.complete_model(role) if is_needed and role not in named else {}
         missing = describe_unnamed(resolved, {*named, *(key.partition(".")[0] for key in settings)})

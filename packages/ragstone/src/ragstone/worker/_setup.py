@@ -28,11 +28,13 @@ from ragstone.judges import (
     reader_from,
 )
 from ragstone.metrics import (
+    OWN_PROMPTS,
     EmbedderMetric,
     Metric,
     ReaderMetric,
     bind_embedder,
     bind_reader,
+    own_prompts,
     resolve_metrics,
     with_absolute_paths,
 )
@@ -110,6 +112,8 @@ class ScoringSetup:
         self._worst = WorstAnswers(reasons)
         self.refusals = OWN_REFUSALS.get()
         """The user's own phrases of refusal, when the setup was created."""
+        self.prompts = OWN_PROMPTS.get()
+        """The user's own prompts, when the setup was created."""
         self.scorer = self.scorer_of(self.metrics)
         """Scorer for all metrics."""
         self._to_close: list[Judge | Reader | Embedder] = []
@@ -182,10 +186,13 @@ class ScoringSetup:
         The URL of a model that the metrics need and that is not named is None.
         """
         specs, models, metrics, _ = self._arguments
-        names = [_name(spec) for spec in ([specs] if isinstance(specs, str | Metric) else specs)]
+        with own_prompts(self.prompts):
+            names = [_name(spec) for spec in ([specs] if isinstance(specs, str | Metric) else specs)]
         settings: dict[str, Any] = {"scoring.metrics": names}
         if self.refusals:
             settings["answers.refusals"] = list(self.refusals)
+        if self.prompts:
+            settings["prompts.texts"] = dict(self.prompts)
         described = {role: self._describe_model(role, models[role]) for role in ROLES}
         named = {role for role in ROLES if f"{role}.url" in described[role]}
         for role, needed in find_needs(metrics, "reader" in named).items():

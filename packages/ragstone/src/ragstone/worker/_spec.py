@@ -10,7 +10,7 @@ from typing import Any, Self, TypedDict, Unpack
 from ragstone._util.abstains import OWN_REFUSALS, own_refusals
 from ragstone.errors import ConfigurationError
 from ragstone.judges import ROLES, Budget, EmbedderSpec, EndpointOptions, JudgeSpec, ReaderSpec, read_endpoint
-from ragstone.metrics import Metric, resolve_metrics
+from ragstone.metrics import OWN_PROMPTS, Metric, own_prompts, resolve_metrics
 from ragstone.settings import Limits, read_table
 from ragstone.sinks import Sink
 from ragstone.worker._setup import ScoringSetup, describe_unnamed
@@ -34,6 +34,7 @@ class ScorerSpec:
         deadline_s: Seconds until a sample's open metrics fail as "timeout". Default: 120 after the last call.
         reasons: Number of the worst answers whose lowest judged score gets a reason from the judge.
         refusals: The application's own phrases of refusal.
+        prompts: Your own prompts in place of built-in ones, as in the table `[prompts]`.
         budget: Limit on the calls, tokens or cost of all models together. Each process that opens the spec counts its own.
 
     Raises:
@@ -57,6 +58,7 @@ class ScorerSpec:
     reasons: int = field(default=0, kw_only=True)
     budget: Budget | None = field(default=None, kw_only=True)
     refusals: tuple[str, ...] = field(default_factory=OWN_REFUSALS.get, kw_only=True)
+    prompts: Mapping[str, str] = field(default_factory=OWN_PROMPTS.get, kw_only=True)
 
     def __post_init__(self) -> None:
         for role in ROLES:
@@ -107,7 +109,7 @@ class ScorerSpec:
             from ragstone.worker._scoring_processes import ScoringProcesses
 
             pool = ScoringProcesses(self.split(processes), budget=budget)
-        with own_refusals(self.refusals):
+        with own_refusals(self.refusals), own_prompts(self.prompts):
             return ScoringSetup(
                 self.metrics,
                 judge=self._endpoint("judge", budget),

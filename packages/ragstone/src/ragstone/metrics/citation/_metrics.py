@@ -17,17 +17,21 @@ from ragstone.metrics._card import Metric
 from ragstone.metrics._claim_metric import ClaimMetric, ClaimShare, describe_claims
 from ragstone.metrics._claims import ClaimCheck, gather_or_cancel
 from ragstone.metrics._history import question_fields
+from ragstone.metrics._prompts import Task
 from ragstone.metrics._shares import Mark, any_of, both, negated, share
 from ragstone.metrics.citation import _examples as examples
 from ragstone.metrics.citation._read import CitedSentence, read_cited_sentences
 
-_IN_CITED: Final = (
+_IN_CITED: Final = Task(
     "Your assignment: the numbered claims are sentences of the response. The evidence contains the passages that these "
     "sentences cite. For each claim, decide whether the evidence supports it.\n"
     "1: everything in the claim is stated in the evidence, or follows from it.\n"
     "0: a part of the claim is not in the evidence, or the evidence contradicts it.\n"
     "Use query and response only to understand what words like 'it' or 'she' refer to. Do not use your own knowledge. "
-    "Texts can be in any language, and claims and evidence can differ in language."
+    "Texts can be in any language, and claims and evidence can differ in language.",
+    "cited_support",
+    ("evidence", "claims"),
+    ("query", "response"),
 )
 
 

@@ -11,23 +11,13 @@ from typing import Final
 
 from ragstone.judges import Judge, Prompt
 from ragstone.metrics._ask import RatingsReply, TextListReply, ask_ratings, ask_text_list
+from ragstone.metrics._prompts import Task
 from ragstone.metrics._shared import compute_once
 from ragstone.metrics.crux._matrix import RATING_MAX
 
 MOST_QUESTIONS: Final = 10
 """Maximum number of sub-questions. The source uses 10 for short summaries and 15 for long ones (CRUX, figure 6)."""
 
-RATING_TASK: Final = (
-    "Your assignment: for each numbered sub-question, rate how well the evidence answers it. Use only the evidence, not your "
-    "own knowledge. It can be in another language than the sub-questions.\n"
-    "5: the full and exact answer.\n"
-    "4: the answer, with a small gap or error.\n"
-    "3: the main part of the answer; something important is missing or vague.\n"
-    "2: a part from which the answer cannot be known.\n"
-    "1: only the topic of the sub-question.\n"
-    "0: nothing about it.\n"
-    "The same names or words are not an answer. Rate each sub-question by itself."
-)
 RATING_EXAMPLES: Final = """\
 Examples of ratings:
 
@@ -38,19 +28,38 @@ Reply: {"1": 5, "2": 2, "3": 0}
 Sub-questions: 1. How long is the Kuro bridge, and what is it made of? 2. Is it open to cars?
 Evidence: 黒橋の全長は503メートルである。今は歩行者だけが渡れる。
 Reply: {"1": 3, "2": 5}"""
-TASK_FROM_REFERENCE: Final = (
+RATING_TASK: Final = Task(
+    "Your assignment: for each numbered sub-question, rate how well the evidence answers it. Use only the evidence, not your "
+    "own knowledge. It can be in another language than the sub-questions.\n"
+    "5: the full and exact answer.\n"
+    "4: the answer, with a small gap or error.\n"
+    "3: the main part of the answer; something important is missing or vague.\n"
+    "2: a part from which the answer cannot be known.\n"
+    "1: only the topic of the sub-question.\n"
+    "0: nothing about it.\n"
+    "The same names or words are not an answer. Rate each sub-question by itself.",
+    "answerability",
+    ("sub_questions", "evidence"),
+    (),
+    RATING_EXAMPLES,
+)
+TASK_FROM_REFERENCE: Final = Task(
     f"Your assignment: write up to {MOST_QUESTIONS} questions that the reference answers, and that together cover everything "
     "important in it.\n"
     "Each question asks for one thing that the others do not ask for. A reader who has not seen the reference must understand "
     "it: write names instead of 'he' or 'the report'. Do not put the answer into the question. Use the language of the "
     "reference.\n"
-    "Write fewer questions rather than some that overlap. For a short reference, one is enough."
+    "Write fewer questions rather than some that overlap. For a short reference, one is enough.",
+    "sub_questions",
+    ("reference",),
 )
-TASK_FROM_QUERY: Final = (
+TASK_FROM_QUERY: Final = Task(
     f"Your assignment: write up to {MOST_QUESTIONS} questions that a complete answer to the query has to answer.\n"
     "Each question asks for one thing that the others do not ask for, and that the user who sent the query wants to know. A "
     "reader must understand it without the query. Do not ask for more than the query does. Use the language of the query.\n"
-    "Write fewer questions rather than some that overlap. For a simple query, repeat the query."
+    "Write fewer questions rather than some that overlap. For a simple query, repeat the query.",
+    "sub_questions_of_query",
+    ("query",),
 )
 
 

@@ -18,6 +18,7 @@ from ragstone.metrics._claim_metric import ClaimMetric, ClaimShare, rate_referen
 from ragstone.metrics._claims import EXTRACTION, EXTRACTION_EXAMPLES, IN_PASSAGES, ClaimCheck, gather_or_cancel
 from ragstone.metrics._equivalence import EQUIVALENCE, rate_equivalence
 from ragstone.metrics._history import question_fields
+from ragstone.metrics._prompts import Task
 from ragstone.metrics._questions import QUESTIONS, write_questions
 from ragstone.metrics._shares import Mark, ShareBounds
 from ragstone.metrics.ragas import _examples as examples
@@ -28,24 +29,30 @@ _MOST_UNKNOWN: Final = 8
 
 _WRITE_QUESTIONS: Final = write_questions(QUESTIONS)
 _USEFUL_FOR: Final = {
-    "reference": (
+    "reference": Task(
         "Your assignment: decide whether this passage helps to find the reference, which is the answer to the query. If the "
         "reference has several parts, each is a correct answer by itself, and one is enough.\n"
         "1: the passage contains something that the reference states, or a step to it, in any words or language.\n"
         "0: it does not. The same topic, names or words are not enough.\n"
-        "Use only 1 and 0."
+        "Use only 1 and 0.",
+        "useful_for_reference",
+        ("query", "reference", "passage"),
     ),
-    "response": (
+    "response": Task(
         "Your assignment: decide whether this passage helped to write the response, which answers the query.\n"
         "1: the passage contains something that the response states, or a step to it, in any words or language.\n"
         "0: it does not. The same topic, names or words are not enough.\n"
-        "Use only 1 and 0."
+        "Use only 1 and 0.",
+        "useful_for_response",
+        ("query", "response", "passage"),
     ),
-    "query": (
+    "query": Task(
         "Your assignment: decide whether this passage helps to answer the query.\n"
         "1: the passage contains the answer, a part of it, or a step to it, in any words or language.\n"
         "0: it does not. The same topic, names or words are not enough.\n"
-        "Use only 1 and 0."
+        "Use only 1 and 0.",
+        "useful_for_query",
+        ("query", "passage"),
     ),
 }
 """Task by the text with which a passage is compared. The first available text is used."""

@@ -13,7 +13,7 @@ right or in one of three classes of wrong claims.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from ragstone.metrics._card import Metric
 from ragstone.metrics._claim_metric import ClaimMetric, ClaimShare, describe_claims, rate_references, rate_response
@@ -40,7 +40,7 @@ NO_REFERENCE_CLAIM: Final = "the reference does not contain claims"
 class _RagChecker(ClaimMetric):
     source = "RAGChecker (Ru et al. 2024), generator metrics"
     needs: tuple[str, ...] = ("contexts", "response", "reference")
-    tasks: ClassVar[tuple[str, ...]] = (EXTRACTION, EXTRACTION_EXAMPLES, IN_PASSAGES, IN_ANSWER)
+    tasks: tuple[str, ...] = (EXTRACTION, EXTRACTION_EXAMPLES, IN_PASSAGES, IN_ANSWER)
 
 
 class _Overall(_RagChecker):
@@ -121,7 +121,7 @@ class _Compared(NamedTuple):
 class _OfReference(_RagChecker):
     """Base class of shares that depend on which claims of the references each passage supports."""
 
-    tasks: ClassVar[tuple[str, ...]] = (EXTRACTION, EXTRACTION_EXAMPLES, IN_PASSAGES)
+    tasks: tuple[str, ...] = (EXTRACTION, EXTRACTION_EXAMPLES, IN_PASSAGES)
     judge_calls = 1
     judge_calls_per_passage = 1
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 
 from ragstone.errors import ConfigurationError
 from ragstone.judges import Judge
@@ -11,7 +10,7 @@ from ragstone.metrics._arguments import Cutoff
 from ragstone.metrics._base import MetricBase
 from ragstone.metrics._claims import gather_or_cancel
 from ragstone.metrics._history import question_text
-from ragstone.metrics._relevance import RELEVANCE_HASH, Label, label_of
+from ragstone.metrics._relevance import RELEVANCE_TASKS, Label, label_of
 from ragstone.metrics._shared import compute_once
 from ragstone.metrics.ranking._examples import judged_example_of
 from ragstone.metrics.ranking._grades import THRESHOLD
@@ -39,6 +38,7 @@ class JudgedRankingMetric(MetricBase):
 
     needs = ("query", "contexts")
     judge_calls_per_passage = 1
+    tasks = RELEVANCE_TASKS
     unstated = ("measure",)
 
     def __init__(self, measure: str, k: Cutoff | None = None) -> None:
@@ -56,11 +56,6 @@ class JudgedRankingMetric(MetricBase):
         self.source = kind.source
         self.formula = f"{kind.formula}, of the retrieved passages" if kind.labels == "all" else kind.formula
         self.example = judged_example_of(self.measure)
-
-    @cached_property
-    def prompt_hash(self) -> str:
-        """Hash of the prompts for passage relevance."""
-        return RELEVANCE_HASH
 
     async def compute(self, sample: Sample, judge: Judge) -> Score | NotApplicable:
         assert sample.contexts is not None and sample.query is not None  # noqa: S101, PT018  checked by `check_sample`
@@ -102,6 +97,8 @@ async def _label(passages: Sequence[Passage], sample: Sample, judge: Judge) -> l
                 passage, query=query, reference=sample.reference, judge=judge, mode="judge", threshold=THRESHOLD
             )
 
-        return await compute_once(("passage_relevance", judge, query, sample.reference, passage.text), ask)
+        return await compute_once(
+            ("passage_relevance", judge.identity.hash, query, sample.reference, passage.text), ask
+        )
 
     return await gather_or_cancel(map(label, passages))

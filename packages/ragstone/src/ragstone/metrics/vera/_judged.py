@@ -18,15 +18,18 @@ from ragstone.metrics._claim_metric import ClaimMetric, ClaimShare, describe_cla
 from ragstone.metrics._claims import IN_PASSAGES, ClaimCheck, gather_or_cancel
 from ragstone.metrics._equivalence import EQUIVALENCE, rate_equivalence
 from ragstone.metrics._history import question_fields
+from ragstone.metrics._prompts import Task
 from ragstone.metrics._questions import WRITE_QUESTION
 from ragstone.metrics._shares import share
 from ragstone.metrics.vera import _examples as examples
 
-_RELEVANT: Final = (
+_RELEVANT: Final = Task(
     "Your assignment: the numbered sentences are a passage, in its order. For each sentence, decide whether it helps to "
     "answer the query.\n"
     "1: it states the answer, a part of it, or something that must be known to find it. It can be in another language.\n"
-    "0: the answer would be as good without it. The same topic, names or words are not enough."
+    "0: the answer would be as good without it. The same topic, names or words are not enough.",
+    "sentence_relevance",
+    ("query", "sentences"),
 )
 
 
