@@ -14,7 +14,7 @@ from aiohttp import web
 from live_store import make_store
 from ragstone.experiments import FollowedReport, TimeRange
 from ragstone.live._labels import LabelDesk
-from ragstone.store import DrawnRequest, SqliteStore
+from ragstone.store import DrawnRequest, SqliteStore, StoredCase
 from served_app import client_of
 
 
@@ -115,7 +115,7 @@ def test_undo_removes_the_label_of_its_author_only(path: Path):
         ({"trace_id": "t4", "author": "ann", "value": 2}, 400, "from 0 to 1"),
         ({"trace_id": "t4", "author": "ann", "value": True}, 400, "from 0 to 1"),
         (b'{"trace_id": "t4", "author": "ann", "value": NaN}', 400, "from 0 to 1"),
-        (b" " * 20_000, 413, "too large"),
+        (b" " * 200_000, 413, "too large"),
     ],
 )
 def test_invalid_labels_are_refused(path: Path, body: Any, status: int, text: str):
@@ -141,3 +141,52 @@ def test_a_store_that_cannot_be_read(path: Path):
     path.write_bytes(b"no store")
     (response,) = ask(path, ("GET", {"author": "ann"}))
     assert (503, True) == (response.status_code, "is not a Ragstone store" in response.text)
+
+
+def test_a_label_saves_the_correct_answer_and_the_relevant_passages(path: Path):
+    """Both are shown again, and a label without them removes them. No passage may be relevant."""
+    label = {"trace_id": "t4", "author": "ann", "value": 0}
+    saved, none, without = ask(
+        path,
+        ("POST", label | {"correction": " At <ten>. ", "relevant": [3, 1]}),
+        ("POST", label | {"relevant": []}),
+        ("POST", label),
+    )
+    assert 'maxlength="20000">At &lt;ten&gt;.</textarea>' in saved.text
+    assert [True, False, True, False] == checked(saved.text)
+    assert [False, False, False, True] == checked(none.text)
+    assert [False, False, False, False] == checked(without.text)
+    with SqliteStore.open(path, mode="read") as store:
+        assert [("t4", "ann", 0.0, None, None)] == [(*each[:3], *each[4:]) for each in store.labels.read()]
+
+
+def checked(text: str) -> list[bool]:
+    """Whether each box of a passage is checked, and the one of no passage."""
+    return [" checked" in box for box in text.split("<input")[1:]]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"correction": 5}, "a correction must be a text"),
+        ({"relevant": [0]}, "relevant must be a list of positions"),
+        ({"relevant": "1"}, "relevant must be a list of positions"),
+        ({"relevant": [True]}, "relevant must be a list of positions"),
+    ],
+)
+def test_an_invalid_correction_is_refused(path: Path, fields: dict[str, Any], message: str):
+    """Nothing is saved."""
+    (response,) = ask(path, ("POST", {"trace_id": "t4", "author": "ann", "value": 0} | fields))
+    assert (400, True) == (response.status_code, message in response.text)
+    with SqliteStore.open(path, mode="read") as store:
+        assert [] == store.labels.read()
+
+
+def test_cases_follow_the_drawn_requests(path: Path):
+    """The requests of a file of cases are labeled after the drawn ones, each once."""
+    with SqliteStore.open(path, mode="own") as store:
+        store.labels.save_cases([StoredCase("/a.jsonl", id_) for id_ in ("t0", "t4")])
+    fourth, saved = ask(
+        path, ("GET", {"author": "ann", "n": 3}), ("POST", {"trace_id": "t0", "author": "a", "value": 1})
+    )
+    assert ("t0", 4, "t0") == (about(fourth)["trace_id"], about(fourth)["total"], about(saved)["trace_id"])

@@ -18,7 +18,7 @@ import served_app
 from command_line import run_command
 from live_store import add_requests, make_store
 from ragstone.errors import ConfigurationError, StoreError
-from ragstone.experiments import FollowedReport, TimeRange, build_report
+from ragstone.experiments import FollowedReport, TimeRange, build_report, choose_cases
 from ragstone.live._app import _events, make_app
 from ragstone.live._board import Board
 from ragstone.live._labels import LabelDesk
@@ -58,7 +58,7 @@ def board_of(path: Path, clock: Clock | None = None) -> Board:
 def desk_of(board: Board) -> LabelDesk:
     """The page to label answers of the same store."""
     report = board.report
-    return LabelDesk(report._period.store, report, title="a store", author="me", draw="ragstone labels draw a.db")
+    return LabelDesk(report.period.store, report, title="a store", author="me", draw="ragstone labels draw a.db")
 
 
 def client_of(board: Board) -> AbstractAsyncContextManager[httpx.AsyncClient]:
@@ -378,3 +378,21 @@ def test_a_wrong_target_is_an_error_at_the_start(tmp_path: Path):
     report = FollowedReport(TimeRange(make_store(tmp_path / "s.db", 8)), targets={"ccrs.ac": 7.0})
     with pytest.raises(ConfigurationError, match=r"the target of ccrs\.ac must be a value from 0 to 1"):
         report.refresh()
+
+
+def test_the_worst_failures_are_downloaded_as_cases(tmp_path: Path):
+    """The rows are those of `labels cases`, and a wrong condition is an error."""
+    path = make_store(tmp_path / "s.db", 12)
+
+    async def test() -> None:
+        async with client_of(board_of(path)) as client:
+            assert 'href="cases?worst=50"' in (await client.get("/")).text
+            found = await client.get("/cases?worst=2")
+            assert 'attachment; filename="cases.jsonl"' == found.headers["Content-Disposition"]
+            assert "".join(choose_cases(path, worst=2).lines()) == found.text
+            drawn = await client.get("/cases", params={"where": "topic=times"})
+            assert 6 == len(drawn.text.splitlines())
+            wrong = await client.get("/cases", params={"where": "cause=x"})
+            assert (400, True) == (wrong.status_code, "unknown cause 'x'" in wrong.text)
+
+    run(test)

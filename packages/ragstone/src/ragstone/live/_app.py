@@ -11,6 +11,7 @@ from typing import Final
 from aiohttp import web
 
 from ragstone.errors import RagstoneError
+from ragstone.experiments import choose_cases
 from ragstone.live._board import Board
 from ragstone.live._labels import LabelDesk, html
 from ragstone.live._questions import find_questions
@@ -64,8 +65,22 @@ def make_app(board: Board, desk: LabelDesk, *, stopping: asyncio.Event | None = 
             return web.Response(text="The store does not contain this request.", status=404)
         return html(answer_part(found))
 
+    async def cases(request: web.Request) -> web.Response:
+        where, worst = request.query.get("where"), request.query.get("worst", "")
+
+        def rows() -> str:
+            chosen = choose_cases(board.report.period, where=where, worst=int(worst) if worst.isdecimal() else None)
+            return "".join(chosen.lines())
+
+        try:
+            text = await asyncio.to_thread(rows)
+        except RagstoneError as error:
+            return web.Response(text=str(error), status=400)
+        saved = {"Content-Disposition": 'attachment; filename="cases.jsonl"'}
+        return web.Response(text=text, content_type="application/jsonl", headers=saved)
+
     app = web.Application()
-    handlers = {"/": page, "/parts": parts, EVENTS: events, "/questions": questions, "/answer": answer}
+    handlers = {"/": page, "/parts": parts, EVENTS: events, "/questions": questions, "/answer": answer, "/cases": cases}
     app.add_routes([*(web.get(path, handler) for path, handler in handlers.items()), *desk.routes])
     return app
 

@@ -14,10 +14,10 @@ from aiohttp import web
 
 from ragstone.errors import DataError, RagstoneError
 from ragstone.experiments import FollowedReport
-from ragstone.store import StoredLabel, open_for_labels
+from ragstone.store import Store, StoredLabel, open_for_labels
 from ragstone.views import label_document, label_item
 
-_MAX_BYTES: Final = 10_000
+_MAX_BYTES: Final = 100_000
 _MAX_AUTHOR: Final = 100
 _BODY_S: Final = 10.0
 """Seconds in which a browser must send a label."""
@@ -63,13 +63,13 @@ class LabelDesk:
         return await _answered(self.save, body)
 
     def show(self, author: str, n: int | None, trace_id: str | None = None) -> web.Response:
-        """Return a drawn request by its id, or by its number `n` from 0, of which larger ones mean the last request.
+        """Return a drawn request or a case by its id, or by its number `n` from 0, of which larger ones mean the last request.
 
         None means the first one without a label of the author.
         """
         with open_for_labels(self._store) as store:
-            queue = [each.trace_id for each in store.labels.drawn() if each.position is not None]
-            own = {each.trace_id: each.value for each in store.labels.read() if each.author == author}
+            queue = _queue(store)
+            own = {each.trace_id: each for each in store.labels.read() if each.author == author}
         if trace_id is not None:
             n = queue.index(trace_id)
         elif n is None:
@@ -79,16 +79,19 @@ class LabelDesk:
         about["labeled"] = len(own.keys() & set(queue))
         text = ""
         if queue:
-            about |= {"trace_id": queue[n], "value": own.get(queue[n])}
-            answer = self._report.answer(queue[n])
-            text = "" if answer is None else label_item(answer, own.get(queue[n]))
+            label = own.get(queue[n], StoredLabel(queue[n], author, None, 0.0))
+            about |= {"trace_id": label.trace_id, "value": label.value}
+            answer = self._report.answer(label.trace_id)
+            relevant = None if label.relevant is None else json.loads(label.relevant)
+            text = "" if answer is None else label_item(answer, label.value, label.correction, relevant)
         return html(text, headers={"X-Label": json.dumps(about)})
 
     def save(self, body: bytes) -> web.Response:
         """Save or remove a label, and return its request.
 
-        The JSON has `trace_id`, `author` and `value` (from 0 to 1, or None to remove the label). Raise DataError if a
-        field is invalid, or the request was not drawn.
+        The JSON has `trace_id`, `author` and `value` (from 0 to 1, or None to remove the label), and may have `correction`
+        (the correct answer) and `relevant` (1-based positions of the relevant passages). Raise DataError if a field is
+        invalid, or the request was not drawn and is not a case.
         """
         try:
             given = json.loads(body)
@@ -100,11 +103,25 @@ class LabelDesk:
         is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
         if value is not None and not (is_number and 0 <= value <= 1):
             raise DataError("a value must be from 0 to 1")
+        correction, relevant = given.get("correction"), given.get("relevant")
+        if not (correction is None or isinstance(correction, str)):
+            raise DataError("a correction must be a text")
+        is_list = isinstance(relevant, list) and all(type(each) is int and each > 0 for each in relevant)
+        if not (relevant is None or is_list):
+            raise DataError("relevant must be a list of positions of passages, from 1")
+        marks = None if relevant is None else json.dumps(sorted(set(relevant)))
         with open_for_labels(self._store) as store:
-            if not any(each.trace_id == trace_id and each.position is not None for each in store.labels.drawn()):
-                raise DataError("this request was not drawn to be labeled")
-            store.labels.save([StoredLabel(trace_id, author.strip(), value, time.time())])
+            if trace_id not in _queue(store):
+                raise DataError("this request was not drawn to be labeled, and is not a case")
+            label = StoredLabel(trace_id, author.strip(), value, time.time(), (correction or "").strip() or None, marks)
+            store.labels.save([label])
         return self.show(author.strip(), None, trace_id)
+
+
+def _queue(store: Store) -> list[str]:
+    """Return the ids of the drawn requests in their order, then those of cases."""
+    drawn = (each.trace_id for each in store.labels.drawn() if each.position is not None)
+    return list(dict.fromkeys([*drawn, *(case.trace_id for case in store.labels.cases())]))
 
 
 async def _answered(respond: Any, *arguments: Any) -> web.Response:

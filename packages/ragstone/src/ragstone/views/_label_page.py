@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from ragstone.views._html_answer import answer_markup, cut
@@ -59,16 +59,15 @@ def label_document(title: str, *, author: str, draw: str) -> LiveDocument:
     return LiveDocument.of(f"{title}, labels", body, script="label.js")
 
 
-def label_item(answer: AnswerView, label: float | None) -> Markup:
+def label_item(
+    answer: AnswerView, value: float | None, correction: str | None = None, relevant: Collection[int] | None = None
+) -> Markup:
     """Return an answer to be labeled, with its scores only if it has a label."""
-    if label is not None:
-        names: Mapping[float, str] = {float(value): name for _, name, value in _CHOICES}
-        said = tag("p", "Your label: ", tag("b", names.get(label, f"{label:.2f}")), id="saved")
-        return tag("article", said, answer_markup(answer, heading_id="question"), class_="answer")
-    passages = [
-        tag("li", tag("span", f"{each.position}. ", class_="soft"), tag("span", cut(each.text), class_="text"))
-        for each in answer.passages or ()
-    ]
+    about = _corrections(answer, correction, relevant)
+    if value is not None:
+        names: Mapping[float, str] = {float(number): name for _, name, number in _CHOICES}
+        said = tag("p", "Your label: ", tag("b", names.get(value, f"{value:.2f}")), id="saved")
+        return tag("article", said, answer_markup(answer, heading_id="question"), about, class_="answer")
     text = "".join(span.text for span in answer.response or ())
     return tag(
         "article",
@@ -76,8 +75,29 @@ def label_item(answer: AnswerView, label: float | None) -> Markup:
         tag("h4", "The answer"),
         tag("p", cut(text) if answer.response is not None else "(the answer is not known)", class_="text"),
         *(join(tag("h4", "The reference"), tag("p", cut(each), class_="text")) for each in answer.reference),
-        tag("details", tag("summary", f"The passages ({len(passages)})"), tag("ol", *passages, class_="passages"))
-        if passages
-        else None,
+        about,
         class_="answer",
     )
+
+
+def _corrections(answer: AnswerView, correction: str | None, relevant: Collection[int] | None) -> Markup:
+    """Return the passages with a box for each, and the field for the correct answer. A label saves both."""
+    boxes = [
+        tag(
+            "li",
+            _box(str(each.position), is_checked=each.position in (relevant or ())),
+            tag("span", cut(each.text), class_="text"),
+        )
+        for each in answer.passages or ()
+    ]
+    none = tag("p", _box("none", is_checked=relevant is not None and not relevant), "None of them helps to answer")
+    title = tag("summary", f"The passages ({len(boxes)}): mark those that help to answer")
+    field = tag("textarea", correction, id="correction", rows=3, maxlength=20_000)
+    return join(
+        tag("details", title, tag("ol", *boxes, class_="passages"), none) if boxes else None,
+        tag("p", tag("label", "Correct answer, saved with your label ", field)),
+    )
+
+
+def _box(value: str, *, is_checked: bool) -> Markup:
+    return tag("input", type="checkbox", class_="mark", value=value, checked=is_checked, aria_label="helps to answer")

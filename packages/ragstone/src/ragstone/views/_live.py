@@ -59,7 +59,12 @@ class LiveDocument:
             "header",
             tag("span", tag("b", "Ragstone"), " ", title, class_="about"),
             tag("span", "not live: this page needs JavaScript to update itself", id="state", class_="soft"),
-            tag("nav", *links, tag("a", "Label answers", href="label")),
+            tag(
+                "nav",
+                *links,
+                tag("a", "Label answers", href="label"),
+                tag("a", "Download failures", href="cases?worst=50"),
+            ),
         )
         body = join(head, tag("main", live_places(parts, _PARTS)))
         return cls.of(title, body, script="live.js", revision=revision)
@@ -153,7 +158,8 @@ def _latest(answers: Sequence[AnswerView]) -> Markup:
         return tag("section", tag("p", "No answer is judged wrong.", class_="soft"), id="latest")
     names = ("Time (UTC)", "Question", "Why", "Lowest score")
     shown = table(names, map(_latest_row, answers), class_="latest")
-    return section("Wrong just now", shown, lead="The latest answers that are judged wrong.", id="latest")
+    saved = tag("p", tag("a", "Download the 50 worst as test cases", href="cases?worst=50"))
+    return section("Wrong just now", shown, saved, lead="The latest answers that are judged wrong.", id="latest")
 
 
 def _latest_row(answer: AnswerView) -> Markup:

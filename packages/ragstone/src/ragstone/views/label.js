@@ -41,7 +41,10 @@
     await show(await fetch("label/item?" + new URLSearchParams({ author: author.value, n: String(n) })), true);
   });
   const save = (id, value, focus) => run(async () => {
-    const body = JSON.stringify({ trace_id: id, value, author: author.value });
+    const marks = [...document.querySelectorAll(".mark:checked")].map((box) => box.value);
+    const relevant = marks.length ? marks.filter((mark) => mark !== "none").map(Number) : null;
+    const correction = byId("correction")?.value || null;
+    const body = JSON.stringify({ trace_id: id, value, author: author.value, correction, relevant });
     const response = await fetch("label", { method: "POST", body, headers: { "Content-Type": "application/json" } });
     if (response.ok) last = value === null ? null : id;
     await show(response, focus);
@@ -53,7 +56,8 @@
   };
   addEventListener("keydown", (event) => {
     const action = actions[event.key.toLowerCase()];
-    if (!action || byId("choices").hidden || event.ctrlKey || event.metaKey || event.altKey || event.target === author) return;
+    if (!action || byId("choices").hidden || event.ctrlKey || event.metaKey || event.altKey || event.target === author ||
+        event.target.tagName === "TEXTAREA") return;
     event.preventDefault();
     action();
   });

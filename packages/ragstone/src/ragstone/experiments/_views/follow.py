@@ -32,7 +32,8 @@ class FollowedReport:
     def __init__(
         self, period: Period, *, targets: Mapping[str, float], n_worst: int = 5, by: Sequence[str] = ()
     ) -> None:
-        self._period = period
+        self.period = period
+        """The requests that are reported."""
         self._targets = targets
         self._n_worst = n_worst
         self._by = by
@@ -59,7 +60,7 @@ class FollowedReport:
             DataError: If an outcome cannot be read.
             StoreError: If the store cannot be read.
         """
-        with open_store(self._period.store, mode="read") as store:
+        with open_store(self.period.store, mode="read") as store:
             mark = store.position(), tuple(store.plan.metrics()), self._identity(), tuple(store.labels.read())
             with store.watch.read() as tables:
                 alarms, self.alarms = self.alarms, tuple(open_alarms(tables))
@@ -68,7 +69,7 @@ class FollowedReport:
             ledger, is_shared = store.ledger(), store.is_shared
         previous, self._mark = self._mark, None
         if not (previous and self._reading and not is_shared and previous[1:3] == mark[1:3] and previous[0] <= mark[0]):
-            self._source = StoredRequests(self._period, None, Analysis())
+            self._source = StoredRequests(self.period, None, Analysis())
             self._reading = Reading(self._source, slices=SliceLabels(self._by), keeps_questions=True)
             previous = None
         assert self._source is not None  # noqa: S101
@@ -93,9 +94,9 @@ class FollowedReport:
         Raises:
             StoreError: If the store cannot be read.
         """
-        return explain_answer(self._period, sample_id)
+        return explain_answer(self.period, sample_id)
 
     def _identity(self) -> int:
         """Return a number that changes if the file is replaced."""
-        store = self._period.store
+        store = self.period.store
         return 0 if is_database_url(store) else Path(os.fspath(store)).stat().st_ino
