@@ -96,10 +96,10 @@ def test_a_changed_help_makes_the_page_stale(monkeypatch):
     """A page that was written for another help of an option differs from the code."""
     page = (REFERENCE / "cli.md").read_text(encoding="utf-8")
     help_of = reference.meaning
-    monkeypatch.setattr(reference, "meaning", lambda part: help_of(part) + ("!" if part.name == "app" else ""))
+    monkeypatch.setattr(reference, "meaning", lambda part: help_of(part) + ("!" if part.name == "until_idle" else ""))
     changed = [line for line in reference.commands_page(page).splitlines() if line not in page.splitlines()]
     assert 1 == len(changed)
-    assert "`--app" in changed[0]
+    assert "`--until-idle" in changed[0]
 
 
 def test_texts_of_a_command_that_does_not_exist_are_not_lost():

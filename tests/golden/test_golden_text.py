@@ -15,7 +15,8 @@ from rouge_score.rouge_scorer import RougeScorer
 
 from builders import make_sample
 from ragstone._util.words import split_words
-from ragstone.metrics.text import Bleu, ChrF, exact_match, rouge_l, rouge_n, token_f1
+from ragstone.metrics.text import Bleu, ChrF, exact_match, rouge_l, token_f1
+from ragstone.metrics.text._rouge import rouge_n
 from ragstone.testing import FakeJudge
 
 WORDS = [

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from builders import make_sample
 from ragstone.metrics import TEXT
-from ragstone.metrics.text import exact_match, rouge_l, rouge_n, token_f1
+from ragstone.metrics.text import exact_match, rouge_l, token_f1
+from ragstone.metrics.text._rouge import rouge_n
 from ragstone.schema import NotApplicable, Score
 from ragstone.testing import FakeJudge
 

@@ -22,31 +22,6 @@ _LONG: Final = 64
 """Nor are words with more than this number of letters: the stemmer of older NLTK calls itself for each y."""
 
 
-def rouge_n(text: str, references: Sequence[str], *, n: int = 1, stem: bool = False) -> TextOverlap:
-    """Compute precision, recall and F1 of the word n-grams, for the reference with the highest F1.
-
-    Args:
-        text: Text to score. A text with fewer than `n` words scores 0.
-        references: Reference texts.
-        n: Words per n-gram.
-        stem: Whether English words are stemmed before comparison.
-
-    Raises:
-        ValueError: If every reference has fewer than `n` words, or `n` is below 1.
-
-    Source:
-        Lin 2004, section 2.
-
-    Examples:
-        >>> rouge_n("the tower is tall", ["The tower is high."], n=2).recall
-        0.6666666666666666
-    """
-    if n < 1:
-        raise ValueError(f"n must be at least 1, got {n!r}")
-    check_references(references)
-    return _require(_rouge_n(text, references, n, stem=stem), references, n)
-
-
 def rouge_l(text: str, references: Sequence[str], *, stem: bool = False) -> TextOverlap:
     """Compute precision, recall and F1 of the longest common subsequence, for the reference with the highest F1.
 
@@ -66,7 +41,10 @@ def rouge_l(text: str, references: Sequence[str], *, stem: bool = False) -> Text
         0.75
     """
     check_references(references)
-    return _require(_rouge_l(text, references, stem=stem), references, 1)
+    overlap = _rouge_l(text, references, stem=stem)
+    if overlap is None:
+        raise ValueError(f"ROUGE needs a reference with at least one word, got {list(references)!r}")
+    return overlap
 
 
 class RougeN(TextMetric):
@@ -108,7 +86,7 @@ class RougeN(TextMetric):
         )
 
     def _compared(self, response: str, references: Sequence[str]) -> tuple[float, Mapping[str, Any]] | None:
-        overlap = _rouge_n(response, references, self.n, stem=self.stem)
+        overlap = rouge_n(response, references, self.n, stem=self.stem)
         return None if overlap is None else (overlap.f1, overlap_details(overlap))
 
     def _unit(self) -> str:
@@ -143,7 +121,8 @@ class RougeL(TextMetric):
         return None if overlap is None else (overlap.f1, overlap_details(overlap))
 
 
-def _rouge_n(text: str, references: Sequence[str], n: int, *, stem: bool) -> TextOverlap | None:
+def rouge_n(text: str, references: Sequence[str], n: int = 1, *, stem: bool = False) -> TextOverlap | None:
+    """Compute the overlap of the word n-grams with the best reference, or return None if all are shorter than `n` words."""
     parts, *others = (_runs(_words(each, stem=stem), n) for each in (text, *references))
     return best_overlap(parts, others)
 
@@ -164,14 +143,6 @@ def _stemmer() -> Callable[[str], str]:
 
     stem: Callable[[str], str] = PorterStemmer().stem
     return stem
-
-
-def _require(overlap: TextOverlap | None, references: Sequence[str], n: int) -> TextOverlap:
-    if overlap is None:
-        raise ValueError(
-            f"ROUGE needs a reference with at least {'one word' if n == 1 else f'{n} words'}, got {list(references)!r}"
-        )
-    return overlap
 
 
 def _runs(words: Sequence[str], n: int) -> list[tuple[str, ...]]:
