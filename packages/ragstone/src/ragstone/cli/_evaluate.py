@@ -32,7 +32,7 @@ from ragstone.cli._output import (
 from ragstone.cli._progress import Progress, show_progress
 from ragstone.cli._settings import OF_COMMAND, arguments_of, settings_of
 from ragstone.errors import ConfigurationError, DataError, JudgeError
-from ragstone.experiments import Experiment, count_kept, evaluate
+from ragstone.experiments import Experiment, count_kept, describe_looks, evaluate
 from ragstone.judges import find_outage
 from ragstone.metrics import resolve_metrics
 from ragstone.reading import Choice, ReadingReport, RejectedRow, iter_samples, read_samples
@@ -62,6 +62,7 @@ def evaluate_command(
     on_bad_row: OnBadRow = "raise",
     output: Path | None = None,
     dry_run: bool = False,
+    test_set: str | None = None,
     fail_under: list[str] | None = None,
     junit: Path | None = None,
     json_output: bool = False,
@@ -86,6 +87,8 @@ def evaluate_command(
         repeats (>=1 N): Calls of --app for each question.
         traces (hidden): JSONL file for the captured calls. An interrupted run resumes with the same one. Default:
             FILE.APP.traces.jsonl in the current directory.
+        test_set (METRIC): FILE is a test set: exit with 1 unless METRIC is shown to be better than at the last accepted look.
+            The error rate of 5% holds over all looks at the set, which FILE.looks counts.
 
     Output:
         output (-o): JSONL file for the outcomes. The same command resumes an interrupted run.
@@ -96,6 +99,11 @@ def evaluate_command(
     names, fields = settings.scoring.metrics, parse_fields(field)
     thresholds = parse_thresholds(fail_under, analysis, names, junit=junit)
     application: Any = None
+    if test_set is not None:
+        if fail_under:
+            raise ConfigurationError("a test set shows one verdict. Give --test-set without --fail-under")
+        if planned := describe_looks(file):
+            typer.echo(planned, err=True)
     if app is None and (retriever_tool or no_retriever_tool):
         raise ConfigurationError(
             "--retriever-tool and --no-retriever-tool are about the calls of --app, and do not change what is read from a file. "
@@ -136,7 +144,7 @@ def evaluate_command(
     ):
 
         def show(n_done: int, total: int) -> None:
-            if n_done == 0 and output is None and not json_output:
+            if n_done == 0 and output is None and test_set is None and not json_output:
                 # Before the first call is paid for, because the outcomes cannot be kept afterwards.
                 typer.echo(
                     "Only the means will be printed. To see which answers are wrong, and why: add --output outcomes.jsonl",
@@ -158,17 +166,20 @@ def evaluate_command(
             **arguments_of(context, settings, "limits", "analysis", omit=("undecided", *OF_COMMAND)),
             reasons=reasons,
             output=output,
+            test_set=test_set,
             on_read=print_reading,
             progress=show,
             on_outcomes=progress.count,
         )
+    look = result.look
     check = result.check(thresholds, undecided=analysis.undecided) if thresholds else None
     if check is not None and junit is not None:
         check.write_junit(junit)
     if json_output:
         print_json(result.to_dict() | {"gate": check and check.to_dict()})
     else:
-        print_text("\n".join([str(result), *reason_lines(result.outcomes)]))
+        verdict = [f"{look}\n"] if look is not None and look.is_shown else []
+        print_text("\n".join([*verdict, str(result), *reason_lines(result.outcomes)]))
         if check is not None:
             print_text(f"\n{check}")
         typer.echo(_spent(result), err=True)
@@ -179,6 +190,8 @@ def evaluate_command(
         typer.echo(line, err=True)
     _exit(result, limits.max_failed_share)
     exit_if_failed(check)
+    if look is not None and look.verdict == "not shown":
+        raise typer.Exit(ExitCode.GATE)
 
 
 def _exit(result: Experiment, max_failed_share: float) -> None:

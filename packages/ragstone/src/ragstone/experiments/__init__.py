@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ragstone.experiments._gates import ScoreCheck, check_source, check_thresholds
     from ragstone.experiments._kept import count_kept
     from ragstone.experiments._labels import add_labels, draw_to_label, drawn_rows
+    from ragstone.experiments._looks import describe_looks
     from ragstone.experiments._outcomes import (
         OutcomeSource,
         SystemOutcomes,
@@ -69,6 +70,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_gates": "ScoreCheck check_source check_thresholds",
             "_kept": "count_kept",
             "_labels": "add_labels draw_to_label drawn_rows",
+            "_looks": "describe_looks",
             "_outcomes": "OutcomeSource SystemOutcomes check_same_questions names_of read_outcomes store_of",
             "_repair.shares": "RepairTrial",
             "_repair.trial": "arepair repair",

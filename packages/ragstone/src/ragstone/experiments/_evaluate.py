@@ -7,8 +7,8 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing, closing
-from dataclasses import dataclass, field
+from contextlib import aclosing, closing, nullcontext
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from ragstone._util.abstains import own_refusals
@@ -20,7 +20,7 @@ from ragstone.experiments._app.saved import SavedRuns
 from ragstone.experiments._app.score import Progress, ScoredApp, score_app
 from ragstone.experiments._clusters import AUTO_CLUSTER, cluster_keys, read_fields
 from ragstone.experiments._experiment import Experiment
-from ragstone.experiments._kept import KeptOutcomes, RunIdentity, digest_samples
+from ragstone.experiments._kept import KeptOutcomes, RunIdentity, count_kept, digest_samples
 from ragstone.experiments._spill import OutcomeRows, SampleRows, SamplesOnDisk, count_failures, replace_outcomes
 from ragstone.experiments._summary import CONFIDENCE_LEVEL, check_level
 from ragstone.judges import EmbedderSpec, JudgeSpec, ReaderSpec, is_any_endpoint_down, wait_for_outages
@@ -33,6 +33,7 @@ from ragstone.sinks import Delivery, Sink
 from ragstone.worker import open_setup
 
 if TYPE_CHECKING:
+    from ragstone.experiments._looks import Looks
     from ragstone.reading import QrelsSource
     from ragstone.requests import RetrieverTools
 
@@ -78,6 +79,7 @@ async def aevaluate(
     cluster: str | None = AUTO_CLUSTER,
     confidence_level: float = CONFIDENCE_LEVEL,
     output: str | os.PathLike[str] | None = None,
+    test_set: str | None = None,
     on_read: Callable[[ReadingReport], None] | None = None,
     progress: Callable[[int, int], None] | None = None,
     on_outcomes: Callable[[Sequence[Outcome]], None] | None = None,
@@ -133,6 +135,8 @@ async def aevaluate(
         confidence_level: Confidence level of the intervals in the experiment's summary and report, and of its gates, in (0, 1).
         output: JSONL file for the outcomes, as `Experiment.to_jsonl` writes it. Until the run ends, complete samples are in
             `OUTPUT.partial`. If the run is interrupted, the same call scores only the others.
+        test_set: The metric that decides if the application is better than at the last accepted look at `data`, a test set whose
+            looks are written to DATA.looks. `Experiment.look` has the verdict, whose error rate holds over all looks.
         on_read: Called with the report of what was read, before the first call of a model or of the application.
         progress: Called with (finished samples, all samples) when scoring starts, and after each sample. Each repeat counts.
         on_outcomes: Called with the outcomes of each sample when they are complete, before `progress`.
@@ -198,6 +202,16 @@ async def aevaluate(
             limits=Limits(concurrency=concurrency, deadline_s=deadline_s, processes=processes),
             reasons=reasons,
         )
+    looks: Looks | None = None
+    if test_set is not None:
+        from ragstone.experiments._looks import Looks
+
+        if app is None or output is not None or sinks or reasons:
+            raise ConfigurationError(
+                "a test set shows one verdict on an application, because it wears out if scores are selected by. Give the "
+                "application (--app), and omit output, sinks and reasons"
+            )
+        looks = Looks(data, test_set, [metric.card for metric in setup.metrics])
     saved, runner = SavedRuns(traces), None
     if app is not None:
         # Imported for applications only, because nothing else in `evaluate` needs capture.
@@ -221,10 +235,13 @@ async def aevaluate(
         # An unavailable judge is an error soon, because its address may be wrong.
         with wait_for_outages(min(max_outage_s, _PREPARE_OUTAGE_S)):
             await setup.scorer.prepare()
-        with closing(kept):
+        with closing(kept), looks or nullcontext():
+            app_name = "" if runner is None else runner.app_name
             if output is not None:
-                app_name = "" if runner is None else runner.app_name
                 kept.open(run_identity(setup.scorer, samples, app_name, repeats))
+            if looks is not None:
+                resumes = traces is not None and count_kept(traces, n_heads=0) > 0
+                looks.open(run_identity(setup.scorer, samples, app_name, repeats), len(samples), resumes=resumes)
             report.show()
             with wait_for_outages(max_outage_s):
                 if runner is None:
@@ -261,10 +278,15 @@ async def aevaluate(
             )
             if output is not None:
                 experiment.to_jsonl(output)
-            if not judge_unavailable:
+            is_stopped = judge_unavailable or (looks is not None and failures["budget"] > 0)
+            if not is_stopped:
                 saved.write(scored.traces)
                 if not failures["budget"]:
                     kept.finish()
+            if looks is not None:
+                return replace(
+                    experiment, look=looks.stop() if is_stopped else looks.decide(outcomes, samples, cluster)
+                )
         return experiment
 
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     # Methods import what makes reports and gates: a run without them is faster to import.
     from ragstone.experiments._gates import ScoreCheck, Undecided
+    from ragstone.experiments._looks import Look
     from ragstone.experiments._outcomes import OutcomeSource
     from ragstone.experiments._spent import Spent
     from ragstone.views import Answers, Chart, ReportView
@@ -223,6 +224,9 @@ class Experiment(Reported, Evaluated):
     """Key of the clusters of samples, "auto", or None for independent samples. See `evaluate`."""
     confidence_level: float = CONFIDENCE_LEVEL
     """Confidence level of the intervals in summaries, reports and gates."""
+    look: Look | None = None
+    """The verdict on a test set (`evaluate(test_set=...)`). Unless it is a baseline or accepted, text and JSON of this experiment
+    do not contain scores: a set wears out if changes are selected by them."""
 
     def summary(self) -> tuple[MetricSummary, ...]:
         """Summarize each metric: mean, confidence interval and counts.
@@ -276,6 +280,8 @@ class Experiment(Reported, Evaluated):
         return find_unusable(self._table(read_fields(self.samples, cluster_keys(self.cluster))))
 
     def __str__(self) -> str:
+        if self.look is not None and not self.look.is_shown:
+            return str(self.look)
         summaries = self.summary()
         table = format_table(summaries, titles={card.name: card.title for card in self.cards})
         missing = {name for s in summaries for name in s.missing} if self.reading else set()
@@ -350,6 +356,8 @@ class Experiment(Reported, Evaluated):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the summary as plain values for JSON."""
+        if self.look is not None and not self.look.is_shown:
+            return {"test_set": self.look.to_dict(), "n_samples": len(self.samples), "usage": self.usage.model_dump()}
         summaries = self.summary()
         return {
             "judge_is_baseline": is_baseline(*(judge for s in summaries for judge in s.judges)),
@@ -372,6 +380,7 @@ class Experiment(Reported, Evaluated):
             "notes": list(self.notes()),
             "application": self._application() if self.traces else None,
             "cases": None if (cases := self._cases()) is None else cases.to_dict(),
+            "test_set": self.look and self.look.to_dict(),
         }
 
     def _cases(self) -> CaseComparison | None:
