@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -58,20 +59,27 @@ def estimate_column(column: Sequence[float] | NDArray[np.float64], *, difference
 
 
 def compare_columns(differences: NDArray[np.float64], bases: Collection[int], *, seed: int) -> list[float | None]:
-    """Return the p-value of each mean difference over the questions (rows): sign-flip tests with Holm's correction.
+    """Return the p-value of each mean difference over the questions (rows): a sign-flip test, without a correction.
 
-    None for the columns of `bases`, which are not compared.
+    None for the columns of `bases`, which are not compared, and NaN if there is nothing to test.
     """
     import numpy as np
 
-    places = [place for place in range(differences.shape[1]) if place not in bases]
-    tests = []
-    for place in places:
-        known = differences[~np.isnan(differences[:, place]), place].round(SAME)
-        pairs = simultaneous_differences([[[value, 0.0] for value in known.tolist()]], seed=seed) if known.size else ()
-        tests += [one.pairs[0].p_value for one in pairs] or [None]
-    adjusted = dict(zip(places, holm(tests).adjusted, strict=True))
-    return [adjusted.get(place) for place in range(differences.shape[1])]
+    tests: list[float | None] = []
+    for place, column in enumerate(differences.T):
+        known = column[~np.isnan(column)].round(SAME).tolist()
+        p_value = None if place in bases else math.nan
+        if known and place not in bases:
+            ((test,),) = (one.pairs for one in simultaneous_differences([[[x, 0.0] for x in known]], seed=seed))
+            p_value = math.nan if test.p_value is None else test.p_value
+        tests.append(p_value)
+    return tests
+
+
+def adjusted(p_values: Sequence[float | None]) -> list[float | None]:
+    """Return p-values with Holm's correction. None is not a test, and NaN is one that could not be made."""
+    corrected = iter(holm([p_value for p_value in p_values if p_value is not None]).adjusted)
+    return [None if p_value is None else next(corrected) for p_value in p_values]
 
 
 def correlate_by_question(

@@ -16,6 +16,7 @@ from ragstone_lab._report import number, shown
 from ragstone_lab._run import RunResult
 from ragstone_lab._udcg.columns import (
     SAME,
+    adjusted,
     compare_columns,
     correlate_by_question,
     estimate_columns,
@@ -45,6 +46,10 @@ class MetricCorrelation:
     """UDCG's mean minus this metric's (as in `all`), by question. None for UDCG itself."""
     p_value: float | None
     """P-value of this difference: a sign-flip test over the questions, with Holm's correction for all metrics."""
+    uncorrected: float | None = field(default=None, repr=False)
+    """This p-value without a correction. NaN if the difference cannot be tested."""
+    by_question: Mapping[str, float] = field(default_factory=dict, repr=False)
+    """Correlation of each question, as in `all`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +168,8 @@ def correlate_contexts(
     constant_as_zero = estimate_columns(table.all)
     minus_metric = table.all[:, [0]] - table.all
     differences = estimate_columns(minus_metric, differences=True)
-    p_values = compare_columns(minus_metric, {0}, seed=seed)
+    tests = compare_columns(minus_metric, {0}, seed=seed)
+    p_values = adjusted(tests)
     pooled = _pooled(columns, contexts)
     return UdcgCorrelation(
         metrics=tuple(
@@ -174,6 +180,8 @@ def correlate_contexts(
                 pooled=pooled[name],
                 difference=None if i == 0 else differences[i],
                 p_value=p_values[i],
+                uncorrected=tests[i],
+                by_question=dict(zip(table.questions, table.all[:, i].tolist(), strict=True)),
             )
             for i, name in enumerate(table.names)
         ),

@@ -8,13 +8,13 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 from ragstone.errors import JudgeError
-from ragstone.stats import Estimate, holm, mean_interval, simultaneous_differences
+from ragstone.stats import Estimate, mean_interval, simultaneous_differences
 from ragstone_lab._run import gathered
 from ragstone_lab._udcg.ask import Models
 from ragstone_lab._udcg.experiment.questions import Question
 from ragstone_lab._udcg.experiment.sampling import distractor_contexts, find_obstacle, position_contexts
 from ragstone_lab._udcg.experiment.settings import ExperimentSettings
-from ragstone_lab._udcg.experiment.tables import Cell, Column, ResultTable, share_of
+from ragstone_lab._udcg.experiment.tables import Cell, Column, ResultTable, corrected_table, share_of
 from ragstone_lab._udcg.rank import best_passages
 from ragstone_lab._udcg.rows import Grade, PassageRating
 
@@ -110,14 +110,9 @@ class Runner:
         **facts: object,
     ) -> ResultTable:
         """Return a table of a part. The last notes of its first table count what the part excluded."""
-        return ResultTable(
-            part=part,
-            title=title,
-            source=source,
-            columns=tuple(columns),
-            rows=tuple(rows),
-            notes=(*notes, *self.excluded(part)),
-            facts=facts,
+        all_notes = (*notes, *self.excluded(part))
+        return corrected_table(
+            part=part, title=title, source=source, columns=tuple(columns), rows=rows, notes=all_notes, facts=facts
         )
 
 
@@ -152,7 +147,7 @@ async def run_position(runner: Runner, questions: Sequence[Question]) -> ResultT
     by_position = [[answers[at] for answers in rows_of] for at in range(settings.k)]
     tests = [_compared(answers, by_position[0], "correct", settings.seed) for answers in by_position[1:]]
     differences = [None, *(difference for difference, _ in tests)]
-    p_values = [None, *holm([p_value for _, p_value in tests]).adjusted]
+    p_values = [None, *(p_value for _, p_value in tests)]
     rows: list[tuple[Cell, ...]] = []
     for at, answers in enumerate(by_position):
         correct, _, abstained, wrong = _shares(answers)
@@ -246,10 +241,9 @@ async def run_orders(runner: Runner, questions: Sequence[Question]) -> list[Resu
     ]
     pairs = [(name, grade) for name in names[:-1] for grade in _COMPARED]
     tests = [_compared(answers["utility"], answers[name], grade, settings.seed) for name, grade in pairs]
-    p_values = holm([p_value for _, p_value in tests]).adjusted
     differences = [
         (f"utility - {name}", grade, len(found), difference, p_value)
-        for (name, grade), (difference, _), p_value in zip(pairs, tests, p_values, strict=True)
+        for (name, grade), (difference, p_value) in zip(pairs, tests, strict=True)
     ]
     title = f"Answers from the best {settings.k} of at most {settings.top_n} candidates by three annotations"
     columns = (

@@ -129,11 +129,12 @@ def correlation_table(runner: Runner, collected: ContextSet) -> ResultTable:
         title,
         "table 3",
         (*_COMPARED, Column("pooled", "pooled over questions [95% CI]", is_printed=False)),
-        ((m.metric, m.all.n if m.all else 0, m.all, m.difference, m.p_value, m.pooled) for m in found.metrics),
+        ((m.metric, m.all.n if m.all else 0, m.all, m.difference, m.uncorrected, m.pooled) for m in found.metrics),
         _describe(collected),
         *found.notes,
         grades=dict(found.grades),
         n_one_grade=found.n_one_grade,
+        by_question={m.metric: m.by_question for m in found.metrics},
     )
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shutil
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ragstone.extension import text_table
 from ragstone.stats import Estimate, mean_interval
 from ragstone_lab._report import plain_fields, to_plain
+from ragstone_lab._udcg.columns import adjusted
 
 Cell = Estimate | float | int | str | None
 
@@ -41,6 +42,8 @@ class ResultTable:
     notes: tuple[str, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
     """Further values for JSON."""
+    uncorrected: tuple[float | None, ...] = ()
+    """P-values of the rows without Holm's correction. None is not a test, and NaN is one that could not be made."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -55,6 +58,22 @@ class ResultTable:
         align = "".join("l" if column.kind == "text" else "r" for _, column in shown)
         table = [text_table([head, *body], align=align)] if head else []
         return "\n".join([f"{self.title} ({self.source})", "", *table, *wrap_lines(self.notes)])
+
+
+def corrected_table(*, columns: tuple[Column, ...], rows: Iterable[tuple[Cell, ...]], **fields: Any) -> ResultTable:
+    """Return a table with Holm's correction over all its rows, which have uncorrected p-values."""
+    rows = tuple(rows)
+    place = next((at for at, column in enumerate(columns) if column.kind == "p_value"), None)
+    if place is None:
+        return ResultTable(columns=columns, rows=rows, **fields)
+    tests: list[Any] = [row[place] for row in rows]
+    corrected = zip(rows, adjusted(tests), strict=True)
+    return ResultTable(
+        columns=columns,
+        rows=tuple((*row[:place], p_value, *row[place + 1 :]) for row, p_value in corrected),
+        uncorrected=tuple(tests),
+        **fields,
+    )
 
 
 def wrap_lines(lines: Sequence[str]) -> list[str]:
