@@ -154,6 +154,7 @@ CASES: dict[str, tuple[str, str, str]] = {
     "research.queries": ("5", "5", "0"),
     "research.second_judge": _TEXT,
     "research.second_judge_model": _TEXT,
+    "research.other_readers": ('["lexical", "openai:m"]', "lexical,openai:m", "3"),
     "research.top_n": ("9", "9", '"all"'),
     "research.max_questions": ("9", "9", '"all"'),
     "research.n_contexts": ("4", "4", '"all"'),

@@ -10,7 +10,7 @@ from typing import Final, Literal
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
-from ragstone.errors import JudgeError
+from ragstone.errors import ConfigurationError, JudgeError
 from ragstone.extension import answer_abstains, count, split_words
 from ragstone.judges import Judge, Prompt, Reader, judge_from, reader_from
 from ragstone.metrics import LabelMode, label_of, passage_utilities, rouge_l
@@ -86,11 +86,23 @@ async def open_models(
     run: Run, reader: str | Reader | None, judge: str | Judge | None, *, labels: LabelMode, threshold: float
 ) -> Models:
     """Open a reader and a judge, the arguments of a user, in a run. Without a judge, the reader's model judges."""
+    (asked_reader,), asked_judge = await open_readers(run, [reader], judge)
+    return Models(run, asked_reader, asked_judge, labels=labels, threshold=threshold)
+
+
+async def open_readers(
+    run: Run, readers: Sequence[str | Reader | None], judge: str | Judge | None
+) -> tuple[list[JournaledReader], JournaledJudge]:
+    """Open readers and their judge, as `open_models` does. Several readers need one judge, which grades the answers of all."""
     has_judge = judge is not None or os.environ.get("RAGSTONE_JUDGE")
-    resolved_judge = judge_from(judge if has_judge or not isinstance(reader, str) else reader)
-    resolved_reader = reader_from(reader, judge=resolved_judge)
+    if not has_judge and len(readers) > 1:
+        raise ConfigurationError(
+            "several readers need one judge, which grades the answers of all. Set judge= (--judge)"
+        )
+    resolved_judge = judge_from(judge if has_judge or not isinstance(readers[0], str) else readers[0])
+    resolved = [reader_from(reader, judge=resolved_judge) for reader in readers]
     asked_judge = await run.add_judge(resolved_judge, judge)
-    return Models(run, await run.add_reader(resolved_reader, reader), asked_judge, labels=labels, threshold=threshold)
+    return [await run.add_reader(one, reader) for one, reader in zip(resolved, readers, strict=True)], asked_judge
 
 
 class Models:
@@ -128,7 +140,8 @@ class Models:
                 f"{missed} of {count(len(checked), 'answer')} that contain a reference are not correct for the judge. Read them in "
                 "contexts.jsonl before you rely on its grades"
             )
-        if n_cut := len(self.reader.run_on):
+        queries = {query for query, _ in self._graded}
+        if n_cut := sum(query in queries for query, *_ in self.reader.run_on):
             notes.append(f"{count(n_cut, 'answer')} did not end before the limit of tokens. The first part was graded")
         return notes
 

@@ -65,7 +65,7 @@ COMMANDS: Final = {
         "questions.jsonl --reader openai:gpt-4o",
         f"{_UDCG} limits.call_latency_s analysis.seed analysis.n_resamples research.k research.top_n "
         "research.max_questions research.n_contexts research.k_values research.n_distractors research.weak_below research.hard_above "
-        "research.threshold research.second_judge research.second_judge_model",
+        "research.threshold research.second_judge research.second_judge_model research.other_readers",
     ),
     "lab topicality": Command(
         "Check if a repository is about a domain.", "in-domain.jsonl out-of-domain.jsonl", _MEANS

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import typer
 
-from ragstone.cli.extension import load_app, terminal_options
+from ragstone.cli.extension import load_app, parse_named_file, terminal_options
 from ragstone.errors import ConfigurationError
 from ragstone.extension import check_not_read, check_output
 from ragstone.metrics import quote
@@ -102,7 +103,7 @@ def rank_command(
 
 
 def experiment_command(
-    data: Path,
+    data: list[str],
     *,
     output_dir: Path = Path("udcg-experiment"),
     parts: str | None = None,
@@ -115,7 +116,8 @@ def experiment_command(
     """Repeat the experiments of the UDCG paper on your data.
 
     Options:
-        data: Questions: rows with query, reference and contexts (the ranked candidates, with relevance if known).
+        data: Questions: rows with query, reference and contexts (the ranked candidates, with relevance if known). Several
+            files: NAME=FILE names one.
         output_dir (-o): Directory of the results. An interrupted run resumes in the same directory.
         parts: Comma-separated: position, k, distractors, orders, correlation, ablation, answer-prob, judges. Default:
             all but the last two.
@@ -126,16 +128,22 @@ def experiment_command(
 
     lab = Lab(context, json_output=json_output)
     models, research = lab.models, lab.settings.research
-    chosen = lab.arguments("analysis", "research", omit=("second_judge", "second_judge_model")) | {
+    chosen = lab.arguments("analysis", "research", omit=("second_judge", "second_judge_model", "other_readers")) | {
         "parts": parts,
         "retriever": None if retriever is None else load_app(retriever, option="--retriever"),
         "erag": erag,
         "k_values": tuple(sorted(set(research.k_values))),
     }
+    named = [parse_named_file(text) for text in data]
+    sets = {name or file: file for name, file in named}
+    if len(sets) < len(named):
+        raise ConfigurationError("two data sets have the same name. Write NAME=FILE with a unique name for each")
+    source: Any = sets if len(sets) > 1 else data[0]
     if dry_run:
         plan = plan_udcg_experiment(
-            str(data),
+            source,
             output_dir,
+            n_readers=1 + len(research.other_readers),
             n_judges=1 + (research.second_judge is not None),
             calls_per_reading=models.calls_per_reading,
             **chosen,
@@ -144,13 +152,21 @@ def experiment_command(
         return
     if research.second_judge is not None:
         chosen["second_judge"] = models.build_other_judge(research.second_judge, research.second_judge_model)
+    if research.other_readers:
+        judge, (_, reader) = models.judge_or_none(), models.judge_and_reader()
+        others = {url: models.build_other_reader(url, judge) for url in research.other_readers}
+        chosen |= {"judge": judge, "reader": {"": reader, **others}}
     result = lab.run(
         "calls",
         run_udcg_experiment,
-        str(data),
+        source,
         output_dir,
         on_plan=lambda plan: lab.print_plan(plan, plan.usage, dry_run=False),
         **lab.arguments("limits"),
         **chosen,
     )
-    lab.finish(result, saved=[f"saved in {output_dir}: result.json, contexts.jsonl, journal.jsonl"])
+    gammas = [
+        f"use the weight of distraction: ragstone evaluate FILE --metrics udcg@gamma={quote(str(path))}"
+        for path in sorted(output_dir.glob("**/gamma.json"))
+    ]
+    lab.finish(result, saved=[f"saved in {output_dir}: result.json, contexts.jsonl, journal.jsonl", *gammas])

@@ -81,9 +81,18 @@ class Models:
 
     def build_other_judge(self, url: str | None, model: str | None, api_key_env: str | None = None) -> Judge:
         """Build another judge with the same limits and scores, which shares the budget."""
+        return self._another(self.of_judge, url, model, api_key_env).build_judge()
+
+    def build_other_reader(self, url: str, judge: Judge | None) -> Reader | None:
+        """Build another reader with the limits of the judge, which shares the budget."""
+        return self._another(self.of_reader, url).build_reader(judge, self.of_judge)
+
+    def _another(
+        self, base: EndpointOptions, url: str | None, model: str | None = None, api_key_env: str | None = None
+    ) -> EndpointOptions:
         judge: dict[str, Any] = {**self.of_judge.connection}
         limits = cast("ConnectionOptions", {key: judge[key] for key in (*_SHARED, "budget", "cache") if key in judge})
-        return self.of_judge.override(url=url, model=model, api_key_env=api_key_env, limits=limits).build_judge()
+        return base.override(url=url, model=model, api_key_env=api_key_env, limits=limits)
 
     def judge_or_none(self) -> Judge | None:
         """Build the judge that a setting names, or return None."""

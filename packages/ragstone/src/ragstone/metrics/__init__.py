@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from ragstone.metrics.ranking import RANKING
     from ragstone.metrics.semantic import SEMANTIC
     from ragstone.metrics.text import TEXT, rouge_l
-    from ragstone.metrics.udcg import Udcg, UdcgTheta
+    from ragstone.metrics.udcg import Udcg, UdcgTheta, save_gamma
     from ragstone.metrics.vera import VERA, VeraComposite
 
 __all__ = [
@@ -102,7 +102,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "ranking": "RANKING",
             "semantic": "SEMANTIC",
             "text": "TEXT rouge_l",
-            "udcg": "Udcg UdcgTheta",
+            "udcg": "Udcg UdcgTheta save_gamma",
             "vera": "VERA VeraComposite",
         },
     )

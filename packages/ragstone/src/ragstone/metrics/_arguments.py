@@ -141,7 +141,7 @@ def _declared(parameter: inspect.Parameter, hint: Any) -> Argument | None:
         return None
     limits = [f"{words} {_number(options[0][key])}" for key, words in _LIMITS if key in options[0]]
     allows_none = len(options) < len(schema.get("anyOf", [schema]))
-    rule = f"{_KINDS[kind]} {' and '.join(limits)}".rstrip()
+    rule = options[0].get("rule") or f"{_KINDS[kind]} {' and '.join(limits)}".rstrip()
     if any(option.get("format") for option in options):
         rule = _FILE
     return Argument(

@@ -13,13 +13,16 @@ import hashlib
 import json
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
+
+from pydantic import BeforeValidator, Field
 
 from ragstone._util.files import write_output
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.judges import Reader
-from ragstone.metrics._arguments import Positive, Share
+from ragstone.metrics._arguments import Positive
 from ragstone.metrics._card import WorkedExample
 from ragstone.metrics._relevance import LabelMode
 from ragstone.metrics._udcg_base import UdcgBase, sigmoid
@@ -27,6 +30,26 @@ from ragstone.metrics._utility import PassageUtility
 from ragstone.schema import SCHEMA_VERSION, check_version
 
 _EXAMPLE_UTILITIES: Final = (0.9, -0.8)
+_GAMMA_KIND: Final = "ragstone.udcg_gamma"
+
+
+def save_gamma(path: str | Path, gamma: float, **found: Any) -> None:
+    """Write a weight of distraction as JSON, with what it was found with, for `udcg@gamma=FILE`."""
+    content = {"kind": _GAMMA_KIND, "version": SCHEMA_VERSION, "gamma": gamma, "found": found}
+    write_output(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
+def load_gamma(value: Any) -> Any:
+    """Return the weight in a file of `save_gamma`, or another value as it is."""
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        content = json.loads(Path(value).read_text(encoding="utf-8"))
+        if (content["kind"], content["version"]) == (_GAMMA_KIND, SCHEMA_VERSION):
+            return content["gamma"]
+    return value
+
+
+_GAMMA_RULE: Final = "a number from 0 to 1, or a file gamma.json of `ragstone lab udcg experiment`"
+Gamma = Annotated[float, Field(ge=0, le=1, json_schema_extra={"rule": _GAMMA_RULE}), BeforeValidator(load_gamma)]
 
 
 def _worked_example(k: int, value: float, last_step: str) -> WorkedExample:
@@ -51,7 +74,8 @@ class Udcg(UdcgBase):
 
     Args:
         reader: The application's generator. If None, `evaluate`, `Monitor` or the worker binds it later.
-        gamma: Weight of distraction relative to relevance, between 0 and 1.
+        gamma: Weight of distraction relative to relevance, between 0 and 1. In a name, also the file that
+            `ragstone lab udcg experiment` writes: `udcg@gamma=experiment/gamma.json` is `udcg@gamma=0.4` if it found 0.4.
         labels: Source of relevance labels: "auto" (the labels in the data, or the judge if they are missing), "data"
             (only the labels in the data) or "judge" (always the judge).
         threshold: Smallest label in the data that means relevant. The default suits binary labels, TREC grades
@@ -75,7 +99,7 @@ class Udcg(UdcgBase):
         self,
         reader: Reader | None = None,
         *,
-        gamma: Share = 1 / 3,
+        gamma: Gamma = 1 / 3,
         labels: LabelMode = "auto",
         threshold: Positive = 0.5,
     ) -> None:

@@ -119,5 +119,6 @@ class Research(Settings):
     n_distractors: int | None = key(None, "Number of distractors in a context. Default: k - 1.", ge=1)
     second_judge: Text | None = key(None, "Another judge, for the part judges, in the forms of the judge.")
     second_judge_model: Text | None = key(None, "Name of the model at the URL of the second judge.")
+    other_readers: Texts = key((), "Further readers of an experiment, in the forms of the reader. They need a judge.")
     weak_below: float = key(0.2, "Distracting effect that limits weak distractors.", rule=_PROBABILITY, gt=0, lt=1)
     hard_above: float = key(0.8, "Distracting effect that limits hard distractors.", rule=_PROBABILITY, gt=0, lt=1)

@@ -271,20 +271,23 @@ def _gamma_table(runner: Runner, collected: ContextSet, values: Mapping[str, NDA
     columns = {f"{gamma:.3g}": helped + gamma * (whole - helped) for gamma in _GAMMAS}
     table = correlate_by_question(columns, collected.contexts)
     default = _GAMMAS.index(1 / 3)
+
+    def find_best(rows: list[int]) -> int:
+        # Of equal values the one nearest to 1/3 is chosen.
+        means = table.all[rows].mean(axis=0).round(9)
+        return max(range(len(_GAMMAS)), key=lambda i: (means[i], -abs(_GAMMAS[i] - 1 / 3)))
+
     n = len(table.questions)
     tuned = np.full(n, np.nan)
     for fold in question_folds(range(n), _FOLDS, settings.seed) if n > 1 else ():
-        training = [i for i in range(n) if i not in fold]
-        # Of equal values the one nearest to 1/3 is chosen.
-        means = table.all[training].mean(axis=0).round(9)
-        best = max(range(len(_GAMMAS)), key=lambda i: (means[i], -abs(_GAMMAS[i] - 1 / 3)))
-        tuned[list(fold)] = table.all[list(fold), best]
+        tuned[list(fold)] = table.all[list(fold), find_best([i for i in range(n) if i not in fold])]
+    facts = {"gamma": _GAMMAS[find_best([*range(n)])]} if n > 1 else {}
     everything = np.column_stack([table.all, tuned])
     names = [*columns, "tuned"]
     rows = _rows(names, everything, everything - everything[:, [default]], {names[default]}, settings.seed)
     headings = (Column("gamma", "gamma", "text"), _N, _SPEARMAN, Column("gain", "minus gamma = 1/3 [95% CI]"), _P)
     notes = ("tuned: each question with the gamma that is best for the other questions.", *warn_small_sample(n))
-    return runner.table("ablation", "The weight of distraction (gamma)", "equation 4", headings, rows, *notes)
+    return runner.table("ablation", "The weight of distraction (gamma)", "equation 4", headings, rows, *notes, **facts)
 
 
 async def read_answer_probs(runner: Runner, contexts: Sequence[tuple[Question, tuple[int, ...]]]) -> list[float | None]:

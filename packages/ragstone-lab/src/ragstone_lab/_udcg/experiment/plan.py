@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,6 +23,8 @@ _JUDGE_CHARS: Final = 2_000
 _ANSWER_TOKENS: Final = 100
 _LABEL_TOKENS: Final = 4
 _GRADE_TOKENS: Final = 10
+_SHARED: Final = ("relevance labels", "labels of each judge")
+"""Calls whose replies all readers share."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,23 +93,31 @@ def check_parts(questions: Sequence[Question], settings: ExperimentSettings) -> 
 
 
 def plan_calls(
-    chosen: Questions, settings: ExperimentSettings, journal: Journal, *, n_judges: int, calls_per_reading: int
+    chosen: Collection[Questions],
+    settings: ExperimentSettings,
+    journal: Journal,
+    *,
+    n_judges: int,
+    calls_per_reading: int,
+    n_readers: int = 1,
 ) -> ExperimentPlan:
-    """Plan the calls. No model is called.
+    """Plan the calls for the questions of all data sets. No model is called.
 
-    `n_judges` judges label the first candidates again.
+    `n_judges` judges label the first candidates again. All readers share the labels.
     """
     tally: dict[str, Usage] = {}
-    for question in chosen.chosen:
+    questions = [question for each in chosen for question in each.chosen]
+    for question in questions:
         _count(question, settings, tally, n_judges=n_judges, calls_per_reading=calls_per_reading)
+    parts = [check_parts(each.chosen, settings) for each in chosen]
     return ExperimentPlan(
-        parts=check_parts(chosen.chosen, settings),
-        n_questions=len(chosen.chosen),
-        n_available=chosen.n_available,
-        n_candidates=sum(len(question.candidates) for question in chosen.chosen),
-        n_unlabeled=sum(question.labels.count(None) for question in chosen.chosen),
-        left_out=chosen.left_out,
-        calls=tally,
+        parts={part: sum(counts[part] for counts in parts) for part in settings.parts},
+        n_questions=len(questions),
+        n_available=sum(each.n_available for each in chosen),
+        n_candidates=sum(len(question.candidates) for question in questions),
+        n_unlabeled=sum(question.labels.count(None) for question in questions),
+        left_out=dict(sum((Counter(each.left_out) for each in chosen), Counter())),
+        calls={what: usage if what in _SHARED else sum([usage] * n_readers, Usage()) for what, usage in tally.items()},
         n_recorded=len(journal.answers),
         seed=settings.seed,
     )

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 from ragstone.errors import ConfigurationError
 from ragstone.extension import write_output
 from ragstone.judges import Judge, Reader, describe_missing, judge_from
+from ragstone.metrics import save_gamma
 from ragstone.reading import SampleSource
 from ragstone.scoring import run_async
 from ragstone_lab._journal import JOURNAL, Journal
 from ragstone_lab._run import RESULT, Run, RunResult, folder_of, gathered, json_lines
-from ragstone_lab._udcg.ask import Models, is_model_configured, open_models
+from ragstone_lab._udcg.ask import Models, is_model_configured, open_readers
 from ragstone_lab._udcg.experiment.answers import Runner, run_distractors, run_orders, run_position
 from ragstone_lab._udcg.experiment.correlations import (
     ablation_tables,
@@ -26,12 +30,14 @@ from ragstone_lab._udcg.experiment.correlations import (
     read_answer_probs,
 )
 from ragstone_lab._udcg.experiment.judges import run_judges
+from ragstone_lab._udcg.experiment.merge import ReaderRun, merge_tables
 from ragstone_lab._udcg.experiment.plan import ExperimentPlan, check_parts, plan_calls
 from ragstone_lab._udcg.experiment.questions import Question, Questions, Retriever, check_relevance, choose_questions
 from ragstone_lab._udcg.experiment.settings import CORRELATED, ExperimentSettings, parts_from
 from ragstone_lab._udcg.experiment.tables import ResultTable, wrap_lines
 
 _CONTEXTS: Final = "contexts.jsonl"
+_GAMMA: Final = "gamma.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +51,8 @@ class UdcgExperiment(RunResult):
     judge: str
     grades: Mapping[str, Mapping[str, int]]
     """Number of different answers by who graded them, and by grade."""
+    runs: tuple[ReaderRun, ...] = ()
+    """The experiment of each reader on each data set, if there are several. `tables` are then the merged ones."""
 
     def __str__(self) -> str:
         lines = [
@@ -56,12 +64,13 @@ class UdcgExperiment(RunResult):
 
 
 def plan_udcg_experiment(
-    data: SampleSource,
+    data: SampleSource | Mapping[str, SampleSource],
     output_dir: str | Path | None = None,
     *,
     parts: str | Sequence[str] | None = None,
     retriever: Retriever | None = None,
     n_judges: int = 1,
+    n_readers: int = 1,
     calls_per_reading: int = 1,
     **settings: Any,
 ) -> ExperimentPlan:
@@ -73,6 +82,7 @@ def plan_udcg_experiment(
         parts: As for `run_udcg_experiment`.
         retriever: As for `run_udcg_experiment`. It is called.
         n_judges: Number of judges for the part "judges".
+        n_readers: Number of readers.
         calls_per_reading: Requests for one p(abstain): 1 if the endpoint returns probabilities, else the number of
             draws.
         **settings: Settings of `run_udcg_experiment`.
@@ -89,17 +99,18 @@ def plan_udcg_experiment(
     wanted = ExperimentSettings(parts=parts_from(parts), **settings)
     path = None if output_dir is None else Path(output_dir) / JOURNAL
     with Journal(path if path is not None and path.is_file() else None) as journal:
-        chosen = run_async(choose_questions(data, wanted, retriever, journal))
-        return plan_calls(chosen, wanted, journal, n_judges=n_judges, calls_per_reading=calls_per_reading)
+        chosen = run_async(_choose(data, wanted, retriever, journal))
+        counts = {"n_judges": n_judges, "calls_per_reading": calls_per_reading, "n_readers": n_readers}
+        return plan_calls(chosen.values(), wanted, journal, **counts)
 
 
 def run_udcg_experiment(
-    data: SampleSource,
+    data: SampleSource | Mapping[str, SampleSource],
     output_dir: str | Path,
     *,
     parts: str | Sequence[str] | None = None,
     retriever: Retriever | None = None,
-    reader: str | Reader | None = None,
+    reader: str | Reader | Mapping[str, str | Reader] | None = None,
     judge: str | Judge | None = None,
     second_judge: str | Judge | None = None,
     k: int = 5,
@@ -124,16 +135,18 @@ def run_udcg_experiment(
 
     Every reply is written to a journal in `output_dir` before it is used. After an interruption the same call continues
     without repeating calls. `output_dir` also receives `result.json`, and `contexts.jsonl` with the sampled contexts,
-    which `fit_udcg` and `correlate_udcg` read.
+    which `fit_udcg` and `correlate_udcg` read. `gamma.json` has the weight of distraction that the part "ablation" finds,
+    for `udcg@gamma=FILE`. With several readers or data sets, each has a directory of its own for these two files.
 
     Args:
         data: Rows with `query`, `reference` and `contexts`: the ranked list of candidates, with `relevance` if known.
+            Several data sets: a mapping of names to them.
         output_dir: Directory of the journal and the results.
         parts: Names of parts, also as one text with commas: "position", "k", "distractors", "orders", "correlation",
             "ablation", "answer-prob", "judges". None runs all except the last two, which need exact probabilities and
             (without labels in the data) two judges.
         retriever: Function of the query that returns the ranked list of passages. Then rows do not need `contexts`.
-        reader: The application's generator, as for `fit_udcg`.
+        reader: The application's generator, as for `fit_udcg`. Several: a mapping of names to them, with a judge.
         judge: Judge of answers, and of passages without a label.
         second_judge: Another judge for the part "judges".
         k: Number of passages in a context.
@@ -173,15 +186,18 @@ def run_udcg_experiment(
         k_values=tuple(sorted(set(k_values))), n_distractors=n_distractors, weak_below=weak_below, hard_above=hard_above,
         gamma=gamma, erag=erag, threshold=threshold, seed=seed, n_resamples=n_resamples,
     )  # fmt: skip
-    if not is_model_configured(reader, judge):
+    readers = reader if isinstance(reader, Mapping) else {"": reader}
+    if not is_model_configured(next(iter(readers.values()), None), judge):
         raise ConfigurationError(describe_missing("reader", ["the experiment"]))
     folder = folder_of(output_dir)
 
     async def work() -> UdcgExperiment:
         with Journal(folder / JOURNAL) as journal:
-            chosen = await choose_questions(data, settings, retriever, journal)
-            judges = _check_judges(chosen.chosen, settings, second_judge)
-            plan = plan_calls(chosen, settings, journal, n_judges=1 + len(judges), calls_per_reading=1)
+            chosen = await _choose(data, settings, retriever, journal)
+            questions = [question for each in chosen.values() for question in each.chosen]
+            judges = _check_judges(questions, settings, second_judge)
+            counts = {"n_judges": 1 + len(judges), "n_readers": len(readers), "calls_per_reading": 1}
+            plan = plan_calls(chosen.values(), settings, journal, **counts)
             if on_plan is not None:
                 on_plan(plan)
 
@@ -191,12 +207,18 @@ def run_udcg_experiment(
                     progress(n_done, n_done if is_end else max(plan.usage.calls, n_done + 1))
 
             async with Run(journal, concurrency=concurrency, stop_early=stop_early, on_answer=show) as run:
-                asker = await open_models(run, reader, judge, labels="data", threshold=settings.relevant_grade)
+                opened, asked_judge = await open_readers(run, [*readers.values()], judge)
                 others = [await run.add_judge(other, second_judge) for other in judges]
+                runs = []
                 try:
-                    return await _run(chosen, settings, asker, others, folder)
+                    for (name, asked_reader), data_name in itertools.product(zip(readers, opened, strict=True), chosen):
+                        asker = Models(run, asked_reader, asked_judge, labels="data", threshold=settings.relevant_grade)
+                        is_only = len(readers) == len(chosen) == 1
+                        of_run = folder if is_only else folder_of(folder / _file_name(name, data_name))
+                        runs.append(await _run(chosen[data_name], settings, asker, others, of_run, (name, data_name)))
                 finally:
                     show(run.n_answered, is_end=True)
+                return _result(run, settings, runs, folder, asked_judge.identity.name)
 
     return run_async(work())
 
@@ -216,9 +238,31 @@ def _check_judges(
     return [judge_from(second_judge)]
 
 
+async def _choose(
+    data: SampleSource | Mapping[str, SampleSource],
+    settings: ExperimentSettings,
+    retriever: Retriever | None,
+    journal: Journal,
+) -> dict[str, Questions]:
+    """Choose the questions of each data set."""
+    sets = data if isinstance(data, Mapping) else {"": data}
+    return {name: await choose_questions(source, settings, retriever, journal) for name, source in sets.items()}
+
+
+def _file_name(*names: str) -> str:
+    """Return a name of a directory for a reader and a data set, which may be URLs and paths."""
+    return "--".join(quote(name, safe="") for name in names if name)
+
+
 async def _run(
-    chosen: Questions, settings: ExperimentSettings, asker: Models, judges: Sequence[Judge], folder: Path
-) -> UdcgExperiment:
+    chosen: Questions,
+    settings: ExperimentSettings,
+    asker: Models,
+    judges: Sequence[Judge],
+    folder: Path,
+    names: tuple[str, str],
+) -> ReaderRun:
+    """Run all parts for one reader and one data set, with these names."""
     runner = Runner(settings, asker)
     parts = settings.parts
     questions = await _labeled(runner, chosen.chosen)
@@ -244,27 +288,48 @@ async def _run(
             tables.append(correlation_table(runner, collected))
         if collected.contexts and "ablation" in parts:
             tables += ablation_tables(runner, collected)
+            if "gamma" in (found := tables[-1].facts):
+                save_gamma(folder / _GAMMA, found["gamma"], reader=asker.reader.identity.name, data=names[1])
         if collected.contexts and "answer-prob" in parts:
             probs = await read_answer_probs(runner, collected.places)
             tables.append(answer_prob_table(runner, collected, probs))
     if "judges" in parts:
         has_labels = all(question.is_labeled for question in chosen.chosen)
         tables.append(await run_judges(runner, questions, [asker.judge, *judges], has_labels=has_labels))
-    run = asker.run
-    if run.errors and not run.n_answered:
-        raise run.errors[0]
-    result = UdcgExperiment(
+    return ReaderRun(
+        reader=names[0] or asker.reader.identity.name,
+        data=names[1] or "data",
         tables=tuple(tables),
-        settings=settings,
         n_questions=len(questions),
-        reader=asker.reader.identity.name,
-        judge=asker.judge.identity.name,
         grades=asker.grades(),
         notes=(
             *asker.notes(),
             *asker.grade_notes(),
             *(f"questions without labels: {note}" for note in runner.excluded("labels")),
         ),
+    )
+
+
+def _result(
+    run: Run, settings: ExperimentSettings, runs: Sequence[ReaderRun], folder: Path, judge: str
+) -> UdcgExperiment:
+    """Merge the runs, and save the result."""
+    if run.errors and not run.n_answered:
+        raise run.errors[0]
+    first, is_only = runs[0], len(runs) == 1
+    grades: dict[str, Counter[str]] = {}
+    for one in runs:
+        for by, counts in one.grades.items():
+            grades.setdefault(by, Counter()).update(counts)
+    result = UdcgExperiment(
+        tables=first.tables if is_only else merge_tables(runs, seed=settings.seed),
+        settings=settings,
+        n_questions=sum({one.data: one.n_questions for one in runs}.values()),
+        reader=", ".join(dict.fromkeys(one.reader for one in runs)),
+        judge=judge,
+        grades=grades,
+        notes=tuple(note if is_only else f"{one.reader}, {one.data}: {note}" for one in runs for note in one.notes),
+        runs=() if is_only else tuple(runs),
         **run.values(),
     )
     write_output(folder / RESULT, json.dumps(result.to_dict(), ensure_ascii=False, indent=1))
