@@ -77,7 +77,7 @@ def test_import_loads_nothing_heavy(statements):
 @pytest.mark.parametrize(
     ("package", "statement"),
     [
-        ("langchain_core", "from langchain_ragstone import RagstoneCallbackHandler, collect_traces, ragstone_enable"),
+        ("langchain_core", "from langchain_ragstone import RagstoneCallbackHandler, ragstone_enable"),
         ("llama_index.core", "from llama_index.observability.ragstone import RagstoneInstrumentor"),
     ],
 )

@@ -103,7 +103,7 @@ PUBLIC = {
         ScorerSpec ScoringSetup
     """,
     "langchain_ragstone": """
-        LangChainJudge LangChainModel RagstoneCallbackHandler RagstoneEvaluator collect_traces ragstone_disable
+        LangChainJudge LangChainModel RagstoneCallbackHandler RagstoneEvaluator ragstone_disable
         ragstone_enable
     """,
     "llama_index.evaluation.ragstone": """

@@ -5,23 +5,20 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextvars
-import subprocess
-import sys
 import threading
 
 import pytest
-from langchain_core.callbacks import dispatch_custom_event
 from langchain_core.documents import Document
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tracers import context as langchain_hooks
 from langchain_scenarios import agents
+from langchain_scenarios.attaching import collect_traces
 
 from langchain_ragstone import (
     RagstoneCallbackHandler,
     _activation,
-    collect_traces,
     ragstone_disable,
     ragstone_enable,
 )
@@ -189,15 +186,10 @@ class TestProcess:
         """At once, rather than by a warning at each request: the name of a field is an obvious mistake."""
         with pytest.raises(ConfigurationError, match=rf"{name} must be a function, .*, got str"):
             RagstoneCallbackHandler(MemoryRecorder(), **{name: "field"})
-        with (
-            pytest.raises(ConfigurationError, match=rf"{name} must be a function, .*, got str"),
-            collect_traces(**{name: "field"}),
-        ):
-            pass
 
 
 class TestBlock:
-    """`collect_traces`."""
+    """The capture of an application that `ragstone.evaluate` runs."""
 
     def test_a_block_collects_what_runs_inside_it(self, app):
         """And nothing before or after."""
@@ -247,25 +239,6 @@ class TestBlock:
         assert [OK] == enabled.seen()
         assert [[Q], [Q]] == [[draft.query for draft in drafts] for drafts in (traces, other.drafts)]
 
-    def test_blocks_may_be_nested(self, app):
-        """The outer one gets everything, the inner one its own."""
-        with collect_traces() as outer:
-            app.rag().invoke("one")
-            with collect_traces() as inner:
-                app.rag().invoke("two")
-            app.rag().invoke("three")
-        assert (["one", "two", "three"], ["two"]) == tuple([trace.query for trace in it] for it in (outer, inner))
-
-    def test_it_needs_nothing_else_to_be_on(self):
-        """In a process where no one has enabled anything before."""
-        code = (
-            "from langchain_core.runnables import RunnableLambda; from langchain_ragstone import collect_traces\n"
-            "with collect_traces() as traces: RunnableLambda(str).invoke('who?')\n"
-            "print([trace.query for trace in traces])"
-        )
-        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-        assert "['who?']" == done.stdout.strip()
-
     def test_an_error_ends_it_too(self, app):
         """What ran until then is there."""
         with pytest.raises(ZeroDivisionError), collect_traces() as traces:
@@ -285,28 +258,6 @@ class TestBlock:
 
         RunnableLambda(step).invoke(Q)
         assert ([OK], [(Q, 1)]) == (enabled.seen(), [(trace.query, len(trace.retrievals)) for trace in found])
-
-    def test_extractors_are_those_of_the_handler(self, app):
-        """An application with shapes of its own can be collected as well."""
-        with collect_traces(
-            question=lambda inputs: inputs["topic"],
-            contexts=lambda outputs: [{"text": outputs["evidence"]}],
-            answer=lambda outputs: outputs["haiku"],
-        ) as traces:
-            RunnableLambda(lambda _: {"haiku": "short", "evidence": "long"}).invoke({"topic": Q})
-        (trace,) = traces
-        assert (Q, [PassageDraft(text="long")], "short") == (trace.query, trace.contexts, trace.response)
-
-    def test_the_name_of_the_contexts_event_is_that_of_the_handler(self):
-        """An event that the application dispatches anyway."""
-
-        def search(question: str) -> str:
-            dispatch_custom_event("found", ["gamma"])
-            return question
-
-        with collect_traces(contexts_event="found") as traces:
-            RunnableLambda(search).invoke(Q)
-        assert [PassageDraft(text="gamma")] == traces[0].contexts
 
 
 class TestJudges:

@@ -15,10 +15,10 @@ from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.tools import tool
 from langchain_scenarios import Q
+from langchain_scenarios.attaching import collect_traces
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command, Send
 
-from langchain_ragstone import collect_traces
 from ragstone.testing import MemoryRecorder
 
 TOWER = "The lighthouse of Sollund was rebuilt in 1894 after a storm and is 31 metres tall, measured from its base."

@@ -12,9 +12,10 @@ from langchain_core.language_models import BaseChatModel, FakeListChatModel, Fak
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.runnables import RunnableLambda
+from langchain_scenarios.attaching import collect_traces
 from pydantic import PrivateAttr, SecretStr, TypeAdapter
 
-from langchain_ragstone import LangChainJudge, LangChainModel, RagstoneCallbackHandler, collect_traces
+from langchain_ragstone import LangChainJudge, LangChainModel, RagstoneCallbackHandler
 from ragstone.errors import ConfigurationError, JudgeError
 from ragstone.judges import ChatReader, ChatRequest, Prompt, metered
 from ragstone.testing import JudgeContract, MemoryRecorder

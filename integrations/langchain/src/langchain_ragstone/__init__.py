@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from langchain_ragstone._activation import collect_traces, ragstone_disable, ragstone_enable
+from langchain_ragstone._activation import ragstone_disable, ragstone_enable
 from langchain_ragstone._handler import RagstoneCallbackHandler
 
 if TYPE_CHECKING:
@@ -15,7 +15,6 @@ __all__ = [
     "LangChainModel",
     "RagstoneCallbackHandler",
     "RagstoneEvaluator",
-    "collect_traces",
     "ragstone_disable",
     "ragstone_enable",
 ]

@@ -1,9 +1,8 @@
-"""Capture without callbacks in the calls: for a whole process, or for a block of code.
+"""Capture without callbacks in the calls: for a whole process, or for an application that `ragstone.evaluate` runs.
 
 At the start of every call, LangChain asks registered hooks for a handler to add, and does not add a handler that the
 call already has. A hook cannot be removed, so both hooks are registered once, when first needed, and switched off by
-returning None. There are two, because a hook returns one handler, and a block may be collected inside a process that is
-captured.
+returning None. There are two, because a hook returns one handler, and `evaluate` may run inside a process that is captured.
 
 The hook of the process returns a copy of the handler, which shares its state. So the handler can distinguish a model
 call that it was passed to from one that is captured with everything else.
@@ -12,17 +11,15 @@ call that it was passed to from one that is captured with everything else.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from contextvars import ContextVar
 from typing import Any, cast
 
 from langchain_core.tracers.context import register_configure_hook
 
 from langchain_ragstone._handler import RagstoneCallbackHandler
-from langchain_ragstone._statements import AnswerExtractor, ContextsExtractor
 from ragstone.errors import ConfigurationError
-from ragstone.requests import Recorder, Request, RetrieverTools, TraceDraft, assemble
+from ragstone.requests import Recorder, RetrieverTools
 
 
 class _ProcessWide:
@@ -103,70 +100,3 @@ def ragstone_enable(
 def ragstone_disable() -> None:
     """Stop the capture that `ragstone_enable` started. Requests in flight are still recorded. No effect if it is off."""
     _process.handler = None
-
-
-@contextmanager
-def collect_traces(
-    *,
-    question: AnswerExtractor | None = None,
-    contexts: ContextsExtractor | None = None,
-    answer: AnswerExtractor | None = None,
-    contexts_event: str = "rag.contexts",
-    retriever_tools: Iterable[str] | RetrieverTools = (),
-) -> Iterator[list[TraceDraft]]:
-    """Collect the requests of the LangChain calls inside a block, in memory; for tests, notebooks and debugging.
-
-    Every call is a request, bare model calls too, as if the handler was passed to it.
-
-    Calls in threads and tasks belong to the block if they carry its context, as `asyncio.create_task`,
-    `asyncio.to_thread` and LangChain's own threads do. Blocks may be nested: an outer one gets everything. A monitor is not
-    needed, and other handlers are not affected.
-
-    Args:
-        question: As for `RagstoneCallbackHandler`, like the others.
-        contexts: As above.
-        answer: As above.
-        contexts_event: As above.
-        retriever_tools: As above.
-
-    Yields:
-        The finished requests, in the order in which they end. Streams that end after the block are added later.
-
-    Examples:
-        ```python
-        with collect_traces() as traces:
-            chain.invoke(question)
-        print(traces[0].query, traces[0].response)
-        ```
-    """
-    outer = _block.get()
-    collected = _Collected(None if outer is None else outer.recorder)
-    handler = RagstoneCallbackHandler(
-        collected,
-        question=question,
-        contexts=contexts,
-        answer=answer,
-        contexts_event=contexts_event,
-        retriever_tools=retriever_tools,
-    )
-    _register()
-    _block.set(handler)
-    try:
-        yield collected.drafts
-    finally:
-        # Not by token: a fixture of an event loop may end in another context than it began in.
-        _block.set(outer)
-
-
-class _Collected:
-    """The requests of a block, and of the blocks around it."""
-
-    def __init__(self, outer: Recorder | None) -> None:
-        self.drafts: list[TraceDraft] = []
-        self._outer = outer
-
-    def record(self, request: TraceDraft | Request) -> bool:
-        """Keep it, assembled."""
-        draft = assemble(request) if isinstance(request, Request) else request
-        self.drafts.append(draft)
-        return self._outer is None or self._outer.record(draft)

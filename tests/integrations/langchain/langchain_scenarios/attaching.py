@@ -11,9 +11,11 @@ from langchain_core.runnables import RunnableLambda
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 
-from langchain_ragstone import collect_traces, ragstone_disable, ragstone_enable
+from langchain_ragstone import ragstone_disable, ragstone_enable
+from langchain_ragstone._evaluated import capture_into
 from langchain_scenarios import FOUND, Q
 from langchain_scenarios.graphs import search_and_write
+from ragstone.testing import MemoryRecorder
 
 
 @contextmanager
@@ -40,6 +42,14 @@ def constructor_callbacks_only(app):
 
 def with_config_bound(app):
     app.rag().with_config(callbacks=[app.handler]).invoke(Q, app.config)
+
+
+@contextmanager
+def collect_traces():
+    """The requests of a block, as `ragstone.evaluate` collects them."""
+    recorder = MemoryRecorder()
+    with capture_into(recorder):
+        yield recorder.drafts
 
 
 def process_wide(app):
