@@ -174,7 +174,7 @@ def test_an_application_without_a_retriever_is_an_error_that_names_the_way_out(p
         run(planted, rows(12))
     with pytest.raises(ConfigurationError, match=r"no retriever of LangChain or LlamaIndex.*--hook rag.chain:retrieve"):
         run(planted, rows(12), hook=None)
-    with pytest.raises(ConfigurationError, match="hook 'planted_application:missing' was not found"):
+    with pytest.raises(ConfigurationError, match="hook 'planted_application:missing' is not a function"):
         run(planted, rows(12), hook="planted_application:missing")
 
 

@@ -1,11 +1,12 @@
-"""Capture of an application while `ragstone.evaluate` runs it (entry point `ragstone.capture`)."""
+"""Capture of an application while `ragstone.evaluate` or `ragstone.repair` runs it (entry point `ragstone.capture`)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from langchain_ragstone._activation import _block, _register
+from langchain_ragstone._changed import changed_retrievers
 from langchain_ragstone._handler import RagstoneCallbackHandler
 from ragstone.requests import Recorder
 
@@ -16,6 +17,7 @@ def capture_into(recorder: Recorder) -> Iterator[None]:
     _register()
     token = _block.set(RagstoneCallbackHandler(recorder))
     try:
-        yield
+        with changed_retrievers() if getattr(recorder, "changes_retrieval", False) else nullcontext():
+            yield
     finally:
         _block.reset(token)

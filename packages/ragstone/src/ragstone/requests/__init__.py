@@ -7,7 +7,7 @@ from ragstone._util.lazy import lazy_names
 if TYPE_CHECKING:
     from ragstone.requests._assemble import assemble
     from ragstone.requests._block import RequestBlock
-    from ragstone.requests._change import RetrievalChange, RetrievalStage, changed_retrieval, retrieval_stage
+    from ragstone.requests._change import RetrievalChange, RetrievalStage, changed_results, changed_retrieval
     from ragstone.requests._current import (
         TRACE_ID_KEY,
         CaptureOptions,
@@ -55,6 +55,7 @@ __all__ = [
     "PassageDraft",
     "Recorder",
     "Request",
+    "RetrievalStage",
     "RetrieverTools",
     "Statements",
     "Step",
@@ -62,10 +63,10 @@ __all__ = [
     "TraceDraft",
     "Value",
     "assemble",
+    "changed_results",
     "current_request",
     "harvest",
     "link_span",
-    "retrieval_stage",
 ]
 
 if not TYPE_CHECKING:  # a type checker sees the imports above
@@ -74,7 +75,7 @@ if not TYPE_CHECKING:  # a type checker sees the imports above
         {
             "_assemble": "assemble",
             "_block": "RequestBlock",
-            "_change": "RetrievalChange RetrievalStage changed_retrieval retrieval_stage",
+            "_change": "RetrievalChange RetrievalStage changed_results changed_retrieval",
             "_current": "TRACE_ID_KEY CaptureOptions EnclosingRun Recorder current_request link_span read_resource",
             "_draft": "PassageDraft TraceDraft RetrievalDraft",
             "_harvest": "harvest",

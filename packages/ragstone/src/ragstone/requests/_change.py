@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -115,3 +117,58 @@ def retrieval_stage() -> Iterator[RetrievalStage | None]:
         yield stage
     finally:
         _stage.reset(token)
+
+
+@contextmanager
+def changed_results(
+    holder: Any,
+    name: str,
+    *,
+    text: Callable[[Any], str],
+    make: Callable[[str, Sequence[Any]], Any],
+    widen: Callable[[RetrievalStage, Any, Any], tuple[Any, Any]] = lambda _, args, kwargs: (args, kwargs),
+    notes: bool = False,
+) -> Iterator[None]:
+    """Enter a stage for each call of a function or method that returns a list of passages, while the context is open.
+
+    Args:
+        holder: The module or the class.
+        name: The name of the function.
+        text: Returns the text of a passage, or raises TypeError or ValueError.
+        make: Makes a passage from a text like those of a list, or returns None.
+        widen: Returns the arguments that ask for `RetrievalStage.wider` passages.
+        notes: Note the texts, because capture does not see the function.
+    """
+    function = getattr(holder, name)
+
+    def changed(stage: RetrievalStage, result: Any) -> Any:
+        try:
+            texts = [text(item) for item in result]
+        except (TypeError, ValueError):
+            return stage.unchanged(result)
+        if notes:
+            stage.note(texts)
+        return stage.result(result, text, lambda each: make(each, result))
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with retrieval_stage() as stage:
+            if stage is None:
+                return function(*args, **kwargs)
+            args, kwargs = widen(stage, args, kwargs)
+            return changed(stage, function(*args, **kwargs))
+
+    @functools.wraps(function)
+    async def call_async(*args: Any, **kwargs: Any) -> Any:
+        with retrieval_stage() as stage:
+            if stage is None:
+                return await function(*args, **kwargs)
+            args, kwargs = widen(stage, args, kwargs)
+            return changed(stage, await function(*args, **kwargs))
+
+    before = inspect.getattr_static(holder, name)
+    setattr(holder, name, call_async if inspect.iscoroutinefunction(function) else call)
+    try:
+        yield
+    finally:
+        setattr(holder, name, before)

@@ -1,10 +1,11 @@
-"""Capture of an application while `ragstone.evaluate` runs it (entry point `ragstone.capture`)."""
+"""Capture of an application while `ragstone.evaluate` or `ragstone.repair` runs it (entry point `ragstone.capture`)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
+from llama_index.observability.ragstone._changed import changed_retrievers
 from llama_index.observability.ragstone._instrumentor import RagstoneInstrumentor
 from ragstone.requests import Recorder
 
@@ -15,6 +16,7 @@ def capture_into(recorder: Recorder) -> Iterator[None]:
     instrumentor = RagstoneInstrumentor(recorder)
     instrumentor.start_registering()
     try:
-        yield
+        with changed_retrievers() if getattr(recorder, "changes_retrieval", False) else nullcontext():
+            yield
     finally:
         instrumentor.stop_registering()

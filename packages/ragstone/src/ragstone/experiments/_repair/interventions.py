@@ -159,13 +159,18 @@ def state_of(trace: Trace) -> State:
     if not about["is_possible"]:
         return "impossible"
     before, given = ([plain(text) for text in about[name]] for name in ("before", "given"))
-    if before == given:
-        return "changed" if about["widens"] else "unchanged"
-    contexts = trace.prompt_contexts
-    if contexts is None or trace.evidence is None or trace.evidence.contexts not in _SEEN:
+    contexts, evidence = trace.prompt_contexts, trace.evidence
+    if evidence is not None and "not_in_prompt" in evidence.doubts:
+        contexts = ()
+    elif evidence is None or evidence.contexts not in _SEEN:
+        contexts = None
+    if contexts is None:
         return "unseen"
     prompt = [plain(passage.text) for passage in contexts]
     removed, added = {*before} - {*given}, {*given} - {*before}
     places = [given.index(text) for text in prompt if text in given]
-    arrived = not removed & {*prompt} and (added & {*prompt} if added else removed or places == sorted(places))
-    return "changed" if arrived else "not_in_prompt"
+    is_given = bool(places or not given) and removed.isdisjoint(prompt)
+    is_new = not added.isdisjoint(prompt) if added else bool(removed) or places == sorted(places)
+    if not (is_given and is_new):
+        return "not_in_prompt"
+    return "unchanged" if before == given and not about["widens"] else "changed"

@@ -82,6 +82,8 @@ def repair_shares(cases: Sequence[Asked], weights: Sequence[float], confidence_l
                 left_out["undecided"] += 1
             elif control is None or control.is_right is None:
                 left_out["no_control"] += 1
+            elif control.state != "unchanged":
+                left_out[control.state] += 1
             else:
                 differences.append(float(answer.is_right) - float(control.is_right))
                 pair_weights.append(weight / answer.probability)
@@ -111,7 +113,8 @@ def answer_share(
     known = [
         (float(answer.is_right is is_right), weight / answer.probability)
         for asked, weight in zip(cases, weights, strict=True)
-        if (answer := asked.get(name)) and answer.is_right is not None and answer.state in ("changed", "unchanged")
+        if (answer := asked.get(name)) and answer.is_right is not None
+        if name == "control" or answer.state in ("changed", "unchanged")
     ]
     return _weighted([value for value, _ in known], [weight for _, weight in known], 0.0, level)
 
@@ -122,15 +125,26 @@ def leading(shares: Sequence[RepairShare]) -> RepairShare | None:
 
 
 def is_order_clear(shares: Sequence[RepairShare]) -> bool:
-    """Return whether the interval of the leading repair lies above 0 and above those of all other repairs."""
+    """Return whether the leading repair is above 0 and above each other repair.
+
+    The limits of a difference are those of Zou and Donner 2008 for independent estimates. Estimates with the same control
+    agree more, so these limits are conservative.
+    """
     best = leading(shares)
-    # One that changed no prompt is asked no more.
-    tried = [share for share in shares if share.estimate is not None or share.n_assigned < TRIED]
-    others = [share.estimate for share in tried if share.is_repair and share is not best]
-    if best is None or best.estimate is None or best.estimate.n < _LEAST:
+    if best is None or best.estimate is None or best.estimate.n < _LEAST or best.estimate.low <= 0:
         return False
-    limits = [1.0 if other is None or other.n < _LEAST else other.high for other in others]
-    return best.estimate.low > max([0.0, *limits])
+    value, low = best.estimate.value, best.estimate.low
+    for share in shares:
+        other = share.estimate
+        if share is best or not share.is_repair or (other is None and share.n_assigned >= TRIED):
+            continue  # one that changed no prompt is asked no more
+        if (
+            other is None
+            or other.n < _LEAST
+            or value - other.value <= math.hypot(value - low, other.high - other.value)
+        ):
+            return False
+    return True
 
 
 def _value(share: RepairShare) -> float:

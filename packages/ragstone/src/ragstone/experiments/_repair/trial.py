@@ -22,7 +22,7 @@ from ragstone.experiments._app.saved import SavedRuns
 from ragstone.experiments._app.score import Progress, ScoredApp, score_app
 from ragstone.experiments._evaluate import run_identity, score_rows
 from ragstone.experiments._kept import KeptOutcomes
-from ragstone.experiments._repair.hook import wrapped_function
+from ragstone.experiments._repair.hook import changed_function
 from ragstone.experiments._repair.interventions import BY_NAME, CONTROL, FIELD, Case, assign, case_of, state_of
 from ragstone.experiments._repair.shares import (
     TRIED,
@@ -62,7 +62,7 @@ class _Recorder(AppRecorder):
     """Also notes in each call what was changed."""
 
     changes_retrieval = True
-    """Integrations change what their retrievers return (`ragstone.requests.retrieval_stage`)."""
+    """Integrations change what their retrievers return (`ragstone.requests.changed_results`)."""
 
     def __init__(self, retriever_tools: Any) -> None:
         super().__init__(retriever_tools)
@@ -197,7 +197,7 @@ async def arepair(
             stack.enter_context(closing(trial.kept))
             trial.kept.open(run_identity(setup.scorer, asked, f"repair {inner.name}", repeats))
             if hook is not None:
-                stack.enter_context(wrapped_function(hook))
+                stack.enter_context(changed_function(hook))
             stack.enter_context(framework_capture(recorder, app))
             await trial.find_wrong(asked)
             cases = list(trial.wrong)

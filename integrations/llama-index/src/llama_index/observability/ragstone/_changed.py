@@ -1,0 +1,46 @@
+"""Retrievers and engines whose nodes `ragstone.repair` changes."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.query_engine import RetrieverQueryEngine
+from llama_index.core.schema import NodeWithScore, TextNode
+
+from ragstone.requests import RetrievalStage, changed_results
+
+
+@contextmanager
+def changed_retrievers() -> Iterator[None]:
+    """Change the nodes of all retrievers in requests of a trial: of query engines, those that postprocessors leave."""
+
+    def make(text: str, _: object) -> NodeWithScore:
+        return NodeWithScore(node=TextNode(text=text), score=1.0)
+
+    with ExitStack() as stack:
+        for holder, widen in ((BaseRetriever, _widen), (RetrieverQueryEngine, _keep)):
+            for name in ("retrieve", "aretrieve"):
+                stack.enter_context(changed_results(holder, name, text=_text, make=make, widen=widen))
+        yield
+
+
+def _text(item: Any) -> str:
+    if not isinstance(item, NodeWithScore):
+        raise TypeError(f"expected a node with a score, got {type(item).__name__}")
+    return item.node.get_content()
+
+
+def _keep(_: RetrievalStage, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    return args, kwargs
+
+
+def _widen(stage: RetrievalStage, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    retriever, *others = args
+    if isinstance(k := getattr(retriever, "similarity_top_k", None), int):
+        retriever = copy.copy(retriever)
+        retriever.similarity_top_k = stage.wider(k)
+    return (retriever, *others), kwargs
