@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 
 import numpy as np
@@ -16,7 +15,7 @@ from ragstone.stats import (
     holm,
     mean_interval,
     paired_effect,
-    randomized_tukey,
+    simultaneous_differences,
 )
 
 cells = st.one_of(st.integers(0, 4).map(float), st.just(math.nan))
@@ -30,8 +29,8 @@ pairs_of_scores = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_
 )
 
 
-def tukey(x, **options):
-    return randomized_tukey(x, n_resamples=200, **options)
+def differ(x, n_resamples=200, **options):
+    return simultaneous_differences([x], n_resamples=n_resamples, **options)[0]
 
 
 def facts(result):
@@ -45,7 +44,7 @@ def differences(result):
 @given(tables)
 def test_a_p_value_is_never_0_and_an_interval_holds_its_difference(x):
     """P-values lie in (0, 1], of which 1 / B is the least; untestable is None on all counts."""
-    result = tukey(x)
+    result = differ(x)
     for pair in result.pairs:
         if pair.n == 0:
             assert pair.difference is pair.p_value is pair.low is pair.high is None
@@ -53,18 +52,17 @@ def test_a_p_value_is_never_0_and_an_interval_holds_its_difference(x):
         assert 1 / (result.n_resamples + 1) <= pair.p_value <= 1
         if pair.low is not None:
             assert pair.low <= pair.difference <= pair.high
-            rejected = pair.p_value <= 1 - result.confidence_level + 1e-12
-            assert rejected == (not pair.low <= 0 <= pair.high)
+            # A step may reject what the interval of all pairs does not.
+            assert pair.low <= 0 <= pair.high or pair.p_value <= 1 - result.confidence_level + 1e-12
         else:
             assert pair.high is None
-            assert pair.p_value > 1 - result.confidence_level
 
 
 @given(tables, st.randoms(use_true_random=False))
 def test_the_order_of_the_samples_does_not_matter(x, random):
     """Drawn or enumerated, the p-values are the same to the last digit."""
     shuffled = x[random.sample(range(len(x)), len(x))]
-    assert facts(tukey(x)) == facts(tukey(shuffled))
+    assert facts(differ(x)) == facts(differ(shuffled))
 
 
 @given(tables, st.sampled_from([0.125, 1.0, 3.0, 1e-9, 1e9]), st.integers(-3, 3), st.data())
@@ -72,7 +70,7 @@ def test_shift_of_a_sample_and_scale_of_all_do_not_matter(x, scale, shift, data)
     """A hard sample is hard for all systems, and points are not p-values; where all permutations are looked at."""
     x = x[:3, :3]
     hard = np.array(data.draw(st.lists(st.integers(0, 9), min_size=len(x), max_size=len(x))), dtype=float)
-    one, other = randomized_tukey(x), randomized_tukey((x + hard[:, None] + shift) * scale)
+    one, other = differ(x, 10_000), differ((x + hard[:, None] + shift) * scale, 10_000)
     assert one.exact
     assert facts(one) == facts(other)
     assert differences(one) == pytest.approx([d / scale for d in differences(other)], abs=1e-9, nan_ok=True)
@@ -83,14 +81,14 @@ def test_a_sample_with_one_score_says_nothing(x):
     """Nor does one with none, or with equal scores where all pairs are complete."""
     silent = np.full((2, x.shape[1]), math.nan)
     silent[0, 0] = 3.0
-    assert facts(tukey(x)) == facts(tukey(np.vstack([x, silent])))
+    assert facts(differ(x)) == facts(differ(np.vstack([x, silent])))
 
 
 @given(tables)
 def test_systems_may_change_their_columns_where_all_is_enumerated(x):
     """Names are arbitrary: reversed columns give reversed pairs, with the sign of the difference turned."""
     x = x[:3, :3]
-    one, other = randomized_tukey(x), randomized_tukey(x[:, ::-1])
+    one, other = differ(x, 10_000), differ(x[:, ::-1], 10_000)
     assert one.exact
     last = x.shape[1] - 1
     mirrored = {(last - p.second, last - p.first): p for p in other.pairs}
@@ -101,25 +99,18 @@ def test_systems_may_change_their_columns_where_all_is_enumerated(x):
             assert pair.difference == pytest.approx(-twin.difference, abs=1e-12)
 
 
-@settings(max_examples=30)
-@given(tables.map(np.nan_to_num))
-def test_a_larger_difference_has_no_larger_p_value(x):
-    """Where all pairs have as many rows."""
-    ordered = sorted(tukey(x).pairs, key=lambda p: -round(abs(p.difference), 9))
-    assert all(a <= b + 1e-9 for a, b in itertools.pairwise(p.p_value for p in ordered))
-
-
 @given(tables)
 def test_a_smaller_family_has_no_larger_p_value(x):
     """The same permutations, a maximum over less; a directed claim is at most as hard as both directions."""
-    whole = tukey(x)
+    whole = differ(x)
     first = whole.pairs[0]
     if first.n == 0:
         return
-    (alone,) = tukey(x, pairs=[(first.first, first.second)]).pairs
+    (alone,) = differ(x, pairs=[(first.first, first.second)]).pairs
     assert alone.p_value <= first.p_value
     directed = [
-        tukey(x, pairs=[(first.first, first.second)], alternative=side).pairs[0].p_value for side in ("greater", "less")
+        differ(x, pairs=[(first.first, first.second)], alternative=side).pairs[0].p_value
+        for side in ("greater", "less")
     ]
     assert min(directed) <= alone.p_value
 

@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from intervals import ends
-from ragstone.stats import bootstrap_interval, hajek_mean, holm, mean_interval, randomized_tukey, wilson_interval
+from ragstone.stats import (
+    bootstrap_interval,
+    hajek_mean,
+    holm,
+    mean_interval,
+    simultaneous_differences,
+    wilson_interval,
+)
 
 SCORES = {
     "smooth": (lambda rng, n: rng.beta(4, 2, n), 4 / 6),
@@ -76,7 +83,11 @@ def test_six_alike_systems_are_told_apart_one_time_in_twenty():
     """Any of the 15 pairs, in 200 sets of 20 samples: 5 in 100, plus three standard errors."""
     rng = np.random.default_rng(3)
     wrong = sum(
-        min(pair.p_value for pair in randomized_tukey(null_scores(rng, 20, 1)[:, :, 0], n_resamples=199).pairs) <= 0.05
+        min(
+            pair.p_value
+            for pair in simultaneous_differences([null_scores(rng, 20, 1)[:, :, 0]], n_resamples=199)[0].pairs
+        )
+        <= 0.05
         for _ in range(200)
     )
     assert wrong <= 200 * 0.05 + 3 * (200 * 0.05 * 0.95) ** 0.5
@@ -89,7 +100,9 @@ def test_holm_over_five_metrics_holds_the_level_that_they_alone_do_not():
     uncorrected = corrected = 0
     for _ in range(60):
         x = null_scores(rng, 20, 5)
-        least = [min(p.p_value for p in randomized_tukey(x[:, :, k], n_resamples=199).pairs) for k in range(5)]
+        least = [
+            min(p.p_value for p in simultaneous_differences([x[:, :, k]], n_resamples=199)[0].pairs) for k in range(5)
+        ]
         uncorrected += min(least) <= 0.05
         corrected += any(holm(least).rejected)
     assert corrected <= 60 * 0.05 + 3 * (60 * 0.05 * 0.95) ** 0.5
@@ -102,6 +115,6 @@ def test_simultaneous_intervals_hold_all_differences_together():
     covered = 0
     for _ in range(200):
         x = rng.beta(4, 2, (30, 3)) + np.array([0.0, 0.1, 0.1])
-        pairs = randomized_tukey(x, n_resamples=399).pairs
+        pairs = simultaneous_differences([x], n_resamples=399)[0].pairs
         covered += all(p.low <= d <= p.high for p, d in zip(pairs, (-0.1, -0.1, 0.0), strict=True))
     assert covered >= 200 * 0.95 - 3 * (200 * 0.05 * 0.95) ** 0.5

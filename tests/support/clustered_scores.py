@@ -18,7 +18,7 @@ from ragstone.stats import (
     estimate_mean,
     flip_rate,
     percent_agreement,
-    randomized_tukey,
+    simultaneous_differences,
 )
 from value_groups import compare_value_groups
 
@@ -144,8 +144,8 @@ def _pairs(setting: Setting, rng: np.random.Generator) -> dict[str, bool]:
     codes = _codes(setting, rng)
     x, y = (QUANTILES[setting.kind](ndtr(_latent(codes, setting.icc, rng))) for _ in range(2))
     seed = int(rng.integers(1 << 30))
-    (flipped,) = randomized_tukey(np.stack([x, y], axis=1), clusters=codes.tolist(), n_resamples=399, seed=seed).pairs
-    return {"sign flips": _claims(flipped.p_value)}
+    (found,) = simultaneous_differences([np.stack([x, y], axis=1)], clusters=codes.tolist(), n_resamples=399, seed=seed)
+    return {"sign flips": _claims(found.pairs[0].p_value)}
 
 
 def _traffic(setting: Setting, rng: np.random.Generator) -> dict[str, bool]:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ragstone.stats import simultaneous_independent_tukey
-from ragstone.stats._tukey import TukeyResult
+from ragstone.stats import independent_differences
+from ragstone.stats._sign_flips import FamilyResult
 
 __all__ = ["compare_value_groups"]
 
@@ -19,9 +19,9 @@ def compare_value_groups(
     *,
     clusters: Sequence[Sequence[Hashable]] | None = None,
     **options: Any,
-) -> TukeyResult:
+) -> FamilyResult:
     """Compare values in [0, 1] of several groups."""
-    (result,) = simultaneous_independent_tukey(
+    (result,) = independent_differences(
         np.concatenate([np.asarray(group, dtype=float) for group in groups])[:, None],
         np.repeat(np.arange(len(groups)), [len(group) for group in groups]),
         np.concatenate([np.asarray(p, dtype=float) for p in probabilities or [np.ones(len(g)) for g in groups]]),

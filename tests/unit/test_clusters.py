@@ -25,7 +25,6 @@ from ragstone.stats import (
     estimate_mean,
     hajek_mean,
     mean_interval,
-    randomized_tukey,
     simultaneous_differences,
 )
 from ragstone.store import PlannedMetric, SqliteStore
@@ -198,55 +197,14 @@ def test_a_paired_test_flips_whole_clusters():
     """Three clusters have eight sign flips, counted by hand, however many rows they have."""
     difference = {"a": [0.3, 0.4], "b": [0.2], "c": [-0.1, 0.2, 0.1]}
     rows = [(label, d) for label, ds in difference.items() for d in ds]
-    (pair,) = randomized_tukey([[d, 0.0] for _, d in rows], clusters=[label for label, _ in rows]).pairs
+    (result,) = simultaneous_differences([[[d, 0.0] for _, d in rows]], clusters=[label for label, _ in rows])
+    (pair,) = result.pairs
     sums = [sum(ds) for ds in difference.values()]
     flipped = [
         abs(sum(s * t for s, t in zip(signs, sums, strict=True))) for signs in itertools.product([1, -1], repeat=3)
     ]
     assert pair.p_value == pytest.approx(sum(f >= sum(sums) - 1e-9 for f in flipped) / 8)
     assert (pair.n, pair.mc_error) == (6, 0.0)
-
-
-def test_clusters_keep_together_what_fails_in_one_system():
-    """Rows of a cluster with different missing cells are permuted together: all orders of three systems counted."""
-    x = np.array([[0.9, 0.4, 0.2], [0.8, np.nan, 0.3], [0.7, 0.5, 0.1], [0.6, 0.9, np.nan]])
-    labels = ["a", "a", "b", "b"]
-    result = randomized_tukey(x, clusters=labels)
-
-    def statistics(y):
-        found = []
-        for i, j in ((0, 1), (0, 2), (1, 2)):
-            d = y[:, i] - y[:, j]
-            found.append(abs(np.nansum(d)) / math.sqrt((~np.isnan(d)).sum()))
-        return found
-
-    def arranged(order):
-        """A row's present cells in the order in which the whole cluster is permuted."""
-        rows = []
-        for label, row in zip(labels, x, strict=True):
-            present = np.flatnonzero(~np.isnan(row))
-            ranks = np.argsort(np.argsort([order[label][j] for j in present]))
-            new = np.full(3, np.nan)
-            new[present] = row[present][ranks]
-            rows.append(new)
-        return np.array(rows)
-
-    orders = list(itertools.permutations(range(3)))
-    largest = [max(statistics(arranged({"a": a, "b": b}))) for a in orders for b in orders]
-    expected = [np.mean(np.array(largest) >= one - 1e-9) for one in statistics(x)]
-    assert [p.p_value for p in result.pairs] == pytest.approx(expected)
-
-
-def test_permuted_clusters_agree_for_eight_systems_and_more():
-    """Random keys beyond seven systems and tabled orders up to seven have the same distribution."""
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(60, 8)) + np.array([0.35] + [0] * 7)
-    labels = np.repeat(np.arange(30), 2).tolist()
-    eight = randomized_tukey(x, clusters=labels, pairs=[(0, 1)], n_resamples=4000)
-    two = randomized_tukey(x[:, :2], clusters=labels, pairs=[(0, 1)], n_resamples=4000)
-    assert eight.n_units == two.n_units == 30
-    assert eight.pairs[0].difference == two.pairs[0].difference
-    assert eight.pairs[0].p_value == pytest.approx(two.pairs[0].p_value, abs=0.08)
 
 
 def test_weights_of_rows_move_differences():
@@ -298,7 +256,7 @@ def false_claims(test, *, runs):
         x = (rng.standard_normal((40, 2))[codes] + rng.standard_normal((200, 2))) * 0.1 + 0.5
         for k, labels in enumerate((codes.tolist(), None)):
             if test == "paired":
-                (pair,) = randomized_tukey(x, clusters=labels, n_resamples=199, seed=seed).pairs
+                (pair,) = simultaneous_differences([x], clusters=labels, n_resamples=199, seed=seed)[0].pairs
             else:
                 of_groups = None if labels is None else [labels[:100], labels[100:]]
                 groups = [x[:100, 0].clip(0, 1), x[100:, 0].clip(0, 1)]

@@ -77,7 +77,7 @@ PUBLIC = {
     "ragstone.stats": """
         Agreement AlarmBudget CalendarDetector Estimate bootstrap_interval cohen_kappa
         design_effect fleiss_kappa flip_rate hajek_mean holm kendall krippendorff_alpha landis_koch mean_interval pass_at_k
-        pearson percent_agreement randomized_tukey spearman split_variance
+        pearson percent_agreement simultaneous_differences spearman split_variance
         wilson_interval
     """,
     "ragstone.store": """

@@ -98,6 +98,6 @@ def test_results_hold_plain_numbers():
         stats.correlate(x, y), stats.correlate(x.round(), y.round(), "kendall"), stats.describe(x, low=0, high=1),
         stats.compare_groups(x, y, n_resamples=50), stats.drawn_prediction_powered_mean(x, y, [1.0] * len(y)), stats.holm(x[:3] / 9),
         stats.kendall_of_means(np.stack([x, y], 1), np.stack([y, x], 1)), stats.design_effect(x, [*range(15)] * 2),
-        stats.randomized_tukey(np.stack([x, y], 1), n_resamples=50), discriminative_power(list(x[:3])),
+        stats.simultaneous_differences([np.stack([x, y], 1)], n_resamples=50), discriminative_power(list(x[:3])),
     ]  # fmt: skip
     assert not [result for result in results if "np." in repr(result)]

@@ -20,7 +20,7 @@ from ragstone.stats import (
     describe,
     discriminative_power,
     fisher_mean,
-    randomized_tukey,
+    simultaneous_differences,
 )
 from ragstone_lab._validation.sources import Options, is_unevenly_sampled, scores_of
 
@@ -164,7 +164,7 @@ def correlations(
 
 
 def powers(systems: Sequence[SystemOutcomes], metrics: Sequence[str], options: Options) -> list[MetricPower]:
-    """Test all pairs of systems with each metric, with samples aligned by id, and whole clusters permuted."""
+    """Test all pairs of systems with each metric, with samples aligned by id, and one sign for each cluster."""
     results = []
     for metric in metrics:
         columns = [(system.name, values) for system in systems if (values := scores_of(system, metric))]
@@ -175,8 +175,8 @@ def powers(systems: Sequence[SystemOutcomes], metrics: Sequence[str], options: O
         if len(columns) < 2 or not shared:
             continue
         clusters = options.clusters_of(rows[i] for i in kept)
-        result = randomized_tukey(
-            shared, clusters=clusters, **options.bootstrap | {"n_resamples": options.n_permutations}
+        (result,) = simultaneous_differences(
+            [shared], clusters=clusters, **options.bootstrap | {"n_resamples": options.n_permutations}
         )
         ps = [pair.p_value for pair in result.pairs]
         results.append(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         spearman,
     )
     from ragstone.stats._flips import FlipRate, flip_rate
-    from ragstone.stats._independent import simultaneous_independent_tukey
+    from ragstone.stats._independent import independent_differences
     from ragstone.stats._judge_errors import JudgeErrors, judge_errors
     from ragstone.stats._labeled import PredictionPoweredMean, drawn_kappa, drawn_prediction_powered_mean
     from ragstone.stats._mean import Estimate, failure_bounds, mean_interval, wilson_interval
@@ -37,10 +37,9 @@ if TYPE_CHECKING:
     from ragstone.stats._paired import paired_effect
     from ragstone.stats._population import Description, describe, pass_at_k
     from ragstone.stats._sequential import beta_mixture_interval
-    from ragstone.stats._sign_flips import simultaneous_differences
+    from ragstone.stats._sign_flips import FamilyResult, PairResult, simultaneous_differences
     from ragstone.stats._stopped import stopped_proportion, stopping_paths
     from ragstone.stats._system_rank import kendall_of_means
-    from ragstone.stats._tukey import TukeyPair, TukeyResult, randomized_tukey
     from ragstone.stats._variance import VarianceSplit, split_variance
     from ragstone.stats._weight import estimate_mean, hajek_mean
 
@@ -63,7 +62,7 @@ __all__ = [
     "pass_at_k",
     "pearson",
     "percent_agreement",
-    "randomized_tukey",
+    "simultaneous_differences",
     "spearman",
     "split_variance",
     "wilson_interval",
@@ -80,7 +79,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_contrast": "GroupDifference compare_groups",
             "_correlation": "CorrelationKind CorrelationMean correlate fisher_mean kendall pearson spearman",
             "_flips": "FlipRate flip_rate",
-            "_independent": "simultaneous_independent_tukey",
+            "_independent": "independent_differences",
             "_judge_errors": "JudgeErrors judge_errors",
             "_labeled": "PredictionPoweredMean drawn_kappa drawn_prediction_powered_mean",
             "_mean": "Estimate mean_interval wilson_interval failure_bounds",
@@ -90,10 +89,9 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_paired": "paired_effect",
             "_population": "Description describe pass_at_k",
             "_sequential": "beta_mixture_interval",
-            "_sign_flips": "simultaneous_differences",
+            "_sign_flips": "FamilyResult PairResult simultaneous_differences",
             "_stopped": "stopped_proportion stopping_paths",
             "_system_rank": "kendall_of_means",
-            "_tukey": "TukeyPair TukeyResult randomized_tukey",
             "_variance": "VarianceSplit split_variance",
             "_weight": "estimate_mean hajek_mean",
         },

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 
 from ragstone.stats._cluster import cluster_codes
 from ragstone.stats._mean import mean_interval
+from ragstone.stats._sign_flips import FamilyResult, PairResult
 from ragstone.stats._step_down import step_down
-from ragstone.stats._tukey import TukeyPair, TukeyResult
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,7 +27,7 @@ _CHUNK_NUMBERS: Final = 2_000_000
 """Maximum number of numbers in memory per chunk of permutations."""
 
 
-def simultaneous_independent_tukey(
+def independent_differences(
     values: NDArray[np.float64],
     groups: NDArray[np.intp],
     probabilities: NDArray[np.float64],
@@ -39,7 +39,7 @@ def simultaneous_independent_tukey(
     n_resamples: int = 10_000,
     confidence_level: float = 0.95,
     seed: int = 0,
-) -> tuple[TukeyResult, ...]:
+) -> tuple[FamilyResult, ...]:
     """Compare groups on several metrics, with p-values and intervals that hold for all pairs and metrics together.
 
     If the groups do not differ, their labels are exchangeable. The test therefore permutes the values over the groups
@@ -90,7 +90,7 @@ def simultaneous_independent_tukey(
     critical = float(drawn[-1 - allowed]) if 0 <= allowed < drawn.size else None
     own_level = 1 - (1 - confidence_level) / (2 * len(family) * values.shape[1])
     return tuple(
-        TukeyResult(
+        FamilyResult(
             pairs=tuple(
                 _compare(
                     pair,
@@ -128,10 +128,10 @@ def _compare(
     critical: float | None,
     ends: tuple[float, float],
     own_level: float,
-) -> TukeyPair:
+) -> PairResult:
     """Compare one pair of groups on one metric."""
     i, j = pair
-    unknown = TukeyPair(first=i, second=j, n=n, difference=None, p_value=None, mc_error=None, low=None, high=None)
+    unknown = PairResult(first=i, second=j, n=n, difference=None, p_value=None, mc_error=None, low=None, high=None)
     if i not in moments or j not in moments:
         return unknown
     first, second = moments[i], moments[j]

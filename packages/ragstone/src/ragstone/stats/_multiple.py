@@ -81,7 +81,7 @@ class DiscriminativePower:
 def discriminative_power(p_values: Sequence[float | None], *, confidence_level: float = 0.95) -> DiscriminativePower:
     """Compute the share of the pairs of systems with a significant difference: p below 1 - `confidence_level`.
 
-    The p-values are corrected for multiple tests (`randomized_tukey`), or None for a pair that could not be tested.
+    The p-values are corrected for multiple tests (`simultaneous_differences`), or None for a pair that could not be tested.
 
     Source:
         Sakai 2006, "Evaluating evaluation metrics based on the bootstrap". CCRS, section 4.1.3.

@@ -6,15 +6,16 @@ import itertools
 import math
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from ragstone._util.distributions import student_quantile
 from ragstone.stats._cluster import cluster_codes
-from ragstone.stats._tukey import Alternative, TukeyPair, TukeyResult, check_scores
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+Alternative = Literal["two-sided", "greater", "less"]
 
 _SAME: Final = 1e-9
 """Relative tolerance within which statistics are equal. Sums in a different order differ by rounding errors."""
@@ -28,6 +29,51 @@ _CHUNK: Final = 1 << 20
 """Maximum number of signs in memory."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairResult:
+    """Comparison of two systems, identified by their columns."""
+
+    first: int
+    second: int
+    n: int
+    """Rows with scores of both systems."""
+    difference: float | None
+    """Mean of first - second over these rows, or None without rows."""
+    p_value: float | None
+    """p-value, adjusted for the whole family of pairs, never 0. None without rows, which Holm's correction counts as
+    1."""
+    mc_error: float | None
+    """Monte Carlo standard error of the p-value. It is 0 if all permutations were enumerated."""
+    low: float | None
+    """Lower limit of the simultaneous confidence interval of the difference. None if it is unbounded: for the
+    alternative "less", and if there are too few permutations to reject any hypothesis at this confidence level."""
+    high: float | None
+    """Upper limit. None in the same cases, with "greater" instead of "less"."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FamilyResult:
+    """Comparisons of a family of pairs of systems."""
+
+    pairs: tuple[PairResult, ...]
+    """Comparisons in the requested order, by default (0, 1), (0, 2), ..., (1, 2), ..."""
+    n_systems: int
+    n_rows: int
+    alternative: Alternative
+    confidence_level: float
+    """Probability that the intervals contain all differences simultaneously."""
+    method: str
+    """ "sign_flips", "independent_permutation" or "independent_normal"."""
+    n_resamples: int
+    """Number of permutations behind each p-value."""
+    exact: bool
+    """True if all existing permutations were enumerated."""
+    n_units: int
+    """Number of permuted units: rows or clusters whose scores are not all equal, or blocks if there are more than
+    16,384."""
+    seed: int
+
+
 def simultaneous_differences(
     tables: Sequence[Sequence[Sequence[float]] | NDArray[np.float64]],
     *,
@@ -38,7 +84,7 @@ def simultaneous_differences(
     n_resamples: int = 10_000,
     confidence_level: float = 0.95,
     seed: int = 0,
-) -> tuple[TukeyResult, ...]:
+) -> tuple[FamilyResult, ...]:
     """Compare systems on several metrics, with p-values and intervals that hold for all pairs and metrics together.
 
     The statistic of a pair on a metric is the sum of its differences, divided by the root of the sum of their
@@ -55,13 +101,28 @@ def simultaneous_differences(
 
     An interval contains the differences that the same test does not reject at the critical value of all pairs and
     metrics (single-step), so that all intervals hold simultaneously. A difference can be significant although its
-    interval includes 0, because the critical value of a step is smaller: then only its sign is known. Each of `tables`
-    has the same samples by the same systems, in which NaN is a missing score. A difference uses the samples with both
-    scores. The samples of a cluster have one sign. `weights` are positive, such as 1 / sampling probability.
-    `alternative` "greater" is that the first system of each pair is better, "less" that it is worse. If at most
-    `n_resamples` different signs exist, all are enumerated. A limit is None if it is unbounded: if too few samples
-    differ to reject any hypothesis about the pair at this confidence level, and on one side for a one-sided
-    alternative.
+    interval includes 0, because the critical value of a step is smaller: then only its sign is known.
+
+    Args:
+        tables: For each metric, the same samples by the same systems. NaN is a missing score. A difference uses the samples
+            with both scores.
+        pairs: Columns to compare, (first, second). None: all pairs. A smaller family has more power.
+        clusters: Label of the cluster of each sample, such as its session. The samples of a cluster have one sign. Each
+            None is a cluster of its own. None: the samples are independent.
+        weights: Positive weight of each sample, such as 1 / sampling probability.
+        alternative: "greater" for the hypothesis that the first system of each pair is better, "less" that it is worse.
+            A one-sided alternative requires `pairs`.
+        n_resamples: Number of draws. If at most this number of different signs exists, all are enumerated.
+        confidence_level: Confidence level of the simultaneous intervals, in (0, 1).
+        seed: Seed of the random numbers. The same seed gives the same result on any machine.
+
+    Returns:
+        A result for each table. A limit is None if it is unbounded: if too few samples differ to reject any hypothesis
+        about the pair at this confidence level, and on one side for a one-sided alternative.
+
+    Raises:
+        ValueError: If there are fewer than two systems, a score is infinite, a pair does not exist, a weight is not
+            positive, or an option is out of range.
 
     Source:
         Romano and Wolf 2005, "Exact and approximate stepdown methods for multiple hypothesis testing". Signs: Fisher
@@ -77,7 +138,7 @@ def simultaneous_differences(
     """
     import numpy as np
 
-    checked = [check_scores(table, pairs, alternative, confidence_level) for table in tables]
+    checked = [_check_scores(table, pairs, alternative, confidence_level) for table in tables]
     family = checked[0][1]
     if n_resamples < 1:
         raise ValueError(f"n_resamples must be at least 1, got {n_resamples}")
@@ -121,7 +182,7 @@ def simultaneous_differences(
         first, second = family[column % len(family)]
         n, ends = int(sums.n[column]), sums.interval(column, critical, tail) if is_bounded[column] else None
         found.append(
-            TukeyPair(
+            PairResult(
                 first=first,
                 second=second,
                 n=n,
@@ -133,7 +194,7 @@ def simultaneous_differences(
             )
         )
     return tuple(
-        TukeyResult(
+        FamilyResult(
             pairs=tuple(found[start : start + len(family)]),
             n_systems=x[0].shape[1],
             n_rows=x[0].shape[0],
@@ -267,3 +328,43 @@ def _random_signs(n_units: int, n_resamples: int, seed: np.random.SeedSequence) 
         chunk *= 2
         chunk -= 1
         yield chunk
+
+
+def _check_scores(
+    scores: Sequence[Sequence[float]] | NDArray[np.float64],
+    pairs: Sequence[tuple[int, int]] | None,
+    alternative: Alternative,
+    confidence_level: float,
+) -> tuple[NDArray[np.float64], list[tuple[int, int]]]:
+    """Return the scores as an array, and the compared pairs."""
+    import numpy as np
+
+    try:
+        x = np.asarray(scores, dtype=float)
+    except ValueError:
+        raise ValueError(
+            "scores must be samples by systems, with one cell per system for every sample (NaN if a score is missing)"
+        ) from None
+    if x.ndim != 2 or x.shape[1] < 2:
+        raise ValueError(
+            f"scores must be samples by systems with at least two systems, got an array of shape {x.shape}"
+        )
+    if np.isinf(x).any():
+        row, column = (int(at[0]) for at in np.nonzero(np.isinf(x)))
+        raise ValueError(
+            f"scores must be finite, or NaN if missing, got {float(x[row, column])!r} in row {row} of system {column}"
+        )
+    if not 0 < confidence_level < 1:
+        raise ValueError(f"confidence_level must be in (0, 1), got {confidence_level}")
+    if alternative not in ("two-sided", "greater", "less"):
+        raise ValueError(f'alternative must be "two-sided", "greater" or "less", got {alternative!r}')
+    if pairs is None and alternative != "two-sided":
+        raise ValueError(f"the alternative {alternative!r} requires pairs=[(first, second), ...]")
+    systems = range(x.shape[1])
+    family = list(itertools.combinations(systems, 2)) if pairs is None else [(int(i), int(j)) for i, j in pairs]
+    for i, j in family:
+        if i == j or i not in systems or j not in systems:
+            raise ValueError(f"a pair must be two different columns from 0 to {x.shape[1] - 1}, got {(i, j)!r}")
+    if not family:
+        raise ValueError("pairs must not be empty")
+    return x, family

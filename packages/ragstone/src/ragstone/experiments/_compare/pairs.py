@@ -14,13 +14,13 @@ from ragstone.settings import Analysis
 from ragstone.stats import (
     DiscriminativePower,
     Estimate,
-    TukeyPair,
-    TukeyResult,
+    FamilyResult,
+    PairResult,
     cluster_codes,
     discriminative_power,
+    independent_differences,
     paired_effect,
     simultaneous_differences,
-    simultaneous_independent_tukey,
 )
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def compare_metrics(metrics: Sequence[MetricScores], table: ScoreTable, family: 
         effect = analysis.min_effect
         if effect is None and math.isfinite(metric.high - metric.low):
             effect = POINT * (metric.high - metric.low)
-        pairs = tuple(_pair(metric, table, tukey, family, min_effect=effect) for tukey in tested.pairs)
+        pairs = tuple(_pair(metric, table, pair, family, min_effect=effect) for pair in tested.pairs)
         compared.append(
             MetricComparison(
                 metric=metric.name,
@@ -206,7 +206,7 @@ def permute_pairs(
     pairs: Sequence[tuple[int, int]],
     analysis: Analysis,
     alternative: Literal["two-sided", "greater", "less"] = "two-sided",
-) -> tuple[TukeyResult, ...]:
+) -> tuple[FamilyResult, ...]:
     """Test pairs of columns of values, which have the rows of a table, by random signs of their differences."""
     return simultaneous_differences(
         values,
@@ -220,11 +220,11 @@ def permute_pairs(
     )
 
 
-def _permute(metrics: Sequence[MetricScores], table: ScoreTable, family: Family) -> tuple[TukeyResult, ...]:
+def _permute(metrics: Sequence[MetricScores], table: ScoreTable, family: Family) -> tuple[FamilyResult, ...]:
     return permute_pairs([metric.values for metric in metrics], table, family.pairs, family.analysis)
 
 
-def _permute_unpaired(metrics: Sequence[MetricScores], table: ScoreTable, family: Family) -> tuple[TukeyResult, ...]:
+def _permute_unpaired(metrics: Sequence[MetricScores], table: ScoreTable, family: Family) -> tuple[FamilyResult, ...]:
     import numpy as np
 
     # Rows by system and sample, so that a sample of two systems counts as two.
@@ -232,7 +232,7 @@ def _permute_unpaired(metrics: Sequence[MetricScores], table: ScoreTable, family
     values = np.concatenate([np.stack([m.values[:, i] for m in metrics], axis=1) for i in range(n_systems)])
     kept = np.flatnonzero(~np.isnan(values).all(axis=1))
     rows = kept % n_rows
-    return simultaneous_independent_tukey(
+    return independent_differences(
         values[kept],
         kept // n_rows,
         table.inclusion[rows],
@@ -273,24 +273,24 @@ def possible_differences(
 
 
 def _bound_difference(
-    metric: MetricScores, table: ScoreTable, tukey: TukeyPair, *, paired: bool
+    metric: MetricScores, table: ScoreTable, tested: PairResult, *, paired: bool
 ) -> tuple[int, tuple[float, float] | None]:
     """Return the number of failed samples, and the bounds of the difference of means for any scores of them."""
     import numpy as np
 
     weights = table.weights
     if paired:
-        n_failed, rows, lowest, highest = possible_differences(metric, tukey.first, tukey.second)
+        n_failed, rows, lowest, highest = possible_differences(metric, tested.first, tested.second)
         if not rows.size:
             return n_failed, None
         return n_failed, (_average(lowest, weights[rows]), _average(highest, weights[rows]))
     ends = []
-    for column in (tukey.first, tukey.second):
+    for column in (tested.first, tested.second):
         low, high = metric.possible(column)
         rows = np.flatnonzero(~np.isnan(low))
         if rows.size:
             ends.append((_average(low[rows], weights[rows]), _average(high[rows], weights[rows])))
-    n_failed = metric.count(FAILED, tukey.first) + metric.count(FAILED, tukey.second)
+    n_failed = metric.count(FAILED, tested.first) + metric.count(FAILED, tested.second)
     if len(ends) < 2:
         return n_failed, None
     (low_a, high_a), (low_b, high_b) = ends
@@ -304,13 +304,13 @@ def _average(values: NDArray[np.float64], weights: NDArray[np.float64]) -> float
 
 
 def _pair(
-    metric: MetricScores, table: ScoreTable, tukey: TukeyPair, family: Family, *, min_effect: float | None
+    metric: MetricScores, table: ScoreTable, tested: PairResult, family: Family, *, min_effect: float | None
 ) -> PairDifference:
     import numpy as np
 
-    level, columns = family.analysis.confidence_level, (tukey.first, tukey.second)
+    level, columns = family.analysis.confidence_level, (tested.first, tested.second)
     if family.paired:
-        difference = metric.values[:, tukey.first] - metric.values[:, tukey.second]
+        difference = metric.values[:, tested.first] - metric.values[:, tested.second]
         rows = [np.flatnonzero(~np.isnan(difference))]
         groups = [difference[rows[0]]]
         effect = paired_effect(groups[0])
@@ -324,7 +324,7 @@ def _pair(
         standard_error(values, table.weights[own], labels) if own.size else 0.0
         for values, own, labels in zip(groups, rows, clusters, strict=True)
     ]
-    low, high, detectable, n_more = tukey.low, tukey.high, None, None
+    low, high, detectable, n_more = tested.low, tested.high, None, None
     if low is not None and high is not None:
         if effect is not None and math.isfinite(high - low):
             influences = _paired_influences(groups[0]) if family.paired else _influences(*groups)
@@ -332,22 +332,22 @@ def _pair(
             effect_interval = interval_of_effect(effect, list(zip(influences, clusters, strict=True)), n_errors, level)
         # A mean difference is significant if it exceeds the half-width of its interval, which is proportional to
         # 1 / sqrt(n), like its standard error.
-        if tukey.n > 1 or not family.paired:
+        if tested.n > 1 or not family.paired:
             detectable = (high - low) / 2 + normal_quantile(POWER) * math.hypot(*errors)
         if detectable is not None and min_effect is not None:
-            n_more = max(0, math.ceil(tukey.n * (detectable / min_effect) ** 2 * (1 - _SAME)) - tukey.n)
+            n_more = max(0, math.ceil(tested.n * (detectable / min_effect) ** 2 * (1 - _SAME)) - tested.n)
         if math.isfinite(width := metric.high - metric.low):
             # A difference cannot exceed the range.
             low, high = max(low, -width), min(high, width)
-    n_failed, bounds = _bound_difference(metric, table, tukey, paired=family.paired)
+    n_failed, bounds = _bound_difference(metric, table, tested, paired=family.paired)
     pair = PairDifference(
-        system=table.systems[tukey.first],
-        other=table.systems[tukey.second],
-        n=tukey.n if tukey.difference is not None else 0,
-        difference=tukey.difference,
+        system=table.systems[tested.first],
+        other=table.systems[tested.second],
+        n=tested.n if tested.difference is not None else 0,
+        difference=tested.difference,
         low=low,
         high=high,
-        p_value=tukey.p_value,
+        p_value=tested.p_value,
         better=None,
         effect_size=effect,
         effect_interval=effect_interval,
