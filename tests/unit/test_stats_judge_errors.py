@@ -30,6 +30,8 @@ def test_the_estimates_are_those_of_scikit_learn(levels, share):
     )  # fmt: skip
     assert metrics.recall_score(y, x >= 0.6) == pytest.approx(found.sensitivity.value)
     assert metrics.recall_score(~y, x < 0.6) == pytest.approx(found.specificity.value)
+    assert metrics.precision_score(y, x >= 0.6) == pytest.approx(found.precision.value)
+    assert metrics.precision_score(~y, x < 0.6) == pytest.approx(found.negative_precision.value)
     assert metrics.roc_auc_score(y, x) == pytest.approx(found.auc.value)
     assert found.auc.low < found.auc.value < found.auc.high
     false, true, thresholds = metrics.roc_curve(y, x, drop_intermediate=False)

@@ -126,6 +126,7 @@ class _Table:
             metric=card.name,
             range=(card.low, card.high),
             agreement=self._agreement(Run(), card.name, self.plan.labels),
+            parts=self._agreement(Run(), card.name, self.plan.labels, of_parts=True),
             repeats=flip_rate(rows, threshold=_POINTS * self._flip_threshold, confidence_level=level),
             effects=tuple(effect for effect in effects if effect is not None),
             variance=_split([self], card, level) if sum(map(len, cells)) > 1 else None,
@@ -163,7 +164,13 @@ class _Table:
         )
 
     def _agreement(
-        self, run: Run, metric: str, labels: Iterable[LabelRecord], *, like: str | None = None
+        self,
+        run: Run,
+        metric: str,
+        labels: Iterable[LabelRecord],
+        *,
+        like: str | None = None,
+        of_parts: bool = False,
     ) -> LabelAgreement | None:
         """Compare the scores of a run with labels, on the scale of all labels of the metric `like`."""
         own = [label for label in labels if label.metric in (None, metric)]
@@ -176,7 +183,8 @@ class _Table:
         options = self._options
         if like is not None and (usual := self._agreement(Run(), like, self.plan.labels)) is not None:
             options = replace(options, label_range=usual.label_range)
-        return agreements([system], [metric], own, options)[0]
+        found = agreements([system], [metric], own, options)
+        return next((each for each in found if (each.level != "answer") == of_parts), None)
 
     def _costs(self) -> tuple[RunCost, ...]:
         costs: dict[str, RunCost] = {}

@@ -49,7 +49,8 @@ class JudgeCard(RunResult):
     def __str__(self) -> str:
         ci = f"[{self.confidence_level:.0%} CI]"
         metrics = [(judge.judge, metric) for judge in self.judges for metric in judge.metrics]
-        agreed = [replace(metric.agreement, system=name) for name, metric in metrics if metric.agreement is not None]
+        found = [(name, each) for name, metric in metrics for each in (metric.agreement, metric.parts)]
+        agreed = [replace(each, system=name) for name, each in found if each is not None]
         parts = ["\n".join(f"- {finding}" for finding in self.findings()), label_tables(agreed, ci)]
         for judge in self.judges:
             splits = {metric.metric: metric.variance for metric in judge.metrics if metric.variance is not None}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal, get_args
 
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.experiments import SystemOutcomes, takes_labels
+from ragstone.experiments import Clusters, SystemOutcomes, takes_labels
 from ragstone.reading import LabelRecord
 from ragstone.stats import (
     Agreement,
@@ -29,7 +29,7 @@ from ragstone.stats import (
     percent_agreement,
 )
 from ragstone_lab._validation.describe import UNRESTRICTED
-from ragstone_lab._validation.labels import with_pairs
+from ragstone_lab._validation.labels import RATING_MAX, LabeledParts, labeled_parts, with_pairs
 from ragstone_lab._validation.sources import Options, decisions_of, is_unevenly_sampled, probabilities_of
 
 _MOST_CATEGORIES: Final = 11
@@ -60,6 +60,9 @@ class LabelAgreement:
 
     metric: str
     system: str
+    level: str = "answer"
+    """What is compared: whole answers, or a claim, sub-question, or passage and sub-question of them. Then the counts and
+    numbers are about these parts, and the parts of one sample are a cluster."""
     n: int
     """Number of samples with a label and a score."""
     n_unscored: int
@@ -95,6 +98,11 @@ class LabelAgreement:
     notes: tuple[str, ...] = ()
 
     @property
+    def name(self) -> str:
+        """The metric, and the part of answers that is compared."""
+        return self.metric if self.level == "answer" else f"{self.metric} by {self.level}"
+
+    @property
     def coefficient(self) -> tuple[str, Estimate | None]:
         """Name and value of the coefficient that fits the scale of the labels, None if it is undefined.
 
@@ -118,12 +126,15 @@ def agreements(
     results = []
     for metric in metrics:
         of_metric = [label for label in labels if label.metric in (None, metric)]
+        whole = [label for label in of_metric if all(part.passage is None for part in label.parts)]
         for system in systems:
             if metric not in system.outcomes or (system.name in options.draws and not _rates_answers(system, metric)):
                 continue
             own = [label for label in of_metric if label.system in (None, system.name)]
-            if own:
-                results.append(_one(system, metric, own, of_metric, options))
+            if answers := [label for label in whole if label.system in (None, system.name)]:
+                results.append(_one(system, metric, answers, whole, options))
+            if system.name not in options.draws and (parts := labeled_parts(system, metric, own)) is not None:
+                results.append(_of_parts(parts, metric, options))
     if all(one.n == one.n_unscored == 0 for one in results):
         ids = ", ".join(sorted({label.key for label in labels})[:3])
         raise DataError(
@@ -132,8 +143,29 @@ def agreements(
     return results
 
 
+def _of_parts(parts: LabeledParts, metric: str, options: LabelOptions) -> LabelAgreement:
+    """Compare the verdicts on parts of answers with labels of these parts."""
+    by_sample = options.clusters.by_sample if options.clusters is not None else {}
+    clusters = {key: by_sample.get(id_, id_) for key, id_ in parts.sample_of.items()}
+    options = replace(
+        options,
+        clusters=Clusters(key="sample", by_sample=clusters, is_automatic=False),
+        threshold=parts.threshold,
+        draws={},
+    )
+    stated = any(label.bounds is not None for label in parts.labels) or options.label_range is not None
+    if parts.has_ratings and not stated and max(label.value for label in parts.labels) > 1:
+        options = replace(options, label_range=(0.0, RATING_MAX))
+    return _one(parts.system, metric, parts.labels, parts.labels, options, parts)
+
+
 def _one(
-    system: SystemOutcomes, metric: str, own: Sequence[LabelRecord], all_: Sequence[LabelRecord], options: LabelOptions
+    system: SystemOutcomes,
+    metric: str,
+    own: Sequence[LabelRecord],
+    all_: Sequence[LabelRecord],
+    options: LabelOptions,
+    parts: LabeledParts | None = None,
 ) -> LabelAgreement:
     system = with_pairs(system, metric, own)
     scale = _Scale.of(system, metric, [label.value for label in all_], _with_bounds(options, all_))
@@ -192,7 +224,7 @@ def _one(
             judge,
             people,
             threshold=usual if options.threshold is None else options.threshold,
-            correct_from=middle,
+            correct_from=middle if parts is None else parts.threshold,
             clusters=clusters,
             lengths=lengths if len(lengths) == len(ids) else None,
             are_probabilities=(low, high) == (0, 1)
@@ -206,6 +238,7 @@ def _one(
     return LabelAgreement(
         metric=metric,
         system=system.name,
+        level="answer" if parts is None else parts.level,
         n=len(ids),
         n_unscored=sum(id_ in system.outcomes[metric] for id_ in ratings) - len(ids),
         n_unknown=sum(id_ not in system.outcomes[metric] for id_ in ratings),

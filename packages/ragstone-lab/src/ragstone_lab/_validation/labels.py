@@ -6,8 +6,8 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from ragstone.errors import DataError
 from ragstone.experiments import OutcomeSource, SystemOutcomes, store_of
@@ -30,6 +30,8 @@ _STEM: Final = 6
 """Characters by which a word in the name of a label is compared with those of metrics."""
 _NOT_TOPICS: Final = frozenset({"label", "score", "answer", "context", "overal", "human", "ragas", "metric", "rate"})
 _MAX_NEAR: Final = 4
+RATING_MAX: Final = 5
+"""Largest rating of a sub-question (CRUX)."""
 
 
 def read_labels(
@@ -146,6 +148,103 @@ def with_pairs(system: SystemOutcomes, metric: str, labels: Iterable[LabelRecord
     card = system.cards.get(metric)
     cards = {} if card is None else {metric: replace(card, low=low - high, high=high - low)}
     return replace(system, outcomes={metric: outcomes}, cards=cards, inclusion_probabilities={}, labels={})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabeledParts:
+    """The verdicts of a metric on parts of answers, as outcomes from 0 to 1, and the labels of such parts."""
+
+    system: SystemOutcomes
+    labels: list[LabelRecord]
+    sample_of: Mapping[str, str]
+    """Id of the sample, by key of a part."""
+    threshold: float
+    """Verdict from which a part is supported or answered."""
+    has_ratings: bool
+
+    @property
+    def level(self) -> str:
+        """What a label is about."""
+        first = self.labels[0]
+        return first.level if first.passage is None else f"passage and {first.level}"
+
+
+def labeled_parts(system: SystemOutcomes, metric: str, labels: Iterable[LabelRecord]) -> LabeledParts | None:
+    """Return the labeled claims, sub-questions, or passages and sub-questions of a metric.
+
+    None if no label is about such a part, or the details of the metric do not have verdicts on it. A rating answers a
+    sub-question from the threshold of its sample on.
+    """
+    scored = {id_: o for id_, o in system.outcomes.get(metric, {}).items() if isinstance(o, Score)}
+    verdicts = {id_: _verdicts(score.details) for id_, score in scored.items()}
+    parts = [replace(part, sample_id=label.sample_id, metric=metric) for label in labels for part in label.parts]
+    named = [_part_of(part, verdicts.get(str(part.sample_id), {})) for part in parts]
+    if metric not in system.cards or not any(
+        name in verdicts.get(str(part.sample_id), {}) for part, name in zip(parts, named, strict=True)
+    ):
+        return None
+    thresholds = {score.details["eta"] for score in scored.values() if "eta" in score.details}
+    if len(thresholds) > 1:
+        raise DataError(
+            f"{metric}: the samples have several rating thresholds ({', '.join(f'{each:g}' for each in sorted(thresholds))}), "
+            "and verdicts on parts are compared with one. Compare the samples of each threshold by themselves"
+        )
+    threshold = next(iter(thresholds), RATING_MAX / 2) / RATING_MAX
+    outcomes: dict[str, Outcome] = {}
+    sample_of = {}
+    for id_, by_part in verdicts.items():
+        for name, verdict in by_part.items():
+            sample_of[key := _part_key(id_, name)] = id_
+            if verdict is not None:
+                outcomes[key] = scored[id_].model_copy(update={"sample_id": key, "value": verdict, "details": {}})
+    card = system.cards[metric]
+    card = replace(card, low=0.0, high=1.0, neutral=threshold, direction="higher", decided_by=(), reachable="")
+    return LabeledParts(
+        system=replace(
+            system, outcomes={metric: outcomes}, cards={metric: card}, inclusion_probabilities={}, labels={}, lengths={}
+        ),
+        labels=[
+            replace(part, sample_id=_part_key(str(part.sample_id), name))
+            for part, name in zip(parts, named, strict=True)
+        ],
+        sample_of=sample_of,
+        threshold=threshold,
+        has_ratings=bool(thresholds),
+    )
+
+
+def _part_of(label: LabelRecord, verdicts: Mapping[tuple[str, str], float | None]) -> tuple[str, str]:
+    """Return the part that a label is about. A label in a list names a claim by its position, from 0."""
+    part = _normalized(label.unit or ""), label.passage or ""
+    if part not in verdicts and part[0].isdecimal() and int(part[0]) < len(verdicts):
+        return [*verdicts][int(part[0])]
+    return part
+
+
+def _part_key(sample_id: str, part: tuple[str, str]) -> str:
+    return " / ".join(filter(None, (sample_id, *part)))
+
+
+def _normalized(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def _verdicts(details: Mapping[str, Any]) -> dict[tuple[str, str], float | None]:
+    """Return the verdicts from 0 to 1, by claim or sub-question, and by passage if there is one, in their order.
+
+    None: the judge gave none, or several (a claim that is right or wrong, and found or not).
+    """
+    found: dict[tuple[str, str], float | None] = {}
+    for n, row in enumerate([*(details.get("claims") or ()), *(details.get("reference_claims") or ())]):
+        marks = [mark for mark in row.values() if mark is None or isinstance(mark, bool)]
+        claim = _normalized(row["claim"])
+        key = claim if (claim, "") not in found else f"{claim} ({n})"
+        found[key, ""] = float(marks[0]) if len(marks) == 1 and marks[0] is not None else None
+    for key, ratings in (details.get("ratings") or {}).items():
+        for question, rating in zip(details.get("answerable") or (), ratings, strict=False):
+            part = _normalized(question), "" if key == "response" else key
+            found[part] = None if rating is None else rating / RATING_MAX
+    return found
 
 
 def read_stored_labels(

@@ -229,7 +229,7 @@ def _flips(found: Sequence[MetricRepeatability], ci: str) -> str:
 
 
 _AGREEMENT: Final[dict[str, Callable[[LabelAgreement], str]]] = {
-    "agreement with people": lambda a: a.metric,
+    "agreement with people": lambda a: a.name,
     "system": lambda a: a.system,
     "n": lambda a: str(a.n),
     "exact agreement CI": lambda a: share(a.exact, none="undefined") if a.categories else "continuous",
@@ -263,7 +263,7 @@ def label_tables(found: Sequence[LabelAgreement], ci: str) -> str:
         ]
     notes: dict[str, list[str]] = {}
     for a in found:
-        subject = f"{a.metric}, {a.system}"
+        subject = f"{a.name}, {a.system}"
         scale = f"labels from {a.label_range[0]:g} to {a.label_range[1]:g}"
         missing = f", excluded {a.n_unscored} labeled samples without a score" if a.n_unscored else ""
         missing += f", {a.n_unknown} labels of unknown samples" if a.n_unknown else ""
@@ -321,17 +321,17 @@ def _findings(report: MetricValidation) -> Iterator[str]:
     for a in report.labels:
         k = None if a.cohen is None else a.cohen.coefficient
         if k is not None and k.low <= 0:
-            yield f"{a.metric}, {a.system}: agreement with people is not significantly better than chance (kappa {shown(k)})"
+            yield f"{a.name}, {a.system}: agreement with people is not significantly better than chance (kappa {shown(k)})"
         if (m := a.human_mean) is not None and not m.estimate.low <= m.judge_mean <= m.estimate.high:
             side = "above" if m.judge_mean > m.estimate.value else "below"
             yield (
-                f"{a.metric}, {a.system}: the judge's mean {m.judge_mean:.3f} is {side} the estimated human mean "
+                f"{a.name}, {a.system}: the judge's mean {m.judge_mean:.3f} is {side} the estimated human mean "
                 f"{shown(m.estimate)}. Correct it, or recalibrate the judge."
             )
         if a.people is not None and a.people.coefficient is not None and a.krippendorff.coefficient is not None:
             among_people, judge = a.people.coefficient, a.krippendorff.coefficient
             if judge.value >= among_people.value:
                 yield (
-                    f"{a.metric}, {a.system}: on these {a.n} samples the judge agrees with people at least as well as people "
+                    f"{a.name}, {a.system}: on these {a.n} samples the judge agrees with people at least as well as people "
                     f"with each other (alpha {shown(judge)}, among people {shown(among_people)})"
                 )

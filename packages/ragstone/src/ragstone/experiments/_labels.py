@@ -197,6 +197,11 @@ def add_labels(
     file = read_label_file(
         source, columns=label_columns, bounds=label_range, categories=label_values, default_bounds=(0.0, 1.0), rows=rows
     )
+    if any(each.passage is not None for each in file.records):
+        raise DataError(
+            "a store keeps labels of answers, and these are of a passage and a sub-question. Compare them with a judge: "
+            "ragstone lab judge-card --labels FILE, or with scores: ragstone lab validate-metrics OUTCOMES --labels FILE"
+        )
     now = time.time()
     labels: list[StoredLabel] = []
     bad = [(each.position, each.reason) for each in file.rejected]

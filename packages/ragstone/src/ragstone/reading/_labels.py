@@ -82,6 +82,10 @@ class LabelRecord:
     level: LabelLevel = "answer"
     unit: str | None = None
     """The claim, passage or sub-question."""
+    passage: str | None = None
+    """Id of the passage of a label about a passage and a sub-question."""
+    parts: tuple[LabelRecord, ...] = ()
+    """The labels of parts whose mean this label of an answer is."""
     other_id: str | None = None
     """The other answer of a pair. The label is high if `sample_id` is better, and low if this answer is better."""
 
@@ -183,7 +187,13 @@ def by_answer(records: Iterable[LabelRecord]) -> list[LabelRecord]:
         key = (answer, each.name, each.metric, each.annotator, each.system, n if each.unit is None else "")
         groups.setdefault(key, []).append(each)
     return [
-        replace(group[0], value=math.fsum(each.value for each in group) / len(group), unit=None)
+        replace(
+            group[0],
+            value=math.fsum(each.value for each in group) / len(group),
+            unit=None,
+            passage=None,
+            parts=() if group[0].unit is None else tuple(group),
+        )
         for group in groups.values()
     ]
 
@@ -370,12 +380,10 @@ def _generic(
                 None if (value := _first(row, names)) is None else str(value)
                 for names in (_IDS, _ANNOTATORS, ("system",), FIELD_ALIASES["query"], ("trace_id",))
             )
-            level, unit = _unit_of(row)
+            part = _unit_of(row)
             sample = _sample_of(reader, row, position)
             id_ = sample.id if sample is not None and "id" in fields else id_
-            first = collected.first_row(
-                sample, position, None if id_ is None else (id_, system), has_part=unit is not None
-            )
+            first = collected.first_row(sample, position, None if id_ is None else (id_, system), has_part=bool(part))
             collected.add_sample({**row, "id": id_ or str(first)})
             record = partial(
                 LabelRecord,
@@ -386,12 +394,10 @@ def _generic(
                 annotator=annotator,
                 system=system,
                 query=query,
-                level=level,
-                unit=unit,
             )
             for name, metric, cell in _cells(row, position, wanted, metrics, near):
                 for item, more in _items(cell, name, position):
-                    collected.add(item, partial(record, **more), name, metric)
+                    collected.add(item, partial(record, **(part | more)), name, metric)
         except DataError as error:
             collected.reject(position, str(error))
 
@@ -549,7 +555,12 @@ class _Collector:
                     f"{name}: the scale is not stated. The labels are from {min(values):g} to {max(values):g}, and the range "
                     "is guessed from them and the metric's. State it: --set research.label_range=LOW,HIGH"
                 )
-            if len(units := [each for each in records if each.unit is not None]) > len(by_answer(units)):
+            units = [each for each in records if each.unit is not None]
+            if units and units[0].passage is not None:
+                notes.append(
+                    f"{name}: {len(units)} labels of a passage and a sub-question, which are no labels of an answer"
+                )
+            elif len(units) > len(by_answer(units)):
                 notes.append(f"{name}: {len(units)} labels of {units[0].level}s. Their mean is the label of an answer")
         self.file.notes = [*notes, *self.file.notes]
         return self.file
@@ -566,11 +577,13 @@ def _first(row: Mapping[Any, Any], names: Sequence[str]) -> Any:
     return next((values[key] for key in map(name_key, names) if key in values), None)
 
 
-def _unit_of(row: Mapping[Any, Any]) -> tuple[LabelLevel, str | None]:
-    for level, names in _UNITS.items():
-        if isinstance(unit := _first(row, [name for name in names if not name.endswith("s")]), str | int):
-            return level, str(unit)
-    return "answer", None
+def _unit_of(row: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return the fields of a record for the part that a row labels, which are empty for a whole answer."""
+    found = {level: _first(row, [name for name in names if not name.endswith("s")]) for level, names in _UNITS.items()}
+    named = {level: str(unit) for level, unit in found.items() if isinstance(unit, str | int)}
+    if named.keys() == {"passage", "sub-question"}:
+        return {"level": "sub-question", "unit": named["sub-question"], "passage": named["passage"]}
+    return next(({"level": level, "unit": unit} for level, unit in named.items()), {})
 
 
 def _cells(

@@ -39,6 +39,10 @@ class JudgeErrors:
     """Share of the correct answers that the judge calls correct. None without a correct answer."""
     specificity: Estimate | None
     """Share of the wrong answers that the judge calls wrong. None without a wrong answer."""
+    precision: Estimate | None
+    """Share of the answers that the judge calls correct that are correct. None if it calls none correct."""
+    negative_precision: Estimate | None
+    """Share of the answers that the judge calls wrong that are wrong. None if it calls none wrong."""
     auc: Estimate | None
     """Probability that the judge scores a correct answer higher than a wrong one, with half of the ties. None without
     both."""
@@ -75,6 +79,7 @@ class JudgeErrors:
         chosen = "chosen on these labels, so it separates new answers less well"
         lines = [
             called,
+            f"precision: correct of those it calls correct {shown(self.precision)}, wrong of the others {shown(self.negative_precision)}",
             f"AUC {shown(self.auc)}, best threshold {best} ({chosen})",
             f"length bias (correlation of judge - people with the length of the answer) {shown(self.length_bias)}",
         ]
@@ -139,6 +144,8 @@ def judge_errors(
         n_true_negative=int((~passes & ~is_correct).sum()),
         sensitivity=share(passes, is_correct),
         specificity=share(~passes, ~is_correct),
+        precision=share(is_correct, passes),
+        negative_precision=share(~is_correct, ~passes),
         auc=_auc(x, is_correct, codes, confidence_level),
         threshold=threshold,
         best_threshold=_best_threshold(x, is_correct),

@@ -23,7 +23,8 @@ class _Share(CruxMetric):
     """Share of the sub-questions that are answered."""
 
     def _value(self, sample: Sample, questions: Questions, rated: Rated, answers: Answers) -> Score | NotApplicable:
-        return self._made(sample, len(answers.answered) / len(questions.texts), questions, rated, answers)
+        share = len(answers.answered) / len(questions.texts)
+        return self._made(sample, share, questions, rated, answers, ratings=rated.judged)
 
 
 class Coverage(_Share, ContextsMetric):

@@ -99,6 +99,8 @@ class Rated:
     """Sub-question to key to rating, including the ratings of the whole pool."""
     n_judged: int
     """Number of texts that the judge rated, for all or some sub-questions."""
+    judged: dict[str, list[int | None]]
+    """Ratings of the judge by key, in the order of the sub-questions that count. None: from the data."""
     replies: tuple[RatingsReply, ...] = ()
 
 
@@ -126,16 +128,20 @@ async def rate_contexts(sample: Sample, questions: Questions, judge: Judge) -> R
         return_exceptions=True,
     )
     replies = []
+    judged: dict[str, list[int | None]] = {}
     for (key, texts), reply in zip(unrated.items(), results, strict=True):
         if isinstance(reply, BaseException):
             raise reply
         replies.append(reply)
-        for text, mark in zip(texts, reply.marks, strict=True):
+        marks = dict(zip(texts, reply.marks, strict=True))
+        judged[key] = [marks.get(text) for text in questions.texts]
+        for text, mark in marks.items():
             ratings[text][key] = mark
     return Rated(
         keys=tuple(key_of(passage) for passage in sample.contexts or ()),
         ratings=ratings,
         n_judged=sum(bool(reply.method) for reply in replies),
+        judged=judged,
         replies=tuple(replies),
     )
 
@@ -144,4 +150,10 @@ async def rate_response(sample: Sample, questions: Questions, judge: Judge) -> R
     """Rate the response for the same sub-questions. Raise JudgeError if the judge does not return a usable reply."""
     reply = await rate_answerability(judge, sample.response or "", questions.texts)
     ratings = {text: {"response": float(mark)} for text, mark in zip(questions.texts, reply.marks, strict=True)}
-    return Rated(keys=("response",), ratings=ratings, n_judged=int(bool(reply.method)), replies=(reply,))
+    return Rated(
+        keys=("response",),
+        ratings=ratings,
+        n_judged=int(bool(reply.method)),
+        judged={"response": [*reply.marks]},
+        replies=(reply,),
+    )
