@@ -558,7 +558,7 @@ class _Collector:
             units = [each for each in records if each.unit is not None]
             if units and units[0].passage is not None:
                 notes.append(
-                    f"{name}: {len(units)} labels of a passage and a sub-question, which are no labels of an answer"
+                    f"{name}: {len(units)} labels of a passage and a sub-question, which are not labels of an answer"
                 )
             elif len(units) > len(by_answer(units)):
                 notes.append(f"{name}: {len(units)} labels of {units[0].level}s. Their mean is the label of an answer")
