@@ -343,6 +343,23 @@ def retrieval(convention: str, number: int, parent: int) -> OtelSpan:
     return span(attributes, number=number, parent=parent)
 
 
+def test_a_search_of_memory_is_a_retrieval():
+    """Its records are passages, as OpenTelemetry's convention has them since 2026."""
+    records = [{"id": "m1", "content": PASSAGE, "score": 0.5}, {"id": "m2", "content": "Cars cost 28.", "score": 0.25}]
+    memory = span(
+        {
+            "gen_ai.operation.name": "search_memory",
+            "gen_ai.memory.query.text": "q",
+            "gen_ai.memory.records": json.dumps(records),
+        },
+        number=2,
+        parent=1,
+    )
+    step = GENAI.read(memory)
+    assert ("retrieval", "q") == (step.kind, step.query)
+    assert [("m1", PASSAGE, 0.5), ("m2", "Cars cost 28.", 0.25)] == [(p.id, p.text, p.score) for p in step.passages]
+
+
 def test_of_two_conventions_the_one_that_says_most_is_read():
     """An instrumented client below an instrumented framework adds spans, not a second reading."""
     (found,) = traces_of(staged(chain("openinference", 1), retrieval("openinference", 2, 1), chain("genai", 3, 1)))

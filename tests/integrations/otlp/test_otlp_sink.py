@@ -9,7 +9,7 @@ import time
 import pytest
 
 from ragstone.errors import SinkRejectedError, SinkUnavailableError
-from ragstone.schema import Failure, Interval, NotApplicable, Score
+from ragstone.schema import Failure, Interval, NotApplicable, Score, Usage
 from ragstone.settings import Watch
 from ragstone.sinks import Delivery, OtlpSink
 from ragstone.store import open_store
@@ -85,6 +85,8 @@ def test_a_score_arrives_as_the_event_of_the_conventions(otlp_receiver):
         "ragstone.run_id": "r1",
         "ragstone.requested_at": 1_699_999_999.0,
         "ragstone.inclusion_probability": 0.25,
+        "gen_ai.evaluation.evaluator.id": "ragstone/ccrs_cc",
+        "gen_ai.evaluation.evaluator.version": "1-ab12",
         "ragstone.metric.version": "1-ab12",
         "ragstone.judge.name": "lexical baseline",
         "ragstone.judge.hash": "j1",
@@ -97,6 +99,14 @@ def test_a_score_arrives_as_the_event_of_the_conventions(otlp_receiver):
     }
     assert otlp_receiver.paths == ["/v1/logs"]
     assert otlp_receiver.headers[0]["content-type"] == "application/x-protobuf"
+
+
+def test_the_type_of_an_evaluator_is_stated_if_it_is_known(otlp_receiver):
+    """Without a judge it is deterministic, and a judge is a model if a call of one was counted."""
+    model, without, unknown = _score(usage=Usage(calls=1)), _score(judge=None, judge_hash=""), _score()
+    _send(OtlpSink(otlp_receiver.endpoint), [_delivery(each) for each in (model, without, unknown)])
+    types = [otlp_receiver.attributes(i).get("gen_ai.evaluation.evaluator.type") for i in range(3)]
+    assert ["llm_judge", "deterministic", None] == types
 
 
 def test_a_failure_has_an_error_type_and_no_value(otlp_receiver):

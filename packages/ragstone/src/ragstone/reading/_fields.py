@@ -31,7 +31,7 @@ _STEP_KINDS: Final[Mapping[str, StepKind]] = {
     "chain": "chain", "span": "chain", "workflow": "chain", "task": "chain", "invoke_workflow": "chain",
     "execute_task": "chain", "framework": "chain", "chat_client": "chain", "advisor": "chain",
     "agent": "agent", "invoke_agent": "agent", "tool": "tool", "execute_tool": "tool", "tool_call": "tool", "ai.toolcall": "tool",
-    "retriever": "retrieval", "retrieval": "retrieval", "vector_db_retrieve": "retrieval", "vector_store": "retrieval",
+    "retriever": "retrieval", "retrieval": "retrieval", "search_memory": "retrieval", "vector_db_retrieve": "retrieval", "vector_store": "retrieval",
     "reranker": "transform", "rerank": "transform", "ai.rerank": "transform",
     "llm": "model", "chat_model": "model", "generation": "model", "chat": "model", "completion": "model",
     "text_completion": "model", "generate_content": "model",
@@ -210,8 +210,8 @@ class StepNames:
     """Counts of tokens: objects, JSON, or beginnings of the names of counts."""
     sides: tuple[str, str] | None = None
     """Inputs and outputs of any step, as JSON."""
-    search: tuple[str, str] | None = None
-    """Query and passages of a retrieval or a reranker."""
+    search: tuple[tuple[str, ...], tuple[str, ...]] | None = None
+    """Names of the query and of the passages of a retrieval or a reranker."""
     tool: tuple[str, str, str] | None = None
     """Name, arguments and result of a tool."""
     tags: str = ""
@@ -229,8 +229,9 @@ class StepNames:
         if self.sides is not None:
             fill_inputs_and_outputs(step, *(inner_json(get(side)) for side in self.sides))
         if self.search is not None and step.kind in ("retrieval", "transform"):
-            query, passages = map(get, self.search)
-            step.query, step.passages = text_or_none(query), passages_in(json_in(passages))
+            queries, passages = self.search
+            step.query = text_or_none(*map(get, queries))
+            step.passages = passages_in(json_in(next((record[name] for name in passages if name in record), None)))
         elif self.tool is not None and step.kind == "tool":
             name, arguments, result = map(get, self.tool)
             step.name = text_or_none(name) or step.name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ragstone.schema import AlarmDelivery, Delivery, Failure, NotApplicable, Score
+from ragstone.schema import AlarmDelivery, Delivery, Failure, NotApplicable, Outcome, Score
 
 EVENT_NAME: Final = "gen_ai.evaluation.result"
 ALARM_NAME: Final = "ragstone.alarm"
@@ -15,14 +15,17 @@ AttributeValue = str | int | float
 def evaluation_attributes(delivery: Delivery, *, include_text: bool) -> dict[str, AttributeValue]:
     """Return the attributes of the event for a `Score` or a `Failure`.
 
-    Names under `gen_ai.` and `error.` are from the conventions. The conventions do not define names for the judge and
-    the interval, so these are under `ragstone.`. `gen_ai.evaluation.score.label` is set only for a cause, because
+    Names under `gen_ai.` and `error.` are from the conventions, those of the evaluator from a proposal to them. The
+    conventions do not define names for the judge and the interval, so these are under `ragstone.`. `gen_ai.evaluation.score.label` is set only for a cause, because
     scores are numbers without classes. With `include_text`, the explanation of a score or the reason of a failure is
     added, which may quote captured text.
     """
     outcome = delivery.outcome
     attributes: dict[str, AttributeValue | None] = {
         "gen_ai.evaluation.name": outcome.metric,
+        "gen_ai.evaluation.evaluator.id": f"ragstone/{outcome.metric}",
+        "gen_ai.evaluation.evaluator.version": outcome.metric_version,
+        "gen_ai.evaluation.evaluator.type": _evaluator_type(outcome),
         "ragstone.evaluation.id": outcome.id,
         "ragstone.outcome": outcome.outcome,
         **request_attributes(delivery),
@@ -53,6 +56,14 @@ def evaluation_attributes(delivery: Delivery, *, include_text: bool) -> dict[str
     if include_text:
         attributes["gen_ai.evaluation.explanation"] = text
     return {name: value for name, value in attributes.items() if value is not None}
+
+
+def _evaluator_type(outcome: Outcome) -> str | None:
+    """Return the proposed type of an evaluator, or None of a judge that no call of a model is known for."""
+    usage = outcome.usage
+    if outcome.judge is None:
+        return "deterministic"
+    return "llm_judge" if usage is not None and (usage.calls or usage.cached) else None
 
 
 def request_attributes(delivery: Delivery) -> dict[str, AttributeValue]:

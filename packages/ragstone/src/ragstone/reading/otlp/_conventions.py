@@ -203,7 +203,10 @@ GENAI: Final = Convention(
             "run_id": ("gen_ai.response.id",), "model": ("gen_ai.response.model", "gen_ai.request.model"),
         },
         usage=("gen_ai.usage",),
-        search=("gen_ai.retrieval.query.text", "gen_ai.retrieval.documents"),
+        search=(
+            ("gen_ai.retrieval.query.text", "gen_ai.memory.query.text"),
+            ("gen_ai.retrieval.documents", "gen_ai.memory.records"),
+        ),
         tool=("gen_ai.tool.name", "gen_ai.tool.call.arguments", "gen_ai.tool.call.result"),
     ),
 )  # fmt: skip
@@ -259,7 +262,7 @@ CONVENTIONS: Final = (
         names=StepNames(
             kind="spring.ai.kind",
             labels={"session_id": ("spring.ai.chat.client.conversation.id",)},
-            search=("db.vector.query.content", "db.vector.query.response.documents"),
+            search=(("db.vector.query.content",), ("db.vector.query.response.documents",)),
             tool=("spring.ai.tool.definition.name", "spring.ai.tool.call.arguments", "spring.ai.tool.call.result"),
         ),
     ),
