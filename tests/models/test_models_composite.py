@@ -52,6 +52,22 @@ def test_the_value_is_the_models_logit(metric, cross_encoder):
     assert "cross_encoder" == outcome.method
 
 
+def test_the_baseline_reads_no_metric_values_and_needs_no_judge(cross_encoder):
+    """Only the statements are missing: the logit of the question with response and passages, under a name of its own."""
+    import torch
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    tokeniser = AutoTokenizer.from_pretrained(cross_encoder)
+    model = AutoModelForSequenceClassification.from_pretrained(cross_encoder).eval()
+    text = "it is tall\n\nthe tower is 31 meters tall"
+    with torch.no_grad():
+        expected = model(**tokeniser(SAMPLE["query"], text, return_tensors="pt")).logits.item()
+    judge = FakeJudge()
+    outcome = score(VeraComposite(model=cross_encoder, device="cpu", statements=False), judge)
+    assert expected == pytest.approx(outcome.value, abs=1e-4)
+    assert ([], {}) == (judge.prompts, outcome.details["parts"])
+
+
 def test_other_scores_give_another_value(metric):
     """What was measured is read by the model."""
     assert score(metric, FakeJudge(80)).value != score(metric, FakeJudge(10)).value

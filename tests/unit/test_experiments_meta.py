@@ -462,6 +462,45 @@ def test_failed_queries_may_undo_the_verdict(written):
     assert "360 queries failed. Depending on their scores, the difference is between -0.085 and +0.815" in str(unsure)
 
 
+def test_three_query_sets_are_compared_in_pairs(written):
+    """As in table 3 of VERA: the set of the smaller topic is between the others, and all differences hold together."""
+    rates = {"sales": [0.9, 0.7, 0.8, 1.0], "basketball": [0.5, 0.3, 0.4, 0.6], "random": [0.1, 0.0, 0.2, 0.1]}
+    files = [
+        written(name, {"vera.retrieval_precision": row * 10, "vera.faithfulness": row * 10})
+        for name, row in rates.items()
+    ]
+    report = topicality(*files, n_resamples=500)
+    assert ("sales", "basketball", "random") == report.query_sets
+    found = [m for m in report.metrics if m.carries_signal]
+    assert [("sales", "basketball"), ("sales", "random"), ("basketball", "random")] == [
+        (m.in_domain, m.out_of_domain) for m in found
+    ]
+    assert [0.4, 0.75, 0.35] == pytest.approx([m.contrast.difference.value for m in found])
+    assert [1 - 0.05 / 3] * 3 == pytest.approx([m.contrast.difference.confidence_level for m in found])
+    for m in found:
+        alone = topicality(*(files[[*rates].index(name)] for name in (m.in_domain, m.out_of_domain)), n_resamples=500)
+        one = next(each for each in alone.metrics if each.carries_signal)
+        assert (one.contrast.first.mean, one.contrast.second.mean) == (m.contrast.first.mean, m.contrast.second.mean)
+    lines = report.verdict().splitlines()
+    assert 3 == len(lines)
+    assert lines[2].startswith(
+        "basketball (in-domain) and random: the repository serves in-domain queries better on 1 of 1"
+    )
+    assert 1 == str(report).count("vera.retrieval_precision  random")
+    with pytest.raises(ConfigurationError, match="at least two sets of queries, got one"):
+        topicality(files[0])
+
+
+def test_a_third_set_without_scores_leaves_the_other_pair(written):
+    """A pair without scores has no difference, and the others keep their means."""
+    sets = {"in": [0.9, 0.8] * 10, "none": [None] * 20, "out": [0.1, 0.2] * 10}
+    report = topicality(*(written(name, {"p": row}) for name, row in sets.items()), n_resamples=500)
+    assert [None, "in", None] == [m.contrast and m.advantage for m in report.metrics]
+    assert ["no verdict", "no verdict"] == [report.verdict().splitlines()[at].split(": ")[1] for at in (0, 2)]
+    text = str(report)
+    assert (1, "0 / 20 / 0") == (text.count("no comparison"), "0 / 20 / 0" if "0 / 20 / 0" in text else "")
+
+
 def test_topicality_warns(written):
     """Different judges score the two sets. Equal scores need no warning, because their interval is not empty."""
     a = written("in", {"ccrs.qr": [1.0] * 5}, judge="one")

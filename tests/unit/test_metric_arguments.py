@@ -100,6 +100,7 @@ def test_canonical_names(spec: str, name: str) -> None:
         (BertScore("org/a,b=c", layer=2), 'bertscore@"org/a,b=c",layer=2'),
         (BertScore("roberta-large", layer=17), "bertscore@roberta-large"),
         (VeraComposite(model="MODEL"), "vera.composite@MODEL"),
+        (VeraComposite(statements=False), "vera.composite@statements=false"),
     ],
     ids=str,
 )

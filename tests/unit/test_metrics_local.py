@@ -191,6 +191,14 @@ def test_statements_are_never_cut(room):
     assert enriched("a b c", "s s", "p", limit=room, cut=words) is None
 
 
+def test_the_baseline_of_the_composite_is_response_and_passages():
+    """Without statements it needs no judge and neither parts nor what they need."""
+    baseline = VeraComposite(statements=False)
+    assert ((), 0, ("query", "response")) == (baseline.parts, baseline.card.judge_calls, baseline.card.needs)
+    assert baseline.card.version != VeraComposite().card.version
+    assert ("a b c\n\np p p", []) == enriched("a b c", "", "p p p", limit=20, cut=words)
+
+
 def test_the_composite_needs_what_its_parts_need():
     """And changes its version with their wording and with the model."""
     composite = VeraComposite(resolve_metrics(["ccrs.cc", "ccrs.ac"]))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import random
 
 import pytest
 from typer.testing import CliRunner
 
 from command_line import app
 from ragstone.errors import DataError
-from ragstone.schema import Failure, Score
+from ragstone.schema import Failure, MetricScale, Score
 from ragstone.stats import kendall_of_means
 from ragstone_lab import validate_metrics
 
@@ -45,6 +46,93 @@ def systems(tmp_path):
 
 def ranked(report):
     return {found.metric: found for found in report.rankings}
+
+
+@pytest.fixture
+def graded(tmp_path):
+    """Outcomes of two metrics on graded records of 40 questions, with labels from 0 to 3, and the labels."""
+    rng = random.Random(7)
+    lines, labels, scores = [], [], {"ce": {}, "ce.enriched": {}}
+    for question in range(40):
+        for record in range(6):
+            id_, grade = f"q{question}r{record}", rng.randint(0, 3) if record > 1 else 3 * record
+            labels.append({"id": id_, "label": grade})
+            for metric, noise in (("ce", 1.5), ("ce.enriched", 0.3)):
+                scores[metric][id_] = value = round(grade + rng.gauss(0, noise), 3)
+                same = {"sample_id": id_, "metric": metric, "metric_version": "1", "fingerprint": f"{question:024x}"}
+                lines.append(Score(value=value, method="cross_encoder", scale=MetricScale(), **same))
+    path = tmp_path / "records.jsonl"
+    path.write_text("".join(line.model_dump_json() + "\n" for line in lines))
+    return path, labels, scores
+
+
+def test_records_are_ranked_as_ir_measures_ranks_them(graded):
+    """MAP, nDCG and MRR of both metrics, and the paired difference, from an independent computation."""
+    import ir_measures
+    from ir_measures import AP, RR, Qrel, ScoredDoc, nDCG
+
+    path, labels, scores = graded
+    report = validate_metrics(path, labels=labels, metrics=["ce", "ce.enriched"], **FAST)
+    grades = {row["id"]: row["label"] for row in labels}
+    qrels = [Qrel(id_[: id_.index("r")], id_, grade) for id_, grade in grades.items()]
+    measures = {"MAP": AP(rel=2), "nDCG": nDCG, "MRR": RR(rel=2)}
+    expected = {}
+    for metric, by_id in scores.items():
+        run = [ScoredDoc(id_[: id_.index("r")], id_, value) for id_, value in by_id.items()]
+        for each in ir_measures.iter_calc([*measures.values()], qrels, run):
+            expected.setdefault((metric, str(each.measure)), {})[each.query_id] = each.value
+    found = {(r.metric, r.measure): r for r in report.records}
+    assert 6 == len(found)
+    for (metric, measure), ranking in found.items():
+        own = expected[metric, str(measures[measure])]
+        assert ranking.mean.value == pytest.approx(sum(own.values()) / 40, abs=1e-9)
+        assert (40, 0, 0, 0, 1.5) == (
+            ranking.mean.n, ranking.n_undefined, ranking.n_unscored, ranking.n_tied, ranking.relevant_from
+        )  # fmt: skip
+        if metric == "ce":
+            assert ranking.difference is None
+        else:
+            base = expected["ce", str(measures[measure])]
+            assert ranking.difference.value == pytest.approx(sum(own[q] - base[q] for q in own) / 40, abs=1e-9)
+            assert ranking.difference.low <= ranking.difference.value <= ranking.difference.high
+    assert found["ce.enriched", "nDCG"].difference.low > 0
+    assert "Differences from ce are paired by question" in str(report)
+    assert 6 == len(json.loads(json.dumps(report.to_dict()))["records"])
+
+
+def test_records_that_cannot_be_ranked_are_counted(graded):
+    """A question with one relevance, one with a failed score, and one with equal scores."""
+    path, labels, _ = graded
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines:
+        if line["metric"] == "ce" and line["sample_id"] in ("q1r0", "q1r1"):
+            line["value"] = 1.0
+    kept = [line for line in lines if (line["metric"], line["sample_id"]) != ("ce.enriched", "q2r3")]
+    failed = {"kind": "timeout", "reason": "slow", "outcome": "failure"}
+    kept += [
+        {name: line[name] for name in ("sample_id", "metric", "metric_version", "fingerprint")} | failed
+        for line in lines
+        if (line["metric"], line["sample_id"]) == ("ce.enriched", "q2r3")
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in kept))
+    labels = [row | {"label": 3} if row["id"].startswith("q0r") else row for row in labels]
+    report = validate_metrics(path, labels=labels, metrics=["ce", "ce.enriched"], **FAST)
+    found = {(r.metric, r.measure): r for r in report.records}
+    assert (39, 1, 0, 1) == tuple(
+        getattr(found["ce", "MAP"], name) if name != "n" else found["ce", "MAP"].mean.n
+        for name in ("n", "n_undefined", "n_unscored", "n_tied")
+    )
+    assert (38, 1, 1) == (
+        found["ce.enriched", "MAP"].mean.n, found["ce.enriched", "MAP"].n_undefined, found["ce.enriched", "MAP"].n_unscored
+    )  # fmt: skip
+    assert 38 == found["ce.enriched", "MAP"].difference.n
+
+
+def test_one_record_of_each_question_is_no_ranking(systems):
+    """Labels of answers to different questions have no table of records."""
+    labels = [{"id": f"q{i}", "label": i % 2} for i in range(4)]
+    report = validate_metrics(systems()[0], labels=labels, metrics=["crux.response_coverage"], **FAST)
+    assert () == report.records
 
 
 def test_tau_with_the_target(systems):

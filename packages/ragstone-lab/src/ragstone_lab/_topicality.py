@@ -1,10 +1,11 @@
-"""Topicality: compares in-domain with out-of-domain queries to check if a repository is about a domain."""
+"""Topicality: compares sets of queries, one of them in-domain, to check if a repository is about a domain."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import Any, Final
 
 from ragstone.errors import ConfigurationError, DataError
@@ -31,9 +32,12 @@ _NO_SIGNAL: Final = ("faithfulness", "hallucination")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicalityMetric:
-    """One metric on both query sets."""
+    """One metric on two query sets."""
 
     metric: str
+    in_domain: str
+    out_of_domain: str
+    """The query set that is further from the domain."""
     contrast: GroupDifference | None
     """In-domain minus out-of-domain, or None if a set does not have scores."""
     bounds: tuple[float, float] | None
@@ -72,25 +76,32 @@ class TopicalityMetric:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicalityReport:
-    """The comparison of two query sets on one repository."""
+    """The comparison of query sets on one repository."""
 
-    in_domain: str
-    out_of_domain: str
+    query_sets: tuple[str, ...]
     metrics: tuple[TopicalityMetric, ...]
+    """Each metric on each pair of query sets."""
     confidence_level: float
-    """Confidence level of each mean, and of all differences together: each of k informative metrics has 1 - (1 - level) / k."""
+    """Confidence level of each mean, and of all differences together: each of k informative ones has 1 - (1 - level) / k."""
     n_resamples: int
     seed: int
     notes: tuple[str, ...] = ()
 
     def verdict(self) -> str:
-        """Return the verdict as a sentence, from the metrics that carry a signal."""
-        reversible = [m.metric for m in self.metrics if m.carries_signal and _is_reversible(m)]
-        doubt = f" (but the scores of failed queries could reverse it on {', '.join(reversible)})" if reversible else ""
-        return self._verdict() + doubt
+        """Return the verdict as a sentence for each pair of query sets, from the metrics that carry a signal."""
+        sentences = []
+        for pair in combinations(self.query_sets, 2):
+            found = [m for m in self.metrics if (m.in_domain, m.out_of_domain) == pair]
+            reversible = [m.metric for m in found if m.carries_signal and _is_reversible(m)]
+            doubt = (
+                f" (but the scores of failed queries could reverse it on {', '.join(reversible)})" if reversible else ""
+            )
+            named = "" if len(self.query_sets) == 2 else f"{pair[0]} (in-domain) and {pair[1]}: "
+            sentences.append(f"{named}{self._verdict(found)}{doubt}")
+        return "\n".join(sentences)
 
-    def _verdict(self) -> str:
-        informative = [m for m in self.metrics if m.carries_signal and m.contrast is not None]
+    def _verdict(self, metrics: Sequence[TopicalityMetric]) -> str:
+        informative = [m for m in metrics if m.carries_signal and m.contrast is not None]
         if not informative:
             return "no verdict: no informative metric has scores on both query sets"
         ahead, behind = ([m.metric for m in informative if m.advantage == side] for side in ("in", "out"))
@@ -112,12 +123,18 @@ class TopicalityReport:
             f"no significant difference on any of {of}: these queries do not show if the repository is about the domain"
         )
 
-    def _sides(self, metric: TopicalityMetric) -> Iterator[tuple[str, Any, str]]:
-        """Yield the name, the mean and the counts of each query set."""
-        m = metric
-        means = (None, None) if m.contrast is None else (m.contrast.first, m.contrast.second)
-        yield self.in_domain, means[0], f"{m.n_in} / {m.n_failed_in} / {m.n_not_applicable_in}"
-        yield self.out_of_domain, means[1], f"{m.n_out} / {m.n_failed_out} / {m.n_not_applicable_out}"
+    def _sides(self) -> dict[tuple[str, str], tuple[Any, str]]:
+        """Return the mean and the counts by metric and query set."""
+        sides: dict[tuple[str, str], tuple[Any, str]] = {}
+        for name in self.query_sets:
+            for m in self.metrics:
+                first, second = (None, None) if m.contrast is None else (m.contrast.first, m.contrast.second)
+                mean, counts = first, f"{m.n_in} / {m.n_failed_in} / {m.n_not_applicable_in}"
+                if name == m.out_of_domain:
+                    mean, counts = second, f"{m.n_out} / {m.n_failed_out} / {m.n_not_applicable_out}"
+                if name in (m.in_domain, m.out_of_domain) and sides.get((m.metric, name), (None,))[0] is None:
+                    sides[m.metric, name] = mean, counts
+        return dict(sorted(sides.items(), key=lambda side: [m.metric for m in self.metrics].index(side[0][0])))
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
@@ -128,27 +145,28 @@ class TopicalityReport:
     def __str__(self) -> str:
         head = ("metric", "query set", "mean [CI]", "SE of the mean", "SD of scores", "n scored / failed / n.a.")
         rows: list[tuple[str, ...]] = [head]
-        differences: list[tuple[str, ...]] = [("metric", "in minus out [CI]", "in-domain query scores above", "")]
+        differences: list[tuple[str, ...]] = [
+            ("metric", "query sets", "in minus out [CI]", "in-domain query scores above", "")
+        ]
+        for (metric, name), (side, counts) in self._sides().items():
+            if side is None:
+                rows.append((metric, name, "no comparison", "", "", counts))
+            else:
+                error = f"{side.standard_error:.3f}"
+                rows.append((metric, name, shown(side.mean), error, number(side.spread), counts))
         for m in self.metrics:
-            for name, side, counts in self._sides(m):
-                if side is None:
-                    rows.append((m.metric, name, "no comparison", "", "", counts))
-                else:
-                    error = f"{side.standard_error:.3f}"
-                    rows.append((m.metric, name, shown(side.mean), error, number(side.spread), counts))
             if m.contrast is not None:
                 signal = "" if m.carries_signal else "not informative, excluded from the verdict"
-                differences.append(
-                    (m.metric, shown(m.contrast.difference, sign="+"), shown(m.contrast.superiority), signal)
-                )
+                sets, difference = f"{m.in_domain} - {m.out_of_domain}", shown(m.contrast.difference, sign="+")
+                differences.append((m.metric, sets, difference, shown(m.contrast.superiority), signal))
         lines = [self.verdict(), "", text_table(rows, n_keys=2), ""]
         if len(differences) > 1:
-            lines += [text_table(differences), ""]
+            lines += [text_table(differences, n_keys=2), ""]
         lines += [
             f"CI: {self.confidence_level:.0%} for each mean, {self.confidence_level:.0%} for all differences together",
             f"SE: standard error of the mean by bootstrap, {self.n_resamples:,} resamples (decreases with more queries). SD: standard deviation of the scores",
             *(
-                f"{m.metric}: {m.n_failed} queries failed. Depending on their scores, the difference is "
+                f"{m.metric}, {m.in_domain} and {m.out_of_domain}: {m.n_failed} queries failed. Depending on their scores, the difference is "
                 f"between {m.bounds[0]:+.3f} and {m.bounds[1]:+.3f}."
                 for m in self.metrics
                 if m.bounds is not None and m.n_failed
@@ -160,17 +178,17 @@ class TopicalityReport:
 
 def topicality(
     in_domain: OutcomeSource,
-    out_of_domain: OutcomeSource,
-    *,
+    *out_of_domain: OutcomeSource,
     metrics: Sequence[str] | None = None,
     confidence_level: float = 0.95,
     n_resamples: int = 10_000,
     seed: int = 0,
     cluster: str | None = AUTO_CLUSTER,
 ) -> TopicalityReport:
-    """Compare in-domain with out-of-domain queries, both answered from the same repository.
+    """Compare in-domain with out-of-domain queries, all answered from the same repository.
 
-    The report contains the means of both sets and their difference for each metric, with confidence intervals over queries.
+    The report contains the mean of each set and the difference of each pair of sets for each metric, with confidence intervals
+    over queries.
     A repository that is about the domain retrieves precisely and completely for in-domain queries, but not for others.
     Faithfulness is not informative and is excluded from the verdict: answers can be faithful to useless passages.
 
@@ -181,7 +199,8 @@ def topicality(
 
     Args:
         in_domain: Outcomes of in-domain queries: an `Experiment`, a file (`evaluate --output`) or a store.
-        out_of_domain: Outcomes of unrelated queries, from the same judge.
+        out_of_domain: Outcomes of other queries, from the same judge: one set, or several, those that are closest to the domain
+            first (sales, basketball, random).
         metrics: Names or groups. Default: all with outcomes. Retrieval precision, retrieval recall and answer relevance are
             the most informative.
         confidence_level: Simultaneous confidence level of all differences of the verdict, in (0, 1).
@@ -207,14 +226,18 @@ def topicality(
     check_level(confidence_level)
     if n_resamples < 2:
         raise ConfigurationError(f"n_resamples must be at least 2, got {n_resamples!r}")
-    sides = [read_outcomes(source, cluster=cluster) for source in (in_domain, out_of_domain)]
+    if not out_of_domain:
+        raise ConfigurationError("topicality compares at least two sets of queries, got one")
+    sides = [read_outcomes(source, cluster=cluster) for source in (in_domain, *out_of_domain)]
     for side in sides:
         if is_unevenly_sampled(side, side.sample_ids):
             raise DataError(
                 f"{side.name!r}: requests were sampled with different probabilities, and topicality does not weight its means. "
                 "Use queries that were all kept, or sampled with one rate."
             )
-    names = [side.name for side in sides] if sides[0].name != sides[1].name else ["in-domain", "out-of-domain"]
+    names = [side.name for side in sides]
+    if len({*names}) < len(names):
+        names = ["in-domain", "out-of-domain", *(f"out-of-domain {n}" for n in range(2, len(sides)))][: len(sides)]
     chosen = metrics_of(sides, metrics)
     options, notes = [], _notes(sides, chosen)
     for name, side in zip(names, sides, strict=True):
@@ -224,13 +247,25 @@ def topicality(
         options.append(
             Options(clusters=clusters, n_resamples=n_resamples, confidence_level=confidence_level, seed=seed)
         )
-    n_informative = sum(_is_informative(m) and all(side.values(m) for side in sides) for m in chosen)
+    pairs = [*combinations(range(len(sides)), 2)]
+    n_informative = sum(
+        _is_informative(m) and all(sides[at].values(m) for at in pair) for m in chosen for pair in pairs
+    )
     # Bonferroni correction, because the verdict uses all differences.
     difference_level = 1 - (1 - confidence_level) / max(n_informative, 1)
     return TopicalityReport(
-        in_domain=names[0],
-        out_of_domain=names[1],
-        metrics=tuple(_metric(m, sides, options, difference_level) for m in chosen),
+        query_sets=tuple(names),
+        metrics=tuple(
+            _metric(
+                m,
+                [names[at] for at in pair],
+                [sides[at] for at in pair],
+                [options[at] for at in pair],
+                difference_level,
+            )
+            for m in chosen
+            for pair in pairs
+        ),
         confidence_level=confidence_level,
         n_resamples=n_resamples,
         seed=seed,
@@ -249,7 +284,11 @@ def _is_informative(metric: str) -> bool:
 
 
 def _metric(
-    metric: str, sides: Sequence[SystemOutcomes], options: Sequence[Options], difference_level: float
+    metric: str,
+    names: Sequence[str],
+    sides: Sequence[SystemOutcomes],
+    options: Sequence[Options],
+    difference_level: float,
 ) -> TopicalityMetric:
     known = next((side for side in sides if metric in side.cards), sides[1])
     low, high = known.range_of(metric)
@@ -286,6 +325,8 @@ def _metric(
         contrast = replace(contrast, first=separate.first, second=separate.second)
     return TopicalityMetric(
         metric=metric,
+        in_domain=names[0],
+        out_of_domain=names[1],
         contrast=contrast,
         bounds=bounds,
         carries_signal=_is_informative(metric),
@@ -295,11 +336,11 @@ def _metric(
 
 
 def _notes(sides: Sequence[SystemOutcomes], metrics: Sequence[str]) -> list[str]:
-    notes = []
-    for metric in metrics:
-        in_judges, out_judges = (side.judges.get(metric, frozenset()) for side in sides)
-        if in_judges and out_judges and in_judges != out_judges:
-            notes.append(f"{metric}: different judges scored the two sets, which may cause a part of the difference")
+    notes = [
+        f"{metric}: different judges scored the sets, which may cause a part of the difference"
+        for metric in metrics
+        if len({side.judges[metric] for side in sides if side.judges.get(metric)}) > 1
+    ]
     if any(side.is_baseline for side in sides):
         notes.append(BASELINE_NOTE)
     return notes

@@ -21,7 +21,7 @@ from ragstone_lab._validation.agreement import LabelOptions, agreements
 from ragstone_lab._validation.describe import correlations, distributions, powers
 from ragstone_lab._validation.labels import compared_notes, labels_of, read_labels, read_stored_labels
 from ragstone_lab._validation.passing import pass_rates
-from ragstone_lab._validation.ranking import rankings
+from ragstone_lab._validation.ranking import rank_records, rankings
 from ragstone_lab._validation.repeats import flips, read_repeats
 from ragstone_lab._validation.report import MetricValidation
 from ragstone_lab._validation.sources import is_unevenly_sampled, metrics_of, read_systems
@@ -145,6 +145,7 @@ def validate_metrics(
         pass_rates=tuple(pass_rates(read, repeated, chosen, sorted(set(pass_at)), options, threshold=threshold))
         if pass_at
         else (),
+        records=() if human_labels is None else tuple(rank_records(read, chosen, human_labels, options, label_range)),
         rankings=() if target is None else tuple(rankings(read, chosen, target, human_labels, options)),
         notes=(*label_notes, *_notes(read, chosen), *cluster_notes(cluster, clusters, merged, ids, scores)),
         confidence_level=confidence_level,

@@ -1,22 +1,26 @@
-"""Agreement of metrics on the ranking of systems: Kendall's tau with the ranking by a target."""
+"""Metrics as rankings: of systems, by Kendall's tau with a target, and of the graded records of a question."""
 
 from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from ragstone.errors import DataError
 from ragstone.experiments import SystemOutcomes, count_units
+from ragstone.metrics.ranking import average_precision, ndcg, reciprocal_rank
 from ragstone.reading import LabelRecord
 from ragstone.stats import Estimate, kendall_of_means
+from ragstone_lab._validation.agreement import estimate_difference
 from ragstone_lab._validation.sources import Options, is_unevenly_sampled, scores_of
 
 LABELS: Final = "labels"
 """Name of the target that stands for human labels."""
 _MIN_SYSTEMS: Final = 3
+_MEASURES: Final = ("MAP", "nDCG", "MRR")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +105,99 @@ def rankings(
             "samples with all systems"
         )
     return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordRanking:
+    """How well a metric ranks the graded records of each question, by one measure."""
+
+    metric: str
+    system: str
+    measure: str
+    """"MAP", "nDCG" (linear gains) or "MRR"."""
+    mean: Estimate | None
+    """Mean over the questions."""
+    baseline: str
+    """The first metric."""
+    difference: Estimate | None
+    """Mean paired difference from the baseline, over the questions that both rank. None for the baseline itself."""
+    relevant_from: float
+    """Smallest label of a relevant record: the middle of the labels' range."""
+    n_undefined: int
+    """Number of questions that are excluded, because all their records are relevant, or none is."""
+    n_unscored: int
+    """Number of questions that are excluded, because the metric does not have a score of each labeled record."""
+    n_tied: int
+    """Number of questions with equal scores, whose records are ranked by their ids."""
+
+
+def rank_records(
+    systems: Sequence[SystemOutcomes],
+    metrics: Sequence[str],
+    labels: Sequence[LabelRecord],
+    options: Options,
+    label_range: tuple[float, float] | None,
+) -> list[RecordRanking]:
+    """Rank the labeled records of each question by each metric. Empty if no question has several labeled records."""
+    values = [label.value for label in labels]
+    low, high = label_range or (min(values), max(values))
+    found = []
+    for system in systems:
+        questions = {id_: o.fingerprint for of in system.outcomes.values() for id_, o in of.items() if o.fingerprint}
+        known: dict[str, dict[str, tuple[float, ...]]] = {}
+        for metric in metrics:
+            grades = {id_: v for id_, v in _of_labels(labels, metric, system.name).items() if id_ in questions}
+            records: dict[str, list[str]] = {}
+            for id_ in sorted(grades):
+                records.setdefault(questions[id_], []).append(id_)
+            several = {question: ids for question, ids in records.items() if len(ids) > 1}
+            if not several:
+                continue
+            scores, relevant_from, counts = _oriented(system, metric), (low + high) / 2, Counter[str]()
+            ranked = known[metric] = {}
+            for ids in several.values():
+                if len({grades[id_] >= relevant_from for id_ in ids}) < 2:
+                    counts["undefined"] += 1
+                elif not all(id_ in scores for id_ in ids):
+                    counts["unscored"] += 1
+                else:
+                    counts["tied"] += len({scores[id_] for id_ in ids}) < len(ids)
+                    ranked[ids[0]] = _measured(
+                        ids, scores, {id_: grades[id_] - low for id_ in ids}, relevant_from - low
+                    )
+            baseline = next(iter(known))
+            shared = [key for key in ranked if key in known[baseline]]
+            for at, measure in enumerate(_MEASURES):
+                differences = [ranked[key][at] - known[baseline][key][at] for key in shared]
+                level, clusters = options.confidence_level, options.clusters_of(shared)
+                found.append(
+                    RecordRanking(
+                        metric=metric,
+                        system=system.name,
+                        measure=measure,
+                        mean=options.mean(system, {key: row[at] for key, row in ranked.items()}, 0, 1),
+                        baseline=baseline,
+                        difference=None
+                        if metric == baseline or not shared
+                        else estimate_difference(differences, bound=1.0, clusters=clusters, confidence_level=level),
+                        relevant_from=relevant_from,
+                        **{f"n_{name}": counts[name] for name in ("undefined", "unscored", "tied")},
+                    )
+                )
+    return found
+
+
+def _measured(
+    ids: Sequence[str], scores: Mapping[str, float], gains: Mapping[str, float], threshold: float
+) -> tuple[float, ...]:
+    """Return the measures of the records in the order of their scores."""
+    order = sorted(ids, key=lambda id_: (-scores[id_], id_))
+    measures = (
+        average_precision(order, gains, threshold=threshold),
+        ndcg(order, gains, gain="linear"),
+        reciprocal_rank(order, gains, threshold=threshold),
+    )
+    return tuple(value or 0.0 for value in measures)
 
 
 def _oriented(system: SystemOutcomes, metric: str) -> dict[str, float]:

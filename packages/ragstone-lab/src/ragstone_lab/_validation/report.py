@@ -15,7 +15,7 @@ from ragstone_lab._report import number, plain_fields, result_table, share, show
 from ragstone_lab._validation.agreement import LabelAgreement
 from ragstone_lab._validation.describe import UNRESTRICTED, Distribution, MetricPairCorrelation, MetricPower
 from ragstone_lab._validation.passing import PassRate
-from ragstone_lab._validation.ranking import SystemRanking
+from ragstone_lab._validation.ranking import RecordRanking, SystemRanking
 from ragstone_lab._validation.repeats import MetricRepeatability
 from ragstone_lab._validation.weights import WeightFit
 
@@ -45,6 +45,8 @@ class MetricValidation:
     """Empty without repeats."""
     labels: tuple[LabelAgreement, ...]
     """Empty without labels."""
+    records: tuple[RecordRanking, ...]
+    """Empty without several labeled records of one question."""
     rankings: tuple[SystemRanking, ...]
     """Empty without a target."""
     pass_rates: tuple[PassRate, ...]
@@ -75,6 +77,7 @@ class MetricValidation:
             _pass_rates(self.pass_rates, ci) if self.pass_rates else "",
             _flips(self.repeatability, ci) if self.repeatability else "",
             label_tables(self.labels, ci),
+            _records(self.records, ci) if self.records else "",
             _weights(self.weights, ci) if self.weights is not None else "",
             "\n".join(self.notes),
         ]
@@ -189,6 +192,25 @@ def _rankings(found: Sequence[SystemRanking], ci: str) -> str:
         result_table(ordered, columns, ci=ci, titles=titles_of(r.metric for r in found))
         + f"\ntau: agreement of the rankings of {n_systems} systems by their means, for these systems and as many "
         "samples. More samples usually increase it."
+    )
+
+
+_RECORDS: Final[dict[str, Callable[[RecordRanking], str]]] = {
+    "ranking of records": lambda r: r.metric,
+    "system": lambda r: r.system,
+    "measure": lambda r: r.measure,
+    "mean CI": lambda r: shown(r.mean),
+    "minus the first CI": lambda r: shown(r.difference, sign="+", none=""),
+    "n": lambda r: str(r.mean.n if r.mean else 0),
+    "all or none relevant / unscored / tied": lambda r: f"{r.n_undefined} / {r.n_unscored} / {r.n_tied}",
+}
+
+
+def _records(found: Sequence[RecordRanking], ci: str) -> str:
+    return (
+        result_table(found, _RECORDS, ci=ci, n_keys=3, titles=titles_of(r.metric for r in found))
+        + f"\nn: questions with several labeled records, relevant from a label of {found[0].relevant_from:g}. Differences from "
+        f"{found[0].baseline} are paired by question. Their intervals are not corrected for several comparisons."
     )
 
 

@@ -12,7 +12,7 @@ from ragstone.metrics import split_metrics
 
 def topicality_command(
     in_domain: Path,
-    out_of_domain: Path,
+    out_of_domain: list[Path],
     *,
     metrics: str | None = None,
     json_output: bool = False,
@@ -24,13 +24,13 @@ def topicality_command(
 
     Options:
         in_domain: Outcomes of in-domain queries, from `evaluate --output`.
-        out_of_domain: Outcomes of out-of-domain queries on the same repository.
+        out_of_domain: Outcomes of out-of-domain queries on the same repository. Several sets: the closest to the domain first.
     """
     from ragstone_lab import topicality
 
     report = topicality(
         in_domain,
-        out_of_domain,
+        *out_of_domain,
         metrics=None if metrics is None else split_metrics(metrics),
         **arguments_of(context, settings_of(context), "analysis", "research"),
     )

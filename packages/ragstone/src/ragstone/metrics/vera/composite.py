@@ -47,6 +47,8 @@ class VeraComposite(LocalModelMetric["CrossEncoder"]):
         model: A cross-encoder with one output: a name on the hub, or a directory. Other models than the default are
             part of the metric's name (`vera.composite@MODEL`).
         device: Device of the model ("cpu", "cuda"). None: sentence-transformers chooses.
+        statements: Whether the model reads sentences with metric values. False is the baseline of the source: only response
+            and passages, without parts and without a judge (`vera.composite@statements=false`).
 
     Raises:
         ConfigurationError: If `parts` is empty.
@@ -82,11 +84,16 @@ class VeraComposite(LocalModelMetric["CrossEncoder"]):
     high = math.inf
 
     def __init__(
-        self, parts: Sequence[Metric] | None = None, model: str = _MODEL, *, device: str | None = None
+        self,
+        parts: Sequence[Metric] | None = None,
+        model: str = _MODEL,
+        *,
+        device: str | None = None,
+        statements: bool = True,
     ) -> None:
         super().__init__(model, device=device)
-        self.parts = _PARTS if parts is None else tuple(parts)
-        if not self.parts:
+        self.parts = () if not statements else _PARTS if parts is None else tuple(parts)
+        if statements and not self.parts:
             raise ConfigurationError("parts must contain at least one metric, got none")
         cards = [part.card for part in self.parts]
         self.follows_from = tuple(card.name for card in cards)
@@ -145,7 +152,7 @@ def enriched(
     tokens, and returns both. The result is None if the statements exceed the limit.
     """
     if limit == math.inf:
-        return f"{response}\n\n{statements}\n\n{passages}".rstrip(), []
+        return _joined(response, statements, passages), []
     remaining = int(limit) - _MARGIN - cut(statements, int(limit))[1]
     if remaining < 1 or cut(statements, int(limit))[0] != statements:
         return None
@@ -156,7 +163,11 @@ def enriched(
         for name, original, result in (("response", response, kept), ("passages", passages, shown))
         if result != original
     ]
-    return f"{kept}\n\n{statements}\n\n{shown}".rstrip(), cuts
+    return _joined(kept, statements, shown), cuts
+
+
+def _joined(response: str, *others: str) -> str:
+    return "\n\n".join([response, *filter(None, others)]).rstrip()
 
 
 def _statement(card: MetricCard, value: float) -> str:
