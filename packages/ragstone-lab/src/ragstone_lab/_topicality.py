@@ -247,25 +247,15 @@ def topicality(
         options.append(
             Options(clusters=clusters, n_resamples=n_resamples, confidence_level=confidence_level, seed=seed)
         )
-    pairs = [*combinations(range(len(sides)), 2)]
+    pairs = [*combinations(zip(names, sides, options, strict=True), 2)]
     n_informative = sum(
-        _is_informative(m) and all(sides[at].values(m) for at in pair) for m in chosen for pair in pairs
+        _is_informative(m) and all(side.values(m) for _, side, _ in pair) for m in chosen for pair in pairs
     )
     # Bonferroni correction, because the verdict uses all differences.
     difference_level = 1 - (1 - confidence_level) / max(n_informative, 1)
     return TopicalityReport(
         query_sets=tuple(names),
-        metrics=tuple(
-            _metric(
-                m,
-                [names[at] for at in pair],
-                [sides[at] for at in pair],
-                [options[at] for at in pair],
-                difference_level,
-            )
-            for m in chosen
-            for pair in pairs
-        ),
+        metrics=tuple(_metric(m, pair, difference_level) for m in chosen for pair in pairs),
         confidence_level=confidence_level,
         n_resamples=n_resamples,
         seed=seed,
@@ -284,12 +274,9 @@ def _is_informative(metric: str) -> bool:
 
 
 def _metric(
-    metric: str,
-    names: Sequence[str],
-    sides: Sequence[SystemOutcomes],
-    options: Sequence[Options],
-    difference_level: float,
+    metric: str, pair: Sequence[tuple[str, SystemOutcomes, Options]], difference_level: float
 ) -> TopicalityMetric:
+    names, sides, options = zip(*pair, strict=True)
     known = next((side for side in sides if metric in side.cards), sides[1])
     low, high = known.range_of(metric)
     scores = [scores_of(side, metric) for side in sides]

@@ -211,6 +211,6 @@ def _of_labels(labels: Sequence[LabelRecord], metric: str, system: str) -> dict[
     """Return the mean label of each sample of a system."""
     values: dict[str, list[float]] = {}
     for label in labels:
-        if label.metric in (None, metric) and label.system in (None, system):
+        if label.metric in (None, metric) and label.system in (None, system) and label.level == "answer":
             values.setdefault(label.key, []).append(label.value)
     return {id_: math.fsum(several) / len(several) for id_, several in values.items()}

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from ragstone_lab._report import plain_fields
 from ragstone_lab._udcg.columns import compare_columns, estimate_columns
 from ragstone_lab._udcg.experiment.tables import Column, ResultTable, corrected_table
 
@@ -30,10 +29,6 @@ class ReaderRun:
     grades: Mapping[str, Mapping[str, int]]
     """Number of different answers by who graded them, and by grade."""
     notes: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        return plain_fields(self)
 
 
 def merge_tables(runs: Sequence[ReaderRun], *, seed: int) -> tuple[ResultTable, ...]:
