@@ -24,27 +24,10 @@ __version__: str
 """The version of the installed distribution."""
 
 __all__ = [
-    "Comparison",
-    "Criterion",
-    "Experiment",
-    "Failure",
-    "Monitor",
-    "NotApplicable",
-    "Outcome",
-    "Passage",
-    "RagstoneError",
-    "Retrieval",
-    "Sample",
-    "Score",
-    "Trace",
-    "aevaluate",
-    "assert_no_regression",
-    "assert_score",
-    "compare",
-    "evaluate",
-    "read_traces",
-    "repair",
-]
+    "Comparison", "Criterion", "Experiment", "Failure", "Monitor", "NotApplicable", "Outcome", "Passage",
+    "RagstoneError", "Retrieval", "Sample", "Score", "Trace", "aevaluate", "assert_no_regression", "assert_score",
+    "compare", "evaluate", "read_traces", "repair",
+]  # fmt: skip
 
 # An application that imports one package, and every test run that loads our pytest plugin, does not pay for the others
 # (PEP 562). Reasons: docs/decisions/0002-packages-import-their-names-lazily.md.

@@ -42,18 +42,9 @@ if TYPE_CHECKING:
     from ragstone.experiments._views.labeled import takes_labels
 
 __all__ = [
-    "Comparison",
-    "Experiment",
-    "RepairTrial",
-    "TimeRange",
-    "aevaluate",
-    "arepair",
-    "assert_no_regression",
-    "assert_score",
-    "compare",
-    "evaluate",
-    "repair",
-]
+    "Comparison", "Experiment", "RepairTrial", "TimeRange", "aevaluate", "arepair", "assert_no_regression",
+    "assert_score", "compare", "evaluate", "repair",
+]  # fmt: skip
 
 if not TYPE_CHECKING:  # a type checker would accept any name
     __getattr__, __dir__ = lazy_names(

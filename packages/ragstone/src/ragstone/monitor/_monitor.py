@@ -21,13 +21,7 @@ from ragstone._util.clock import steady_time
 from ragstone._util.exit import run_exit_hooks
 from ragstone._util.fork import after_fork_in_child
 from ragstone.brokers import describe_broker, is_broker_url, make_relay
-from ragstone.capture import (
-    Application,
-    Capture,
-    CaptureCounters,
-    Guard,
-    redact_secrets,
-)
+from ragstone.capture import Application, Capture, CaptureCounters, Guard, redact_secrets
 from ragstone.errors import ConfigurationError, StoreError
 from ragstone.metrics import own_prompts
 from ragstone.monitor._background import RelayThread, ScoringThread

@@ -59,11 +59,7 @@ def check(table: str, call: str, /, **values: Any) -> None:
 
 
 def complete(
-    keys: Mapping[str, str],
-    arguments: Mapping[str, Any],
-    *,
-    call: str,
-    file: str | os.PathLike[str] | None = None,
+    keys: Mapping[str, str], arguments: Mapping[str, Any], *, call: str, file: str | os.PathLike[str] | None = None
 ) -> dict[str, Any]:
     """Return the arguments that a call, the environment or a file states. `keys` are those of `takes_settings`.
 

@@ -163,10 +163,7 @@ def resolve(
 
 
 def resolve_arguments(
-    arguments: Mapping[str, Any],
-    places: Mapping[str, str],
-    *,
-    file: str | os.PathLike[str] | None = None,
+    arguments: Mapping[str, Any], places: Mapping[str, str], *, file: str | os.PathLike[str] | None = None
 ) -> Configuration:
     """Return the settings of a Python call: its arguments, by dotted key, come before the environment and a file.
 

@@ -19,17 +19,9 @@ if TYPE_CHECKING:
     from ragstone.sinks.webhook import WebhookSink
 
 __all__ = [
-    "Delivery",
-    "JsonlSink",
-    "LangfuseSink",
-    "LangsmithSink",
-    "MlflowSink",
-    "OtlpSink",
-    "PhoenixSink",
-    "PrometheusSink",
-    "Sink",
-    "WebhookSink",
-]
+    "Delivery", "JsonlSink", "LangfuseSink", "LangsmithSink", "MlflowSink", "OtlpSink", "PhoenixSink",
+    "PrometheusSink", "Sink", "WebhookSink",
+]  # fmt: skip
 
 if not TYPE_CHECKING:  # a type checker would accept any name
     __getattr__, __dir__ = lazy_names(

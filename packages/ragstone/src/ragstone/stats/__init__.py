@@ -44,29 +44,11 @@ if TYPE_CHECKING:
     from ragstone.stats._weight import estimate_mean, hajek_mean
 
 __all__ = [
-    "Agreement",
-    "AlarmBudget",
-    "CalendarDetector",
-    "Estimate",
-    "bootstrap_interval",
-    "cohen_kappa",
-    "design_effect",
-    "fleiss_kappa",
-    "flip_rate",
-    "hajek_mean",
-    "holm",
-    "kendall",
-    "krippendorff_alpha",
-    "landis_koch",
-    "mean_interval",
-    "pass_at_k",
-    "pearson",
-    "percent_agreement",
-    "simultaneous_differences",
-    "spearman",
-    "split_variance",
-    "wilson_interval",
-]
+    "Agreement", "AlarmBudget", "CalendarDetector", "Estimate", "bootstrap_interval", "cohen_kappa",
+    "design_effect", "fleiss_kappa", "flip_rate", "hajek_mean", "holm", "kendall", "krippendorff_alpha",
+    "landis_koch", "mean_interval", "pass_at_k", "pearson", "percent_agreement", "simultaneous_differences",
+    "spearman", "split_variance", "wilson_interval",
+]  # fmt: skip
 
 if not TYPE_CHECKING:  # a type checker would accept any name
     __getattr__, __dir__ = lazy_names(

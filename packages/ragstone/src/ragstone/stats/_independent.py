@@ -104,15 +104,10 @@ def independent_differences(
                 )
                 for number, pair in enumerate(family)
             ),
-            n_systems=n_groups,
-            n_rows=int(n_values[:, metric].sum()),
-            alternative="two-sided",
-            confidence_level=confidence_level,
             method="independent_normal" if is_large else "independent_permutation",
             n_resamples=int(drawn.size),
             exact=False,
             n_units=sum(found.k for g, found in moments[metric].items() if any(g in pair for pair in tested[metric])),
-            seed=seed,
         )
         for metric in range(values.shape[1])
     )

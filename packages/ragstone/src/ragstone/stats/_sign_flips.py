@@ -57,11 +57,6 @@ class FamilyResult:
 
     pairs: tuple[PairResult, ...]
     """Comparisons in the requested order, by default (0, 1), (0, 2), ..., (1, 2), ..."""
-    n_systems: int
-    n_rows: int
-    alternative: Alternative
-    confidence_level: float
-    """Probability that the intervals contain all differences simultaneously."""
     method: str
     """ "sign_flips", "independent_permutation" or "independent_normal"."""
     n_resamples: int
@@ -71,7 +66,6 @@ class FamilyResult:
     n_units: int
     """Number of permuted units: rows or clusters whose scores are not all equal, or blocks if there are more than
     16,384."""
-    seed: int
 
 
 def simultaneous_differences(
@@ -196,15 +190,10 @@ def simultaneous_differences(
     return tuple(
         FamilyResult(
             pairs=tuple(found[start : start + len(family)]),
-            n_systems=x[0].shape[1],
-            n_rows=x[0].shape[0],
-            alternative=alternative,
-            confidence_level=confidence_level,
             method="sign_flips",
             n_resamples=int(drawn.size),
             exact=exact,
             n_units=n_units,
-            seed=seed,
         )
         for start in range(0, len(found), len(family))
     )

@@ -5,9 +5,5 @@ from ragstone.testing._fakes import FakeJudge, MemoryRecorder
 from ragstone.testing._sink_contract import SinkContract, SinkOutageContract
 
 __all__ = [
-    "FakeJudge",
-    "JudgeContract",
-    "MemoryRecorder",
-    "SinkContract",
-    "SinkOutageContract",
-]
+    "FakeJudge", "JudgeContract", "MemoryRecorder", "SinkContract", "SinkOutageContract",
+]  # fmt: skip

@@ -155,12 +155,7 @@ def save_alarm(tables: WatchTables, alarm: Alarm, *, event: Event | Literal["jud
 
 
 def _units(
-    tables: WatchTables,
-    queued: Sequence[WatchedOutcome],
-    *,
-    now: float,
-    options: Watch,
-    scales: Mapping[str, Scale],
+    tables: WatchTables, queued: Sequence[WatchedOutcome], *, now: float, options: Watch, scales: Mapping[str, Scale]
 ) -> tuple[list[tuple[StreamKey, Unit]], list[int]]:
     """Return the units of closed sessions in the order of closing, and the queue rows that they consume."""
     sessions: defaultdict[tuple[str, str], list[WatchedOutcome]] = defaultdict(list)
@@ -199,13 +194,7 @@ class _Fold:
     """Streams, budget and alarms during one fold."""
 
     def __init__(
-        self,
-        tables: WatchTables,
-        options: Watch,
-        scales: Mapping[str, Scale],
-        *,
-        start: float,
-        clock: float,
+        self, tables: WatchTables, options: Watch, scales: Mapping[str, Scale], *, start: float, clock: float
     ) -> None:
         self._tables, self._options, self._scales = tables, options, scales
         self._streams = {(s.key, s.kind): s for s in read_streams(tables)}
