@@ -69,6 +69,12 @@ PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEow==\n-----END RSA PRIVATE KEY-----"
         ("Bearer: abcdef0123456789ABCDEF", "Bearer [token]"),
         ("Authorization: Bearer\r\n abcdef0123456789ABCDEF", "Authorization: Bearer [token]"),
         ("Authorization: 0123456789abcdefABCDEF", "Authorization: [token]"),
+        *(
+            (f"{name}: 0123456789abcdef", f"{name}: [token]")
+            for name in ("x-api-key", "X-Api-Key", "X-API-KEY", "api-key")
+        ),
+        ('{"x-api-key": "0123456789abcdefABCDEF"}', '{"x-api-key": "[token]"}'),
+        *((f"card 4111{blank * 2}1111{blank * 2}1111{blank * 2}1111.", "card [card].") for blank in " \t-\u2009"),
         ('{"Authorization": "0123456789abcdefABCDEF"}', '{"Authorization": "[token]"}'),
         ("https://hooks.slack.com/services/T01234567/B01234567/abcdefghijABCDEF0123", "https://[key]"),
         ("cut -----BEGIN PRIVATE KEY-----\nMIIEow", "cut [key]"),
@@ -96,6 +102,9 @@ def test_secret_is_replaced(text, expected):
         "20230105144207",  # so does this time
         "the bearer\nresponsibilities-without-digits",
         "Authorization: responsibilities-without-digits",
+        "x-api-key: the-key-of-your-account",
+        "x-api-key: 0123",
+        "4111   1111   1111   1111",
         "sk-learn-compatible-estimators",
         "pplx-70b-online",
         "dapi_0123456789abcdef0123456789abcdef",

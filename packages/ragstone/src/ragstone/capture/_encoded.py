@@ -72,7 +72,7 @@ def redact_json(value: Any, redact: Redactor, *, key: str = "") -> Any:
 
 def _redact_member(key: str, value: str, redact: Redactor) -> str:
     """Return the redacted value of a member. Credentials of HTTP are only recognized after the name of their header."""
-    if key[-13:].lower() == "authorization" and not value.lstrip().startswith(("{", "[")):
+    if key.lower().endswith(("authorization", "api-key")) and not value.lstrip().startswith(("{", "[")):
         prefix = f"{key[-13:]}: "
         redacted = redact(prefix + value)
         if redacted.startswith(prefix):

@@ -29,8 +29,8 @@ def redact_secrets(text: str) -> str:
 
     - E-mail addresses (also with `%40`).
     - Payment card numbers of 13 to 19 digits that pass the Luhn check, in one piece or in the groups printed on cards, which
-      a blank, a tab, a line break, a point or a dash separates. The digits may be those of any script.
-    - `Bearer` and `Authorization` credentials and JSON Web Tokens.
+      one or two blanks, tabs, line breaks, points or dashes separate. The digits may be those of any script.
+    - Credentials after `Bearer`, `Authorization` and `api-key` (also `x-api-key`), and JSON Web Tokens.
     - Keys of API providers by their published prefixes. docs/how-to/redaction.md has the list.
     - Private keys in PEM.
 
@@ -227,9 +227,9 @@ _RULES: Final = (
         replacement=r"\1 [token]",
     ),
     _Rule(
-        needles=("uthorization", "UTHORIZATION"),
+        needles=("uthorization", "UTHORIZATION", "pi-key", "pi-Key", "PI-KEY"),
         pattern=re.compile(
-            r"\b((?i:authorization)[\"']?\s{0,4}[:=]\s{0,4}[\"']?"
+            r"\b((?i:authorization|api-key)[\"']?\s{0,4}[:=]\s{0,4}[\"']?"
             rf"(?:(?i:basic|token|digest|apikey)\s{{1,8}}(?={_CREDENTIAL}{{8}})|(?={_DIGIT})(?={_CREDENTIAL}{{16}}))){_CREDENTIAL}++"
         ),
         replacement=r"\1[token]",
@@ -246,8 +246,8 @@ _RULES: Final = (
     ),
 )
 
-_SEPARATOR: Final = r"(\r\n|[ .\t\n\-\u00a0\u2000-\u200a\u2010-\u2015\u202f\u205f\u2212\u3000])"
-"""Blanks, points and dashes between the groups of a card number."""
+_SEPARATOR: Final = r"(\r\n|[ .\t\n\-\u00a0\u2000-\u200a\u2010-\u2015\u202f\u205f\u2212\u3000]{1,2})"
+"""Blanks, points and dashes between the groups of a card number, one or two."""
 _CARD: Final = re.compile(
     rf"""(?<!\d)(?<!\d\.)  # not in the middle of a number, nor the decimals of one
     (?: (?![0-17-9]) (?: \d{{13,19}} | \d{{4}} {_SEPARATOR} \d{{4}} \1 \d{{4}} \1 \d{{4}} )
@@ -305,7 +305,7 @@ def _has_card_digits(text: str) -> bool:
     if len(encoded) > len(text):
         return _CARD_GROUPS.search(text) is not None
     classes = encoded.translate(_CARD_CLASSES)
-    return b"00000000" in classes or b"0000 0000" in classes or b"0000~ 0000" in classes
+    return any(groups in classes for groups in (b"00000000", b"0000 0000", b"0000  0000", b"0000~ 0000"))
 
 
 def _redact_cards(text: str) -> str:
