@@ -291,7 +291,7 @@ def test_two_builds_at_once_in_one_folder(folder):
     (folder / "set").mkdir()
     with (
         Journal(folder / "set" / "journal.jsonl"),
-        pytest.raises(ConfigurationError, match="is running in"),
+        pytest.raises(ConfigurationError, match="another process is writing"),
     ):
         build_dataset("docs", "set", judge=writing())
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import resource
 
 import pytest
 
@@ -130,15 +130,20 @@ def test_a_journal_knows_what_it_was_told(tmp_path):
         assert "b" not in journal.answers
 
 
-def test_a_full_disk_leaves_no_half_line(tmp_path, monkeypatch):
+def test_a_full_disk_leaves_no_half_line(tmp_path):
     """What could not be written whole is taken back, so that the journal stays readable."""
-    write = os.write
-    with Journal(tmp_path / "j.jsonl") as journal:
+    path = tmp_path / "j.jsonl"
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with Journal(path) as journal:
         journal.append("a", 1)
-        monkeypatch.setattr(os, "write", lambda fd, data: write(fd, data[:5]))
-        with pytest.raises(StoreError, match="5 of"):
-            journal.append("b", 2)
-        monkeypatch.undo()
+        size = path.stat().st_size
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 5, limits[1]))
+        try:
+            with pytest.raises(StoreError, match="cannot be read or written: File too large"):
+                journal.append("b", 2)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert size == path.stat().st_size
         journal.append("c", 3)
     with Journal(tmp_path / "j.jsonl") as journal:
         assert ["a", "c"] == [key for key in "abc" if key in journal.answers]

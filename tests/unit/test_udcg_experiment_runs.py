@@ -308,7 +308,7 @@ def test_two_runs_in_one_directory(tmp_path):
     reader = reader_of(by_utility)
 
     def answer(query, kinds):
-        with pytest.raises(ConfigurationError, match="is running in"):
+        with pytest.raises(ConfigurationError, match="another process is writing"):
             run_udcg_experiment(questions(3), tmp_path, reader=reader, judge=judge_of(), **QUICK)
         return by_utility(query, kinds)
 

@@ -7,9 +7,9 @@ explains. Applications do not need this module.
 
 from ragstone._util.abstains import answer_abstains
 from ragstone._util.csv_table import csv_table, unguarded
-from ragstone._util.filelock import FileLock
 from ragstone._util.files import check_not_read, check_output, write_output
 from ragstone._util.lazy import lazy_names
+from ragstone._util.partial_file import PartialFile
 from ragstone._util.quantities import count
 from ragstone._util.row_limits import check_json_row
 from ragstone._util.table import text_table

@@ -6,25 +6,22 @@ import hashlib
 import json
 import os
 from array import array
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from pydantic import ValidationError
 
-from ragstone._util.filelock import try_flock
-from ragstone._util.files import open_private
 from ragstone._util.id_table import IdTable
+from ragstone._util.partial_file import PartialFile
 from ragstone._util.quantities import count
-from ragstone.errors import ConfigurationError, StoreError
+from ragstone.errors import ConfigurationError
 from ragstone.schema import SCHEMA_VERSION, Failure, FailureKind, Outcome, Sample, check_version, outcome_adapter
 
 _REPEATED: Final[frozenset[FailureKind]] = frozenset(
     {"timeout", "unavailable", "rejected", "budget", "application", "bug"}
 )
 """Failures that another attempt may avoid. A sample with one of them is scored again."""
-_CHUNK: Final = 2**16
 
 
 class RunIdentity(NamedTuple):
@@ -38,102 +35,6 @@ class RunIdentity(NamedTuple):
     repeats: int
     data: str
     """Digest of the samples."""
-
-
-class PartialFile:
-    """What a run has finished, one line each: in `PATH.partial` while the run lasts. The next run resumes from it.
-
-    A line survives the end of the process. One that was cut by it is removed. The path None keeps nothing. `option`
-    names the file in errors. Raise ConfigurationError if the path is a directory, or its directory does not exist.
-    """
-
-    def __init__(self, path: str | os.PathLike[str] | None, *, option: str) -> None:
-        self.n_cut = 0
-        """Number of lines of an earlier run that were cut by its end, or are damaged. They are done again."""
-        self.n_kept = 0
-        """Number of lines with something that is finished."""
-        self._file: IO[bytes] | None = None
-        self._target = target = None if path is None else Path(path)
-        self._option = option
-        if target is not None and target.is_dir():
-            raise ConfigurationError(f"{option} {str(target)!r} is a directory. Give the path of a file.")
-        if target is not None and not target.absolute().parent.is_dir():
-            raise ConfigurationError(
-                f"the directory of {option} {str(target)!r} does not exist. Create it, or give another path."
-            )
-        # A pipe or a device, such as /dev/stdout, cannot be read again.
-        is_file = target is not None and (target.is_file() or not target.exists())
-        self.path = target.with_name(f"{target.name}.partial") if target is not None and is_file else None
-        """The file while the run lasts."""
-
-    def _resume(self, read: Callable[[Iterator[tuple[int, bytes]]], None]) -> None:
-        """Open the file for this process alone, and read the place and text of each line of an earlier run."""
-        if self.path is None:
-            return
-        with self._errors(), ExitStack() as on_error:
-            file = on_error.enter_context(open(self.path, "ab+", buffering=0, opener=open_private))
-            if not try_flock(file.fileno()):
-                raise ConfigurationError(
-                    f"another process is writing {str(self.path)!r}. Wait until it ends, or give another {self._option}"
-                )
-            # An error of `read` keeps a generator, whose second descriptor would hold the lock.
-            with closing(self._lines(file)) as lines:
-                read(lines)
-            on_error.pop_all()
-            self._file = file
-
-    def _lines(self, file: IO[bytes]) -> Generator[tuple[int, bytes]]:
-        with os.fdopen(os.dup(file.fileno()), "rb") as lines:
-            lines.seek(0)
-            place = 0
-            for line in lines:
-                if not line.endswith(b"\n"):
-                    # The process ended in the middle of this line.
-                    file.truncate(place)
-                    self.n_cut += place > 0
-                    return
-                yield place, line
-                place += len(line)
-
-    def _line(self, place: int) -> bytes:
-        assert self._file is not None  # noqa: S101 - opened before a place is known
-        line = b""
-        with self._errors():
-            self._file.seek(place)
-            while b"\n" not in line and (more := self._file.read(_CHUNK)):
-                line += more
-        return line.partition(b"\n")[0]
-
-    def _write(self, text: str) -> None:
-        """Add a line."""
-        if self._file is not None:
-            data = memoryview(text.encode() + b"\n")
-            with self._errors():
-                while data:
-                    data = data[self._file.write(data) :]
-
-    def finish(self) -> None:
-        """Remove the file, because the whole run is in the output."""
-        if self.path is not None:
-            self.path.unlink(missing_ok=True)
-
-    def close(self) -> None:
-        """Release the file, and remove it if nothing is finished. Safe to call twice."""
-        if self._file is not None:
-            if not self.n_kept:
-                self.finish()
-            self._file.close()
-            self._file = None
-
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise StoreError(
-                f"{str(self.path)!r} cannot be read or written: {error.strerror or error}. It keeps what is finished while "
-                f"the run lasts. Make its directory writable, with enough space, or give another {self._option}"
-            ) from error
 
 
 class KeptOutcomes(PartialFile):

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import ValidationError
 
 from ragstone._util.files import write_output
+from ragstone._util.partial_file import PartialFile
 from ragstone.errors import ConfigurationError, StoreError
-from ragstone.experiments._kept import PartialFile
 from ragstone.schema import Sample, Trace, check_record
 
 if TYPE_CHECKING:
