@@ -211,7 +211,8 @@ class ScoreCheck(GateCheck):
             if gate.n_failed and gate.n_scored
         ]
         notes += [
-            f"{gate.metric}: not applicable to {gate.n_not_applicable:,} of {count(_n_all(gate), 'sample')}, which do not count."
+            f"{gate.metric}: not applicable to {gate.n_not_applicable:,} of "
+            f"{count(gate.n_scored + gate.n_failed + gate.n_not_applicable, 'sample')}, which do not count."
             for gate in self.gates
             if gate.n_not_applicable and gate.n_scored
         ]
@@ -374,10 +375,6 @@ def _n_more(mean: float, limit: float, threshold: float, n: int) -> int | None:
 
 def _known(value: float) -> float | None:
     return value if math.isfinite(value) else None
-
-
-def _n_all(gate: ScoreGate) -> int:
-    return gate.n_scored + gate.n_failed + gate.n_not_applicable
 
 
 def _row(gate: ScoreGate) -> tuple[str, ...]:

@@ -36,7 +36,11 @@ class AnswerText:
         """Return the lines."""
         view, canvas = self._view, self._canvas
         canvas.wrap(view.name, "bold")
-        about = view.id if view.time is None else f"{view.id}, {_minute(view.time)}"
+        about = (
+            view.id
+            if view.time is None
+            else f"{view.id}, {datetime.fromtimestamp(view.time, tz=UTC):%Y-%m-%d %H:%M} UTC"
+        )
         canvas.add((about, "dim"))
         if view.why:
             canvas.wrap(view.why, "red" if view.cause else "green")
@@ -215,7 +219,3 @@ def _value_text(score: ScoreView) -> str:
 def _short(value: Any) -> str:
     text = value if isinstance(value, str) else repr(value)
     return text if len(text) <= 200 else f"{text[:200]}…"
-
-
-def _minute(time: float) -> str:
-    return f"{datetime.fromtimestamp(time, tz=UTC):%Y-%m-%d %H:%M} UTC"

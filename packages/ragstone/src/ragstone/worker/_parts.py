@@ -283,7 +283,7 @@ class JudgeOutage:
 
     def _note_outage(self, outcomes: Sequence[Outcome]) -> float:
         """Report an outage when it begins and when it exceeds the patience. Return the seconds until the next report."""
-        reason = _first_reason(outcomes)
+        reason = next(o.reason for o in outcomes if isinstance(o, Failure) and o.judge_hash)
         if self._since is None:
             self._since, self._is_reported = self._clock(), False
             logger.error("%s is unavailable, requests stay pending until it answers: %s", self._role, reason)
@@ -295,10 +295,6 @@ class JudgeOutage:
 
     def _log_long_outage(self, cause: str) -> None:
         logger.error("an outage of more than %.0f s, all requests stay pending: %s", self._patience_s, cause)
-
-
-def _first_reason(outcomes: Sequence[Outcome]) -> str:
-    return next(o.reason for o in outcomes if isinstance(o, Failure) and o.judge_hash)
 
 
 def _answered(outcome: Outcome) -> bool:
