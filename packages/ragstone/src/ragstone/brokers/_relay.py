@@ -88,10 +88,8 @@ class BrokerRelay:
     def publish(self, broker: Broker) -> int:
         """Publish a batch of each segment, and return the number of entries.
 
-        Raises:
-            BrokerError: If the broker cannot be used now.
-            ConfigurationError: If the broker is refused.
-            SpoolError: If the spool cannot be read.
+        Raise BrokerError if the broker cannot be used now. Raise ConfigurationError if the broker is refused. Raise
+        SpoolError if the spool cannot be read.
         """
         segments = [segment.name for segment in self._reader.segments()]
         for gone in self._positions.keys() - set(segments):
@@ -146,10 +144,8 @@ class BrokerRelay:
     def count_unsent(self) -> int:
         """Return the number of entries in the spool that are not published.
 
-        Raises:
-            BrokerError: If the broker cannot be used now.
-            ConfigurationError: If the broker is refused.
-            SpoolError: If the spool cannot be read.
+        Raise BrokerError if the broker cannot be used now. Raise ConfigurationError if the broker is refused. Raise
+        SpoolError if the spool cannot be read.
         """
         names = [segment.name for segment in self._reader.segments()]
         if not names:

@@ -237,9 +237,8 @@ def describe(gate: ScoreGate) -> str:
 def check_thresholds(thresholds: Mapping[str, float], cards: Iterable[MetricCard]) -> dict[str, float]:
     """Return the thresholds by metric, after checking them. A group's threshold applies to each of its metrics.
 
-    Raises:
-        ConfigurationError: If `thresholds` is empty, no metric has the name, or a threshold is not inside the range of its
-            metric.
+    Raise ConfigurationError if `thresholds` is empty, no metric has the name, or a threshold is not inside the range of
+    its metric.
     """
     known = {card.name: card for card in cards}
     if not thresholds:

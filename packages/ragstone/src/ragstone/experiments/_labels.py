@@ -58,15 +58,12 @@ class DrawnSample:
 def draw_to_label(store: str | os.PathLike[str], n: int, *, seed: int | None = None) -> DrawnSample:
     """Draw scored requests of a store that people should label, and keep the probabilities of all.
 
-    Half of the expected number is drawn uniformly, and half in proportion to the disagreement of the metrics: the largest
-    difference between the scores of a request, each scaled to 0 (worst) to 1 (best). With one metric, scores near the
-    middle of the range count as disagreement. Every request has a positive probability, so labels of drawn requests
-    represent all. Draws are independent, and the probability of a request is that of being drawn in any of them.
-
-    Raises:
-        ConfigurationError: If `n` is not positive.
-        DataError: If the store does not contain scores of a metric with a finite range.
-        StoreError: If the store cannot be read, or labels cannot be saved.
+    Half of the expected number is drawn uniformly, and half in proportion to the disagreement of the metrics: the
+    largest difference between the scores of a request, each scaled to 0 (worst) to 1 (best). With one metric, scores
+    near the middle of the range count as disagreement. Every request has a positive probability, so labels of drawn
+    requests represent all. Draws are independent, and the probability of a request is that of being drawn in any of
+    them. Raise ConfigurationError if `n` is not positive. Raise DataError if the store does not contain scores of a
+    metric with a finite range. Raise StoreError if the store cannot be read, or labels cannot be saved.
     """
     if n < 1:
         raise ConfigurationError(f"the number of requests to draw must be at least 1, got {n}")
@@ -148,8 +145,7 @@ def _systematic_sample(probabilities: Mapping[str, float], rng: random.Random) -
 def drawn_rows(store: str | os.PathLike[str]) -> list[dict[str, str]]:
     """Return the drawn requests without a label, in their order, as rows that `add_labels` reads when their labels are filled in.
 
-    Raises:
-        StoreError: If the store cannot be read.
+    Raise StoreError if the store cannot be read.
     """
     with open_for_labels(store) as opened:
         labeled = {label.trace_id for label in opened.labels.read()}
@@ -180,14 +176,11 @@ def add_labels(
 ) -> AddedLabels:
     """Save the labels of a file (rows, or a known layout of labels), and return their number.
 
-    A row has the id of a request (`trace_id`) or its question, a `label`, and optionally an `author`. Labels are
-    words (correct, partly, wrong) or numbers. Rows with an empty label are skipped. The label of an answer is the mean
-    of those of its claims, passages or sub-questions.
-
-    Raises:
-        ConfigurationError: If the range is invalid, or several columns are named.
-        DataError: If a row is invalid. Then no label is saved.
-        StoreError: If the store cannot be read, or labels cannot be saved.
+    A row has the id of a request (`trace_id`) or its question, a `label`, and optionally an `author`. Labels are words
+    (correct, partly, wrong) or numbers. Rows with an empty label are skipped. The label of an answer is the mean of
+    those of its claims, passages or sub-questions. Raise ConfigurationError if the range is invalid, or several columns
+    are named. Raise DataError if a row is invalid. Then no label is saved. Raise StoreError if the store cannot be
+    read, or labels cannot be saved.
     """
     if len(label_columns) > 1 or any("=" in text for text in label_columns):
         raise ConfigurationError(

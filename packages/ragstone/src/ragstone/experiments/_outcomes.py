@@ -119,10 +119,8 @@ class SystemOutcomes:
 def read_outcomes(source: OutcomeSource, *, name: str | None = None, cluster: str | None = None) -> SystemOutcomes:
     """Read the outcomes of one system.
 
-    Raises:
-        ConfigurationError: If the file does not exist.
-        DataError: If a line is not an outcome, or the source does not contain outcomes.
-        StoreError: If a store cannot be read.
+    Raise ConfigurationError if the file does not exist. Raise DataError if a line is not an outcome, or the source does
+    not contain outcomes. Raise StoreError if a store cannot be read.
     """
     analysis = Analysis() if cluster is None else Analysis(cluster=cluster)
     if name is None and not isinstance(source, Evaluated):
@@ -165,8 +163,7 @@ def read_outcomes(source: OutcomeSource, *, name: str | None = None, cluster: st
 def check_same_questions(systems: Iterable[SystemOutcomes]) -> None:
     """Check that each sample id belongs to one question in all systems.
 
-    Raises:
-        DataError: If an id belongs to different questions.
+    Raise DataError if an id belongs to different questions.
     """
     known: dict[str, tuple[str, str]] = {}
     other: dict[str, str] = {}
@@ -187,8 +184,7 @@ def check_same_questions(systems: Iterable[SystemOutcomes]) -> None:
 def store_of(source: OutcomeSource) -> str | os.PathLike[str] | None:
     """Return the store that a source reads, or None for an experiment and a file of outcomes.
 
-    Raises:
-        ConfigurationError: If this is not a file.
+    Raise ConfigurationError if this is not a file.
     """
     if isinstance(source, Evaluated):
         return None

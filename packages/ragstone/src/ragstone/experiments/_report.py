@@ -104,8 +104,7 @@ def find_worst(
 def explain_answer(source: OutcomeSource, sample_id: str, *, samples: Iterable[Sample] = ()) -> AnswerView | None:
     """Return one answer with its evidence, or None if the source does not contain it.
 
-    Raises:
-        StoreError: If a store cannot be read.
+    Raise StoreError if a store cannot be read.
     """
     opened = open_source(source, samples=samples)
     record = opened.records([sample_id]).get(sample_id)

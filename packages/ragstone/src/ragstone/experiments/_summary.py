@@ -268,8 +268,7 @@ def format_table(summaries: Sequence[MetricSummary], *, titles: Mapping[str, str
 def check_level(confidence_level: float, *, decides_gate: bool = False) -> None:
     """Check a confidence level: in (0, 1), or in (0.5, 1) if a one-sided limit decides a gate. At 0.5 the limit is the mean.
 
-    Raises:
-        ConfigurationError: If it is not.
+    Raise ConfigurationError if it is outside of them.
     """
     if not 0 < confidence_level < 1:
         raise ConfigurationError(

@@ -57,11 +57,8 @@ class BodyReader:
     async def read(self, request: web.Request) -> Body:
         """Read a body. Use the result in a `with` block: its end makes room for other bodies.
 
-        Raises:
-            BusyError: If too many bodies are in memory.
-            DataError: If it ends too early, or is not encoded correctly.
-            OversizedMessageError: If it is too large.
-            TimeoutError: If it is not complete in time.
+        Raise BusyError if too many bodies are in memory. Raise DataError if it ends too early, or is not encoded
+        correctly. Raise OversizedMessageError if it is too large. Raise TimeoutError if it is not complete in time.
         """
         if (request.content_length or 0) > self.max_bytes:
             raise too_large(self.max_bytes)

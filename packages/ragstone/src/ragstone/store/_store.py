@@ -78,8 +78,7 @@ class Store:
     def check_not_replaced(self) -> None:
         """Check that writes still reach this store.
 
-        Raises:
-            StoreError: If the file was removed or replaced while in use, or other workers have replaced the plan.
+        Raise StoreError if the file was removed or replaced while in use, or other workers have replaced the plan.
         """
         self._database.check_not_replaced()
 

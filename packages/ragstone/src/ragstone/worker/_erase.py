@@ -44,10 +44,8 @@ def erase_requests(
     """Erase the requests of users and sessions, and single ones.
 
     Ids of users and sessions are as the application gives them or as they are stored, and `ids` are trace ids of
-    Ragstone or OpenTelemetry. `opened` can be written, or also only read with `dry_run`, which only counts.
-
-    Raises:
-        StoreError: If the store or its spool cannot be read or written.
+    Ragstone or OpenTelemetry. `opened` can be written, or also only read with `dry_run`, which only counts. Raise
+    StoreError if the store or its spool cannot be read or written.
     """
     users, sessions = stored_ids(store, "user", users), stored_ids(store, "session", sessions)
     reader = SpoolReader(spool_directory(store))

@@ -46,10 +46,8 @@ def spool_directory(store: str | os.PathLike[str]) -> Path:
 def claim_spool(store: str | os.PathLike[str]) -> Path:
     """Return the spool directory of a store. If `RAGSTONE_SPOOL` names it, write which database it belongs to into it.
 
-    A worker stores all requests of its spool directory, so two databases with one directory would get the requests of the other.
-
-    Raises:
-        ConfigurationError: If the directory belongs to another database.
+    A worker stores all requests of its spool directory, so two databases with one directory would get the requests of
+    the other. Raise ConfigurationError if the directory belongs to another database.
     """
     directory = spool_directory(store)
     if not is_database_url(store) or not os.environ.get("RAGSTONE_SPOOL"):
@@ -141,8 +139,7 @@ class StepErrors:
     def raise_first(self) -> None:
         """Raise the first current error.
 
-        Raises:
-            StoreError: If a step fails at present.
+        Raise StoreError if a step fails at present.
         """
         if self._messages:
             name, message = next(iter(self._messages.items()))

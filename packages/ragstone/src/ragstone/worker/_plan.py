@@ -40,10 +40,8 @@ class StorePlan:
         """Read a plan of a store, without changing the store.
 
         The store does not have to exist. The default is the plan that applies. `replan`: the command may replace it.
-
-        Raises:
-            ConfigurationError: If the store does not have a plan with this id.
-            StoreError: If the store cannot be read.
+        Raise ConfigurationError if the store does not have a plan with this id. Raise StoreError if the store cannot be
+        read.
         """
         try:
             plans = read_ledger(store).plans
@@ -106,8 +104,7 @@ class StorePlan:
     def complete_model(self, role: Role) -> dict[str, Any]:
         """Return the settings of the plan for a model without a name, which are empty if the plan does not name it.
 
-        Raises:
-            ConfigurationError: If the model is an object, or has secrets.
+        Raise ConfigurationError if the model is an object, or has secrets.
         """
         planned = {} if self.plan is None else self.plan.settings
         settings = {key: value for key, value in planned.items() if key.startswith(f"{role}.") and value is not None}
@@ -124,8 +121,7 @@ class StorePlan:
     def check(self, setup: ScoringSetup) -> None:
         """Compare a setup with the plan.
 
-        Raises:
-            ConfigurationError: If they differ, and the command may not replace the plan.
+        Raise ConfigurationError if they differ, and the command may not replace the plan.
         """
         if self.plan is None or self.replan:
             return

@@ -20,12 +20,9 @@ _TRIES = 20
 def read_ledger(store: str | os.PathLike[str]) -> Ledger:
     """Read the ledger of a store, including spooled requests that are not yet in the store.
 
-    This only reads and does not need a lock, so the owner can be running or not. For a database, the spool of the current
-    host and user is included. Spools of other hosts are not.
-
-    Raises:
-        StoreNotFoundError: If neither a store nor a spool exists.
-        StoreError: If the store cannot be read.
+    This only reads and does not need a lock, so the owner can be running or not. For a database, the spool of the
+    current host and user is included. Spools of other hosts are not. Raise StoreNotFoundError if neither a store nor a
+    spool exists. Raise StoreError if the store cannot be read.
     """
     spool = spool_directory(store)
     if not _store_or_spool_exists(store) and not spool.is_dir():
