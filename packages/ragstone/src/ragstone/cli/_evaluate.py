@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +19,7 @@ from ragstone.cli._estimate import print_estimate
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._gate import exit_if_failed, parse_thresholds
 from ragstone.cli._models import Models, with_cache
-from ragstone.cli._options import parse_fields, parse_retriever_tools, reading_options
+from ragstone.cli._options import parse_fields, parse_retriever_tools, reading_options, resolve_new_store
 from ragstone.cli._output import (
     describe_excess,
     failure_lines,
@@ -32,12 +33,13 @@ from ragstone.cli._output import (
 from ragstone.cli._progress import Progress, show_progress
 from ragstone.cli._settings import OF_COMMAND, arguments_of, settings_of
 from ragstone.errors import ConfigurationError, DataError, JudgeError
-from ragstone.experiments import Experiment, count_kept, describe_looks, evaluate
+from ragstone.experiments import Experiment, check_run, count_kept, describe_looks, evaluate, save_run
 from ragstone.judges import find_outage
 from ragstone.metrics import resolve_metrics
 from ragstone.reading import Choice, ReadingReport, RejectedRow, iter_samples, read_samples
 from ragstone.schema import Failure, Sample
 from ragstone.scoring import JudgedCounts, StrideSampler, estimate_run
+from ragstone.store import quote_store
 
 OnBadRow = Literal["raise", "skip"]
 _MAX_ESTIMATED = 1000
@@ -61,6 +63,8 @@ def evaluate_command(
     encoding: str | None = None,
     on_bad_row: OnBadRow = "raise",
     output: Path | None = None,
+    store: str | None = None,
+    run: str | None = None,
     dry_run: bool = False,
     test_set: str | None = None,
     fail_under: list[str] | None = None,
@@ -92,6 +96,8 @@ def evaluate_command(
 
     Output:
         output (-o): JSONL file for the outcomes. The same command resumes an interrupted run.
+        store (STORE): Store of runs, which `ragstone report` shows as a history. It is created.
+        run (NAME): Name of this run in --store, such as a release. Default: the time.
     """
     settings = settings_of(context)
     limits, analysis, reasons = settings.limits, settings.analysis, settings.scoring.reasons
@@ -113,6 +119,11 @@ def evaluate_command(
         application, traces = load_app(app), traces or default_traces(file, app)
         models = Models(with_cache(settings, Path(f"{traces.absolute()}.cache")))
     check_not_read(output, file, references)
+    if run is not None and store is None:
+        raise ConfigurationError("--run names a run in a store of runs. Add --store runs.db")
+    run = run or time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    if store is not None and not dry_run:
+        check_run(resolve_new_store(store), run)
     read: dict[str, Any] = {
         "fields": fields,
         "references": _references(references),
@@ -175,6 +186,9 @@ def evaluate_command(
     check = result.check(thresholds, undecided=analysis.undecided) if thresholds else None
     if check is not None and junit is not None:
         check.write_junit(junit)
+    if store is not None:
+        save_run(resolve_new_store(store), run, result, result.traces)
+        typer.echo(f"stored as run {run!r}. All runs: ragstone report {quote_store(store)}", err=True)
     if json_output:
         print_json(result.to_dict() | {"gate": check and check.to_dict()})
     else:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ragstone.experiments._repair.shares import RepairTrial
     from ragstone.experiments._repair.trial import arepair, repair
     from ragstone.experiments._report import REPORT_FORMATS, build_report, explain_answer, find_worst
+    from ragstone.experiments._runs import check_run, save_run
     from ragstone.experiments._summary import (
         MetricSummary,
         check_level,
@@ -66,6 +67,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_repair.shares": "RepairTrial",
             "_repair.trial": "arepair repair",
             "_report": "REPORT_FORMATS build_report explain_answer find_worst",
+            "_runs": "check_run save_run",
             "_summary": "MetricSummary check_level format_table stored_clusters summarize_store summarize_table",
             "_table": "TableReader",
             "_time_range": "TimeRange",

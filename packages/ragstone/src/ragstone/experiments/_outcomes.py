@@ -8,7 +8,7 @@ import os
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -28,6 +28,7 @@ from ragstone.experiments._outcome_file import (
     match_samples,
     read_questions,
 )
+from ragstone.experiments._runs import run_changes, run_times
 from ragstone.experiments._spent import Spent, spent_of
 from ragstone.experiments._summary import check_level
 from ragstone.experiments._views.labeled import HumanLabels
@@ -41,12 +42,14 @@ from ragstone.experiments._views.source import (
     Source,
     metadata_labels,
 )
+from ragstone.experiments._views.spent import estimate_spent
 from ragstone.judges import is_baseline
 from ragstone.metrics import MetricCard, find_composites
 from ragstone.reading import CHOSEN_BY_SCORES, case_of, is_cases, read_samples
 from ragstone.schema import Outcome, Sample, Score, Trace, TraceOutline, outcome_adapter, sample_from_trace
 from ragstone.settings import Analysis
 from ragstone.store import PlannedMetric, StorePosition, describe_store, has_spool, is_database_url, open_store
+from ragstone.views import RunRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +211,8 @@ def store_of(source: OutcomeSource) -> str | os.PathLike[str] | None:
 class StoredRequests(Source):
     """Requests of a store, under its name unless `name` is given.
 
-    With `only_planned`, outcomes of earlier versions of the planned metrics are left out.
+    With `only_planned`, outcomes of earlier versions of the planned metrics are left out. `runs` are the times of all runs,
+    if these are the requests of the last one.
     """
 
     is_traffic = True
@@ -218,8 +222,17 @@ class StoredRequests(Source):
     upto: StorePosition | None = None
     """Only what was stored up to this position is read."""
 
-    def __init__(self, period: Period, name: str | None, analysis: Analysis, *, only_planned: bool = True) -> None:
+    def __init__(
+        self,
+        period: Period,
+        name: str | None,
+        analysis: Analysis,
+        *,
+        only_planned: bool = True,
+        runs: Mapping[str, float] | None = None,
+    ) -> None:
         self._period = period
+        self._runs = runs or {}
         self._n_without_text = 0
         self._spent: dict[str, Spent] = {}
         whole = period.since is None and period.until is None
@@ -286,6 +299,28 @@ class StoredRequests(Source):
         return self._spent
 
     @override
+    def runs(self) -> tuple[RunRow, ...]:
+        rows, before = [], dict[str, frozenset[tuple[str, str]]]()
+        for name, time in self._runs.items():
+            run = StoredRequests(_period_of_run(self._period.store, time), name, self.analysis, only_planned=False)
+            table, level = replace(run.table()[0], by_system=(run.spent(),)), self.analysis.confidence_level
+            origins = {
+                metric: frozenset((origin.version, origin.judge_hash) for origin, n in scores.origins[0].items() if n)
+                for metric, scores in table.metrics.items()
+            }
+            rows.append(
+                RunRow(
+                    name=name,
+                    time=time,
+                    means={metric: table.mean(scores, level) for metric, scores in table.metrics.items()},
+                    spent=estimate_spent(table, 0, len(table.sample_ids), level),
+                    change=run_changes(before, origins),
+                )
+            )
+            before |= origins
+        return tuple(rows) if len(rows) > 1 else ()
+
+    @override
     def human_labels(self) -> HumanLabels:
         with open_store(self._period.store, mode="read") as store:
             labels = store.labels.read()
@@ -304,7 +339,8 @@ class StoredRequests(Source):
             )
         if dropped := ledger.total.dropped:
             notes.append(f"{dropped:,} requests were dropped before they were stored.")
-        return notes + advise(self._period.store, ledger)
+        # Other runs can have other judges: that is what their history is for.
+        return notes if self._runs else notes + advise(self._period.store, ledger)
 
 
 class OutcomeFile(Rows):
@@ -367,6 +403,10 @@ def _open(
         return source.source(name, analysis if compares else None)
     store = store_of(source)
     if store is not None:
+        if not isinstance(source, Period) and not compares and (runs := _runs_of(store)):
+            last, time = list(runs.items())[-1]
+            shown = f"{describe_store(os.fspath(store))}, run {last}"
+            return StoredRequests(_period_of_run(store, time), name or shown, analysis, runs=runs)
         period = source if isinstance(source, Period) else Period(store)
         return StoredRequests(period, name, analysis, only_planned=not compares)
     path = Path(os.fspath(source))  # type: ignore[arg-type]  # a period is a store
@@ -377,6 +417,16 @@ def _open(
         return opened
     matched, notes = match_samples(opened.name, read_questions(path), samples)
     return OutcomeFile(path, opened.name, matched, analysis, notes)
+
+
+def _runs_of(store: str | os.PathLike[str]) -> dict[str, float]:
+    with open_store(store, mode="read") as opened:
+        return run_times(opened)
+
+
+def _period_of_run(store: str | os.PathLike[str], time: float) -> Period:
+    """Return the period of a run, whose requests all start at one millisecond."""
+    return Period(store, since=time - 0.0002, until=time + 0.0002)
 
 
 def _open_cases(path: Path, name: str | None, analysis: Analysis) -> Rows:

@@ -22,6 +22,7 @@ from ragstone.views._model import (
     QuestionRow,
     ReleaseMark,
     ReportView,
+    RunRow,
     ScoreView,
     SliceRow,
     SliceTable,

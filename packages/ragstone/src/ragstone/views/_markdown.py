@@ -21,6 +21,7 @@ from ragstone.views._words import (
     format_score,
     format_share,
     plain_response,
+    run_table,
 )
 
 _ANSWERS: Final = 3
@@ -81,6 +82,10 @@ class MarkdownReport:
             ]
         if view.changes is not None:
             lines += _changes(view.changes)
+        if view.runs:
+            head, *runs = run_table(view.runs)
+            filled = [[*row, *[""] * (len(head) - len(row))] for row in runs]
+            lines += ["", *table_in_markdown(head, filled)]
         if view.trend is not None:
             ends = [
                 [trend.title, *map(_point, (trend.points[0], trend.points[-1]))] for trend in view.trend.rows[:_TRENDS]

@@ -364,6 +364,21 @@ class SpentRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunRow:
+    """One run of a store of runs."""
+
+    name: str
+    time: float
+    """Unix seconds."""
+    means: Mapping[str, Estimate | None]
+    """The mean of each metric of the run."""
+    spent: tuple[SpentRow, ...]
+    """What the application needed. Empty if nothing is known."""
+    change: str
+    """What changed since the run before, so that scores before and after are not comparable. Empty if nothing did."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonView:
     """The results of several systems."""
 
@@ -541,6 +556,8 @@ class ReportView:
     """What labels of people say, if there are any."""
     spent: tuple[SpentRow, ...] = ()
     """What the application needed. Empty if nothing is known."""
+    runs: tuple[RunRow, ...] = ()
+    """All runs of a store of runs, the last of which is reported. Empty for other sources, and for a single run."""
     questions: tuple[QuestionRow, ...] = ()
     """All samples, if they were asked for."""
 

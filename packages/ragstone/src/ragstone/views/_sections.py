@@ -10,7 +10,17 @@ from ragstone._util.quantities import count
 from ragstone.views._changes_html import change_cell, changes_section, means_panel
 from ragstone.views._html_answer import answer_markup, cut
 from ragstone.views._markup import Markup, join, section, table, tag
-from ragstone.views._model import CauseRow, LabelsView, MetricRow, ReportView, SliceTable, Stage, Statement, TrendView
+from ragstone.views._model import (
+    CauseRow,
+    LabelsView,
+    MetricRow,
+    ReportView,
+    RunRow,
+    SliceTable,
+    Stage,
+    Statement,
+    TrendView,
+)
 from ragstone.views._svg import axis_chart, bar_chart, histogram_chart, share_axis, share_chart, trend_chart
 from ragstone.views._words import (
     ANSWERS_FIRST_BELOW,
@@ -23,6 +33,7 @@ from ragstone.views._words import (
     format_mean,
     format_share,
     list_judges,
+    run_table,
     spent_cells,
     split_sentence,
     trend_note,
@@ -53,6 +64,7 @@ def sections(view: ReportView, *, has_texts: bool = True, command: str | None = 
         "worst": worst_section(view) if has_texts else None,
         "changes": None if view.changes is None else changes_section(view.changes, has_texts=has_texts),
         "trend": None if view.trend is None else trend_section(view.trend),
+        "runs": runs_section(view.runs) if view.runs else None,
         "all": questions_section(view),
         "made": provenance_section(view, has_texts=has_texts, command=command),
     }
@@ -69,9 +81,16 @@ def header(view: ReportView, *, has_texts: bool = True) -> Markup:
         ("Worst answers", "worst"),
         ("Changes", "changes"),
         ("Over time", "trend"),
+        ("Runs", "runs"),
         ("All questions", "all"),
     ]
-    has = {"causes": view.causes, "worst": has_texts and view.worst, "changes": view.changes, "trend": view.trend}
+    has = {
+        "runs": view.runs,
+        "causes": view.causes,
+        "worst": has_texts and view.worst,
+        "changes": view.changes,
+        "trend": view.trend,
+    }
     missing = {target for target, content in has.items() if not content}
     shown = [tag("a", name, href=f"#{target}") for name, target in links if target not in missing]
     return tag("header", tag("span", tag("b", "Ragstone"), " ", view.title, class_="about"), tag("nav", *shown))
@@ -210,6 +229,15 @@ def trend_section(trend: TrendView) -> Markup:
             )
         )
     return section("Over time", tag("table", tag("tbody", *rows), class_="trends"), lead=trend_note(trend), id="trend")
+
+
+def runs_section(runs: Sequence[RunRow]) -> Markup:
+    """Return the runs of a store of runs."""
+    head, *rows = run_table(runs)
+    cells = (
+        tag("tr", *(tag("td", text, colspan=len(head) if len(row) == 1 else None) for text in row)) for row in rows
+    )
+    return section("Runs", table(head, cells), id="runs", lead="The last run is the one that this page reports.")
 
 
 def labels_section(labels: LabelsView) -> Markup:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from ragstone._util.quantities import count
+from ragstone._util.table import text_table
 from ragstone.views._canvas import Canvas, pad, wrap_cells
 from ragstone.views._model import MetricRow, ReportView, Stage, TrendView
 from ragstone.views._terminal_answers import write_response
@@ -23,6 +24,7 @@ from ragstone.views._words import (
     format_share,
     levels,
     list_judges,
+    run_table,
     short_titles,
     sparkline,
     trend_note,
@@ -74,6 +76,10 @@ class ReportText:
             write_changes(canvas, view.changes)
         if view.trend is not None:
             self._trend(view.trend)
+        if view.runs:
+            canvas.heading("Runs")
+            for line in text_table(run_table(view.runs), indent=2, width=canvas.width).splitlines():
+                canvas.add(line)
         if view.spent:
             canvas.add()
             canvas.add(("The application", "bold"), (", median per answer", "dim"))

@@ -17,6 +17,7 @@ from ragstone.views._model import (
     Difference,
     MetricRow,
     PassageView,
+    RunRow,
     ScoreView,
     SliceTable,
     Span,
@@ -289,3 +290,17 @@ def sparkline(counts: tuple[int, ...], width: int, *, ascii_only: bool = False) 
 def bar(n: int, most: int, width: int, *, ascii_only: bool = False) -> str:
     """Draw a bar whose length is proportional to `n`. A number above 0 is visible."""
     return ("#" if ascii_only else "█") * (0 if n == 0 else max(1, round(width * n / max(most, 1))))
+
+
+def run_table(runs: Sequence[RunRow]) -> list[tuple[str, ...]]:
+    """Return the rows of a table of runs, headings first. A row of one cell is a break: what changed before the next run."""
+    metrics = list(dict.fromkeys(metric for run in runs for metric, mean in run.means.items() if mean is not None))
+    spent = list(dict.fromkeys(row.name for run in runs for row in run.spent if row.estimate is not None))
+    rows: list[tuple[str, ...]] = [("run", "date", *metrics, *(f"{SPENT_TITLES[name]} (median)" for name in spent))]
+    for run in runs:
+        rows += [(f"{run.change}:",)] if run.change else []
+        means = [run.means.get(metric) for metric in metrics]
+        medians = {row.name: " ".join(spent_cells(row)[:2]) for row in run.spent if row.estimate is not None}
+        cells = ("" if mean is None else f"{format_mean(mean)} {format_interval(mean)}" for mean in means)
+        rows.append((run.name, format_day(run.time), *cells, *(medians.get(name, "") for name in spent)))
+    return rows

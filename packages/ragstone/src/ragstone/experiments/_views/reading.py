@@ -249,6 +249,7 @@ class Reading:
             trend=self._timeline.view(rows, self._table, self._source.analysis.confidence_level),
             labels=labels,
             spent=estimate_spent(self._table, 0, len(self._signals), self._source.analysis.confidence_level),
+            runs=self._source.runs(),
             questions=self._questions(rows, slices) if self._keeps_questions else (),
         )
 

@@ -14,6 +14,7 @@ from ragstone.experiments._table import ScoreTable, TableReader
 from ragstone.metrics import Composite, MetricCard
 from ragstone.schema import Outcome, Sample, TraceOutline
 from ragstone.settings import Analysis
+from ragstone.views import RunRow
 
 if TYPE_CHECKING:
     from ragstone.experiments._spent import Spent
@@ -117,6 +118,10 @@ class Source(ABC):
     def notes(self) -> list[str]:
         """Return what limits the numbers of this source, in sentences."""
         return []
+
+    def runs(self) -> tuple[RunRow, ...]:
+        """Return all runs, if the source is the last of several in one store."""
+        return ()
 
     def human_labels(self) -> HumanLabels:
         """Return the labels of people."""

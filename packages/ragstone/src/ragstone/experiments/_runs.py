@@ -1,0 +1,96 @@
+"""Runs of `evaluate` in a store of their own, one after another."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from ragstone.capture import redact_secrets, redact_trace
+from ragstone.errors import ConfigurationError, DataError
+from ragstone.experiments._views.source import Evaluated
+from ragstone.reading import CASE
+from ragstone.schema import Captured, Outcome, Sample, Trace, trace_from_sample
+from ragstone.store import Completion, PlannedMetric, Store, open_store
+
+_SEGMENT: Final = "run:"
+"""Beginning of the name of the segment with which a run is stored. Its offset is the time of the run in milliseconds."""
+_OF_CALL: Final = ("status", "error", "model", "usage", "first_token_s", "retrievals", "evidence")
+RUN: Final = "run"
+"""Label of the requests of a run."""
+
+
+def run_times(store: Store) -> dict[str, float]:
+    """Return the time of each run of a store (Unix seconds), the first one first."""
+    offsets = {name: at for name, at in store.traces.segment_offsets().items() if name.startswith(_SEGMENT)}
+    return {name.removeprefix(_SEGMENT): at / 1000 for name, at in sorted(offsets.items(), key=lambda item: item[1])}
+
+
+def check_run(store: str | os.PathLike[str], name: str) -> None:
+    """Check that a run can be stored, before it costs anything. A store that does not exist is created.
+
+    Raises:
+        ConfigurationError: If the store has a run with this name, or captured requests.
+        StoreError: If the store cannot be opened, or another process owns it.
+    """
+    with open_store(store, mode="own") as opened:
+        times = run_times(opened)
+        if name in times:
+            raise ConfigurationError(f"the store has a run {name!r} already. Give this one another name: --run NAME")
+        if not times and opened.ledger().total.captured:
+            raise ConfigurationError(
+                "this is a store of captured requests, and runs need a store of their own, which is created: --store runs.db"
+            )
+
+
+def save_run(store: str | os.PathLike[str], name: str, experiment: Evaluated, traces: Sequence[Trace]) -> None:
+    """Store an evaluation as a run: redacted samples as requests that all start now, with their outcomes.
+
+    `traces` are the calls of the application, of which the first one for each sample says what it needed.
+
+    Raises:
+        RedactionError: If a sample cannot be redacted. Then nothing is stored.
+        StoreError: If the store cannot be written.
+    """
+    calls = {trace.trace_id: trace for trace in traces}
+    outcomes = defaultdict[str, list[Outcome]](list)
+    planned: dict[str, PlannedMetric] = {}
+    for each in experiment.outcomes:
+        outcomes[each.sample_id].append(each.model_copy(update={"sample_id": f"{name}/{each.sample_id}"}))
+        planned[each.metric] = PlannedMetric(each.metric, each.metric_version, each.judge_hash)
+    now = int(time.time() * 1000)
+    requests = [
+        _trace(sample, calls.get(sample.id, calls.get(f"{sample.id}#1")), name, now / 1000)
+        for sample in experiment.samples
+    ]
+    with open_store(store, mode="own") as opened:
+        opened.plan.set(list(planned.values()), [])
+        opened.traces.ingest(f"{_SEGMENT}{name}", now, [Captured(trace=trace) for trace in requests])
+        completions = [Completion(trace_id=f"{name}/{id_}", outcomes=found) for id_, found in outcomes.items()]
+        for result in opened.outcomes.complete_many(completions):
+            if isinstance(result, DataError):
+                raise result
+
+
+def _trace(sample: Sample, call: Trace | None, name: str, now: float) -> Trace:
+    metadata = {key: value for key, value in sample.metadata.items() if key != CASE} | {RUN: name}
+    trace = trace_from_sample(sample, source="evaluate", started_at=now)
+    changes = {} if call is None else {field: getattr(call, field) for field in _OF_CALL}
+    if call is not None and call.ended_at is not None:
+        changes["ended_at"] = now + call.ended_at - call.started_at
+    changes |= {
+        "trace_id": f"{name}/{sample.id}",
+        "metadata": metadata,
+        "inclusion_probability": float(metadata.get("inclusion_probability", 1.0)),
+    }
+    return redact_trace(trace.model_copy(update=changes), redact_secrets)
+
+
+def run_changes(before: Mapping[str, frozenset[tuple[str, str]]], now: Mapping[str, frozenset[tuple[str, str]]]) -> str:
+    """Name the metrics whose version or judge differs between two runs. Empty if there is none."""
+    changed = [metric for metric, origins in now.items() if before.get(metric, origins) != origins]
+    if not changed:
+        return ""
+    return f"judge, prompt or version of {', '.join(changed)} changed: scores before and after are not comparable"

@@ -1,0 +1,132 @@
+"""Runs of `evaluate` in a store, and the history that a report shows of them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import ragstone
+from command_line import run_command
+from live_store import make_store
+from ragstone.errors import ConfigurationError
+from ragstone.experiments import Experiment, build_report, check_run, save_run
+from ragstone.schema import Usage
+from ragstone.store import SqliteStore
+from ragstone.views import MarkdownReport, ReportText
+
+
+def evaluated(n: int = 30, *, right: int = 30) -> Experiment:
+    """Answers of which some repeat their passage."""
+    rows = [
+        {
+            "id": f"q{k}",
+            "query": f"Why {k}?",
+            "contexts": ["Rain fell."],
+            "response": "Rain fell." if k < right else "No.",
+        }
+        for k in range(n)
+    ]
+    return ragstone.evaluate(rows, ["ccrs.cc"], judge="lexical")
+
+
+def stored(path: Path, name: str, experiment: Experiment) -> None:
+    """Store a run."""
+    check_run(path, name)
+    save_run(path, name, experiment, experiment.traces)
+
+
+def changed(experiment: Experiment, **fields: str) -> Experiment:
+    """The experiment with other fields of all outcomes."""
+    return replace(experiment, outcomes=tuple(each.model_copy(update=fields) for each in experiment.outcomes))
+
+
+def test_the_last_run_is_reported_beside_all_runs(tmp_path: Path):
+    """The numbers of the report are those of the last run alone; the history has each run by itself."""
+    path = tmp_path / "runs.db"
+    stored(path, "first", evaluated(right=30))
+    assert () == build_report(path).runs
+    stored(path, "second", evaluated(right=15))
+    view = build_report(path)
+    assert (30, f"{path}, run second") == (view.n_samples, view.title)
+    assert [("first", 1.0), ("second", 0.5)] == [(run.name, run.means["ccrs.cc"].value) for run in view.runs]
+    assert view.metrics[0].estimate == view.runs[-1].means["ccrs.cc"]
+    assert ["", ""] == [run.change for run in view.runs]
+    assert not any("do not score the store now" in notice.text for notice in view.notices)
+
+
+@pytest.mark.parametrize("fields", [{"judge_hash": "other"}, {"metric_version": "2"}])
+def test_a_changed_judge_or_wording_is_a_break(tmp_path: Path, fields: dict[str, str]):
+    """It is named before the run with which it came, in all formats, and only there."""
+    path = tmp_path / "runs.db"
+    for name, each in (("a", {}), ("b", {}), ("c", fields), ("d", fields)):
+        stored(path, name, changed(evaluated(), **each))
+    view = build_report(path)
+    text = "judge, prompt or version of ccrs.cc changed: scores before and after are not comparable"
+    assert ["", "", text, ""] == [run.change for run in view.runs]
+    shown = "\n".join(line.plain for line in ReportText(view, width=200).lines())
+    assert shown.index("  b  ") < shown.index(text) < shown.index("  c  ")
+    assert text in MarkdownReport(view).text()
+    build_report(path, tmp_path / "r.html")
+    assert text in (tmp_path / "r.html").read_text()
+
+
+def test_what_the_application_needed_is_beside_the_scores(tmp_path: Path):
+    """Latency, tokens and cost of the calls, as medians."""
+    path = tmp_path / "runs.db"
+
+    def ask(question: str) -> str:
+        return "Rain fell."
+
+    rows = [{"id": f"q{k}", "query": f"Why {k}?", "contexts": ["Rain fell."]} for k in range(25)]
+    result = ragstone.evaluate(rows, ["ccrs.cc"], app=ask, judge="lexical", repeats=2)
+    usage = Usage(input_tokens=70, output_tokens=30, calls=1, cost_usd=0.5)
+    timed = [
+        trace.model_copy(update={"usage": usage, "started_at": 10.0, "ended_at": 12.0, "model": "m"})
+        for trace in result.traces
+    ]
+    for name in ("a", "b"):
+        save_run(path, name, result, timed)
+    (_, run) = build_report(path).runs
+    medians = {row.name: row.estimate and row.estimate.value for row in run.spent}
+    assert {"latency_s": pytest.approx(2.0), "tokens": 100.0, "cost_usd": 0.5} == medians
+
+
+def test_a_name_is_used_once_and_captured_requests_are_left_alone(tmp_path: Path):
+    """Both are refused before anything is computed."""
+    path = tmp_path / "runs.db"
+    stored(path, "a", evaluated(5))
+    with pytest.raises(ConfigurationError, match="has a run .a. already"):
+        check_run(path, "a")
+    with pytest.raises(ConfigurationError, match="runs need a store of their own"):
+        check_run(make_store(tmp_path / "s.db", 3), "a")
+
+
+def test_secrets_of_samples_are_redacted(tmp_path: Path):
+    """As in captured requests."""
+    path = tmp_path / "runs.db"
+    key = "sk-proj-" + "a1B2" * 12
+    rows = [{"id": "q", "query": f"Is {key} a key?", "contexts": ["Rain."], "response": "Rain."}]
+    result = ragstone.evaluate(rows, ["ccrs.cc"], judge="lexical")
+    stored(path, "a", result)
+    with SqliteStore.open(path, mode="read") as store:
+        (trace,) = store.traces.read()
+        assert ("a/q", "a", True) == (trace.trace_id, trace.metadata["run"], key not in (trace.query or ""))
+        assert (1, 0) == (store.ledger().total.scored, store.ledger().total.pending)
+
+
+def test_the_command_stores_runs(tmp_path: Path):
+    """With a name, or the time; and a name needs a store."""
+    file, path = tmp_path / "rows.jsonl", tmp_path / "runs.db"
+    rows = [{"id": f"q{k}", "query": "Why?", "contexts": ["Rain."], "response": "Rain."} for k in range(3)]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    scored = ("evaluate", file, "--metrics", "ccrs.cc", "--judge", "lexical")
+    done = run_command(*scored, "--store", path, "--run", "base")
+    assert (0, True) == (done.returncode, "stored as run 'base'. All runs: ragstone report" in done.stderr)
+    assert 0 == run_command(*scored, "--store", path).returncode
+    first, second = build_report(path).runs
+    assert ("base", "T") == (first.name, second.name[10])
+    refused = run_command(*scored, "--run", "base")
+    assert (True, False) == ("Add --store runs.db" in refused.stderr, refused.returncode == 0)
