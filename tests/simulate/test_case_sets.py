@@ -14,7 +14,7 @@ from ragstone.schema import Captured, Passage, Score, Trace
 from ragstone.stats import estimate_mean
 from ragstone.store import PlannedMetric, SqliteStore
 
-DAYS, A_DAY, CASES, STORES, DRAWS = 28, 60, 100, 8, 60
+DAYS, A_DAY, CASES, STORES, DRAWS = 28, 40, 100, 8, 50
 METRICS = ("ccrs.ac", "ragas.faithfulness", "ccrs.qr")
 
 
@@ -59,6 +59,7 @@ def mean_of(path: Path, **options) -> tuple[float, float, float]:
     return found.value, found.low, found.high
 
 
+@pytest.mark.timeout(1800)
 def test_drawn_cases_estimate_production(tmp_path: Path) -> None:
     """The interval of the weighted mean covers the mean of all requests in at least 93%; that of failures never."""
     rng, covered, errors, widths, failures, unweighted = np.random.default_rng(44), [], [], [], [], []

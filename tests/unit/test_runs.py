@@ -98,7 +98,7 @@ def test_a_name_is_used_once_and_captured_requests_are_left_alone(tmp_path: Path
     """Both are refused before anything is computed."""
     path = tmp_path / "runs.db"
     stored(path, "a", evaluated(5))
-    with pytest.raises(ConfigurationError, match="has a run .a. already"):
+    with pytest.raises(ConfigurationError, match="Give this one another name: --run NAME"):
         check_run(path, "a")
     with pytest.raises(ConfigurationError, match="runs need a store of their own"):
         check_run(make_store(tmp_path / "s.db", 3), "a")
