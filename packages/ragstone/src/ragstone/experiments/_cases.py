@@ -28,7 +28,7 @@ from ragstone.stats import Estimate
 from ragstone.store import StoredCase, StoredLabel, open_for_labels, open_store, settle_labels
 
 _PAGE: Final = 200
-LUCK: Final = "Some answers that were wrong are right at a second try by luck: what a plain repeat corrects is not the effect of a change."
+_LUCK: Final = "Some answers that were wrong are right at a second try by luck: what a plain repeat corrects is not the effect of a change."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,7 +252,7 @@ class CaseComparison:
         if self.n_other_question:
             lines.append(f"{count(self.n_other_question, 'case')} not compared: another question than then.")
         if lines:
-            lines.append(LUCK if self.is_asked else "The same answers were scored again. Nothing was asked.")
+            lines.append(_LUCK if self.is_asked else "The same answers were scored again. Nothing was asked.")
         lines += [f"Changed since then: {change}." for change in self.changes]
         if self.changes:
             lines.append("Scores before and after such a change are not comparable.")
