@@ -159,8 +159,11 @@ def test_answers_are_compared_with_what_was_judged_then(path: Path):
     text = str(result)
     assert "10 of 20 answers that were judged wrong are right now (50 % [30, 70])." in text
     assert "by luck" in text
-    assert "another judge of ccrs.ac (judge then, lexical baseline now)" in text
-    assert "metrics that are not scored now: ccrs.qr, ragas.faithfulness" in text
+    assert (
+        "definition or prompt of ccrs.ac changed; judge of ccrs.ac changed (judge before, lexical baseline now): scores"
+        in text
+    )
+    assert "Scored then, and not now: ccrs.qr, ragas.faithfulness." in text
     assert f"C{CHOSEN[1:]}." in text
 
 

@@ -57,14 +57,21 @@ def test_the_last_run_is_reported_beside_all_runs(tmp_path: Path):
     assert not any("do not score the store now" in notice.text for notice in view.notices)
 
 
-@pytest.mark.parametrize("fields", [{"judge_hash": "other"}, {"metric_version": "2"}])
-def test_a_changed_judge_or_wording_is_a_break(tmp_path: Path, fields: dict[str, str]):
+@pytest.mark.parametrize(
+    ("fields", "what"),
+    [
+        ({"judge_hash": "other"}, "judge of ccrs.cc changed"),
+        ({"judge": "m", "judge_hash": "other"}, "judge of ccrs.cc changed (lexical baseline before, m now)"),
+        ({"metric_version": "2"}, "definition or prompt of ccrs.cc changed"),
+    ],
+)
+def test_a_changed_judge_or_wording_is_a_break(tmp_path: Path, fields: dict[str, str], what: str):
     """It is named before the run with which it came, in all formats, and only there."""
     path = tmp_path / "runs.db"
     for name, each in (("a", {}), ("b", {}), ("c", fields), ("d", fields)):
         stored(path, name, changed(evaluated(), **each))
     view = build_report(path)
-    text = "judge, prompt or version of ccrs.cc changed: scores before and after are not comparable"
+    text = f"{what}: scores before and after are not comparable"
     assert ["", "", text, ""] == [run.change for run in view.runs]
     shown = "\n".join(line.plain for line in ReportText(view, width=200).lines())
     assert shown.index("  b  ") < shown.index(text) < shown.index("  c  ")

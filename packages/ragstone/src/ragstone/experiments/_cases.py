@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 from statistics import fmean
@@ -18,14 +18,16 @@ from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments._clusters import NO_CLUSTER
 from ragstone.experiments._labels import disagreements, draw_probabilities
 from ragstone.experiments._outcomes import OutcomeSource, Period, StoredRequests, store_of
+from ragstone.experiments._runs import describe_changes, origins_of
 from ragstone.experiments._views.reading import Reading
 from ragstone.experiments._views.source import Evaluated
 from ragstone.experiments._views.where import CAUSE, parse_where
 from ragstone.reading import CASE, CHOSEN_BY_SCORES, case_of
-from ragstone.schema import Outcome, Score, Trace, fingerprint
+from ragstone.schema import Outcome, Score, Trace, fingerprint, outcome_adapter
 from ragstone.settings import Analysis
 from ragstone.stats import Estimate
 from ragstone.store import StoredCase, StoredLabel, open_for_labels, open_store, settle_labels
+from ragstone.views import format_share
 
 _PAGE: Final = 200
 _LUCK: Final = "Some answers that were wrong are right at a second try by luck: what a plain repeat corrects is not the effect of a change."
@@ -234,34 +236,32 @@ class CaseComparison:
     """Whether an application answered the cases again."""
     estimates: str | None
     """What the weighted mean of the cases estimates. None if they were chosen because they failed."""
-    changes: tuple[str, ...]
-    """Differences of judge, wording or metrics."""
+    unscored: tuple[str, ...]
+    """Metrics that were scored then, and are not scored now."""
+    change: str
+    """What changed of judges and metrics, so that scores then and now are not comparable. Empty if nothing did."""
 
     def __str__(self) -> str:
         lines = []
         if self.corrected is not None:
-            share, low, high = (round(100 * x) for x in (self.corrected.value, self.corrected.low, self.corrected.high))
-            lines.append(
-                f"{self.n_corrected:,} of {count(self.n_wrong, 'answer')} that {'was' if self.n_wrong == 1 else 'were'} judged wrong "
-                f"{'is' if self.n_corrected == 1 else 'are'} right now ({share} % [{low}, {high}])."
-            )
+            numbers = f"{self.n_corrected:,} of {self.n_wrong:,} answers that were judged wrong are right now"
+            lines.append(f"{numbers} ({format_share(self.corrected)}).")
         if self.n_right:
-            lines.append(f"{self.n_broken:,} of {count(self.n_right, 'answer')} that were judged right are wrong now.")
+            lines.append(f"{self.n_broken:,} of {self.n_right:,} answers that were judged right are wrong now.")
         if self.n_unknown:
             lines.append(f"{count(self.n_unknown, 'case')} not compared: not judged wrong or right then, or not now.")
         if self.n_other_question:
             lines.append(f"{count(self.n_other_question, 'case')} not compared: another question than then.")
         if lines:
             lines.append(_LUCK if self.is_asked else "The same answers were scored again. Nothing was asked.")
-        lines += [f"Changed since then: {change}." for change in self.changes]
-        if self.changes:
-            lines.append("Scores before and after such a change are not comparable.")
+        if self.unscored:
+            lines.append(f"Scored then, and not now: {', '.join(self.unscored)}.")
+        if self.change:
+            lines.append(f"Since then: {self.change}.")
         return "\n".join([*lines, kind_of_set(self.estimates)])
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        from dataclasses import asdict
-
         return asdict(self) | {"text": str(self)}
 
 
@@ -284,6 +284,8 @@ def compare_cases(experiment: Evaluated, *, is_asked: bool) -> CaseComparison | 
             counts["unknown"] += 1
         else:
             was_wrong[id_] = case["is_wrong"]
+    stated = [outcome_adapter.validate_python(each) for _, case in cases.values() for each in case["outcomes"]]
+    then, now_by = origins_of(stated), origins_of(experiment.outcomes)
     failed, passed = ([id_ for id_, was in was_wrong.items() if was is value] for value in (True, False))
     return CaseComparison(
         n=len(cases),
@@ -296,39 +298,6 @@ def compare_cases(experiment: Evaluated, *, is_asked: bool) -> CaseComparison | 
         n_other_question=counts["other"],
         is_asked=is_asked,
         estimates=next((case["estimates"] for _, case in cases.values()), None),
-        changes=tuple(_changes([case for _, case in cases.values()], experiment.outcomes)),
+        unscored=tuple(sorted(then.keys() - now_by.keys())),
+        change=describe_changes(then, now_by),
     )
-
-
-def _changes(cases: Sequence[Mapping[str, Any]], outcomes: Sequence[Outcome]) -> Iterator[str]:
-    """Name the metrics whose judge or wording differs between then and now, and those that are missing now."""
-    then, now = _Origins(list), _Origins(list)
-    for case in cases:
-        for stated in case["outcomes"]:
-            then.add(stated["metric"], stated["metric_version"], stated.get("judge"), stated.get("judge_hash", ""))
-    for each in outcomes:
-        now.add(each.metric, each.metric_version, each.judge, each.judge_hash)
-    changed: dict[str, list[str]] = {}
-    for metric, (versions, judges, hashes) in sorted(then.items()):
-        if metric not in now:
-            changed.setdefault("metrics that are not scored now: {}", []).append(metric)
-            continue
-        new_versions, new_judges, new_hashes = now[metric]
-        if versions != new_versions:
-            changed.setdefault("another definition or wording of {}", []).append(metric)
-        if judges != new_judges:
-            text = f"another judge of {{}} ({', '.join(sorted(judges))} then, {', '.join(sorted(new_judges))} now)"
-            changed.setdefault(text, []).append(metric)
-        elif hashes != new_hashes:
-            changed.setdefault("other settings of the judge of {}", []).append(metric)
-    for text, metrics in changed.items():
-        yield text.format(", ".join(metrics))
-
-
-class _Origins(defaultdict[str, list[set[str]]]):
-    """Versions, names of judges and hashes of judges of the outcomes of each metric."""
-
-    def add(self, metric: str, version: str, judge: str | None, judge_hash: str) -> None:
-        sets = self[metric] = self[metric] or [set(), set(), set()]
-        for known, value in zip(sets, (version, judge or "no judge", judge_hash), strict=True):
-            known.add(value)

@@ -7,6 +7,7 @@ import math
 import os
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -28,7 +29,7 @@ from ragstone.experiments._outcome_file import (
     match_samples,
     read_questions,
 )
-from ragstone.experiments._runs import run_changes, run_times
+from ragstone.experiments._runs import describe_changes, origins_of, run_times
 from ragstone.experiments._spent import Spent, spent_of
 from ragstone.experiments._summary import check_level
 from ragstone.experiments._views.labeled import HumanLabels
@@ -300,21 +301,18 @@ class StoredRequests(Source):
 
     @override
     def runs(self) -> tuple[RunRow, ...]:
-        rows, before = [], dict[str, frozenset[tuple[str, str]]]()
+        rows, before = [], dict[str, AbstractSet[tuple[str, str]]]()
         for name, time in self._runs.items():
             run = StoredRequests(_period_of_run(self._period.store, time), name, self.analysis, only_planned=False)
             table, level = replace(run.table()[0], by_system=(run.spent(),)), self.analysis.confidence_level
-            origins = {
-                metric: frozenset((origin.version, origin.judge_hash) for origin, n in scores.origins[0].items() if n)
-                for metric, scores in table.metrics.items()
-            }
+            origins = origins_of(run.outcomes())
             rows.append(
                 RunRow(
                     name=name,
                     time=time,
                     means={metric: table.mean(scores, level) for metric, scores in table.metrics.items()},
                     spent=estimate_spent(table, 0, len(table.sample_ids), level),
-                    change=run_changes(before, origins),
+                    change=describe_changes(before, origins),
                 )
             )
             before |= origins

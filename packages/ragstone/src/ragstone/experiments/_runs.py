@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 from ragstone.capture import redact_secrets, redact_trace
@@ -18,6 +19,8 @@ from ragstone.store import Completion, PlannedMetric, Store, open_store
 _SEGMENT: Final = "run:"
 """Beginning of the name of the segment with which a run is stored. Its offset is the time of the run in milliseconds."""
 _OF_CALL: Final = ("status", "error", "model", "usage", "first_token_s", "retrievals", "evidence")
+Origins = Mapping[str, AbstractSet[tuple[str, str]]]
+"""Version and judge of the outcomes, by metric."""
 RUN: Final = "run"
 """Label of the requests of a run."""
 
@@ -88,9 +91,23 @@ def _trace(sample: Sample, call: Trace | None, name: str, now: float) -> Trace:
     return redact_trace(trace.model_copy(update=changes), redact_secrets)
 
 
-def run_changes(before: Mapping[str, frozenset[tuple[str, str]]], now: Mapping[str, frozenset[tuple[str, str]]]) -> str:
-    """Name the metrics whose version or judge differs between two runs. Empty if there is none."""
-    changed = [metric for metric, origins in now.items() if before.get(metric, origins) != origins]
-    if not changed:
-        return ""
-    return f"judge, prompt or version of {', '.join(changed)} changed: scores before and after are not comparable"
+def origins_of(outcomes: Iterable[Outcome]) -> Origins:
+    """Return the versions and judges of the outcomes of each metric."""
+    found = defaultdict[str, set[tuple[str, str]]](set)
+    for each in outcomes:
+        found[each.metric].add((each.metric_version, f"{each.judge or 'none'}#{each.judge_hash}"))
+    return found
+
+
+def describe_changes(before: Origins, now: Origins) -> str:
+    """Say which metrics have another version or judge than before. Empty if none has."""
+    changed: dict[str, list[str]] = {}
+    for metric in sorted(before.keys() & now.keys()):
+        for n, what in enumerate(("definition or prompt of {} changed", "judge of {} changed")):
+            old, new = ({origin[n] for origin in side[metric]} for side in (before, now))
+            if old != new:
+                names = [", ".join(sorted({each.rpartition("#")[0] for each in side})) for side in (old, new)]
+                about = f" ({names[0]} before, {names[1]} now)" if n and names[0] != names[1] else ""
+                changed.setdefault(f"{what}{about}", []).append(metric)
+    texts = [text.replace("{}", ", ".join(metrics)) for text, metrics in changed.items()]
+    return f"{'; '.join(texts)}: scores before and after are not comparable" if texts else ""
