@@ -15,7 +15,8 @@ from fake_servers import FakeJudgeServer
 from ragstone.demo._chain import load_corpus, load_questions
 from ragstone.judges import Prompt
 from ragstone.judges._render import number_request, render
-from ragstone.metrics import CCRS, resolve_metrics
+from ragstone.metrics import resolve_metrics
+from ragstone.metrics.ccrs import CCRS
 from ragstone.schema import Score
 from ragstone.scoring import Scorer
 from ragstone.testing import FakeJudge

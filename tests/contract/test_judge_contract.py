@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from fake_servers import FakeJudgeServer
-from ragstone.judges import Completion, FunctionModel, Judge, LexicalJudge, ModelJudge, OpenAICompatibleJudge
+from ragstone.judges import Completion, FunctionModel, Judge, ModelJudge, OpenAICompatibleJudge
+from ragstone.judges.lexical import LexicalJudge
 from ragstone.schema import Usage
 from ragstone.testing import FakeJudge, JudgeContract
 

@@ -14,7 +14,6 @@ from fake_models import FakeEmbedder, FakeReader
 from ragstone.errors import ConfigurationError, JudgeError
 from ragstone.judges import Prompt
 from ragstone.metrics import (
-    CCRS,
     Composite,
     Criterion,
     EmbedderMetric,
@@ -29,6 +28,7 @@ from ragstone.metrics import (
     find_family,
     resolve_metrics,
 )
+from ragstone.metrics.ccrs import CCRS
 from ragstone.reading import sample_from_row
 from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.scoring import Scorer

@@ -10,7 +10,7 @@ import pytest
 from builders import make_sample
 from fake_servers import FakeJudgeServer
 from ragstone.judges import OpenAICompatibleJudge
-from ragstone.metrics import CCRS
+from ragstone.metrics.ccrs import CCRS
 from ragstone.schema import Failure, Score
 from ragstone.scoring import Scorer
 

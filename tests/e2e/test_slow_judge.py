@@ -22,7 +22,7 @@ from ragstone.judges import (
     find_outage,
     is_any_endpoint_down,
 )
-from ragstone.metrics import CCRS
+from ragstone.metrics.ccrs import CCRS
 from ragstone.requests import PassageDraft, TraceDraft
 from ragstone.schema import Captured, Outcome, Usage
 from ragstone.scoring import Scorer

@@ -28,11 +28,12 @@ from ragstone.cli import main
 from ragstone.errors import JudgeError, RagstoneError
 from ragstone.experiments import read_outcomes
 from ragstone.ingest._body import decompress
-from ragstone.judges import ReplyCache, parse_number
+from ragstone.judges import ReplyCache
 from ragstone.judges._http.errors import extract_error_message
 from ragstone.judges._http.replies import completions, token_ids
-from ragstone.judges._parse import parse_json
-from ragstone.reading import InputFile, RejectedRecord, all_formats, read_qrels, read_samples
+from ragstone.judges._parse import parse_json, parse_number
+from ragstone.reading import InputFile, RejectedRecord, read_qrels, read_samples
+from ragstone.reading._formats import all_formats
 from ragstone.reading.otlp import OtlpFormat, spans_of_request
 from ragstone.schema import Captured, Dropped, Failure, Passage, Retrieval, Score, Trace, spool_entry_adapter
 from ragstone.settings import read_file

@@ -9,7 +9,8 @@ import pytest
 
 from builders import make_sample
 from ragstone.errors import ConfigurationError, JudgeRejectedError
-from ragstone.judges import LocalEmbedder, embedder_from
+from ragstone.judges import embedder_from
+from ragstone.judges.embedder import LocalEmbedder
 from ragstone.metrics.cosine import VeraAnswerRelevanceCosine
 from ragstone.schema import Score
 from ragstone.scoring import Scorer

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from builders import make_sample
 from ragstone.judges import Prompt
 from ragstone.judges._render import escape, render, unescape
-from ragstone.metrics import CCRS
+from ragstone.metrics.ccrs import CCRS
 from ragstone.testing import FakeJudge
 
 HOSTILE = st.lists(

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragstone.errors import JudgeReplyError
-from ragstone.judges import parse_number
+from ragstone.judges._parse import parse_number
 
 TEMPLATES = st.sampled_from(
     [

@@ -10,8 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from builders import make_sample
-from ragstone.metrics import TEXT
-from ragstone.metrics.text import exact_match, rouge_l, token_f1
+from ragstone.metrics.text import TEXT, exact_match, rouge_l, token_f1
 from ragstone.metrics.text._rouge import rouge_n
 from ragstone.schema import NotApplicable, Score
 from ragstone.testing import FakeJudge

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from ragstone.errors import DataError
-from ragstone.reading import InputFile, all_formats, detect
+from ragstone.reading import InputFile, detect
+from ragstone.reading._formats import all_formats
 
 DATA = Path(__file__).parent / "data"
 RECORDED = {

@@ -16,7 +16,8 @@ import pytest
 
 from mutations import MUTATIONS
 from ragstone.errors import DataError
-from ragstone.reading import InputFile, RejectedRecord, TraceFormat, all_formats
+from ragstone.reading import InputFile, RejectedRecord, TraceFormat
+from ragstone.reading._formats import all_formats
 from ragstone.reading.otlp import OtlpFormat, spans_of_request
 from ragstone.schema import Captured, Trace, spool_entry_adapter
 

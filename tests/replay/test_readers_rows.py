@@ -8,7 +8,8 @@ import os
 import pytest
 
 from ragstone.errors import DataError
-from ragstone.reading import InputFile, all_formats, detect
+from ragstone.reading import InputFile, detect
+from ragstone.reading._formats import all_formats
 from ragstone.schema import SCHEMA_VERSION, Passage, Retrieval, Trace
 
 FORMATS = all_formats()

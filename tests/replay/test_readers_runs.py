@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from ragstone.reading import all_formats
+from ragstone.reading._formats import all_formats
 
 FORMATS = all_formats()
 HUMAN = {"lc": 1, "type": "constructor", "id": ["langchain", "schema", "messages", "HumanMessage"],

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ragstone.reading import InputFile, all_formats, detect
+from ragstone.reading import InputFile, detect
+from ragstone.reading._formats import all_formats
 from ragstone.schema import Passage, Trace, Usage
 
 DATA = Path(__file__).parent / "data"

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ragstone.reading import InputFile, all_formats, detect
+from ragstone.reading import InputFile, detect
+from ragstone.reading._formats import all_formats
 from ragstone.reading.otlp import OtlpFormat
 from ragstone.schema import Passage, Trace, Usage
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ragstone.capture import Capture
-from ragstone.reading import all_formats
+from ragstone.reading._formats import all_formats
 from ragstone.schema import Trace, sample_from_trace
 from ragstone.spool import SpoolReader, SpoolWriter
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ragstone.reading import all_formats
+from ragstone.reading._formats import all_formats
 from ragstone.schema import Trace, sample_from_trace
 
 PROCESS = Path(__file__).parent / "replay_apps" / "mlflow_beside.py"

@@ -16,7 +16,8 @@ from command_line import app
 from ragstone.errors import ConfigurationError, DataError, JudgeError
 from ragstone.experiments import TimeRange, build_report, check_source, find_worst
 from ragstone.judges import NumberReply
-from ragstone.metrics import CCRS, Composite, MetricBase, VeraComposite, resolve_metrics
+from ragstone.metrics import Composite, MetricBase, VeraComposite, resolve_metrics
+from ragstone.metrics.ccrs import CCRS
 from ragstone.schema import Captured, Failure, Interval, NotApplicable, Score, Trace
 from ragstone.scoring import Scorer
 from ragstone.settings import Analysis

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import ragstone
 from ragstone.experiments import Experiment, format_table
-from ragstone.judges import LexicalJudge
+from ragstone.judges.lexical import LexicalJudge
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, Score, Usage
 from summaries import summarize

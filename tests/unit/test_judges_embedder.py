@@ -26,13 +26,13 @@ from ragstone.judges import (
     Embedder,
     EndpointEmbedder,
     EndpointOptions,
-    LocalEmbedder,
     MissingModel,
     OptionNames,
     embed_texts,
     embedder_from,
     metered,
 )
+from ragstone.judges.embedder import LocalEmbedder
 from ragstone.judges.lexical import LexicalEmbedder
 from ragstone.settings import TABLES, read_table
 

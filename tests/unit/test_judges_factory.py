@@ -8,7 +8,8 @@ import sys
 import pytest
 
 from ragstone.errors import ConfigurationError
-from ragstone.judges import LexicalJudge, MissingModel, OpenAICompatibleJudge, judge_from
+from ragstone.judges import MissingModel, OpenAICompatibleJudge, judge_from
+from ragstone.judges.lexical import LexicalJudge
 from ragstone.testing import FakeJudge
 
 

@@ -10,7 +10,8 @@ import pytest
 from pydantic import TypeAdapter
 
 from ragstone.errors import JudgeError
-from ragstone.judges import JudgeIdentity, LexicalJudge, Prompt, is_baseline
+from ragstone.judges import JudgeIdentity, Prompt, is_baseline
+from ragstone.judges.lexical import LexicalJudge
 
 
 def ask(construct, **fields):

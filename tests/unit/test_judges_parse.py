@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ragstone.errors import JudgeReplyError
-from ragstone.judges import parse_number
+from ragstone.judges._parse import parse_number
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from builders import make_sample
 from ragstone._util.abstains import answer_abstains
 from ragstone._util.words import find_sentences, split_sentences
-from ragstone.judges import LexicalJudge
+from ragstone.judges.lexical import LexicalJudge
 from ragstone.metrics import resolve_metrics
 from ragstone.schema import Score
 from ragstone.scoring import Scorer

@@ -22,9 +22,8 @@ from ragstone._util.words import find_sentences, normalize_case, split_tokens, s
 from ragstone.capture import redact_secrets
 from ragstone.capture._convert import to_json_value
 from ragstone.errors import RagstoneError
-from ragstone.judges import parse_number
 from ragstone.judges._http.errors import extract_error_message
-from ragstone.judges._parse import parse_json
+from ragstone.judges._parse import parse_json, parse_number
 from ragstone.judges._render import escape, unescape
 from ragstone.metrics._claims import _split
 from ragstone.metrics.citation._read import read_cited_sentences

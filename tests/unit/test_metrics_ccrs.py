@@ -9,7 +9,8 @@ import pytest
 
 from builders import make_sample
 from ragstone.errors import ConfigurationError
-from ragstone.judges import LexicalJudge, NumberReply
+from ragstone.judges import NumberReply
+from ragstone.judges.lexical import LexicalJudge
 from ragstone.metrics import resolve_metrics
 from ragstone.metrics.ccrs import CCRS, AnswerCorrectness, ContextualCoherence, InformationRecall
 from ragstone.schema import Interval, NotApplicable, Score, Turn

@@ -9,7 +9,8 @@ import pytest
 import ragstone
 from builders import make_sample
 from fake_servers import FakeJudgeServer
-from ragstone.metrics import CCRS, resolve_metrics
+from ragstone.metrics import resolve_metrics
+from ragstone.metrics.ccrs import CCRS
 from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.scoring import Scorer
 from ragstone.testing import FakeJudge

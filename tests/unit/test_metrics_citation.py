@@ -8,8 +8,9 @@ import pytest
 
 from builders import make_sample
 from ragstone.errors import JudgeError
-from ragstone.judges import LexicalJudge
-from ragstone.metrics import CITATION, resolve_metrics
+from ragstone.judges.lexical import LexicalJudge
+from ragstone.metrics import resolve_metrics
+from ragstone.metrics.citation import CITATION
 from ragstone.metrics.citation._read import read_cited_sentences
 from ragstone.schema import Failure, NotApplicable, Passage, Score
 from ragstone.scoring import Scorer

@@ -7,9 +7,12 @@ import asyncio
 import pytest
 
 from builders import make_sample
-from ragstone.judges import LexicalJudge
-from ragstone.metrics import RAGAS, RAGCHECKER, VERA, resolve_metrics
+from ragstone.judges.lexical import LexicalJudge
+from ragstone.metrics import resolve_metrics
 from ragstone.metrics._claim_reason import describe_evidence
+from ragstone.metrics.ragas import RAGAS
+from ragstone.metrics.ragchecker import RAGCHECKER
+from ragstone.metrics.vera import VERA
 from ragstone.schema import Score
 from ragstone.scoring import Scorer
 

@@ -17,8 +17,8 @@ from fake_servers import FakeEmbeddingServer
 from fake_servers.embedding_server import fake_vector
 from ragstone import evaluate
 from ragstone.errors import ConfigurationError, JudgeError
-from ragstone.judges import LexicalJudge, is_baseline
-from ragstone.judges.lexical import LexicalEmbedder
+from ragstone.judges import is_baseline
+from ragstone.judges.lexical import LexicalEmbedder, LexicalJudge
 from ragstone.metrics import resolve_metrics
 from ragstone.metrics.cosine import RagasAnswerRelevancyCosine, VeraAnswerRelevanceCosine
 from ragstone.schema import Failure

@@ -15,7 +15,8 @@ from command_line import run_command
 from fake_servers import FakeJudgeServer
 from ragstone.errors import ConfigurationError
 from ragstone.judges import ModelJudge
-from ragstone.metrics import Criterion, MetricBase, read_criteria, resolve_metrics
+from ragstone.metrics import Criterion, MetricBase, resolve_metrics
+from ragstone.metrics.criterion import read_criteria
 from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.scoring import Scorer
 from ragstone.testing import FakeJudge

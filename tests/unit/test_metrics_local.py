@@ -14,8 +14,8 @@ import pytest
 from builders import make_sample
 from ragstone._util.local_model import LocalModel
 from ragstone.errors import ConfigurationError, MissingExtraError
-from ragstone.metrics import SEMANTIC, AnswerCorrectness, VeraComposite, resolve_metrics
-from ragstone.metrics.semantic import BertScore, EmbeddingSimilarity
+from ragstone.metrics import AnswerCorrectness, VeraComposite, resolve_metrics
+from ragstone.metrics.semantic import SEMANTIC, BertScore, EmbeddingSimilarity
 from ragstone.metrics.semantic._bertscore import f1_of
 from ragstone.metrics.vera.composite import enriched
 from ragstone.scoring import Scorer

@@ -8,9 +8,9 @@ import pytest
 
 from builders import make_sample
 from ragstone.errors import JudgeError
-from ragstone.judges import LexicalJudge
-from ragstone.metrics import RAGAS
+from ragstone.judges.lexical import LexicalJudge
 from ragstone.metrics._claims import EXTRACTION_EXAMPLES
+from ragstone.metrics.ragas import RAGAS
 from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.stats import mean_interval
 from ragstone.testing import FakeJudge

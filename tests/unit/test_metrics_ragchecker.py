@@ -8,7 +8,8 @@ import pytest
 
 from builders import make_sample
 from ragstone.errors import JudgeError
-from ragstone.metrics import RAGCHECKER, resolve_metrics
+from ragstone.metrics import resolve_metrics
+from ragstone.metrics.ragchecker import RAGCHECKER
 from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.scoring import Scorer
 from ragstone.testing import FakeJudge

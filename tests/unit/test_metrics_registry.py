@@ -8,17 +8,8 @@ import pytest
 
 from fake_models import FakeReader
 from ragstone.errors import ConfigurationError
-from ragstone.metrics import (
-    CCRS,
-    AnswerCorrectness,
-    MetricCard,
-    Udcg,
-    UdcgTheta,
-    all_metrics,
-    bind_reader,
-    resolve_metrics,
-)
-from ragstone.metrics.ccrs import QuestionRelevance
+from ragstone.metrics import AnswerCorrectness, MetricCard, Udcg, UdcgTheta, all_metrics, bind_reader, resolve_metrics
+from ragstone.metrics.ccrs import CCRS, QuestionRelevance
 from ragstone.schema import Score
 
 NAMES = ["ccrs.cc", "ccrs.qr", "ccrs.id", "ccrs.ac", "ccrs.ir"]

@@ -8,7 +8,7 @@ import pytest
 
 from builders import make_sample
 from ragstone.errors import JudgeError
-from ragstone.judges import LexicalJudge
+from ragstone.judges.lexical import LexicalJudge
 from ragstone.metrics import resolve_metrics
 from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.testing import FakeJudge

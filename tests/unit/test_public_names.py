@@ -28,7 +28,7 @@ PUBLIC = {
         main program
     """,
     "ragstone.reading": """
-        FIELD_ALIASES InputFile ReadingReport RejectedRecord TraceFormat all_formats detect read_beir read_qrels read_samples
+        FIELD_ALIASES InputFile ReadingReport RejectedRecord TraceFormat detect read_beir read_qrels read_samples
         read_traces read_trec_run sample_from_row
     """,
     "ragstone.demo": """
@@ -45,17 +45,17 @@ PUBLIC = {
     """,
     "ragstone.judges": """
         AbstentionEstimate Budget Capabilities ChatModel ChatReader ChatRequest ClientSettings Completion
-        ConstrainedModel Embedder EndpointEmbedder ExactModel FunctionModel JsonReply Judge JudgeIdentity LexicalJudge LocalEmbedder Message ModelJudge
-        NumberReply OpenAICompatibleJudge OpenAICompatibleModel Prompt Reader ReplyCache ReplyLogprobs TextReply
-        TokenLogprobs VllmModel is_baseline parse_number record_usage
+        ConstrainedModel Embedder EndpointEmbedder ExactModel FunctionModel JsonReply Judge JudgeIdentity Message ModelJudge
+        NumberReply OpenAICompatibleJudge OpenAICompatibleModel Prompt Reader ReplyLogprobs TextReply
+        TokenLogprobs VllmModel is_baseline record_usage
     """,
     "ragstone.metrics": """
-        CCRS CITATION COSINE CRUX RAGAS RAGCHECKER RANKING SEMANTIC TEXT VERA AnswerCorrectness Composite
+        AnswerCorrectness Composite
         Criterion Metric MetricBase MetricCard Udcg UdcgTheta
-        VeraComposite WorkedExample all_metrics compute_once read_criteria resolve_metrics
+        VeraComposite WorkedExample all_metrics compute_once resolve_metrics
     """,
     "ragstone.metrics.ranking": """
-        AlphaNdcg JudgedRankingMetric RankingMetric alpha_ndcg average_precision f1 hit_rate ndcg precision
+        alpha_ndcg average_precision f1 hit_rate ndcg precision
         recall reciprocal_rank
     """,
     "ragstone_lab": """
@@ -93,7 +93,7 @@ PUBLIC = {
         areplay_traces plan_replay replay_traces
     """,
     "ragstone.requests": """
-        CaptureOptions EnclosingRun InFlight Message PassageDraft Recorder Request RetrieverTools Statements Step StepKind TraceDraft Value assemble
+        CaptureOptions EnclosingRun InFlight Message PassageDraft Recorder Request RetrieverTools Step StepKind TraceDraft Value assemble
         current_request harvest link_span
     """,
     "ragstone.views": """

@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from ragstone.errors import ConfigurationError, JudgeReplyError
-from ragstone.judges import Capabilities, ChatReader, LexicalJudge, OpenAICompatibleModel, Reader, reader_from
+from ragstone.judges import Capabilities, ChatReader, OpenAICompatibleModel, Reader, reader_from
+from ragstone.judges.lexical import LexicalJudge
 from ragstone.testing import FakeJudge
 from scripted_model import ScriptedModel
 

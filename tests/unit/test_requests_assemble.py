@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from ragstone.requests import Message, PassageDraft, Request, Statements, Step, assemble, harvest
+from ragstone.requests import Message, PassageDraft, Request, Step, assemble, harvest
+from ragstone.requests._step import Statements
 from request_steps import ANSWER, QUESTION, A, B, C, D, Steps, passages, prompt
 
 

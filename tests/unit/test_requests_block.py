@@ -24,18 +24,9 @@ from ragstone.capture import Guard, suppress_capture
 from ragstone.errors import ConfigurationError
 from ragstone.reading import BufferedTrace
 from ragstone.reading.otlp import spans_of_request, traces_of
-from ragstone.requests import (
-    Message,
-    PassageDraft,
-    Request,
-    RequestBlocks,
-    Statements,
-    Step,
-    TraceDraft,
-    assemble,
-    current_request,
-)
+from ragstone.requests import Message, PassageDraft, Request, RequestBlocks, Step, TraceDraft, assemble, current_request
 from ragstone.requests._live import LiveRequest
+from ragstone.requests._step import Statements
 from ragstone.testing import MemoryRecorder
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ragstone.capture import Converter, redact_secrets
-from ragstone.requests import Message, Request, Statements, assemble
+from ragstone.requests import Message, Request, assemble
+from ragstone.requests._step import Statements
 from ragstone.schema import Trace, Turn, spool_entry_adapter
 from ragstone.settings import Lengths
 from request_steps import ANSWER, QUESTION, A, B, Steps, prompt

@@ -23,7 +23,8 @@ READ = """
 import sys
 from pathlib import Path
 from ragstone.reading import iter_samples
-from ragstone.reading import InputFile, all_formats
+from ragstone.reading import InputFile
+from ragstone.reading._formats import all_formats
 from ragstone.errors import DataError, ConfigurationError
 for name in sys.argv[1:]:
     path, rejected, n = Path(name), [], 0

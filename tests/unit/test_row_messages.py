@@ -12,7 +12,7 @@ import ragstone
 from builders import make_sample
 from fake_models import FakeReader
 from ragstone.errors import DataError
-from ragstone.judges import LexicalJudge
+from ragstone.judges.lexical import LexicalJudge
 from ragstone.metrics import resolve_metrics
 from ragstone.metrics._history import question_fields, question_text
 from ragstone.reading import read_samples, sample_from_row

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from ragstone.errors import ConfigurationError
-from ragstone.judges import Budget, LexicalJudge, OpenAICompatibleJudge
+from ragstone.judges import Budget, OpenAICompatibleJudge
+from ragstone.judges.lexical import LexicalJudge
 from ragstone.metrics import MetricBase
 from ragstone.schema import Passage, Sample, Score
 from ragstone.worker import ScorerSpec, ScoringSetup

@@ -10,10 +10,11 @@ from builders import make_sample
 from fake_servers import FakeJudgeServer
 from ragstone.capture import capture_suppressed
 from ragstone.errors import ConfigurationError, JudgeError, JudgeReplyError, JudgeUnavailableError
-from ragstone.judges import LexicalJudge, NumberReply, OpenAICompatibleJudge, progress_at, record_usage
+from ragstone.judges import NumberReply, OpenAICompatibleJudge, progress_at, record_usage
 from ragstone.judges._model import model_call
-from ragstone.metrics import CCRS, MetricBase, MetricCard
-from ragstone.metrics.ccrs import InformationDensity
+from ragstone.judges.lexical import LexicalJudge
+from ragstone.metrics import MetricBase, MetricCard
+from ragstone.metrics.ccrs import CCRS, InformationDensity
 from ragstone.schema import Failure, Interval, NotApplicable, Passage, Score, Trace, Usage, fingerprint
 from ragstone.scoring import Scorer
 from ragstone.testing import FakeJudge

@@ -8,7 +8,7 @@ import pytest
 
 from command_line import run_command
 from ragstone.errors import ConfigurationError
-from ragstone.judges import LexicalJudge
+from ragstone.judges.lexical import LexicalJudge
 from ragstone.monitor import Monitor
 from ragstone.store import describe_store, is_database_url, resolve_store
 from ragstone.worker import ScoringSetup, Worker, broker_spool_directory, spool_directory

@@ -18,7 +18,7 @@ from fake_servers import FakeJudgeServer
 from memory_sink import MemorySink
 from ragstone.errors import JudgeReplyError
 from ragstone.judges import Prompt
-from ragstone.metrics import CCRS
+from ragstone.metrics.ccrs import CCRS
 from ragstone.requests import TraceDraft
 from ragstone.schema import Passage, sample_from_trace
 from ragstone.sinks import Delivery, Sink

@@ -11,7 +11,8 @@ from command_line import run_command
 from fake_servers import FakeJudgeServer
 from ragstone.errors import ConfigurationError, JudgeError
 from ragstone.experiments import Experiment, build_report, evaluate
-from ragstone.judges import LexicalJudge, Prompt
+from ragstone.judges import Prompt
+from ragstone.judges.lexical import LexicalJudge
 from ragstone.testing import FakeJudge
 
 ROWS = [

@@ -12,7 +12,7 @@ import pytest
 
 from ragstone.capture import Capture
 from ragstone.errors import StoreError
-from ragstone.judges import LexicalJudge
+from ragstone.judges.lexical import LexicalJudge
 from ragstone.requests import TraceDraft
 from ragstone.spool import SpoolWriter
 from ragstone.store import SqliteStore

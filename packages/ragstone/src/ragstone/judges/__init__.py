@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     )
     from ragstone.judges._model_judge import ModelJudge
     from ragstone.judges._option_names import OptionNames, Role
-    from ragstone.judges._parse import parse_number
     from ragstone.judges._protocol import (
         BASELINE_NOTE,
         LEAST_RATINGS,
@@ -78,9 +77,8 @@ if TYPE_CHECKING:
     )
     from ragstone.judges._render import Message
     from ragstone.judges.dry_run import DryRunEmbedder, DryRunJudge, DryRunReader
-    from ragstone.judges.embedder import EndpointEmbedder, LocalEmbedder, embed_texts
+    from ragstone.judges.embedder import EndpointEmbedder, embed_texts
     from ragstone.judges.function_model import FunctionModel
-    from ragstone.judges.lexical import LexicalJudge
     from ragstone.judges.openai_model import ConnectionOptions, OpenAICompatibleModel
     from ragstone.judges.reader import ChatReader
     from ragstone.judges.vllm_engine import VllmModel
@@ -102,8 +100,6 @@ __all__ = [
     "JsonReply",
     "Judge",
     "JudgeIdentity",
-    "LexicalJudge",
-    "LocalEmbedder",
     "Message",
     "ModelJudge",
     "NumberReply",
@@ -111,13 +107,11 @@ __all__ = [
     "OpenAICompatibleModel",
     "Prompt",
     "Reader",
-    "ReplyCache",
     "ReplyLogprobs",
     "TextReply",
     "TokenLogprobs",
     "VllmModel",
     "is_baseline",
-    "parse_number",
     "record_usage",
 ]
 
@@ -145,7 +139,6 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             ),
             "_model_judge": "ModelJudge",
             "_option_names": "OptionNames Role",
-            "_parse": "parse_number",
             "_protocol": (
                 "AbstentionEstimate Embedder JsonReply Judge JudgeIdentity NumberReply Prompt Reader TextReply "
                 "is_baseline ExactReader Preparable BASELINE_NOTE ask_number bounded_number OUTCOME_CHECKS "
@@ -153,9 +146,8 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             ),
             "_render": "Message",
             "dry_run": "DryRunEmbedder DryRunJudge DryRunReader",
-            "embedder": "EndpointEmbedder LocalEmbedder embed_texts",
+            "embedder": "EndpointEmbedder embed_texts",
             "function_model": "FunctionModel",
-            "lexical": "LexicalJudge",
             "openai_model": "ConnectionOptions OpenAICompatibleModel",
             "reader": "ChatReader",
             "vllm_engine": "VllmModel",

@@ -34,31 +34,14 @@ if TYPE_CHECKING:
     from ragstone.metrics._relevance import LabelMode, label_of
     from ragstone.metrics._shared import compute_once, share_work
     from ragstone.metrics._utility import PassageUtility, passage_utilities
-    from ragstone.metrics.ccrs import CCRS, AnswerCorrectness
-    from ragstone.metrics.citation import CITATION
+    from ragstone.metrics.ccrs import AnswerCorrectness
     from ragstone.metrics.composite import Composite, score_once
-    from ragstone.metrics.cosine import COSINE
-    from ragstone.metrics.criterion import Criterion, read_criteria
-    from ragstone.metrics.crux import CRUX
-    from ragstone.metrics.ragas import RAGAS
-    from ragstone.metrics.ragchecker import RAGCHECKER
-    from ragstone.metrics.ranking import RANKING
-    from ragstone.metrics.semantic import SEMANTIC
-    from ragstone.metrics.text import TEXT, rouge_l
+    from ragstone.metrics.criterion import Criterion
+    from ragstone.metrics.text import rouge_l
     from ragstone.metrics.udcg import Udcg, UdcgTheta, save_gamma
-    from ragstone.metrics.vera import VERA, VeraComposite
+    from ragstone.metrics.vera import VeraComposite
 
 __all__ = [
-    "CCRS",
-    "CITATION",
-    "COSINE",
-    "CRUX",
-    "RAGAS",
-    "RAGCHECKER",
-    "RANKING",
-    "SEMANTIC",
-    "TEXT",
-    "VERA",
     "AnswerCorrectness",
     "Composite",
     "Criterion",
@@ -71,7 +54,6 @@ __all__ = [
     "WorkedExample",
     "all_metrics",
     "compute_once",
-    "read_criteria",
     "resolve_metrics",
 ]
 
@@ -91,18 +73,11 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_relevance": "LabelMode label_of",
             "_shared": "compute_once share_work",
             "_utility": "PassageUtility passage_utilities",
-            "ccrs": "CCRS AnswerCorrectness",
-            "citation": "CITATION",
+            "ccrs": "AnswerCorrectness",
             "composite": "Composite score_once",
-            "cosine": "COSINE",
-            "criterion": "Criterion read_criteria",
-            "crux": "CRUX",
-            "ragas": "RAGAS",
-            "ragchecker": "RAGCHECKER",
-            "ranking": "RANKING",
-            "semantic": "SEMANTIC",
-            "text": "TEXT rouge_l",
+            "criterion": "Criterion",
+            "text": "rouge_l",
             "udcg": "Udcg UdcgTheta save_gamma",
-            "vera": "VERA VeraComposite",
+            "vera": "VeraComposite",
         },
     )

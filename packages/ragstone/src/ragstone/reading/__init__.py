@@ -6,7 +6,7 @@ from ragstone._util.lazy import lazy_names
 
 if TYPE_CHECKING:
     from ragstone.reading._columns import FIELD_ALIASES
-    from ragstone.reading._formats import DetectedFormat, RejectedRecord, TraceFormat, all_formats, detect
+    from ragstone.reading._formats import DetectedFormat, RejectedRecord, TraceFormat, detect
     from ragstone.reading._labels import GENERIC_LABELS, LabelFile, LabelRecord, by_answer, read_label_file
     from ragstone.reading._ragstone import CASE, CHOSEN_BY_SCORES, case_of, is_cases
     from ragstone.reading._report import ReadingReport, group_reasons
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ragstone.reading._trec import QrelsSource, read_beir, read_qrels, read_trec_run
 
 __all__ = [
-    "FIELD_ALIASES", "InputFile", "ReadingReport", "RejectedRecord", "TraceFormat", "all_formats", "detect",
+    "FIELD_ALIASES", "InputFile", "ReadingReport", "RejectedRecord", "TraceFormat", "detect",
     "read_beir", "read_qrels", "read_samples", "read_traces", "read_trec_run", "sample_from_row",
 ]  # fmt: skip
 
@@ -35,7 +35,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "_formats": "DetectedFormat RejectedRecord TraceFormat all_formats detect",
+            "_formats": "DetectedFormat RejectedRecord TraceFormat detect",
             "_labels": "GENERIC_LABELS LabelFile LabelRecord by_answer read_label_file",
             "_ragstone": "CASE CHOSEN_BY_SCORES case_of is_cases",
             "_report": "ReadingReport group_reasons",

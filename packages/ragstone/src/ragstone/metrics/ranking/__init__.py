@@ -12,9 +12,6 @@ from ragstone.metrics.ranking._metric import AlphaNdcg, RankingMetric
 from ragstone.metrics.ranking._ndcg import ndcg
 
 __all__ = [
-    "AlphaNdcg",
-    "JudgedRankingMetric",
-    "RankingMetric",
     "alpha_ndcg",
     "average_precision",
     "f1",
