@@ -207,7 +207,10 @@ def test_rows_that_cannot_be_asked_or_are_right_are_counted(plant: Any) -> None:
     """Removed questions, right answers, and answers that another judge called wrong."""
     planted = plant(lambda hits: RIGHT)
     removed = [{**row, "query": None} for row in rows(2)]
-    right = [row | {"id": f"r{i}", "response": RIGHT, "cause": "wrong_passage"} for i, row in enumerate(rows(3))]
+    right = [
+        row | {"id": f"r{i}", "response": RIGHT, "case": {"estimates": None, "outcomes": [], "is_wrong": True}}
+        for i, row in enumerate(rows(3))
+    ]
     trial = run(planted, [*removed, *right])
     assert (5, 2, 3, 0, 3) == (
         trial.n_rows,

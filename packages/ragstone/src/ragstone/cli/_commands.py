@@ -73,10 +73,11 @@ COMMANDS: Final = {
         f"judge cache budget scoring.reasons limits.max_page_mb {_GATED}",
     ),
     "repair": Command(
-        "Ask wrong answers again with other passages: what corrects them?",
+        "Find out which change of retrieval corrects wrong answers.",
         "cases.jsonl --app rag.chain:ask",
-        f"scoring.metrics judge.url budget.usd --set {_MODELS} answers prompts limits.app_concurrency limits.app_timeout_s "
-        "limits.stop_early limits.call_latency_s analysis.confidence_level analysis.seed",
+        "scoring.metrics judge.url budget.usd --set judge reader embedder cache budget answers prompts limits.concurrency "
+        "limits.max_outage_s limits.app_concurrency limits.app_timeout_s "
+        "limits.stop_early analysis.confidence_level analysis.seed",
     ),
     "metrics": Command("List all metrics, or explain one with a worked example.", "ccrs.qr", "prompts"),
     "worker": Command(

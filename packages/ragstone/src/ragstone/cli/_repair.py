@@ -4,29 +4,21 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Any
 
 import typer
 
 from ragstone._util.files import check_not_read
 from ragstone._util.quantities import count
-from ragstone._util.run_async import run_async
 from ragstone.cli._application import default_traces, load_app
-from ragstone.cli._estimate import print_estimate
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._models import Models, with_cache
 from ragstone.cli._options import parse_fields
 from ragstone.cli._output import leave, print_reading, print_result
 from ragstone.cli._progress import show_progress
 from ragstone.cli._settings import arguments_of, settings_of
-from ragstone.errors import ConfigurationError
 from ragstone.experiments import repair
 from ragstone.judges import find_outage
-from ragstone.metrics import resolve_metrics
 from ragstone.reading import Choice, ReadingReport, iter_samples
-from ragstone.scoring import StrideSampler, estimate_run
-
-_MAX_ESTIMATED = 1000
 
 
 def repair_command(
@@ -42,7 +34,7 @@ def repair_command(
     json_output: bool = False,
     context: typer.Context,
 ) -> None:
-    r"""Ask wrong answers again with other passages: what corrects them?
+    r"""Find out which change of retrieval corrects wrong answers.
 
     Each wrong answer is asked for again without a change, and with fewer, more, reordered or other passages. Prints what
     share of the wrong answers each change corrects, without those that a repeat corrects by luck.
@@ -69,8 +61,15 @@ def repair_command(
         output = default_traces(file, app).with_suffix("").with_suffix(".repair.json")
     models = Models(with_cache(settings, Path(f"{output.absolute()}.cache")))
     check_not_read(output, file)
+    reading = ReadingReport()
+    samples = list(iter_samples(file, [], choice=Choice(limit=limit), fields=parse_fields(field), report=reading))
+    print_reading(reading)
     if dry_run:
-        _print_dry_run(file, app, repeats, models, limit, parse_fields(field), json_output=json_output)
+        # What the application answers, on which the calls of a judge depend, is known only after a run.
+        n_calls = len(samples) * repeats
+        text = f"{app} would be called {n_calls:,} times at most, if all {count(len(samples), 'answer')} are wrong"
+        facts = {"n_samples": len(samples), "n_application_calls": n_calls, "reading": reading.to_dict()}
+        print_result(facts, f"{text}. The calls of a judge are not known", json_output=json_output)
         return
     with show_progress("scoring", find_outage=find_outage) as progress:
 
@@ -79,17 +78,14 @@ def repair_command(
 
         try:
             result = repair(
-                file,
+                samples,
                 settings.scoring.metrics,
                 app=application,
                 hook=hook,
                 repeats=repeats,
-                fields=parse_fields(field),
-                limit=limit,
                 **models.specs(),
-                **arguments_of(context, settings, "limits", "analysis", omit=("call_latency_s", "deadline_s")),
+                **arguments_of(context, settings, "limits", "analysis"),
                 output=output,
-                on_read=print_reading,
                 on_plan=show_plan,
                 progress=progress.update,
             )
@@ -99,29 +95,3 @@ def repair_command(
     typer.echo(f"The result is in {shlex.quote(str(output))}", err=True)
     if result.stopped == "budget":
         raise typer.Exit(ExitCode.BUDGET)
-
-
-def _print_dry_run(
-    file: str, app: str, repeats: int, models: Models, limit: int | None, fields: Any, *, json_output: bool
-) -> None:
-    spread, reading = StrideSampler(_MAX_ESTIMATED), ReadingReport()
-    for sample in iter_samples(file, [], choice=Choice(limit=limit), fields=fields, report=reading):
-        spread.add(sample)
-    print_reading(reading)
-    if not (n := spread.n_seen):
-        raise ConfigurationError(f"{file!r} does not contain valid rows")
-    estimate = run_async(
-        estimate_run(
-            spread.samples, resolve_metrics(models.settings.scoring.metrics), calls_per_reading=models.calls_per_reading
-        )
-    )
-    n_answers = n * (1 + repeats)
-    print_estimate(
-        estimate,
-        n_answers,
-        models,
-        json_output=json_output,
-        heading=f"{app} would be called at most {n * repeats:,} times, if all {count(n, 'answer')} are wrong, and at most "
-        f"{count(n_answers, 'answer')} would be scored",
-        facts={"n_samples": n, "n_application_calls": n * repeats, "reading": reading.to_dict()},
-    )

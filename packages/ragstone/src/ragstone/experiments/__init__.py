@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         store_of,
     )
     from ragstone.experiments._repair.shares import RepairTrial
-    from ragstone.experiments._repair.trial import arepair, repair
+    from ragstone.experiments._repair.trial import repair
     from ragstone.experiments._report import REPORT_FORMATS, build_report, explain_answer, find_worst
     from ragstone.experiments._runs import check_run, save_run
     from ragstone.experiments._summary import (
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from ragstone.experiments._views.labeled import takes_labels
 
 __all__ = [
-    "Comparison", "Experiment", "RepairTrial", "TimeRange", "aevaluate", "arepair", "assert_no_regression",
+    "Comparison", "Experiment", "RepairTrial", "TimeRange", "aevaluate", "assert_no_regression",
     "assert_score", "compare", "evaluate", "repair",
 ]  # fmt: skip
 
@@ -65,7 +65,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_looks": "describe_looks",
             "_outcomes": "OutcomeSource SystemOutcomes check_same_questions names_of read_outcomes store_of",
             "_repair.shares": "RepairTrial",
-            "_repair.trial": "arepair repair",
+            "_repair.trial": "repair",
             "_report": "REPORT_FORMATS build_report explain_answer find_worst",
             "_runs": "check_run save_run",
             "_summary": "MetricSummary check_level format_table stored_clusters summarize_store summarize_table",

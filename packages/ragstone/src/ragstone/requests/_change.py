@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 _T = TypeVar("_T")
@@ -17,27 +18,24 @@ of the passages that the application gets. None if the change is not possible.""
 _WIDER: Final = 2
 
 
+@dataclass(slots=True)
 class RetrievalChange:
-    """One change of what one request retrieves, and what became of it.
+    """One change of what one request retrieves, and what became of it."""
 
-    Args:
-        plan: Decides which passages the application gets.
-        widens: Whether retrievers are asked for twice as many passages.
-        note: Called with the texts of passages that no retriever returned.
-    """
-
-    def __init__(self, plan: Plan, *, widens: bool = False, note: Callable[[list[str]], Any] | None = None) -> None:
-        self.plan = plan
-        self.widens = widens
-        self.note = note
-        self.n_retrievals = 0
-        """Retrievals of the application, without those inside them."""
-        self.is_possible = True
-        """Whether every retrieval could be changed as planned."""
-        self.before: list[str] = []
-        """Texts that the application would have got."""
-        self.given: list[str] = []
-        """Texts that the application got."""
+    plan: Plan
+    """Decides which passages the application gets."""
+    widens: bool = False
+    """Whether retrievers are asked for twice as many passages."""
+    note: Callable[[list[str]], Any] = lambda _: None
+    """Called with the texts of passages that capture does not see by itself."""
+    n_retrievals: int = 0
+    """Retrievals of the application, without those inside them."""
+    is_possible: bool = True
+    """Whether every retrieval could be changed as planned."""
+    before: list[str] = field(default_factory=list)
+    """Texts that the application would have got."""
+    given: list[str] = field(default_factory=list)
+    """Texts that the application got."""
 
 
 class RetrievalStage:
@@ -86,7 +84,7 @@ class RetrievalStage:
 
     def note(self, texts: Sequence[str]) -> None:
         """Note texts of passages that capture does not see by itself."""
-        if texts and self._change.note is not None:
+        if texts:
             self._change.note(list(texts))
 
 

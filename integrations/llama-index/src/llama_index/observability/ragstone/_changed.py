@@ -21,10 +21,11 @@ def changed_retrievers() -> Iterator[None]:
     def make(text: str, _: object) -> NodeWithScore:
         return NodeWithScore(node=TextNode(text=text), score=1.0)
 
+    options: dict[str, Any] = {"text": _text, "make": make}
     with ExitStack() as stack:
-        for holder, widen in ((BaseRetriever, _widen), (RetrieverQueryEngine, _keep)):
-            for name in ("retrieve", "aretrieve"):
-                stack.enter_context(changed_results(holder, name, text=_text, make=make, widen=widen))
+        for name in ("retrieve", "aretrieve"):
+            stack.enter_context(changed_results(BaseRetriever, name, widen=_widen, **options))
+            stack.enter_context(changed_results(RetrieverQueryEngine, name, **options))
         yield
 
 
@@ -32,10 +33,6 @@ def _text(item: Any) -> str:
     if not isinstance(item, NodeWithScore):
         raise TypeError(f"expected a node with a score, got {type(item).__name__}")
     return item.node.get_content()
-
-
-def _keep(_: RetrievalStage, args: Any, kwargs: Any) -> tuple[Any, Any]:
-    return args, kwargs
 
 
 def _widen(stage: RetrievalStage, args: Any, kwargs: Any) -> tuple[Any, Any]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
 from ragstone.metrics import is_number
+from ragstone.reading import case_of
 from ragstone.schema import NotApplicable, Outcome, Sample, Trace
 from ragstone.scoring import relevant_positions
 
@@ -56,7 +57,7 @@ def plain(text: str) -> str:
     return " ".join(text.split())
 
 
-def case_of(sample: Sample, outcomes: Sequence[Outcome]) -> Case:
+def make_case(sample: Sample, outcomes: Sequence[Outcome]) -> Case:
     """Return what the row and the outcomes of its wrong answer say about its passages."""
     contexts = None if sample.contexts is None else tuple(plain(passage.text) for passage in sample.contexts)
     utilities: dict[str, float] = {}
@@ -71,7 +72,7 @@ def case_of(sample: Sample, outcomes: Sequence[Outcome]) -> Case:
     stated = next((sample.metadata[name] for name in _REFERENCES if sample.metadata.get(name)), ())
     texts = [stated] if isinstance(stated, str) else [text for text in stated if isinstance(text, str)]
     relevant = [passage.text for passage in sample.contexts or () if utilities.get(plain(passage.text), 0) > 0]
-    weight = sample.metadata.get("weight")
+    weight = (case_of(sample) or sample.metadata).get("weight")
     return Case(
         sample=sample,
         weight=float(weight) if is_number(weight) and weight > 0 else 1.0,

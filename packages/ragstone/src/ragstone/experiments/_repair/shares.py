@@ -24,12 +24,10 @@ REASONS: Final = {
     "no_control": "it is not known whether the repeat without a change is wrong",
 }
 """Why an answer is not part of a share."""
+_TRIED: Final = 8
+"""Answers after which an intervention that changed no prompt is given up."""
 _LEAST: Final = 10
 """Pairs from which an intervention is compared with others before the trial ends."""
-
-
-TRIED: Final = 8
-"""Answers after which an intervention that changed no prompt is asked no more."""
 
 
 class Answer(NamedTuple):
@@ -64,6 +62,12 @@ class RepairShare:
     """Pairs in which there was nothing to change, such as a single passage. They are part of the estimate."""
     left_out: Mapping[str, int]
     """Numbers of answers that are not part of it, by a key of `REASONS`."""
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether it changed no prompt of the first answers, so that no more calls are spent on it."""
+        known = self.left_out.keys() & {"failed", "undecided", "no_control"}
+        return self.estimate is None and self.n_assigned >= _TRIED and not known
 
 
 def repair_shares(cases: Sequence[Asked], weights: Sequence[float], confidence_level: float) -> list[RepairShare]:
@@ -136,8 +140,8 @@ def is_order_clear(shares: Sequence[RepairShare]) -> bool:
     value, low = best.estimate.value, best.estimate.low
     for share in shares:
         other = share.estimate
-        if share is best or not share.is_repair or (other is None and share.n_assigned >= TRIED):
-            continue  # one that changed no prompt is asked no more
+        if share is best or share.is_hopeless or not share.is_repair:
+            continue
         if (
             other is None
             or other.n < _LEAST

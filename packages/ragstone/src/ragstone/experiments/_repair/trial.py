@@ -9,6 +9,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ragstone._util.files import write_output
@@ -23,9 +24,8 @@ from ragstone.experiments._app.score import Progress, ScoredApp, score_app
 from ragstone.experiments._evaluate import run_identity, score_rows
 from ragstone.experiments._kept import KeptOutcomes
 from ragstone.experiments._repair.hook import changed_function
-from ragstone.experiments._repair.interventions import BY_NAME, CONTROL, FIELD, Case, assign, case_of, state_of
+from ragstone.experiments._repair.interventions import BY_NAME, CONTROL, FIELD, Case, assign, make_case, state_of
 from ragstone.experiments._repair.shares import (
-    TRIED,
     Answer,
     RepairShare,
     RepairTrial,
@@ -36,7 +36,7 @@ from ragstone.experiments._repair.shares import (
 from ragstone.experiments._summary import CONFIDENCE_LEVEL, check_level
 from ragstone.judges import EmbedderSpec, JudgeSpec, ReaderSpec, wait_for_outages
 from ragstone.metrics import Metric
-from ragstone.reading import Choice, ReadingReport, RejectedRow, SampleSource, iter_samples
+from ragstone.reading import SampleSource, case_of, iter_samples
 from ragstone.requests import RequestBlock, RetrievalChange, RetrieverTools, changed_retrieval
 from ragstone.schema import Failure, Outcome, Sample, Trace
 from ragstone.scoring import CAUSES, Scorer, Signals, find_cause, note_outcome, note_sample
@@ -82,7 +82,7 @@ class _ChangedCall(AppCall):
 
     def __init__(self, app: AppCall, recorder: _Recorder) -> None:
         self.name, self.is_stateful = app.name, app.is_stateful
-        self._app, self._recorder = app, recorder
+        self._app, self.recorder = app, recorder
         self.cases: dict[str, Case] = {}
 
     def argument(self, sample: Sample) -> Any:
@@ -97,7 +97,7 @@ class _ChangedCall(AppCall):
             widens=intervention.widens,
             note=lambda texts: block.found(texts, name="repair"),
         )
-        self._recorder.changes[block.trace_id or ""] = change
+        self.recorder.changes[block.trace_id or ""] = change
         with changed_retrieval(change):
             return await self._app(sample, block)
 
@@ -112,8 +112,6 @@ async def arepair(
     judge: JudgeSpec = None,
     reader: ReaderSpec = None,
     embedder: EmbedderSpec = None,
-    fields: Mapping[str, str] | None = None,
-    limit: int | None = None,
     repeats: int = 5,
     retriever_tools: RetrieverTools | Sequence[str] = (),
     concurrency: int = 16,
@@ -124,7 +122,6 @@ async def arepair(
     seed: int = 0,
     confidence_level: float = CONFIDENCE_LEVEL,
     output: str | os.PathLike[str] | None = None,
-    on_read: Callable[[ReadingReport], None] | None = None,
     on_plan: Callable[[int, int], None] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> RepairTrial:
@@ -144,8 +141,6 @@ async def arepair(
         judge: As for `evaluate`.
         reader: As for `evaluate`.
         embedder: As for `evaluate`.
-        fields: As for `evaluate`.
-        limit: Number of rows that are read.
         repeats: Calls of the application for each wrong answer, at least 2.
         retriever_tools: As for `evaluate`.
         concurrency: Number of answers scored concurrently.
@@ -157,7 +152,6 @@ async def arepair(
         seed: Seed of the order and of the assigned interventions.
         confidence_level: Confidence level of the intervals, in (0, 1). It holds whether or not the trial ends early.
         output: JSON file for the result. An interrupted trial resumes with the same file.
-        on_read: As for `evaluate`.
         on_plan: Called with the numbers of wrong answers and of calls before they are made.
         progress: As for `evaluate`.
 
@@ -171,10 +165,7 @@ async def arepair(
     check_level(confidence_level)
     if repeats < 2:
         raise ConfigurationError(f"repeats must be at least 2 (a control and an intervention), got {repeats}")
-    report, rejected = ReadingReport(), list[RejectedRow]()
-    rows = list(iter_samples(data, rejected, fields=fields, choice=Choice(limit=limit), report=report))
-    if on_read is not None:
-        on_read(report)
+    rows = list(iter_samples(data, []))
     inner, recorder = app_call(app), _Recorder(retriever_tools)
     asked = [row for row in rows if inner.argument(row) is not None]
     if not asked:
@@ -186,10 +177,10 @@ async def arepair(
     trial = _Trial(
         setup.scorer,
         _ChangedCall(inner, recorder),
-        recorder,
-        output=output,
-        progress=progress,
-        options={"concurrency": app_concurrency, "timeout_s": app_timeout_s, "stop_early": stop_early},
+        KeptOutcomes(output),
+        SavedRuns(None if output is None else f"{os.fspath(output)}.answers"),
+        progress,
+        {"concurrency": app_concurrency, "timeout_s": app_timeout_s, "stop_early": stop_early},
     )
     async with setup:
         with wait_for_outages(max_outage_s), ExitStack() as stack:
@@ -204,14 +195,14 @@ async def arepair(
             rng = random.Random(seed)  # noqa: S311 - no secret
             rng.shuffle(cases)
             if on_plan is not None:
-                on_plan(len(cases), sum(1 + len(names) for names in assign(cases, repeats - 1, random.Random(seed))))  # noqa: S311
+                on_plan(len(cases), len(cases) * repeats)
             middle = (len(cases) + 1) // 2
             n_looks = 2 if stop_early and len(cases) >= _EARLY else 1
             level = 1 - (1 - confidence_level) / n_looks
             places = [0, _PROBE, middle, len(cases)] if n_looks > 1 else [0, _PROBE, len(cases)]
             for start, end in itertools.pairwise(places):
-                assigned = assign(cases[start:end], repeats - 1, rng, trial.hopeless)
-                await trial.ask(cases[start:end], assigned, rng)
+                hopeless = {share.name for share in trial.shares(level) if share.is_hopeless}
+                await trial.ask(cases[start:end], assign(cases[start:end], repeats - 1, rng, hopeless), rng)
                 trial.check_retrieval(hook)
                 if trial.n_over_budget:
                     break
@@ -237,51 +228,44 @@ repair = takes_settings(**_KEYS)(synchronous(arepair, name="repair"))
 """Ask wrong answers again while retrieval is changed. The synchronous form of `arepair`."""
 
 
+@dataclass(slots=True)
 class _Trial:
     """What a trial has asked so far."""
 
-    def __init__(
-        self,
-        scorer: Scorer,
-        call: _ChangedCall,
-        recorder: _Recorder,
-        *,
-        output: str | os.PathLike[str] | None,
-        progress: Callable[[int, int], None] | None,
-        options: Mapping[str, Any],
-    ) -> None:
-        self._scorer, self._call, self._recorder = scorer, call, recorder
-        self._progress, self._options = progress, options
-        self.kept = KeptOutcomes(output)
-        self._saved = SavedRuns(None if output is None else f"{os.fspath(output)}.answers")
-        self.wrong: list[Case] = []
-        self._n_right = self._n_undecided = self._n_passed = self.n_over_budget = 0
-        self._basis: Counter[str] = Counter()
-        self._asked: list[dict[str, Answer]] = []
-        self._weights: list[float] = []
-        self.stopped = ""
+    scorer: Scorer
+    call: _ChangedCall
+    kept: KeptOutcomes
+    saved: SavedRuns
+    progress: Callable[[int, int], None] | None
+    options: Mapping[str, Any]
+    wrong: list[Case] = field(default_factory=list)
+    asked: list[dict[str, Answer]] = field(default_factory=list)
+    weights: list[float] = field(default_factory=list)
+    basis: Counter[str] = field(default_factory=Counter)
+    n_right: int = 0
+    n_undecided: int = 0
+    n_passed: int = 0
+    n_over_budget: int = 0
+    stopped: str = ""
 
     async def find_wrong(self, rows: Sequence[Sample]) -> None:
         """Judge the answers of the rows, and ask for those that are missing."""
+        rows = sorted(rows, key=lambda row: row.response is None)
         answered = [row for row in rows if row.response is not None]
-        missing = [_row(row, "first") for row in rows if row.response is None]
-        progress = self._reports(len(answered))
-        progress.show()
-        scored = await score_rows(self._scorer, answered, self.kept, progress)
-        again = await self._score(missing)
-        groups = [*_groups(scored), *_groups(again)]
-        for row, (sample, outcomes) in zip([*answered, *(r for r in rows if r.response is None)], groups, strict=True):
+        scored = await score_rows(self.scorer, answered, self.kept, self._reports(len(answered)))
+        first = await self._score([_row(row, "first") for row in rows[len(answered) :]])
+        for row, (sample, outcomes) in zip(rows, [*_groups(scored), *_groups(first)], strict=True):
             is_right, basis = _judged(sample, outcomes)
-            self._n_right += is_right is True
-            self._n_undecided += is_right is None
-            self._n_passed += is_right is True and row.metadata.get("cause") in _WRONG
+            self.n_right += is_right is True
+            self.n_undecided += is_right is None
+            self.n_passed += is_right is True and (case_of(row) or {}).get("is_wrong") is True
             if is_right is False:
-                self._basis[basis or ""] += 1
-                self.wrong.append(case_of(sample.model_copy(update={"id": row.id}), outcomes))
+                self.basis[basis or ""] += 1
+                self.wrong.append(make_case(sample.model_copy(update={"id": row.id}), outcomes))
 
     async def ask(self, cases: Sequence[Case], assigned: Sequence[Mapping[str, float]], rng: random.Random) -> None:
         """Ask for some wrong answers again, in random order, each under its interventions and without a change."""
-        self._call.cases |= {case.sample.id: case for case in cases}
+        self.call.cases |= {case.sample.id: case for case in cases}
         calls = [(case, name) for case, names in zip(cases, assigned, strict=True) for name in (CONTROL.name, *names)]
         rng.shuffle(calls)
         scored = await self._score([_row(case.sample, name) for case, name in calls])
@@ -294,25 +278,12 @@ class _Trial:
             else:
                 answer = Answer(_judged(sample, outcomes)[0], state_of(trace), probabilities[id_].get(name, 1.0))
             answers[id_][name] = answer
-        self._asked += answers.values()
-        self._weights += [case.weight for case in cases]
-
-    @property
-    def hopeless(self) -> set[str]:
-        """Interventions that changed no prompt of the first answers. No more calls are spent on them."""
-        states: dict[str, list[str]] = {}
-        for asked in self._asked:
-            for name, answer in asked.items():
-                states.setdefault(name, []).append(answer.state)
-        return {
-            name
-            for name, known in states.items()
-            if name != CONTROL.name and len(known) >= TRIED and {*known}.isdisjoint(("changed", "failed"))
-        }
+        self.asked += answers.values()
+        self.weights += [case.weight for case in cases]
 
     def check_retrieval(self, hook: str | None) -> None:
         """Raise ConfigurationError if no call of the application retrieved in a way that can be changed."""
-        states = {answer.state for asked in self._asked for answer in asked.values()}
+        states = {answer.state for asked in self.asked for answer in asked.values()}
         if states and states <= {"not_retrieved", "failed"} and "not_retrieved" in states:
             raise ConfigurationError(
                 f"the application does not call {hook!r}. Name the function in the module that calls it, as in "
@@ -324,21 +295,21 @@ class _Trial:
 
     def shares(self, level: float) -> list[RepairShare]:
         """Estimate what each intervention corrects."""
-        return repair_shares(self._asked, self._weights, level)
+        return repair_shares(self.asked, self.weights, level)
 
     def result(self, level: float, **facts: Any) -> RepairTrial:
         """Return the result of all that was asked."""
-        reasons = Counter(answer.reason for case in self._asked for answer in case.values() if answer.reason)
-        asked = self._asked, self._weights
+        reasons = Counter(answer.reason for case in self.asked for answer in case.values() if answer.reason)
+        asked = self.asked, self.weights
         return RepairTrial(
             **facts,
-            n_right=self._n_right,
-            n_undecided=self._n_undecided,
+            n_right=self.n_right,
+            n_undecided=self.n_undecided,
             n_wrong=len(self.wrong),
-            n_asked=len(self._asked),
-            n_calls=sum(map(len, self._asked)),
-            n_judged_before=self._n_passed,
-            basis=dict(self._basis),
+            n_asked=len(self.asked),
+            n_calls=sum(map(len, self.asked)),
+            n_judged_before=self.n_passed,
+            basis=dict(self.basis),
             luck=answer_share(*asked, CONTROL.name, level, is_right=True),
             wrong_with_references=answer_share(*asked, "reference_passages", level, is_right=False),
             shares=tuple(self.shares(level)),
@@ -349,21 +320,21 @@ class _Trial:
     def finish(self) -> None:
         """Remove what an interrupted trial resumes from."""
         self.kept.finish()
-        self._saved.finish()
+        self.saved.finish()
 
     async def _score(self, rows: Sequence[Sample]) -> ScoredApp:
         if not rows:
             return ScoredApp((), (), ())
-        runner = AppRunner(self._call, rows, recorder=self._recorder, saved=self._saved, repeats=1, **self._options)
-        progress = self._reports(len(rows))
-        progress.show()
+        runner = AppRunner(self.call, rows, recorder=self.call.recorder, saved=self.saved, repeats=1, **self.options)
         async with runner:
-            scored = await score_app(runner, self._scorer, rows, self.kept, progress)
+            scored = await score_app(runner, self.scorer, rows, self.kept, self._reports(len(rows)))
         self.n_over_budget += sum(isinstance(o, Failure) and o.kind == "budget" for o in scored.outcomes)
         return scored
 
     def _reports(self, total: int) -> Progress:
-        return Progress(total, self._progress, None, stop_early=bool(self._options["stop_early"]))
+        report = Progress(total, self.progress, None, stop_early=bool(self.options["stop_early"]))
+        report.show()
+        return report
 
 
 def _row(sample: Sample, name: str) -> Sample:
