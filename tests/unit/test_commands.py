@@ -20,7 +20,11 @@ from ragstone.demo import sample_file
 from ragstone.judges import ReplyCache
 from ragstone.store import open_store
 
-NOT_RUN = {"view": "it serves until it is stopped", "lab dataset apply-review": "it needs a dataset of a judge"}
+NOT_RUN = {
+    "view": "it serves until it is stopped",
+    "repair": "it needs an application",
+    "lab dataset apply-review": "it needs a dataset of a judge",
+}
 
 
 def all_commands(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
