@@ -79,7 +79,6 @@ def test_conditions_select_by_cause_score_and_label(path: Path):
     [
         ({"where": "cause=missed"}, ConfigurationError, "unknown cause 'missed'. Causes: no_relevant_passage, missed"),
         ({"where": "tpoic=fares"}, ConfigurationError, "no sample has 'tpoic'"),
-        ({"worst": 0}, ConfigurationError, "the number of cases must be at least 1, got 0"),
         ({"where": "ccrs.qr>2"}, DataError, "no scored request of .* is selected"),
         ({"where": "topic=nothing", "worst": 3}, DataError, "no wrong answer of .* is selected"),
     ],
@@ -127,7 +126,7 @@ def test_requests_without_texts_are_counted_and_not_written(path: Path):
     with SqliteStore.open(path, mode="own") as store:
         store.upkeep.remove_texts(before=1_700_000_000.0 + 60 * 10)
     cases = choose_cases(path, worst=50)
-    assert (17, 3) == (len(cases.ids), cases.n_removed)
+    assert (17, 3) == (len(cases.weights), cases.n_removed)
     assert 17 == len(list(cases.lines()))
 
 
@@ -237,7 +236,7 @@ def test_a_reader_notes_a_file_while_another_process_owns_the_store(path: Path):
     """The note waits in the inbox, and the owner stores it."""
     with SqliteStore.open(path, mode="own") as owner:
         file = write(path, worst=2)
-        assert {StoredCase(str(file), id_) for id_ in choose_cases(path, worst=2).ids} == set(owner.labels.cases())
+        assert {StoredCase(str(file), id_) for id_ in choose_cases(path, worst=2).weights} == set(owner.labels.cases())
     with SqliteStore.open(path, mode="own") as store:
         store.labels.save([])
         assert 2 == len(store.labels.cases())

@@ -77,7 +77,7 @@ def cases_command(
             typer.echo(line, nl=False)
     else:
         cases.write(output)
-    drawn = f"{count(len(cases.ids), 'case')} of {count(cases.n_selected, 'request')}"
+    drawn = f"{count(len(cases.weights), 'case')} of {count(cases.n_selected, 'request')}"
     lines = [f"{drawn}. {kind_of_set(cases.estimates)}"]
     if cases.n_removed:
         lines.append(f"{count(cases.n_removed, 'request')} without a text left out: retention removed the texts.")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from hashlib import blake2b
@@ -38,7 +37,8 @@ class Cases:
     """Requests of a store that were chosen as cases."""
 
     store: str | os.PathLike[str]
-    ids: Sequence[str]
+    weights: Mapping[str, float | None]
+    """Inverse of the probability to be a case, by id of each case. None if it is not known."""
     n_selected: int
     """Scored requests that fulfill the conditions and have a text."""
     n_removed: int
@@ -46,8 +46,6 @@ class Cases:
     estimates: str | None
     """What the weighted mean of the cases estimates. None if they were chosen because they failed."""
     where: str | None
-    weights: Mapping[str, float | None]
-    """Inverse of the probability to be a case, by id. None if it is not known."""
     _reading: Reading = field(repr=False)
     _source: StoredRequests = field(repr=False)
 
@@ -58,11 +56,11 @@ class Cases:
             StoreError: If the store cannot be read.
         """
         with open_store(self.store, mode="read") as store:
-            labels: dict[str, list[StoredLabel]] = {}
+            ids, labels = list(self.weights), dict[str, list[StoredLabel]]()
             for label in sorted(store.labels.read(), key=lambda label: label.labeled_at):
                 labels.setdefault(label.trace_id, []).append(label)
-            for start in range(0, len(self.ids), _PAGE):
-                page = self.ids[start : start + _PAGE]
+            for start in range(0, len(ids), _PAGE):
+                page = ids[start : start + _PAGE]
                 answers = store.traces.answers(page)
                 for id_ in page:
                     # A worker may have removed a text in the meantime.
@@ -80,7 +78,7 @@ class Cases:
         """
         place = str(path.absolute())
         with open_for_labels(self.store) as store:
-            store.labels.save_cases([StoredCase(place, id_) for id_ in self.ids])
+            store.labels.save_cases([StoredCase(place, id_) for id_ in self.weights])
         settle_labels(self.store)
         with open_output(path, errors="replace") as file:
             file.writelines(self.lines())
@@ -157,8 +155,6 @@ def choose_cases(
     store, conditions = store_of(source), parse_where(where) if where is not None else ()
     if store is None:
         raise ConfigurationError("cases are requests of a store, which has their texts. Give a store instead of a file")
-    if min(limit, limit if worst is None else worst) < 1:
-        raise ConfigurationError(f"the number of cases must be at least 1, got {limit if worst is None else worst}")
     period = source if isinstance(source, Period) else Period(store)
     opened = StoredRequests(period, None, Analysis(cluster=NO_CLUSTER))
     reading = Reading(opened, where=conditions)
@@ -177,18 +173,16 @@ def choose_cases(
         raise DataError(f"no {what} of {opened.name!r} is selected{rest}. Change --where, or score more requests")
     weights: dict[str, float | None]
     if worst is not None:
-        chosen = reading.worst_of(ids, worst)
-        weights = dict.fromkeys(chosen)
+        weights = dict.fromkeys(reading.worst_of(ids, worst))
     else:
         sizes, captured = disagreements(reading.table)[0], opened.dependence().inclusion_probabilities
         drawn = draw_probabilities({id_: sizes.get(id_, 0.0) for id_ in ids}, limit)
-        chosen = [id_ for id_, probability in drawn.items() if _number_of(id_, seed or 0) < probability]
-        weights = {id_: 1 / (drawn[id_] * captured.get(id_, 1.0)) for id_ in chosen}
+        chosen = {id_: share for id_, share in drawn.items() if _number_of(id_, seed or 0) < share}
+        weights = {id_: 1 / (share * captured.get(id_, 1.0)) for id_, share in chosen.items()}
     is_failing = worst is not None or has_cause or any(each.key in reading.table.metrics for each in conditions)
     about = f"{count(len(ids), 'scored request')} of {Path(opened.name).name}{f' with {where}' if where else ''}"
     return Cases(
         store=store,
-        ids=chosen,
         n_selected=len(ids),
         n_removed=n_removed,
         estimates=None if is_failing else f"that of {about}",
@@ -275,15 +269,13 @@ def compare_cases(experiment: Evaluated, *, is_asked: bool) -> CaseComparison | 
     cases = {sample.id: (sample, case) for sample in experiment.samples if (case := case_of(sample)) is not None}
     reading = Reading(experiment.source())
     reading.read()
-    now, counts = reading.wrong, Counter[str]()
-    was_wrong: dict[str, bool] = {}
-    for id_, (sample, case) in cases.items():
-        if fingerprint(sample.query, sample.history) != case.get("fingerprint"):
-            counts["other"] += 1
-        elif not isinstance(case.get("is_wrong"), bool) or id_ not in now:
-            counts["unknown"] += 1
-        else:
-            was_wrong[id_] = case["is_wrong"]
+    now = reading.wrong
+    same = {
+        id_: case["is_wrong"]
+        for id_, (sample, case) in cases.items()
+        if fingerprint(sample.query, sample.history) == case["fingerprint"]
+    }
+    was_wrong = {id_: was for id_, was in same.items() if was is not None and id_ in now}
     stated = [outcome_adapter.validate_python(each) for _, case in cases.values() for each in case["outcomes"]]
     then, now_by = origins_of(stated), origins_of(experiment.outcomes)
     failed, passed = ([id_ for id_, was in was_wrong.items() if was is value] for value in (True, False))
@@ -294,8 +286,8 @@ def compare_cases(experiment: Evaluated, *, is_asked: bool) -> CaseComparison | 
         corrected=reading.share(failed, [not now[id_] for id_ in failed]),
         n_right=len(passed),
         n_broken=sum(now[id_] for id_ in passed),
-        n_unknown=counts["unknown"],
-        n_other_question=counts["other"],
+        n_unknown=len(same) - len(was_wrong),
+        n_other_question=len(cases) - len(same),
         is_asked=is_asked,
         estimates=next((case["estimates"] for _, case in cases.values()), None),
         unscored=tuple(sorted(then.keys() - now_by.keys())),

@@ -212,8 +212,7 @@ def store_of(source: OutcomeSource) -> str | os.PathLike[str] | None:
 class StoredRequests(Source):
     """Requests of a store, under its name unless `name` is given.
 
-    With `only_planned`, outcomes of earlier versions of the planned metrics are left out. `runs` are the times of all runs,
-    if these are the requests of the last one.
+    With `only_planned`, outcomes of earlier versions of the planned metrics are left out.
     """
 
     is_traffic = True
@@ -222,18 +221,11 @@ class StoredRequests(Source):
     """Only what was stored after this position is read."""
     upto: StorePosition | None = None
     """Only what was stored up to this position is read."""
+    run_times: Mapping[str, float] = {}
+    """Times of all runs of the store, if these are the requests of the last one."""
 
-    def __init__(
-        self,
-        period: Period,
-        name: str | None,
-        analysis: Analysis,
-        *,
-        only_planned: bool = True,
-        runs: Mapping[str, float] | None = None,
-    ) -> None:
+    def __init__(self, period: Period, name: str | None, analysis: Analysis, *, only_planned: bool = True) -> None:
         self._period = period
-        self._runs = runs or {}
         self._n_without_text = 0
         self._spent: dict[str, Spent] = {}
         whole = period.since is None and period.until is None
@@ -302,7 +294,7 @@ class StoredRequests(Source):
     @override
     def runs(self) -> tuple[RunRow, ...]:
         rows, before = [], dict[str, AbstractSet[tuple[str, str]]]()
-        for name, time in self._runs.items():
+        for name, time in self.run_times.items():
             run = StoredRequests(_period_of_run(self._period.store, time), name, self.analysis, only_planned=False)
             table, level = replace(run.table()[0], by_system=(run.spent(),)), self.analysis.confidence_level
             origins = origins_of(run.outcomes())
@@ -338,7 +330,7 @@ class StoredRequests(Source):
         if dropped := ledger.total.dropped:
             notes.append(f"{dropped:,} requests were dropped before they were stored.")
         # Other runs can have other judges: that is what their history is for.
-        return notes if self._runs else notes + advise(self._period.store, ledger)
+        return notes if self.run_times else notes + advise(self._period.store, ledger)
 
 
 class OutcomeFile(Rows):
@@ -404,7 +396,9 @@ def _open(
         if not isinstance(source, Period) and not compares and (runs := _runs_of(store)):
             last, time = list(runs.items())[-1]
             shown = f"{describe_store(os.fspath(store))}, run {last}"
-            return StoredRequests(_period_of_run(store, time), name or shown, analysis, runs=runs)
+            requests = StoredRequests(_period_of_run(store, time), name or shown, analysis)
+            requests.run_times = runs
+            return requests
         period = source if isinstance(source, Period) else Period(store)
         return StoredRequests(period, name, analysis, only_planned=not compares)
     path = Path(os.fspath(source))  # type: ignore[arg-type]  # a period is a store

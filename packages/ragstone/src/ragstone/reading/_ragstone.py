@@ -35,7 +35,11 @@ _HEAD_BYTES: Final = 256 * 2**10
 def case_of(sample: Sample) -> Mapping[str, Any] | None:
     """Return what a row of `labels cases` says about its request, or None if the sample is not one."""
     case = sample.metadata.get(CASE)
-    return case if isinstance(case, Mapping) and case.keys() >= {"estimates", "outcomes"} else None
+    return (
+        case
+        if isinstance(case, Mapping) and case.keys() >= {"estimates", "fingerprint", "is_wrong", "outcomes"}
+        else None
+    )
 
 
 def is_cases(path: Path) -> bool:

@@ -24,6 +24,12 @@ _LOCK_S: Final = 10.0
 """Longest time to wait for the lock of an inbox, which is held for the time of one write."""
 
 
+_KINDS: Final[dict[str, type[StoredLabel | DrawnRequest | StoredCase]]] = {
+    "label": StoredLabel, "drawn": DrawnRequest, "case": StoredCase,
+}  # fmt: skip
+"""Types of the lines of an inbox."""
+
+
 class WaitingLabels(NamedTuple):
     """The lines of an inbox."""
 
@@ -153,9 +159,4 @@ def _record(line: bytes) -> StoredLabel | DrawnRequest | StoredCase:
     if checksum != b"%08x" % zlib.crc32(text):
         raise ValueError("the checksum differs")
     kind, *row = json.loads(text)
-    kinds: dict[str, type[StoredLabel | DrawnRequest | StoredCase]] = {
-        "label": StoredLabel,
-        "drawn": DrawnRequest,
-        "case": StoredCase,
-    }
-    return kinds[kind](*row)
+    return _KINDS[kind](*row)

@@ -27,6 +27,7 @@ _COMPARISONS: Final[Mapping[str, Callable[[float, float], bool]]] = {
 CAUSE: Final = "cause"
 """The key of the cause of an answer (`NO_CAUSE` if it is not wrong)."""
 NO_CAUSE: Final = "none"
+_CAUSE_NAMES: Final = (*(cause.name for cause in CAUSES), NO_CAUSE)
 _EXAMPLE: Final = "Example: release=2.4 and ccrs.ac<0.5"
 
 
@@ -110,21 +111,9 @@ def check_keys(conditions: Sequence[Condition], known: Collection[str]) -> None:
         ConfigurationError: If no sample has a key, or a cause does not exist.
     """
     for condition in conditions:
-        if condition.key == CAUSE:
-            check_cause(condition.value)
-            continue
-        if condition.key not in known:
+        if condition.key == CAUSE and condition.value not in _CAUSE_NAMES:
+            raise ConfigurationError(f"unknown cause {condition.value!r}. Causes: {', '.join(_CAUSE_NAMES)}")
+        if condition.key not in {*known, CAUSE}:
             raise ConfigurationError(
                 f"--where: no sample has {condition.key!r}. Keys: {', '.join(sorted(known)) or 'none'}"
             )
-
-
-def check_cause(name: str) -> None:
-    """Check that a cause exists.
-
-    Raises:
-        ConfigurationError: If it does not.
-    """
-    names = [cause.name for cause in CAUSES]
-    if name not in (*names, NO_CAUSE):
-        raise ConfigurationError(f"unknown cause {name!r}. Causes: {', '.join(names)}, or {NO_CAUSE}")
