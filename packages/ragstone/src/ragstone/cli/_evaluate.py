@@ -91,13 +91,13 @@ def evaluate_command(
         repeats (>=1 N): Calls of --app for each question.
         traces (hidden): JSONL file for the captured calls. An interrupted run resumes with the same one. Default:
             FILE.APP.traces.jsonl in the current directory.
-        test_set (METRIC): FILE is a test set: exit with 1 unless METRIC is shown to be better than at the last accepted look.
-            The error rate of 5% holds over all looks at the set, which FILE.looks counts.
+        test_set (METRIC): FILE is a test set: exit with 1 unless METRIC is shown to be better than at the last accepted look,
+            with an error of 5% over all looks at the set (FILE.looks).
 
     Output:
-        output (-o): JSONL file for the outcomes. The same command resumes an interrupted run.
-        store (STORE): Store of runs, which `ragstone report` shows as a history. It is created.
-        run (NAME): Name of this run in --store, such as a release. Default: the time.
+        output (-o): JSONL of the outcomes. Repeat to resume a run.
+        store (STORE): Store of runs that keeps this one, for `report`.
+        run (NAME): Name of the run in --store. Default: the time.
     """
     settings = settings_of(context)
     limits, analysis, reasons = settings.limits, settings.analysis, settings.scoring.reasons
