@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from faults import FAKETIME, Clock, FullDisk, Limit, Signal, small_disk
+from faults import COMPILER, FAKETIME, BadDisk, Clock, FullDisk, Limit, Signal, small_disk
 from kills import MANY_KILLS, Deployment, kill_and_check, runs
 
 pytestmark = [
@@ -22,6 +22,7 @@ pytestmark = [
     pytest.mark.timeout(2000 + 120 * MANY_KILLS),
 ]
 
+DISKS = ("read-only", "full", "slow")
 LIMITS = {"descriptors": "RLIMIT_NOFILE", "memory": "RLIMIT_AS"}
 COMBINATIONS = {
     # How requests are scored, faults, and their number in the short run.
@@ -33,6 +34,12 @@ COMBINATIONS = {
     "memory-thread": ({"scoring": "thread"}, ("memory",), 0),
     "disk-worker": ({}, ("disk",), 2),
     "disk-thread": ({"scoring": "thread"}, ("disk",), 0),
+    "read-only-worker": ({}, ("read-only",), 0),
+    "read-only-thread": ({"scoring": "thread"}, ("read-only",), 0),
+    "full-worker": ({}, ("full",), 0),
+    "full-thread": ({"scoring": "thread"}, ("full",), 0),
+    "slow-worker": ({}, ("slow", "owner"), 0),
+    "slow-thread": ({"scoring": "thread"}, ("slow", "application"), 0),
     "signals-worker": ({"processes": 2}, ("signal",), 2),
     "signals-process": ({"scoring": "process"}, ("signal",), 0),
 }
@@ -66,11 +73,18 @@ def test_books_after_faults(
         clock = Clock(tmp_path, moments)
         for variable, value in clock.environment.items():
             monkeypatch.setenv(variable, value)
+    if faults[0] in DISKS:
+        if COMPILER is None:
+            pytest.skip("needs a compiler of C")
+        bad_disk = BadDisk(f"{tmp_path}/s", tmp_path, faults[0])  # the store, and the spool
+        for variable, value in bad_disk.environment.items():
+            monkeypatch.setenv(variable, value)
     deployment = Deployment(str(folder / "s.db"), tmp_path, **options)
     servers: dict[str, Callable[[], object]] = {
         "clock": lambda: clock,
         "disk": lambda: FullDisk(folder),
         "signal": lambda: Signal(lambda: deployment.running, moments),
+        **{name: lambda: bad_disk for name in DISKS},
     } | {
         name: lambda kind=kind: Limit(getattr(resource, kind), lambda: deployment.pids, moments)
         for name, kind in LIMITS.items()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -69,6 +71,36 @@ def test_live_while_somebody_writes_and_stops_with_an_open_page(
         assert [] == [line for line in lines if line.startswith("data: ")]
     out, error = process.communicate(timeout=60)
     assert (0, "", "") == (process.returncode, out, error)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_browsers_that_do_not_read_are_not_waited_for(
+    served: Callable[..., tuple[subprocess.Popen[str], str]], tmp_path: Path
+):
+    """120 tabs wait for changes, 300 fetch the page, and none reads: others get each change, memory stays small, SIGTERM ends it."""
+    path = make_store(tmp_path / "s.db", 12)
+    process, address = served(path)
+    host, port = re.search(r"//([^:]+):(\d+)", address).groups()  # type: ignore[union-attr]
+
+    def silent(target: str) -> socket.socket:
+        browser = socket.socket()
+        browser.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        browser.connect((host, int(port)))
+        browser.sendall(f"GET {target} HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode())
+        return browser
+
+    with contextlib.ExitStack() as browsers, SqliteStore.open(path, mode="own") as store:
+        for n in range(420):
+            browsers.enter_context(silent("/events" if n < 120 else "/"))
+        for n in range(3):
+            add_requests(store, 12 + 4 * n, 4)
+            wait_until(lambda n=n: f"of {16 + 4 * n} answers" in httpx.get(address, timeout=60).text)
+        peak = int(re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{process.pid}/status").read_text())[1])  # type: ignore[index]
+        assert peak < 256 * 1024
+        process.send_signal(signal.SIGTERM)
+        out, error = process.communicate(timeout=60)
+    assert (0, "") == (process.returncode, out)
+    assert error.count("\n") <= 5, error
 
 
 def test_a_token_guards_the_page(served: Callable[..., tuple[subprocess.Popen[str], str]], tmp_path: Path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import resource
+import shutil
 import signal
 import subprocess
 from collections import Counter
@@ -13,11 +14,62 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-__all__ = ["FAKETIME", "Clock", "FullDisk", "Limit", "Signal", "small_disk"]
+__all__ = ["COMPILER", "FAKETIME", "BadDisk", "Clock", "FullDisk", "Limit", "Signal", "small_disk"]
 
 FAKETIME: Final = sorted(Path("/usr/lib").glob("**/faketime/libfaketime.so.1"))
 """The library that changes the clock of a process. Debian's package `faketime` has it."""
+COMPILER: Final = shutil.which("cc")
 _DAY_S: Final = 86_400
+_BAD_DISK: Final = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* The fault that a file names now, for descriptors of files whose paths begin with a prefix: 0 none, r read-only, f full, s slow. */
+static char fault(int fd) {
+    char link[64], path[4096], name = 0;
+    const char *prefix = getenv("BAD_DISK");
+    ssize_t n;
+    int errno_before = errno, file;
+    if (prefix == NULL) return 0;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    n = readlink(link, path, sizeof path - 1);
+    if (n < 0 || strncmp(path, prefix, strlen(prefix)) != 0) { errno = errno_before; return 0; }
+    file = syscall(SYS_openat, AT_FDCWD, getenv("BAD_DISK_FAULT"), O_RDONLY);
+    if (file >= 0) { if (syscall(SYS_read, file, &name, 1) != 1) name = 0; syscall(SYS_close, file); }
+    errno = errno_before;
+    return name;
+}
+
+static int refuses(int fd) {
+    char name = fault(fd);
+    if (name == 's') usleep(20000);
+    if (name == 'r') errno = EROFS;
+    if (name == 'f') errno = ENOSPC;
+    return name == 'r' || name == 'f';
+}
+
+#define CALL(type, name, parameters, arguments) \
+    type name parameters { \
+        static type (*real) parameters; \
+        if (!real) real = (type (*) parameters) dlsym(RTLD_NEXT, #name); \
+        return refuses(fd) ? -1 : real arguments; \
+    }
+CALL(ssize_t, write, (int fd, const void *data, size_t n), (fd, data, n))
+CALL(ssize_t, pwrite, (int fd, const void *data, size_t n, off_t at), (fd, data, n, at))
+CALL(ssize_t, pwrite64, (int fd, const void *data, size_t n, off64_t at), (fd, data, n, at))
+CALL(int, ftruncate, (int fd, off_t n), (fd, n))
+CALL(int, ftruncate64, (int fd, off64_t n), (fd, n))
+CALL(int, fsync, (int fd), (fd))
+CALL(int, fdatasync, (int fd), (fd))
+"""
+"""A library that is loaded before the C library, and lets its calls fail or wait."""
 
 
 class Clock:
@@ -117,6 +169,38 @@ class FullDisk:
     def start_again(self) -> None:
         """Free the space."""
         self._filler.unlink(missing_ok=True)
+
+
+class BadDisk:
+    """A disk that becomes read-only, full or slow for a while, for the processes that are started with `environment`.
+
+    Each write, and each request to write what is cached, fails, or takes 20 ms longer. Unlike `FullDisk`, it needs no permission.
+
+    Args:
+        prefix: What the paths of its files begin with.
+        control: A folder for the library, and for the file that names the fault.
+        fault: "read-only", "full" or "slow".
+    """
+
+    def __init__(self, prefix: str, control: Path, fault: str) -> None:
+        self._file, self._fault = control / "fault", fault
+        library = control / "bad_disk.so"
+        assert COMPILER is not None
+        subprocess.run(
+            [COMPILER, "-shared", "-fPIC", "-o", library, "-x", "c", "-", "-ldl"],
+            input=_BAD_DISK.encode(),
+            check=True,
+            capture_output=True,
+        )
+        self.environment = {"LD_PRELOAD": str(library), "BAD_DISK": prefix, "BAD_DISK_FAULT": str(self._file)}
+
+    def kill(self) -> None:
+        """Cause the fault."""
+        self._file.write_text(self._fault, encoding="utf-8")
+
+    def start_again(self) -> None:
+        """End it."""
+        self._file.unlink(missing_ok=True)
 
 
 class Signal:

@@ -114,9 +114,12 @@ class _ServerLog(logging.Logger):
         self._title = title
 
     def exception(self, msg: object, *args: object, **options: Any) -> None:
+        from aiohttp import ClientConnectionResetError
         from aiohttp.http_exceptions import HttpProcessingError
 
         error = options.get("exc_info")
+        if isinstance(error, ClientConnectionResetError):
+            return  # the client has gone, or was closed for a new one, before the response began
         if isinstance(error, HttpProcessingError):
             self._limited.log(logging.WARNING, "malformed", f"{self._title}: a client sent a malformed HTTP request")
         else:

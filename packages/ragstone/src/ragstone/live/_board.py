@@ -6,7 +6,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC
 from typing import Final
 
@@ -55,7 +55,7 @@ class Board:
         self._updating = asyncio.Lock()
         self._n_viewers = 0
         self._viewed = asyncio.Event()
-        self._updated = asyncio.Condition()
+        self._updated = asyncio.Event()
 
     @property
     def revision(self) -> str:
@@ -113,8 +113,8 @@ class Board:
         self._n_updates += 1
         self._changed_at |= dict.fromkeys(changed, self._n_updates)
         self._parts = dict(parts)
-        async with self._updated:
-            self._updated.notify_all()
+        self._updated.set()
+        self._updated = asyncio.Event()
 
     async def run(self) -> None:
         """Update while a browser shows the page, until canceled."""
@@ -137,11 +137,11 @@ class Board:
 
     async def next_change(self, revision: str, *, timeout_s: float) -> list[str]:
         """Return the names of the parts that changed after a revision. Wait for one, up to a number of seconds."""
-        async with self._updated:
-            try:
-                await asyncio.wait_for(self._updated.wait_for(lambda: bool(self.changed_since(revision))), timeout_s)
-            except TimeoutError:
-                return []
+        if not self.changed_since(revision):
+            # Not a condition of asyncio: it raises RuntimeError if a task that waits is canceled twice, as when the server stops.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(timeout_s):
+                    await self._updated.wait()
         return self.changed_since(revision)
 
 
