@@ -496,3 +496,67 @@ def test_failures_are_excluded_and_counted():
     report = card.judges[0].metrics[0]
     assert 0 < failed == effect(report, "wording 1").n_unscored == card.judges[0].n_failed
     assert 30 - failed == report.variance.n_levels["question"]
+
+
+def self_preference(extra, *, own="m", n_own=30, **models):
+    """The card of a judge that rates answers of `own` higher by `extra` points than people and others do."""
+    rng = random.Random(3)
+    rows = [
+        {"id": f"s{i}", "query": f"question {i}", "contexts": ["c"], "response": f"answer {i}",
+         **({} if model is None else {"model": model})}
+        for i, model in enumerate(models.get("names") or [own] * n_own + ["other"] * 30)
+    ]  # fmt: skip
+    labels = [{"id": row["id"], "ccrs.cc": (30 + rng.randint(0, 40)) / 100} for row in rows]
+    people = {row["query"]: 100 * label["ccrs.cc"] for row, label in zip(rows, labels, strict=True)}
+    is_own = {row["query"]: row.get("model") == own for row in rows}
+
+    def number(prompt):
+        query = prompt.fields["query"]
+        return people[query] + rng.gauss(5, 3) + extra * is_own[query]
+
+    judge = FakeJudge(number, name=f"{own.upper()} at host:8000")
+    card = judge_card(labels, rows, judge=judge, metrics="ccrs.cc", conditions=(), n_resamples=50, label_range=(0, 1))
+    return card, card.judges[0].metrics[0].self_preference
+
+
+def test_a_planted_self_preference_is_found():
+    """The difference of judge - people between the judge's model and others, without the bias for all answers."""
+    card, found = self_preference(12)
+    assert 12 == pytest.approx(found.difference.value, abs=2.5)
+    assert 0 < found.difference.low < 12 < found.difference.high
+    assert 0.05 == pytest.approx(found.other.value, abs=0.02)
+    assert (30, 30, 0) == (found.n_own, found.n_other, found.n_unknown)
+    assert "the judge rates answers of its own model better, compared with people and other models: +1" in str(card)
+    assert found.difference.value == card.to_dict()["judges"][0]["metrics"][0]["self_preference"]["difference"]["value"]
+
+
+def test_no_self_preference():
+    """An interval with 0 is no finding; answers of an unknown model are left out and counted."""
+    card, found = self_preference(0, names=["m"] * 25 + ["org/M"] * 5 + ["other"] * 30 + [None] * 7)
+    assert found.difference.low < 0 < found.difference.high
+    assert "no self-preference found" in str(card)
+    assert "30 labeled answers of its own model, 30 of other models, 7 of an unknown model left out" in str(card)
+
+
+@pytest.mark.parametrize("names", [[None] * 30, ["other"] * 30, ["m"] * 30])
+def test_self_preference_that_is_not_known(names):
+    """Without the model of an answer, or without answers of both kinds."""
+    card, found = self_preference(9, names=names)
+    assert found.difference is None
+    assert "self-preference is not known" in str(card)
+
+
+def test_labels_of_another_mix_than_the_traffic():
+    """Rogan-Gladen stands beside the prediction-powered mean, which needs a random sample."""
+    rng = random.Random(1)
+    truth = [rng.random() < 0.8 for _ in range(400)]
+    rows = [{"id": f"s{i}", "query": f"{i}", "contexts": ["c"], "response": "r"} for i in range(400)]
+    chosen = [i for i in range(400) if not truth[i]][:40] + [i for i in range(400) if truth[i]][:40]
+    labels = [{"id": f"s{i}", "ccrs.cc": int(truth[i])} for i in chosen]
+    judge = FakeJudge(lambda prompt: 80 if (rng.random() < 0.9) == truth[int(prompt.fields["query"])] else 20)
+    card = judge_card(labels, rows, judge=judge, metrics="ccrs.cc", conditions=(), n_resamples=50)
+    found = card.judges[0].metrics[0].agreement
+    share = sum(truth[i] for i in range(400) if i not in chosen) / 320
+    assert found.rogan_gladen.low < share < found.rogan_gladen.high
+    assert "correct of the 320 without a label by Rogan-Gladen" in str(card)
+    assert "the labeled samples are probably not a random sample" in str(card)

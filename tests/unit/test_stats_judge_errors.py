@@ -11,7 +11,7 @@ from sklearn import metrics
 from sklearn.calibration import calibration_curve
 
 import ragstone
-from ragstone.stats import judge_errors
+from ragstone.stats import judge_errors, rogan_gladen
 from ragstone_lab import validate_metrics
 
 RNG = np.random.default_rng(1)
@@ -168,3 +168,97 @@ def test_the_validation_shows_the_errors(tmp_path):
     assert "(correlation of judge - people with the length of the answer) unknown" in str(
         validate_metrics(tmp_path / "o.jsonl", labels=labels)
     )
+
+
+def _accepted(unlabeled, judge, people, level):
+    """The shares that a test with the adjusted shares accepts, tried one by one; without clusters."""
+    hits, alarms = judge[people == 1], judge[people == 0]
+    shares = [(x.sum() + 1) / (x.size + 2) for x in (unlabeled, hits, alarms)]
+    variances = [
+        max(p * (1 - p) / (x.size + 2), x.var(ddof=1) / x.size)
+        for p, x in zip(shares, (unlabeled, hits, alarms), strict=True)
+    ]
+    t = stats.t.ppf((1 + level) / 2, min(hits.size, alarms.size) - 1)
+    tried = np.linspace(0, 1, 20001)
+    expected = tried * shares[1] + (1 - tried) * shares[2]
+    error = np.sqrt(variances[0] + tried**2 * variances[1] + (1 - tried) ** 2 * variances[2])
+    return tried[np.abs(shares[0] - expected) <= t * error]
+
+
+@pytest.mark.parametrize("level", [0.8, 0.95])
+@pytest.mark.parametrize(("sensitivity", "specificity", "share"), [(0.9, 0.8, 0.3), (0.75, 0.95, 0.6), (1.0, 0.7, 0.9)])
+def test_the_interval_of_rogan_and_gladen_is_the_set_that_a_test_accepts(sensitivity, specificity, share, level):
+    """An independent computation over a grid, and the estimate of the formula."""
+    rng = np.random.default_rng(11)
+    people = np.repeat([1.0, 0.0], [40, 60])
+    judge = (rng.random(100) < np.where(people == 1, sensitivity, 1 - specificity)).astype(float)
+    truth = rng.random(300) < share
+    unlabeled = (rng.random(300) < np.where(truth, sensitivity, 1 - specificity)).astype(float)
+    found = rogan_gladen(unlabeled, judge, people, threshold=0.5, correct_from=0.5, confidence_level=level)
+    se, sp = judge[people == 1].mean(), 1 - judge[people == 0].mean()
+    assert min(1, max(0, (unlabeled.mean() + sp - 1) / (se + sp - 1))) == pytest.approx(found.value)
+    accepted = _accepted(unlabeled, judge, people, level)
+    assert (min(accepted.min(), found.value), max(accepted.max(), found.value)) == pytest.approx(
+        (found.low, found.high), abs=1e-4
+    )
+
+
+def test_rogan_and_gladen_do_not_need_a_random_sample():
+    """With mostly wrong answers among the labels, the estimate stays that of the traffic."""
+    rng = np.random.default_rng(12)
+    truth = rng.random(20_000) < 0.8
+    unlabeled = rng.random(20_000) < np.where(truth, 0.9, 0.3)
+    for correct in (0.1, 0.5):
+        people = (np.arange(4000) < 4000 * correct).astype(float)
+        judge = rng.random(4000) < np.where(people == 1, 0.9, 0.3)
+        found = rogan_gladen(unlabeled, judge, people, threshold=0.5, correct_from=0.5)
+        assert found.low < 0.8 < found.high
+        assert found.high - found.low < 0.2
+
+
+@pytest.mark.parametrize(
+    ("judge", "people", "clusters", "reason"),
+    [
+        ([1] * 25 + [0] * 25, [1, 0] * 25, None, "not shown to call correct answers correct"),
+        ([0] * 25 + [1] * 25, [1] * 25 + [0] * 25, None, "not shown"),
+        ([1] * 20 + [0] * 9, [1] * 20 + [0] * 9, None, "labels of 10 correct and 10 wrong answers, got 60, 20 and 9"),
+        ([1] * 20 + [0] * 20, [1] * 20 + [0] * 20, ([*range(60)], [*range(40)]), "in the same clusters"),
+        ([1] * 20 + [0] * 20, [1] * 20 + [0] * 20, ([*range(60)], [-1] * 20 + [-2] * 20), "not shown"),
+    ],
+)
+def test_an_unknown_share_is_refused(judge, people, clusters, reason):
+    """A judge that guesses or is inverted, too few labels of a class or clusters of it, clusters of both kinds."""
+    found = rogan_gladen([1] * 30 + [0] * 30, judge, people, threshold=0.5, correct_from=0.5, clusters=clusters)
+    assert reason in str(found)
+
+
+def test_clusters_widen_the_interval_of_rogan_and_gladen():
+    """Answers that repeat themselves five times tell no more than one."""
+    people = np.tile([1.0, 0.0], 30)
+    judge = np.where(np.arange(60) % 6 < 2, 1 - people, people)
+    unlabeled = np.repeat([1.0, 0.0], 50)
+    plain = rogan_gladen(unlabeled, judge, people, threshold=0.5, correct_from=0.5)
+    clusters = (np.repeat(np.arange(100), 5).tolist(), np.repeat(np.arange(100, 160), 5).tolist())
+    arguments = (np.repeat(unlabeled, 5), np.repeat(judge, 5), np.repeat(people, 5))
+    found = rogan_gladen(*arguments, threshold=0.5, correct_from=0.5, clusters=clusters)
+    assert (plain.low, plain.high) == pytest.approx((found.low, found.high), abs=0.03)
+    assert plain.value == pytest.approx(found.value)
+    apart = rogan_gladen(*arguments, threshold=0.5, correct_from=0.5)
+    assert apart.high - apart.low < 0.6 * (found.high - found.low)
+
+
+@pytest.mark.parametrize(("sensitivity", "specificity"), [(0.9, 0.9), (0.97, 0.6), (0.7, 0.7), (0.6, 0.6)])
+def test_coverage_of_rogan_and_gladen(sensitivity, specificity):
+    """An interval that is shown and wrong is rarer than 5% of the data sets, and a weak judge is mostly refused."""
+    rng = np.random.default_rng(5)
+    people = np.repeat([1.0, 0.0], [30, 30])
+    n, n_wrong, n_shown = 400, 0, 0
+    for _ in range(n):
+        judge = rng.random(60) < np.where(people == 1, sensitivity, 1 - specificity)
+        unlabeled = rng.random(200) < np.where(rng.random(200) < 0.2, sensitivity, 1 - specificity)
+        found = rogan_gladen(unlabeled, judge, people, threshold=0.5, correct_from=0.5)
+        if not isinstance(found, str):
+            n_shown += 1
+            n_wrong += not found.low <= 0.2 <= found.high
+    assert n_wrong <= stats.binom.ppf(0.999, n, 0.05)
+    assert (n_shown < n / 2) == (sensitivity + specificity < 1.3)

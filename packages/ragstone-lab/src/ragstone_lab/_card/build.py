@@ -13,9 +13,17 @@ from ragstone.metrics import MetricCard
 from ragstone.reading import LabelRecord
 from ragstone.schema import Failure, Usage
 from ragstone.scoring import JudgedCounts
-from ragstone.stats import VarianceSplit, correlate, flip_rate, mean_interval, split_variance
+from ragstone.stats import (
+    VarianceSplit,
+    WeightedTerm,
+    correlate,
+    flip_rate,
+    mean_interval,
+    split_variance,
+    weighted_sum_interval,
+)
 from ragstone_lab._card.conditions import Run
-from ragstone_lab._card.model import ConditionEffect, JudgeReport, MetricReport, RunCost
+from ragstone_lab._card.model import ConditionEffect, JudgeReport, MetricReport, RunCost, SelfPreference
 from ragstone_lab._card.plan import FUSED, CardPlan
 from ragstone_lab._card.report import JudgeCard
 from ragstone_lab._card.wordings import WORDINGS_HASH
@@ -23,6 +31,8 @@ from ragstone_lab._validation.agreement import LabelAgreement, LabelOptions, agr
 
 Scored = Sequence[tuple[Judge, Mapping[Run, Experiment]]]
 
+_MODEL: Final = "model"
+"""Field of the metadata of a sample with the model that wrote its answer."""
 _POINTS: Final = 100.0
 """Differences are stated in points: hundredths of the metric's range."""
 _SAME: Final = 1e-9
@@ -127,6 +137,7 @@ class _Table:
             range=(card.low, card.high),
             agreement=self._agreement(Run(), card.name, self.plan.labels),
             parts=self._agreement(Run(), card.name, self.plan.labels, of_parts=True),
+            self_preference=self._self_preference(card),
             repeats=flip_rate(rows, threshold=_POINTS * self._flip_threshold, confidence_level=level),
             effects=tuple(effect for effect in effects if effect is not None),
             variance=_split([self], card, level) if sum(map(len, cells)) > 1 else None,
@@ -186,6 +197,31 @@ class _Table:
         found = agreements([system], [metric], own, options)
         return next((each for each in found if (each.level != "answer") == of_parts), None)
 
+    def _self_preference(self, card: MetricCard) -> SelfPreference:
+        """Compare judge - people of answers of the judge's model with that of other models."""
+        own_model = _model_name(self.name)
+        groups: dict[bool | None, list[LabelRecord]] = {True: [], False: [], None: []}
+        models = {sample.id: sample.metadata.get(_MODEL) for sample in self.plan.samples}
+        for label in self.plan.labels:
+            if label.metric in (None, card.name) and label.other_id is None:
+                model = models[str(label.sample_id)]
+                groups[_model_name(model) == own_model if isinstance(model, str) else None].append(label)
+        n = {key: len({label.key for label in labels}) for key, labels in groups.items()}
+        found = [self._agreement(Run(), card.name, groups[key], like=card.name) for key in (True, False)]
+        own, other = (each.bias if each is not None and each.n > 1 else None for each in found)
+        difference = None
+        if own is not None and other is not None:
+            factor = _POINTS / (card.high - card.low)
+            terms = [
+                WeightedTerm(weight=sign * factor, value=each.value, low=each.low, high=each.high, certain=False)
+                for sign, each in ((1, own), (-1, other))
+            ]
+            value, low, high = weighted_sum_interval(terms)
+            difference = replace(own, value=value, low=low, high=high, method="mover", n=own.n + other.n)
+        return SelfPreference(
+            difference=difference, own=own, other=other, n_own=n[True], n_other=n[False], n_unknown=n[None]
+        )
+
     def _costs(self) -> tuple[RunCost, ...]:
         costs: dict[str, RunCost] = {}
         for run, done in self.runs.items():
@@ -205,6 +241,11 @@ class _Table:
             if outcome.sample_id in ids and outcome.metric in FUSED and outcome.usage is not None:
                 usage += outcome.usage
         return RunCost(condition="separate", n_samples=len(ids), usage=usage)
+
+
+def _model_name(text: str) -> str:
+    """Return the name of a model without the endpoint, the organization and the score mode."""
+    return text.partition(" at ")[0].partition(" (")[0].rpartition("/")[2].strip().casefold()
 
 
 def _split(tables: Sequence[_Table], card: MetricCard, confidence_level: float) -> VarianceSplit | None:

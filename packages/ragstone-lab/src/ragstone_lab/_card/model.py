@@ -32,6 +32,22 @@ class ConditionEffect:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SelfPreference:
+    """Whether a judge rates answers of its own model better than people do, compared with answers of other models."""
+
+    difference: Estimate | None
+    """judge - people for answers of the judge's model, minus the same for other models, in points. None: not known."""
+    own: Estimate | None
+    """Mean of judge - people for answers of the judge's model, in the metric's unit."""
+    other: Estimate | None
+    """The same for answers of other models."""
+    n_own: int
+    n_other: int
+    n_unknown: int
+    """Labeled answers whose model is not known. No other number includes them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MetricReport:
     """What the card says about one metric of one judge."""
 
@@ -41,6 +57,7 @@ class MetricReport:
     """Agreement with people, bias, and the estimated human mean. None without labels of this metric."""
     parts: LabelAgreement | None
     """Agreement with labels of claims, sub-questions, or passages and sub-questions, in their own numbers. None without."""
+    self_preference: SelfPreference
     repeats: FlipRate | None
     """Variation of repeated scores, as shares of the metric's range."""
     effects: tuple[ConditionEffect, ...]

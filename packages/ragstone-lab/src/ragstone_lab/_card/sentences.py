@@ -8,7 +8,7 @@ from typing import Final
 
 from ragstone.judges import BASELINE_NOTE
 from ragstone.stats import VarianceSplit, landis_koch
-from ragstone_lab._card.model import ConditionEffect, JudgeReport, MetricReport
+from ragstone_lab._card.model import ConditionEffect, JudgeReport, MetricReport, SelfPreference
 from ragstone_lab._report import points
 
 _Z: Final = 1.96
@@ -96,6 +96,7 @@ def _about_people(metric: MetricReport) -> Iterator[str]:
             f"people agree with each other with alpha {people.value:.2f} [{people.low:.2f}, {people.high:.2f}], and the judge with "
             f"people with alpha {judge.value:.2f} [{judge.low:.2f}, {judge.high:.2f}]"
         )
+    yield _about_own_model(metric.self_preference)
     if found.bias is not None:
         width = 100 / (metric.range[1] - metric.range[0])
         bias = found.bias
@@ -108,6 +109,18 @@ def _about_people(metric: MetricReport) -> Iterator[str]:
             )
         else:
             yield f"no bias found (a bias above {_whole_points(limit)} points is excluded)"
+
+
+def _about_own_model(found: SelfPreference) -> str:
+    unknown = f", {found.n_unknown} of an unknown model left out" if found.n_unknown else ""
+    counts = f"{found.n_own} labeled answers of its own model, {found.n_other} of other models{unknown}"
+    if found.difference is None:
+        return f"self-preference is not known ({counts}; a column 'model' of the data names the model of each answer)"
+    size, shown = found.difference.value, points(found.difference)
+    if found.difference.low <= 0 <= found.difference.high:
+        return f"no self-preference found: judge - people for its own model, minus others, {shown} points ({counts})"
+    side = "better" if size > 0 else "worse"
+    return f"the judge rates answers of its own model {side}, compared with people and other models: {shown} points ({counts})"
 
 
 def _noise(metric: MetricReport) -> float | None:

@@ -27,6 +27,7 @@ from ragstone.stats import (
     judge_errors,
     krippendorff_alpha,
     percent_agreement,
+    rogan_gladen,
 )
 from ragstone_lab._validation.describe import UNRESTRICTED
 from ragstone_lab._validation.labels import RATING_MAX, LabeledParts, labeled_parts, with_pairs
@@ -95,6 +96,9 @@ class LabelAgreement:
     errors: JudgeErrors | None = None
     """Errors of the judge about correct and wrong answers. None for a metric without a range or of which lower is better, and for
     labels of requests that were drawn with different probabilities."""
+    rogan_gladen: Estimate | None = None
+    """Share of correct answers among the samples without a label, from the errors of the judge. Unlike `human_mean` it does not
+    need labels of a random sample. None: unknown, and the notes say why."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -214,17 +218,18 @@ def _one(
         bias = estimate_difference(
             differences, bound=bound, clusters=clusters, confidence_level=options.confidence_level
         )
-    errors = None
+    errors = corrected = None
     low, high = system.range_of(metric)
     if card is not None and card.direction == "higher" and math.isfinite(high - low) and ids and draws is None:
         middle = (low + high) / 2
         usual = middle if card.threshold is None else card.threshold
+        correct_from = middle if parts is None else parts.threshold
         lengths = [system.lengths[id_] for id_ in ids if id_ in system.lengths]
         errors = judge_errors(
             judge,
             people,
             threshold=usual if options.threshold is None else options.threshold,
-            correct_from=middle if parts is None else parts.threshold,
+            correct_from=correct_from,
             clusters=clusters,
             lengths=lengths if len(lengths) == len(ids) else None,
             are_probabilities=(low, high) == (0, 1)
@@ -232,6 +237,23 @@ def _one(
             confidence_level=options.confidence_level,
         )
         notes += errors.describe()
+        if rest:
+            found = rogan_gladen(
+                [*rest.values()],
+                judge,
+                people,
+                threshold=errors.threshold,
+                correct_from=correct_from,
+                clusters=None if options.clusters is None else (options.clusters.of(rest), options.clusters.of(ids)),
+                confidence_level=options.confidence_level,
+            )
+            corrected = None if isinstance(found, str) else found
+            notes.append(
+                f"no Rogan-Gladen estimate: {found}"
+                if isinstance(found, str)
+                else f"correct of the {len(rest)} without a label by Rogan-Gladen {found.value:.3f} [{found.low:.3f}, {found.high:.3f}]: "
+                "the labeled samples need not be a random sample, but the judge must err on both alike"
+            )
     by_kind = {kind: correlation(kind) for kind in get_args(CorrelationKind)}
     if unknown := [kind.capitalize() for kind, found in by_kind.items() if found and found.method == "range"]:
         notes.append(f"{', '.join(unknown)}: {UNRESTRICTED}")
@@ -251,6 +273,7 @@ def _one(
         **by_kind,
         bias=bias,
         errors=errors,
+        rogan_gladen=corrected,
         people=among_people,
         people_fleiss=fleiss,
         human_mean=human_mean,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     )
     from ragstone.stats._flips import FlipRate, flip_rate
     from ragstone.stats._independent import independent_differences
-    from ragstone.stats._judge_errors import JudgeErrors, judge_errors
+    from ragstone.stats._judge_errors import JudgeErrors, judge_errors, rogan_gladen
     from ragstone.stats._labeled import PredictionPoweredMean, drawn_kappa, drawn_prediction_powered_mean
     from ragstone.stats._mean import Estimate, failure_bounds, mean_interval, wilson_interval
     from ragstone.stats._median import estimate_median
@@ -62,7 +62,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_correlation": "CorrelationKind CorrelationMean correlate fisher_mean kendall pearson spearman",
             "_flips": "FlipRate flip_rate",
             "_independent": "independent_differences",
-            "_judge_errors": "JudgeErrors judge_errors",
+            "_judge_errors": "JudgeErrors judge_errors rogan_gladen",
             "_labeled": "PredictionPoweredMean drawn_kappa drawn_prediction_powered_mean",
             "_mean": "Estimate mean_interval wilson_interval failure_bounds",
             "_median": "estimate_median",

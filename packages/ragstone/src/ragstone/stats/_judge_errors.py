@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _BINS: Final = 10
+_MIN_OF_CLASS: Final = 10
+"""Labels of correct and of wrong answers without which the errors of a judge are not known well enough."""
 _UNSEEN: Final = 0.1
 """Answers in the middle of the others that are added to the error of an AUC on each side. Without them, intervals of
 an AUC near 1 cover 90%, because a sample often lacks the few answers that overlap."""
@@ -156,6 +159,90 @@ def judge_errors(
         if reliability
         else None,
         reliability=tuple(reliability),
+    )
+
+
+def rogan_gladen(
+    unlabeled: Sequence[float],
+    judge: Sequence[float],
+    people: Sequence[float],
+    *,
+    threshold: float,
+    correct_from: float,
+    clusters: tuple[Sequence[Hashable], Sequence[Hashable]] | None = None,
+    confidence_level: float = 0.95,
+) -> Estimate | str:
+    """Estimate which share of the unlabeled answers is correct, from the judge's scores and its errors on labeled answers.
+
+    The labeled answers need not be a random sample: they may contain more wrong answers, for example. The judge must err
+    on the correct and on the wrong ones as often as it does on the unlabeled answers. The interval inverts a test with
+    Student's t (Fieller), with the variance over clusters of the judge's errors and one answer more on each side. It is
+    clipped to [0, 1]. `clusters` are those of the unlabeled and of the labeled answers, and the other arguments are as for
+    `judge_errors`.
+
+    Returns:
+        The estimate with method "rogan_gladen", or why it is unknown: fewer than 10 labels of correct or of wrong answers,
+        clusters with labeled and unlabeled answers, or a judge that is not shown to separate correct from wrong ones.
+
+    Source:
+        Rogan and Gladen 1978. Fieller 1954. Adjusted shares: Agresti and Coull 1998, Lang and Reiczigel 2014.
+
+    Examples:
+        >>> judge, people = [0.9] * 19 + [0.1] * 21, [1] * 20 + [0] * 20
+        >>> found = rogan_gladen([0.9] * 60 + [0.1] * 40, judge, people, threshold=0.5, correct_from=0.5)
+        >>> round(found.value, 2), round(found.low, 2), round(found.high, 2)
+        (0.63, 0.49, 0.81)
+    """
+    import numpy as np
+
+    q, x = np.asarray(unlabeled, dtype=float) >= threshold, np.asarray(judge, dtype=float) >= threshold
+    is_correct = np.asarray(people, dtype=float) >= correct_from
+    of_rest, of_labeled = (range(q.size), range(-x.size, 0)) if clusters is None else clusters
+    if ({*of_rest} & {*of_labeled}) - {None}:
+        return "labeled and unlabeled answers are in the same clusters"
+    if min(is_correct.sum(), (~is_correct).sum()) < _MIN_OF_CLASS or not q.size:
+        return (
+            f"it needs unlabeled answers, and labels of {_MIN_OF_CLASS} correct and {_MIN_OF_CLASS} wrong answers, got "
+            f"{q.size}, {int(is_correct.sum())} and {int((~is_correct).sum())}"
+        )
+    codes = cluster_codes(of_labeled)
+    spreads, shares = [], []
+    for values, own in (
+        (q, cluster_codes(of_rest)),
+        (x[is_correct], codes[is_correct]),
+        (x[~is_correct], codes[~is_correct]),
+    ):
+        share = (values.sum() + 1) / (values.size + 2)
+        moved = np.bincount(own, weights=(values - values.mean()) / values.size, minlength=int(codes.max()) + 1)
+        k = np.unique(own).size
+        least = share * (1 - share) / (values.size + 2)
+        spreads.append((moved, max(float(moved @ moved) * k / max(k - 1, 1), least), k))
+        shares.append(float(share))
+    (_, of_q, _), (hits, of_hits, n_hits), (alarms, of_alarms, n_alarms) = spreads
+    both = max(float(hits @ alarms), 0.0)
+    above, separation = shares[0] - shares[2], shares[1] - shares[2]
+    t = (
+        student_quantile(min(n_hits, n_alarms) - 1, (1 + confidence_level) / 2)
+        if min(n_hits, n_alarms) > 1
+        else math.inf
+    )
+    # (above - p * separation)^2 <= t^2 * variance(p), for a share p of correct answers.
+    a = separation**2 - t**2 * (of_hits + of_alarms - 2 * both)
+    b = -2 * above * separation - t**2 * 2 * (both - of_alarms)
+    c = above**2 - t**2 * (of_q + of_alarms)
+    if separation <= 0 or not a > 0:
+        return "the judge is not shown to call correct answers correct more often than wrong ones"
+    root = math.sqrt(max(b * b - 4 * a * c, 0.0))
+    low, high = (min(max((-b + side * root) / (2 * a), 0.0), 1.0) for side in (-1, 1))
+    false_alarms = float(x[~is_correct].mean())
+    value = min(max((float(q.mean()) - false_alarms) / (float(x[is_correct].mean()) - false_alarms), 0.0), 1.0)
+    return Estimate(
+        value=value,
+        low=min(low, value),
+        high=max(high, value),
+        confidence_level=confidence_level,
+        method="rogan_gladen",
+        n=q.size,
     )
 
 
