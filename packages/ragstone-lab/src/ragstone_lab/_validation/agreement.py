@@ -252,7 +252,7 @@ def _one(
                 f"no Rogan-Gladen estimate: {found}"
                 if isinstance(found, str)
                 else f"correct of the {len(rest)} without a label by Rogan-Gladen {found.value:.3f} [{found.low:.3f}, {found.high:.3f}]: "
-                "the labeled samples need not be a random sample, but the judge must err on both alike"
+                "the labeled samples need not be a random sample, but the judge must err on both in the same way"
             )
     by_kind = {kind: correlation(kind) for kind in get_args(CorrelationKind)}
     if unknown := [kind.capitalize() for kind, found in by_kind.items() if found and found.method == "range"]:
