@@ -176,7 +176,6 @@ def test_sentences_are_computed_from_the_numbers(planted):
     assert f"a difference below {limit} points between systems is within what this judge's wording moves" in findings
     assert "agreement with people is substantial (kappa 0.7" in findings
     assert "passages in reversed order change the mean by -" in findings
-    assert "all CCRS ratings in one call need 50 calls instead of 50" in findings
     parts = [report.variance.component(*names).variance.value for names in (("question", "wording"), ("repeat",))]
     noise = 1.96 * (2 * sum(parts) / 100) ** 0.5
     assert f"same wording for both systems, the judge's own variation adds up to {noise:.1f} points" in findings
@@ -227,7 +226,7 @@ def test_fused_ratings_are_compared_with_separate_ones():
     assert fused.correlation.value > 0.8
     assert fused.people.n == fused.people_usual.n == 50
     assert fused.people.coefficient[1].value == pytest.approx(fused.people_usual.coefficient[1].value, abs=0.1)
-    assert (50, 250) == (next(c for c in judge.costs if c.condition == "fused").usage.calls, judge.separate.usage.calls)
+    assert 50 == next(c for c in judge.costs if c.condition == "fused").usage.calls
     assert by_name["ccrs.qr"].agreement is None
     assert "without labels, so without agreement with people: ccrs.qr, ccrs.id, ccrs.ac, ccrs.ir" in card.notes
 
@@ -524,7 +523,6 @@ def test_a_planted_self_preference_is_found():
     card, found = self_preference(12)
     assert 12 == pytest.approx(found.difference.value, abs=2.5)
     assert 0 < found.difference.low < 12 < found.difference.high
-    assert 0.05 == pytest.approx(found.other.value, abs=0.02)
     assert (30, 30, 0) == (found.n_own, found.n_other, found.n_unknown)
     assert "the judge rates answers of its own model better, compared with people and other models: +1" in str(card)
     assert found.difference.value == card.to_dict()["judges"][0]["metrics"][0]["self_preference"]["difference"]["value"]

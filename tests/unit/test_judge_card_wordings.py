@@ -100,7 +100,7 @@ def test_tasks_of_one_construct_have_their_own_paraphrases():
     assert any("contributes to the reference" in text for text in texts)
     (metric,) = resolve_metrics("judged.hit_rate")
     for changes, expected in (
-        ({"reference": ()}, "could answer the query"),
+        ({"reference": ()}, "could give an answer to the query"),
         ({"reference": ("a",)}, "could give the answer in the reference"),
     ):
         assert expected in reword(prompts_of(metric, **changes)[0], 1)

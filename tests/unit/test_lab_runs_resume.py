@@ -92,7 +92,6 @@ def plain(result):
     calls = {name: values.pop(name) for name in ("n_asked", "n_known", "usage")}
     for judge in values.get("judges", ()):
         judge.pop("costs")
-        judge.pop("separate")
     return values, calls
 
 

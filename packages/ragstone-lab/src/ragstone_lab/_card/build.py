@@ -108,7 +108,6 @@ class _Table:
             refused_parameters=self.identity.refused_parameters,
             metrics=tuple(self._metric(metric.card) for metric in self.plan.metrics),
             costs=self._costs(),
-            separate=self._separate(),
             n_failed=sum(isinstance(o, Failure) for o in outcomes),
             is_complete=all(run in self.runs for run in self.plan.runs if self.plan.samples_of(run)),
         )
@@ -218,9 +217,7 @@ class _Table:
             ]
             value, low, high = weighted_sum_interval(terms)
             difference = replace(own, value=value, low=low, high=high, method="mover", n=own.n + other.n)
-        return SelfPreference(
-            difference=difference, own=own, other=other, n_own=n[True], n_other=n[False], n_unknown=n[None]
-        )
+        return SelfPreference(difference=difference, n_own=n[True], n_other=n[False], n_unknown=n[None])
 
     def _costs(self) -> tuple[RunCost, ...]:
         costs: dict[str, RunCost] = {}
@@ -229,18 +226,6 @@ class _Table:
             known = costs.get(name, RunCost(condition=name, n_samples=0, usage=Usage()))
             costs[name] = replace(known, n_samples=known.n_samples + len(done.samples), usage=known.usage + done.usage)
         return tuple(costs.values())
-
-    def _separate(self) -> RunCost | None:
-        """Return the usage of the first run for the same samples and ratings as the condition "fused"."""
-        fused = self.runs.get(Run(condition="fused"))
-        if fused is None:
-            return None
-        ids = {sample.id for sample in fused.samples}
-        usage = Usage()
-        for outcome in self.runs[Run()].outcomes:
-            if outcome.sample_id in ids and outcome.metric in FUSED and outcome.usage is not None:
-                usage += outcome.usage
-        return RunCost(condition="separate", n_samples=len(ids), usage=usage)
 
 
 def _model_name(text: str) -> str:

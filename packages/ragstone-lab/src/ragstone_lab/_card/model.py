@@ -37,10 +37,6 @@ class SelfPreference:
 
     difference: Estimate | None
     """judge - people for answers of the judge's model, minus the same for other models, in points. None: not known."""
-    own: Estimate | None
-    """Mean of judge - people for answers of the judge's model, in the metric's unit."""
-    other: Estimate | None
-    """The same for answers of other models."""
     n_own: int
     n_other: int
     n_unknown: int
@@ -92,8 +88,6 @@ class JudgeReport:
     refused_parameters: tuple[str, ...]
     metrics: tuple[MetricReport, ...]
     costs: tuple[RunCost, ...]
-    separate: RunCost | None
-    """Usage of the CCRS metrics in calls of their own, on the samples of the condition "fused"."""
     n_failed: int
     """Number of failed outcomes, over all runs."""
     is_complete: bool

@@ -95,7 +95,7 @@ def _variance(splits: Mapping[str, VarianceSplit], ci: str) -> str:
 
 
 _COSTS: Final[dict[str, Callable[[RunCost], str]]] = {
-    "cost": lambda cost: "base, same as fused" if cost.condition == "separate" else cost.condition,
+    "cost": lambda cost: cost.condition,
     "samples": lambda cost: str(cost.n_samples),
     "calls": lambda cost: str(cost.usage.calls),
     "from cache": lambda cost: str(cost.usage.cached),
@@ -106,4 +106,4 @@ _COSTS: Final[dict[str, Callable[[RunCost], str]]] = {
 
 
 def _costs(judge: JudgeReport) -> str:
-    return result_table([*judge.costs, *([judge.separate] if judge.separate else [])], _COSTS, align="lrrrrrr")
+    return result_table(judge.costs, _COSTS, align="lrrrrrr")

@@ -25,7 +25,6 @@ def findings_of(judges: Sequence[JudgeReport], joint: Mapping[str, VarianceSplit
         prefix = f"{judge.judge}, " if len(judges) > 1 else ""
         for metric in judge.metrics:
             found += [f"{prefix}{metric.metric}: {sentence}" for sentence in _about(metric)]
-        found += [f"{prefix}{sentence}" for sentence in _about_cost(judge)]
         if judge.is_baseline:
             found.append(f"{judge.judge}: {BASELINE_NOTE}")
         if not judge.is_complete:
@@ -167,19 +166,3 @@ def _about_variant(effect: ConditionEffect, what: str) -> str:
         if value is not None and usual is not None:
             text += f", agreement with people {name} {value.value:.2f} (usual: {usual.value:.2f})"
     return text
-
-
-def _about_cost(judge: JudgeReport) -> Iterator[str]:
-    fused = next((cost for cost in judge.costs if cost.condition == "fused"), None)
-    if fused is None or judge.separate is None:
-        return
-    calls = fused.usage.calls + fused.usage.cached
-    own = judge.separate.usage.calls + judge.separate.usage.cached
-    if not own:
-        return
-    text = f"all CCRS ratings in one call need {calls} calls instead of {own}"
-    tokens = fused.usage.input_tokens + fused.usage.output_tokens
-    own_tokens = judge.separate.usage.input_tokens + judge.separate.usage.output_tokens
-    if own_tokens and not (fused.usage.cached or judge.separate.usage.cached):
-        text += f" and {tokens / own_tokens:.0%} of the tokens"
-    yield text

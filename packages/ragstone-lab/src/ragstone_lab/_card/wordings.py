@@ -137,51 +137,22 @@ Ignore wording, language and tone. Compare each question separately.
 Does each numbered question ask for the same information as the query? Only the requested information matters, not its
   form or language. Rate each question independently of the others.
 Different information is 0. Overlapping or wider information is 50. The same information is 100.
-[useful_for_reference]
-Task: check if the passage contributes to the reference, which is the correct answer to the query. If the reference
-  has several parts, one of them is sufficient.
-Give 1 if the passage contains a statement of the reference, or a fact that leads to it.
+[useful]
+Task: check if the passage contributes to {what}.
+Give 1 if the passage contains {part}, or a fact that leads to it.
 Give 0 if it does not. A common subject or common words are not sufficient. Do not give other numbers.
 ---
-Could a person use this passage to find at least a part of the reference (the correct answer to the query, or one of
-  several)?
-A statement of the reference or a step to it in the passage is 1. Only a shared subject, names or words is 0. Other
-  numbers are not allowed.
-[useful_for_response]
-Task: check if the passage contributed to the response, which answers the query.
-Give 1 if the passage contains a statement of the response, or a fact that leads to it.
-Give 0 if it does not. A common subject or common words are not sufficient. Do not give other numbers.
----
-Could a person have used this passage to write at least a part of the response to the query?
-A statement of the response or a step to it in the passage is 1. Only a shared subject, names or words is 0. Other
-  numbers are not allowed.
-[useful_for_query]
-Task: check if the passage contributes to an answer to the query.
-Give 1 if the passage contains the answer, a part of it, or a fact that leads to it.
-Give 0 if it does not. A common subject or common words are not sufficient. Do not give other numbers.
----
-Could a person use this passage to answer at least a part of the query?
-The answer, a part of it or a step to it in the passage is 1. Only a shared subject, names or words is 0. Other
-  numbers are not allowed.
-[relevance_with_reference]
-Task: suppose that a person reads only this passage. Check if this person could give the answer in the reference. If
-  the reference has several parts, each is a correct answer, and one is sufficient.
-Give 1 if the passage states this answer, or the answer follows from the passage alone.
-Give 0 otherwise, also if the passage contains only a part of the answer or has the same subject.
-Do not give other numbers. Give 0 if you are not sure.
----
-Is this passage alone sufficient to arrive at the answer that the reference gives (or at one of several answers)?
-Sufficient, in whatever words, is 1. A part of the answer, or only the same subject, names or words, is 0, also in
-  case of doubt. Other numbers are not allowed.
+Could a person use this passage to find or write at least a part of {what}?
+{part} in the passage, or a step to it, is 1. Only a shared subject, names or words is 0. Other numbers are not allowed.
 [relevance]
-Task: suppose that a person reads only this passage. Check if this person could answer the query.
-Give 1 if the passage contains everything that the answer needs.
-Give 0 otherwise, also if the passage contains only a part of the answer or has the same subject.
+Task: suppose that a person reads only this passage. Check if this person could give {what}.
+Give 1 if the passage states it, or it follows from the passage alone.
+Give 0 otherwise, also if the passage contains only a part of it or has the same subject.
 Do not give other numbers. Give 0 if you are not sure.
 ---
-Is this passage alone sufficient to answer the query?
-Sufficient is 1. A part of an answer, or only the same subject, names or words, is 0, also in case of doubt. Other
-  numbers are not allowed.
+Is this passage alone sufficient to arrive at {what}?
+Sufficient, in whatever words, is 1. A part of it, or only the same subject, names or words, is 0, also in case of
+  doubt. Other numbers are not allowed.
 [sentence_relevance]
 Task: the numbered sentences form a passage. Check for each sentence if it contributes to an answer to the query.
 Give 1 if the sentence contains the answer, a part of it, or a fact that is necessary to find it.
@@ -226,8 +197,16 @@ How much of the answer to each numbered sub-question is in the evidence? Other k
 """)
 """Paraphrases by the name of the task, or by the construct of a task without a name."""
 
-_SAME: Final = {"cited_support": "support_in_answer"}
+_SAME: Final = {"cited_support": "support_in_answer", "relevance_with_reference": "relevance"}
 """Tasks with the paraphrases of another one."""
+_WHAT: Final = {
+    "useful_for_reference": ("the reference (the correct answer to the query, or one of several)", "a statement of it"),
+    "useful_for_response": ("the response, which answers the query", "a statement of it"),
+    "useful_for_query": ("an answer to the query", "the answer, a part of it"),
+    "relevance_with_reference": ("the answer in the reference, or one of several", ""),
+    "relevance": ("an answer to the query", ""),
+}
+"""What a passage is compared with, and the part of it, in the paraphrases of tasks that differ only in this."""
 
 _FUSED_INTRODUCTIONS: Final = (
     "Task: give the response one integer from 0 to 100 for each of the following names. The ratings are independent.",
@@ -264,9 +243,9 @@ _FRAMES: Final = (
 )
 """Sentences around a task without a paraphrase: a criterion of the user's, or a metric from elsewhere."""
 
-WORDINGS_HASH: Final = hashlib.sha256(repr((_PARAPHRASES, _FUSED_INTRODUCTIONS, _FUSED, _FRAMES)).encode()).hexdigest()[
-    :12
-]
+WORDINGS_HASH: Final = hashlib.sha256(
+    repr((_PARAPHRASES, _WHAT, _FUSED_INTRODUCTIONS, _FUSED, _FRAMES)).encode()
+).hexdigest()[:12]
 """Hash of all paraphrases."""
 
 
@@ -277,12 +256,19 @@ def reword(prompt: Prompt, number: int) -> str:
         names = [name for line in lines if (name := line.partition(":")[0]) in _FUSED]
         return "\n".join([_FUSED_INTRODUCTIONS[number - 1], *(f"{name}: {_FUSED[name][number - 1]}" for name in names)])
     known = _PARAPHRASES.get(_key(prompt))
-    return _FRAMES[number - 1].format(task=prompt.task) if known is None else known[number - 1]
+    if known is None:
+        return _FRAMES[number - 1].format(task=prompt.task)
+    what, part = _WHAT.get(_name(prompt), ("", ""))
+    return known[number - 1].replace("{what}", what).replace("{part}", part)
 
 
 def _key(prompt: Prompt) -> str:
     """Return the key of the paraphrases of a task, which a prompt of a user does not have."""
     if prompt.is_template:
         return ""
-    name = prompt.task.name if isinstance(prompt.task, Task) else prompt.construct
-    return _SAME.get(name, name)
+    name = _name(prompt)
+    return "useful" if name.startswith("useful_for_") else _SAME.get(name, name)
+
+
+def _name(prompt: Prompt) -> str:
+    return prompt.task.name if isinstance(prompt.task, Task) else prompt.construct

@@ -192,8 +192,7 @@ def add_labels(
     )
     if any(each.passage is not None for each in file.records):
         raise DataError(
-            "a store keeps labels of answers, and these are of a passage and a sub-question. Compare them with a judge: "
-            "ragstone lab judge-card --labels FILE, or with scores: ragstone lab validate-metrics OUTCOMES --labels FILE"
+            "a store keeps labels of answers, and these are of a passage and a sub-question. Use ragstone lab judge-card"
         )
     now = time.time()
     labels: list[StoredLabel] = []
