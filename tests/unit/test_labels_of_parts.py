@@ -182,7 +182,9 @@ def test_a_store_refuses_ratings_of_passages(tmp_path: Path) -> None:
     with monitor.request("Q?") as request:
         request.answer("A")
     monitor.close()
-    with pytest.raises(DataError, match=r"labels of answers.*ragstone lab judge-card"):
+    with pytest.raises(
+        DataError, match=r"a rating of a passage is not a label of one answer\. Use `ragstone lab judge-card"
+    ):
         add_labels(tmp_path / "s.db", PAIRS, author="ann", label_range=(0, 5))
 
 

@@ -199,12 +199,10 @@ class _Table:
     def _self_preference(self, card: MetricCard) -> SelfPreference:
         """Compare judge - people of answers of the judge's model with that of other models."""
         own_model = _model_name(self.name)
-        groups: dict[bool | None, list[LabelRecord]] = {True: [], False: [], None: []}
         models = {sample.id: sample.metadata.get(_MODEL) for sample in self.plan.samples}
-        for label in self.plan.labels:
-            if label.metric in (None, card.name) and label.other_id is None:
-                model = models[str(label.sample_id)]
-                groups[_model_name(model) == own_model if isinstance(model, str) else None].append(label)
+        is_own = {id_: _model_name(m) == own_model if isinstance(m, str) else None for id_, m in models.items()}
+        mine = [label for label in self.plan.labels if label.metric in (None, card.name) and label.other_id is None]
+        groups = {key: [label for label in mine if is_own[label.key] is key] for key in (True, False, None)}
         n = {key: len({label.key for label in labels}) for key, labels in groups.items()}
         found = [self._agreement(Run(), card.name, groups[key], like=card.name) for key in (True, False)]
         own, other = (each.bias if each is not None and each.n > 1 else None for each in found)

@@ -91,42 +91,20 @@ Return facts whether or not they are true, and no fact that the text does not st
   greeting or 'I do not know' is not a fact. If the text does not state any, return an empty list. Do not translate.
 If there is a block 'before', use it to understand the text, and do not return its facts.
 [support]
-Task: decide for each numbered claim if the evidence supports it.
-Give 1 if the whole claim is stated in the evidence or follows from one or more of its parts. Words and language may
-  differ.
+Task: decide for each numbered claim if the evidence supports it.{what}
+Give 1 if the whole claim is stated in the evidence or follows from it{part}. Words and language may differ.
 Give 0 if the evidence contradicts the claim, does not mention it, or supports only a part of it.
 Use only the evidence, not your own knowledge. Decide about each claim separately.
 ---
-Which of the numbered claims follow completely from the evidence alone? Do not use other knowledge, and do not let one
-  claim influence another.
-A claim that follows, in whatever words, is 1. A claim that is contradicted, missing or only partly supported is 0.
-[support_in_answer]
-Task: decide for each numbered claim if the evidence supports it. The evidence answers the query. Read it as an answer
-  to this query.
-Give 1 if the whole claim is stated in the evidence or follows from it. If the evidence has several parts, each is a
-  separate answer, and one supporting part is sufficient.
-Give 0 if no part supports the claim, or only a piece of it.
-Use only the evidence, not your own knowledge. Decide about each claim separately.
----
-The evidence contains one or several answers to the query. Which of the numbered claims follow completely from at
-  least one of these answers? Do not use other knowledge, and do not let one claim influence another.
-A claim that follows, in whatever words, is 1. A claim that is contradicted, missing or only partly supported is 0.
+Which of the numbered claims follow completely from the evidence alone?{what} Do not use other knowledge, and do not
+  let one claim influence another.
+A claim that follows{part}, in whatever words, is 1. A claim that is contradicted, missing or only partly supported is 0.
 [questions]
-Task: write 3 different questions that the response answers exactly as it is. Each question asks for the main content
-  of the response in its own words, and uses only information from the response and its language.
-If the response does not answer anything (it refuses, asks back, or does not know), return an empty list.
+Task: write {what} that the response answers exactly as it is. {part} Use only information from the response, and its
+  language. If the response does not answer anything (it refuses, asks back, or does not know), return an empty list.
 ---
-Imagine that you see only the response. Which 3 questions could it be the answer to? Ask for its main subject, each
-  time in a different form, and do not add information.
-Do not translate. Return an empty list if the response is evasive or says that the answer is unknown.
-[question]
-Task: write the single question that the complete response answers. It must ask for everything in the response and for
-  nothing else, and use only information from the response and its language.
-If the response does not answer anything (it refuses or does not know), return an empty list.
----
-Imagine that you see only the response. Which one question is it the full answer to? No part of the response may be
-  superfluous, and none may be missing.
-Do not translate. Return an empty list if the response is evasive or says that the answer is unknown.
+Imagine that you see only the response, and write {what} that it could be the answer to. {part}
+Do not translate or add information. Return an empty list if the response is evasive or says that the answer is unknown.
 [equivalence]
 Task: compare each numbered question with the query.
 Give 100 if the same answer is right for both.
@@ -162,26 +140,14 @@ Which of the numbered sentences, read in order as one passage, would you keep in
 A sentence with the answer, a part of it or a necessary fact is 1. Every other sentence is 0, also if it has the same
   subject.
 [sub_questions]
-Task: write at most 10 questions that cover all important content of the reference. The reference must answer each of
-  them.
-Every question asks for a different single fact, is understandable without the reference (names instead of pronouns),
-  does not reveal its answer, and is in the language of the reference.
-Prefer few questions without overlap. One question may be sufficient for a short reference.
+Task: write at most 10 questions {what}.
+Every question asks for a different single fact, is understandable without the {part} (names instead of pronouns), does
+  not reveal its answer, and is in the language of the {part}.
+Prefer few questions without overlap. One question may be sufficient.
 ---
-Which questions, 10 at most, would test if a person knows everything important in the reference? The reference must
-  contain each answer.
-Ask for one thing per question and for each thing once. A person who has not read the reference must understand the
-  question, and the question must not give away the answer. Do not translate, and do not pad the list.
-[sub_questions_of_query]
-Task: write at most 10 questions that a complete answer to the query must cover.
-Every question asks for a different single fact that the person with this query wants to know, and is understandable
-  without the query. Do not go beyond the query, and keep its language.
-Prefer few questions without overlap. For a simple query, one question (the query itself) may be sufficient.
----
-Into which questions, 10 at most, can the query be divided, so that answering all of them answers the query
-  completely?
-Ask for one thing per question and for each thing once. A person who has not seen the query must understand the
-  question. Do not ask for anything that the query does not ask for. Do not translate, and do not pad the list.
+Which questions, 10 at most, would you write {what}?
+Ask for one thing per question and for each thing once. A person who has not seen the {part} must understand the
+  question, and it must not give away the answer. Do not translate, and do not pad the list.
 [answerability]
 Task: rate for each numbered sub-question how completely the evidence answers it. Use only the evidence, not your own
   knowledge.
@@ -197,9 +163,24 @@ How much of the answer to each numbered sub-question is in the evidence? Other k
 """)
 """Paraphrases by the name of the task, or by the construct of a task without a name."""
 
-_SAME: Final = {"cited_support": "support_in_answer", "relevance_with_reference": "relevance"}
+_SAME: Final = {
+    "cited_support": "support",
+    "support_in_answer": "support",
+    "relevance_with_reference": "relevance",
+    "question": "questions",
+    "sub_questions_of_query": "sub_questions",
+    **dict.fromkeys(("useful_for_reference", "useful_for_response", "useful_for_query"), "useful"),
+}
 """Tasks with the paraphrases of another one."""
+_ANSWERS: Final = " The evidence answers the query, and may have several parts that are separate answers."
 _WHAT: Final = {
+    "questions": ("3 different questions", "Each asks for its main content, in other words."),
+    "question": ("the single question", "It must ask for everything in the response and for nothing else."),
+    "sub_questions": ("that cover all important content of the reference, which must answer each of them", "reference"),
+    "sub_questions_of_query": ("that a complete answer to the query must answer, and no others", "query"),
+    "support": ("", ", from one or more of its parts"),
+    "support_in_answer": (_ANSWERS, ", from one of these answers"),
+    "cited_support": ("", ", from one or more of its parts"),
     "useful_for_reference": ("the reference (the correct answer to the query, or one of several)", "a statement of it"),
     "useful_for_response": ("the response, which answers the query", "a statement of it"),
     "useful_for_query": ("an answer to the query", "the answer, a part of it"),
@@ -208,53 +189,19 @@ _WHAT: Final = {
 }
 """What a passage is compared with, and the part of it, in the paraphrases of tasks that differ only in this."""
 
-_FUSED_INTRODUCTIONS: Final = (
-    "Task: give the response one integer from 0 to 100 for each of the following names. The ratings are independent.",
-    "Rate the response on the following scales from 0 to 100, with integers. Do not let one rating influence another.",
-)
-_FUSED: Final = _read("""
-[coherence]
-the share of the response that follows from the passages of the contexts. 0 if it contradicts them. Ignore the query.
----
-support of the response by the numbered passages, from nothing or contradictory (0) to everything (100), whether or
-  not the query is answered.
-[relevance]
-how directly and fully the query is answered. Ignore if the answer is correct.
----
-fit of the response to the query, from off the subject (0) to a full and direct answer (100), whether or not it is
-  correct.
-[density]
-100 for all useful information without superfluous words, 50 for a padded or too brief response, 0 without useful
-  information.
----
-useful information in relation to length, from none (0) over padded or too brief (50) to complete and concise (100).
-[correctness]
-the share of the response that agrees with the closest reference. 0 for a wrong answer. Ignore omissions.
----
-agreement of the stated facts with the closest reference, from wrong (0) to all right (100), whatever is omitted.
-[recall]
-the share of the important points in the closest reference that the response states correctly. Ignore additions.
----
-coverage of the important points of the closest reference, from none (0) to all (100), whatever is added.
-""")
 _FRAMES: Final = (
     "Read the blocks above again before you follow this task.\n{task}",
     "{task}\nBase your reply on the blocks above, and check it once before you write it.",
 )
-"""Sentences around a task without a paraphrase: a criterion of the user's, or a metric from elsewhere."""
+"""Sentences around a task without a paraphrase: a criterion or a prompt of the user's, several ratings in one call, or a metric
+from elsewhere."""
 
-WORDINGS_HASH: Final = hashlib.sha256(
-    repr((_PARAPHRASES, _WHAT, _FUSED_INTRODUCTIONS, _FUSED, _FRAMES)).encode()
-).hexdigest()[:12]
+WORDINGS_HASH: Final = hashlib.sha256(repr((_PARAPHRASES, _WHAT, _FRAMES)).encode()).hexdigest()[:12]
 """Hash of all paraphrases."""
 
 
 def reword(prompt: Prompt, number: int) -> str:
     """Return the task of a prompt in another wording."""
-    if prompt.construct == "ccrs_fused":
-        lines = prompt.task.strip().split("\n")
-        names = [name for line in lines if (name := line.partition(":")[0]) in _FUSED]
-        return "\n".join([_FUSED_INTRODUCTIONS[number - 1], *(f"{name}: {_FUSED[name][number - 1]}" for name in names)])
     known = _PARAPHRASES.get(_key(prompt))
     if known is None:
         return _FRAMES[number - 1].format(task=prompt.task)
@@ -267,7 +214,7 @@ def _key(prompt: Prompt) -> str:
     if prompt.is_template:
         return ""
     name = _name(prompt)
-    return "useful" if name.startswith("useful_for_") else _SAME.get(name, name)
+    return _SAME.get(name, name)
 
 
 def _name(prompt: Prompt) -> str:

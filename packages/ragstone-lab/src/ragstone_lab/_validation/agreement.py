@@ -158,7 +158,7 @@ def _of_parts(parts: LabeledParts, metric: str, options: LabelOptions) -> LabelA
         draws={},
     )
     stated = any(label.bounds is not None for label in parts.labels) or options.label_range is not None
-    if parts.has_ratings and not stated and max(label.value for label in parts.labels) > 1:
+    if parts.level != "claim" and not stated and max(label.value for label in parts.labels) > 1:
         options = replace(options, label_range=(0.0, RATING_MAX))
     return _one(parts.system, metric, parts.labels, parts.labels, options, parts)
 

@@ -160,7 +160,6 @@ class LabeledParts:
     """Id of the sample, by key of a part."""
     threshold: float
     """Verdict from which a part is supported or answered."""
-    has_ratings: bool
 
     @property
     def level(self) -> str:
@@ -209,7 +208,6 @@ def labeled_parts(system: SystemOutcomes, metric: str, labels: Iterable[LabelRec
         ],
         sample_of=sample_of,
         threshold=threshold,
-        has_ratings=bool(thresholds),
     )
 
 

@@ -103,7 +103,14 @@ def _explain(metric: Metric) -> list[str]:
     ]
     lines = [f"{card.title} ({card.name})", card.description, "", text_table(facts, header=False)]
     lines += [] if card.example is None else ["", *_worked(card.example)]
-    return lines + [line for prompt in _prompts(metric) for line in _show_prompt(**prompt)]
+    for prompt in _prompts(metric):
+        names = ", ".join(
+            f"{{{name}}}" + " (optional)" * (not needed) for name, needed in prompt["placeholders"].items()
+        )
+        origin = "yours" if prompt["is_replaced"] else f"built-in. Replace it: [prompts] '{prompt['key']}' = '''...'''"
+        text = (f"  {sanitize_for_terminal(line, width=2000)}" for line in prompt["text"].splitlines())
+        lines += ["", f"prompt {prompt['key']} ({origin}; placeholders: {names})", *text]
+    return lines
 
 
 def _prompts(metric: Metric) -> list[dict[str, Any]]:
@@ -119,13 +126,6 @@ def _prompts(metric: Metric) -> list[dict[str, Any]]:
         }
         for key, task in metric.prompt_keys().items()
     ]
-
-
-def _show_prompt(*, key: str, is_replaced: bool, placeholders: dict[str, bool], text: str) -> list[str]:
-    names = ", ".join(f"{{{name}}}" + " (optional)" * (not needed) for name, needed in placeholders.items())
-    origin = "yours" if is_replaced else f"built-in. Replace it: [prompts] '{key}' = '''...'''"
-    title = f"prompt {key} ({origin}; placeholders: {names})"
-    return ["", title, *(f"  {sanitize_for_terminal(line, width=2000)}" for line in text.splitlines())]
 
 
 def _arguments(card: MetricCard) -> Sequence[Argument]:

@@ -190,10 +190,6 @@ def add_labels(
     file = read_label_file(
         source, columns=label_columns, bounds=label_range, categories=label_values, default_bounds=(0.0, 1.0), rows=rows
     )
-    if any(each.passage is not None for each in file.records):
-        raise DataError(
-            "a store keeps labels of answers, and these are of a passage and a sub-question. Use ragstone lab judge-card"
-        )
     now = time.time()
     labels: list[StoredLabel] = []
     bad = [(each.position, each.reason) for each in file.rejected]
@@ -242,8 +238,9 @@ class _Requests:
         Raise DataError if the label is about two answers, or names no request of the store, or a question that several
         requests have.
         """
-        if label.level == "pair":
-            raise DataError("a preference between two answers is not a label of one answer")
+        if label.level == "pair" or any(part.passage is not None for part in label.parts):
+            what = "a preference between two answers" if label.level == "pair" else "a rating of a passage"
+            raise DataError(f"{what} is not a label of one answer. Use `ragstone lab judge-card --labels FILE`")
         id_, question = label.trace_id or label.sample_id, label.query
         if id_ is not None:
             id_ = unguarded(id_)  # `labels draw` writes it as `guarded` returns it

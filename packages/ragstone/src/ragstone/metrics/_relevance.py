@@ -19,19 +19,6 @@ _JUDGED_FROM: Final = 0.5
 """A passage is relevant if the judge's number is at least this value. It is 0 or 1, or in some modes a mean of
 these."""
 
-_WITH_REFERENCE_TEXT: Final = (
-    "Your assignment: decide whether this passage alone is enough to give the answer that the reference states. If the "
-    "reference has several parts, each is a correct answer by itself, and one is enough.\n"
-    "1: the passage states that answer, in any words or language, or it follows from the passage without other knowledge.\n"
-    "0: it does not. The same topic, names or words are not enough, and neither is a part of the answer.\n"
-    "Use only 1 and 0. If you are not sure, use 0."
-)
-_WITHOUT_REFERENCE_TEXT: Final = (
-    "Your assignment: decide whether this passage alone is enough to answer the query.\n"
-    "1: the passage states the answer, in any words or language, or it follows from the passage without other knowledge.\n"
-    "0: it does not. The same topic, names or words are not enough, and neither is a part of the answer.\n"
-    "Use only 1 and 0. If you are not sure, use 0."
-)
 _EXAMPLES: Final = """\
 Examples of relevant and irrelevant passages:
 
@@ -46,22 +33,26 @@ Number: 0
 Query: Who built the Tarn mill, and when?
 {second}Passage: Die Mühle am Tarn wurde 1887 eröffnet.
 Number: 0"""
-_EXAMPLES_WITH_REFERENCE: Final = _EXAMPLES.format(
-    first="Reference: Copper.\n", second="Reference: Ida Falk, in 1887.\n"
-)
-_EXAMPLES_WITHOUT_REFERENCE: Final = _EXAMPLES.format(first="", second="")
 _WITH_REFERENCE: Final = Task(
-    _WITH_REFERENCE_TEXT, "relevance_with_reference", ("query", "reference", "passage"), (), _EXAMPLES_WITH_REFERENCE
+    "Your assignment: decide whether this passage alone is enough to give the answer that the reference states. If the "
+    "reference has several parts, each is a correct answer by itself, and one is enough.\n"
+    "1: the passage states that answer, in any words or language, or it follows from the passage without other knowledge.\n"
+    "0: it does not. The same topic, names or words are not enough, and neither is a part of the answer.\n"
+    "Use only 1 and 0. If you are not sure, use 0.",
+    "relevance_with_reference",
+    ("query", "reference", "passage"),
+    examples=_EXAMPLES.format(first="Reference: Copper.\n", second="Reference: Ida Falk, in 1887.\n"),
 )
 _WITHOUT_REFERENCE: Final = Task(
-    _WITHOUT_REFERENCE_TEXT, "relevance", ("query", "passage"), (), _EXAMPLES_WITHOUT_REFERENCE
+    "Your assignment: decide whether this passage alone is enough to answer the query.\n"
+    "1: the passage states the answer, in any words or language, or it follows from the passage without other knowledge.\n"
+    "0: it does not. The same topic, names or words are not enough, and neither is a part of the answer.\n"
+    "Use only 1 and 0. If you are not sure, use 0.",
+    "relevance",
+    ("query", "passage"),
+    examples=_EXAMPLES.format(first="", second=""),
 )
-RELEVANCE_TASKS: Final = (
-    _WITH_REFERENCE,
-    _EXAMPLES_WITH_REFERENCE,
-    _WITHOUT_REFERENCE,
-    _EXAMPLES_WITHOUT_REFERENCE,
-)
+RELEVANCE_TASKS: Final = (_WITH_REFERENCE, _WITH_REFERENCE.examples, _WITHOUT_REFERENCE, _WITHOUT_REFERENCE.examples)
 """Both tasks and their examples."""
 
 

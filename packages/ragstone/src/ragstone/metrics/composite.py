@@ -27,6 +27,7 @@ from ragstone.metrics._base import MetricBase, check_sample
 from ragstone.metrics._card import Metric, is_number
 from ragstone.metrics._shared import compute_once
 from ragstone.schema import Failure, Interval, NotApplicable, Outcome, Sample, Score
+from ragstone.settings import flat_names
 from ragstone.stats import WeightedTerm, weighted_sum_interval
 
 _Z: Final = 1.959963984540054
@@ -286,7 +287,7 @@ def read_composite(path: str | Path, resolve: Callable[[Sequence[str]], Sequence
     label = content.get("label", "")
     if label != "" and not (isinstance(label, str) and label.replace("_", "x").isalnum()):
         raise DataError(f"the label in {str(path)!r} must be a text of letters, digits and underscores, got {label!r}")
-    named = dict(_flat(weights))
+    named = dict(flat_names(weights))
     if nested := [name for name in named if name.partition("@")[0].casefold().strip() == Composite.name]:
         raise ConfigurationError(f"{str(path)!r}: {nested[0]!r} is a composite. Write the weights of its metrics")
     metrics = [metric for name in named for metric in resolve([name])]
@@ -295,15 +296,6 @@ def read_composite(path: str | Path, resolve: Callable[[Sequence[str]], Sequence
             f"{str(path)!r} gives a weight to a group of metrics. Write one weight for each metric"
         )
     return Composite(metrics, list(named.values()), label=label, covariance=content.get("covariance"))
-
-
-def _flat(weights: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield names with dots, which TOML without quotes reads as tables."""
-    for name, weight in weights.items():
-        if isinstance(weight, dict):
-            yield from _flat(weight, f"{before}{name}.")
-        else:
-            yield f"{before}{name}", weight
 
 
 def _checked(covariance: Any, used: Sequence[int], n: int, total: float) -> list[list[float]]:

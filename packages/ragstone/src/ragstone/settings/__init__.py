@@ -22,6 +22,7 @@ from ragstone.settings._tables import (
     Sampling,
     SamplingRule,
     Watch,
+    flat_names,
 )
 
 __all__: list[str] = []

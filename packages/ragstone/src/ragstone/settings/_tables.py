@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal
 
@@ -205,14 +206,13 @@ class Answers(Settings):
     )
 
 
-def _flat(value: object, before: str = "") -> object:
-    if not isinstance(value, dict):
-        return value
-    flat: dict[str, object] = {}
-    for name, part in value.items():
-        inner = _flat(part, f"{before}{name}.")
-        flat |= inner if isinstance(inner, dict) else {f"{before}{name}": inner}
-    return flat
+def flat_names(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield values by names with dots, which TOML without quotes reads as tables."""
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            yield from flat_names(value, f"{before}{name}.")
+        else:
+            yield f"{before}{name}", value
 
 
 class Prompts(Settings):
@@ -221,7 +221,9 @@ class Prompts(Settings):
     main: ClassVar[str | None] = "texts"
     is_open: ClassVar[bool] = True
 
-    texts: Annotated[dict[str, Text], BeforeValidator(_flat)] = key(
+    texts: Annotated[
+        dict[str, Text], BeforeValidator(lambda value: dict(flat_names(value)) if isinstance(value, Mapping) else value)
+    ] = key(
         {},
         "Prompts by metric, or by METRIC.NAME for one of several prompts (`ragstone metrics NAME` shows them). {query} and "
         "other placeholders stand for the texts of a sample.",
