@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ragstone.errors import MissingExtraError
 from ragstone.metrics import UdcgTheta
@@ -80,6 +80,22 @@ def adjusted(p_values: Sequence[float | None]) -> list[float | None]:
     """Return p-values with Holm's correction. None is not a test, and NaN is one that could not be made."""
     corrected = iter(holm([p_value for p_value in p_values if p_value is not None]).adjusted)
     return [None if p_value is None else next(corrected) for p_value in p_values]
+
+
+def tested_rows(
+    names: Sequence[str],
+    values: NDArray[np.float64],
+    differences: NDArray[np.float64],
+    bases: Collection[str],
+    seed: int,
+) -> list[tuple[Any, ...]]:
+    """Return a row for each column of values: its name, number, mean, and (unless a base) mean difference and p-value."""
+    p_values = compare_columns(differences, [names.index(name) for name in bases], seed=seed)
+    means, others = estimate_columns(values), estimate_columns(differences, differences=True)
+    return [
+        (name, mean.n if mean else 0, mean, None if name in bases else difference, p_value)
+        for name, mean, difference, p_value in zip(names, means, others, p_values, strict=True)
+    ]
 
 
 def correlate_by_question(

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ragstone.errors import MissingExtraError
 from ragstone.stats import Estimate, bootstrap_interval
 from ragstone_lab._run import gathered
-from ragstone_lab._udcg.columns import compare_columns, correlate_by_question, estimate_columns, metric_columns
+from ragstone_lab._udcg.columns import (
+    compare_columns,
+    correlate_by_question,
+    estimate_columns,
+    metric_columns,
+    tested_rows,
+)
 from ragstone_lab._udcg.complete import RatedContext, warn_small_sample
 from ragstone_lab._udcg.correlate import correlate_contexts, count_grades
 from ragstone_lab._udcg.experiment.answers import Runner
@@ -210,23 +216,7 @@ def _compared(
     """Return a row for each metric: its correlation, and the base's minus its own."""
     table = correlate_by_question(columns, collected.contexts)
     order = [table.names.index(base[name]) for name in table.names]
-    return _rows(table.names, table.all, table.all[:, order] - table.all, {*base.values()}, seed)
-
-
-def _rows(
-    names: Sequence[str],
-    values: NDArray[np.float64],
-    differences: NDArray[np.float64],
-    bases: Collection[str],
-    seed: int,
-) -> list[tuple[Any, ...]]:
-    """Return a row for each column of values: its name, number, mean, and (unless a base) mean difference and p-value."""
-    p_values = compare_columns(differences, [names.index(name) for name in bases], seed=seed)
-    means, others = estimate_columns(values), estimate_columns(differences, differences=True)
-    return [
-        (name, mean.n if mean else 0, mean, None if name in bases else difference, p_value)
-        for name, mean, difference, p_value in zip(names, means, others, p_values, strict=True)
-    ]
+    return tested_rows(table.names, table.all, table.all[:, order] - table.all, {*base.values()}, seed)
 
 
 def ablation_tables(runner: Runner, collected: ContextSet) -> list[ResultTable]:
@@ -284,7 +274,7 @@ def _gamma_table(runner: Runner, collected: ContextSet, values: Mapping[str, NDA
     facts = {"gamma": _GAMMAS[find_best([*range(n)])]} if n > 1 else {}
     everything = np.column_stack([table.all, tuned])
     names = [*columns, "tuned"]
-    rows = _rows(names, everything, everything - everything[:, [default]], {names[default]}, settings.seed)
+    rows = tested_rows(names, everything, everything - everything[:, [default]], {names[default]}, settings.seed)
     headings = (Column("gamma", "gamma", "text"), _N, _SPEARMAN, Column("gain", "minus gamma = 1/3 [95% CI]"), _P)
     notes = ("tuned: each question with the gamma that is best for the other questions.", *warn_small_sample(n))
     return runner.table("ablation", "The weight of distraction (gamma)", "equation 4", headings, rows, *notes, **facts)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from ragstone_lab._udcg.columns import compare_columns, estimate_columns
+from ragstone_lab._udcg.columns import tested_rows
 from ragstone_lab._udcg.experiment.tables import Column, ResultTable, corrected_table
 
 if TYPE_CHECKING:
@@ -79,13 +79,8 @@ def _means(
     table: NDArray[np.float64] = np.array(
         [[_mean([row[at] for row in rows]) for at in range(len(names))] for rows in by_question.values()]
     )
-    minus = table[:, [0]] - table
-    estimates = zip(estimate_columns(table), estimate_columns(minus, differences=True), strict=True)
-    tests = compare_columns(minus, {0}, seed=seed)
-    for at, (name, (mean, difference)) in enumerate(zip(names, estimates, strict=True)):
-        n = mean.n if mean else 0
-        difference_of = difference if at else None
-        yield {"metric": name, "n": n, "spearman": mean, "difference": difference_of, "p_value": tests[at]}
+    for row in tested_rows(names, table, table[:, [0]] - table, names[:1], seed):
+        yield dict(zip(("metric", "n", "spearman", "difference", "p_value"), row, strict=True))
 
 
 def _mean(values: Sequence[float]) -> float:
