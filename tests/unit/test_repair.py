@@ -16,8 +16,9 @@ from typer.testing import CliRunner
 
 import ragstone
 from command_line import app as command_line
-from ragstone.errors import ApplicationError, ConfigurationError, DataError
+from ragstone.errors import ApplicationError, ConfigurationError, DataError, JudgeError
 from ragstone.experiments import RepairTrial
+from ragstone.testing import FakeJudge
 
 RIGHT, WRONG = "At the river.", "In a cave below the mountain."
 GOLD = "The stone lies at the river, near the old bridge and the mill."
@@ -271,6 +272,21 @@ def test_an_interrupted_trial_resumes_without_asking_again(plant: Any, tmp_path:
     assert n_whole <= planted.calls.total() <= n_whole + 8  # calls in flight when it was stopped
     assert ["trial.json"] == [path.name for path in tmp_path.iterdir()]
     assert "fewer_passages" == json.loads(output.read_text())["best"]
+
+
+@pytest.mark.parametrize(("n_calls", "n_asked", "n_undecided"), [(8, 0, 4), (40, 12, 0)])
+def test_an_exhausted_budget_stops_the_trial(plant: Any, n_calls: int, n_asked: int, n_undecided: int) -> None:
+    """What is judged is reported, in the first pass and later, and the application is not called for nothing."""
+    left = iter(range(n_calls))
+
+    def fail(prompt: object) -> JudgeError | None:
+        return JudgeError("the budget is exhausted", kind="budget") if next(left, None) is None else None
+
+    judge = FakeJudge(0, fail=fail)
+    planted = plant(lambda hits: WRONG)
+    trial = run(planted, rows(12), judge=judge)
+    assert ("budget", n_asked, n_undecided) == (trial.stopped, trial.n_asked, trial.n_undecided)
+    assert "The budget is exhausted" in str(trial)
 
 
 def test_the_command_prints_the_result_and_the_cost_before(

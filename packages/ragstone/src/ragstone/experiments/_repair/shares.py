@@ -225,7 +225,7 @@ class RepairTrial:
         else:
             text = "No repair has a result, so nothing is claimed."
         if self.wrong_with_references is not None:
-            text += f" With the reference passages alone, {show_share(self.wrong_with_references)} stay wrong: no change of retrieval corrects them."
+            text += f" With the reference passages alone, {show_share(self.wrong_with_references)} stay wrong: better passages do not correct them."
         return text
 
     def __str__(self) -> str:

@@ -201,11 +201,11 @@ async def arepair(
             level = 1 - (1 - confidence_level) / n_looks
             places = [0, _PROBE, middle, len(cases)] if n_looks > 1 else [0, _PROBE, len(cases)]
             for start, end in itertools.pairwise(places):
+                if trial.n_over_budget:
+                    break
                 hopeless = {share.name for share in trial.shares(level) if share.is_hopeless}
                 await trial.ask(cases[start:end], assign(cases[start:end], repeats - 1, rng, hopeless), rng)
                 trial.check_retrieval(hook)
-                if trial.n_over_budget:
-                    break
                 if end == middle and n_looks > 1 and is_order_clear(trial.shares(level)):
                     trial.stopped = "clear"
                     break
@@ -253,6 +253,7 @@ class _Trial:
         rows = sorted(rows, key=lambda row: row.response is None)
         answered = [row for row in rows if row.response is not None]
         scored = await score_rows(self.scorer, answered, self.kept, self._reports(len(answered)))
+        self.note_budget(scored)
         first = await self._score([_row(row, "first") for row in rows[len(answered) :]])
         for row, (sample, outcomes) in zip(rows, [*_groups(scored), *_groups(first)], strict=True):
             is_right, basis = _judged(sample, outcomes)
@@ -262,6 +263,10 @@ class _Trial:
             if is_right is False:
                 self.basis[basis or ""] += 1
                 self.wrong.append(make_case(sample.model_copy(update={"id": row.id}), outcomes))
+
+    def note_budget(self, scored: ScoredApp) -> None:
+        """Count what was not judged because the budget is exhausted."""
+        self.n_over_budget += sum(isinstance(o, Failure) and o.kind == "budget" for o in scored.outcomes)
 
     async def ask(self, cases: Sequence[Case], assigned: Sequence[Mapping[str, float]], rng: random.Random) -> None:
         """Ask for some wrong answers again, in random order, each under its interventions and without a change."""
@@ -328,7 +333,7 @@ class _Trial:
         runner = AppRunner(self.call, rows, recorder=self.call.recorder, saved=self.saved, repeats=1, **self.options)
         async with runner:
             scored = await score_app(runner, self.scorer, rows, self.kept, self._reports(len(rows)))
-        self.n_over_budget += sum(isinstance(o, Failure) and o.kind == "budget" for o in scored.outcomes)
+        self.note_budget(scored)
         return scored
 
     def _reports(self, total: int) -> Progress:
