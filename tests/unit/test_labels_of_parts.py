@@ -182,6 +182,7 @@ def test_a_store_refuses_ratings_of_passages(tmp_path: Path) -> None:
     with monitor.request("Q?") as request:
         request.answer("A")
     monitor.close()
+    assert 0 == run_command("worker", tmp_path / "s.db", "--until-idle").returncode
     with pytest.raises(
         DataError, match=r"a rating of a passage is not a label of one answer\. Use `ragstone lab judge-card"
     ):
