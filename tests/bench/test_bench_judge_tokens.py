@@ -9,15 +9,12 @@ from dataclasses import replace
 
 import pytest
 
-import ragstone
 from builders import make_sample
-from fake_servers import FakeJudgeServer
 from ragstone.demo._chain import load_corpus, load_questions
 from ragstone.judges import Prompt
 from ragstone.judges._render import number_request, render
 from ragstone.metrics import resolve_metrics
 from ragstone.metrics.ccrs import CCRS
-from ragstone.schema import Score
 from ragstone.scoring import Scorer
 from ragstone.testing import FakeJudge
 
@@ -62,22 +59,6 @@ def test_prompts_against_the_bare_question():
                 calls += 1
         print(f"\n{name}: {sent / calls:.0f} a call, {sent / bare:.3f} of the bare question")
         assert sent / bare <= MAX_RATIO
-
-
-def test_fused_against_separate():
-    """`ccrs_fused` needs one call for a sample instead of five, and less than a third of the tokens."""
-    used = {}
-    for metrics in ("ccrs", "ccrs_fused"):
-        with FakeJudgeServer(count_tokens=COUNTS["pieces"]) as server:
-            rows = [{**fields, "contexts": list(fields["contexts"])} for fields in fields_of_samples()]
-            experiment = ragstone.evaluate(rows, metrics=metrics, judge=server.url)
-            scored = [outcome for outcome in experiment.outcomes if isinstance(outcome, Score)]
-            calls = sum(outcome.usage.calls for outcome in scored if outcome.usage)
-            used[metrics] = calls, sum(outcome.usage.input_tokens for outcome in scored if outcome.usage)
-            assert len(rows) * 5 == len(scored)
-    print(f"\ncalls and tokens of 12 samples: {used}")
-    assert (60, 12) == (used["ccrs"][0], used["ccrs_fused"][0])
-    assert used["ccrs_fused"][1] < used["ccrs"][1] / 3
 
 
 EXAMPLES = {"claims": 180, "passage_relevance": 130, "answerability": 140}

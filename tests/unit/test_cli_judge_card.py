@@ -44,9 +44,9 @@ def test_dry_run_calls_nothing():
         )
         assert 0 == done.returncode, done.stderr
         assert [] == server.stats.requests
-    # Two judges; all samples once, 12 labeled ones with 2 wordings x 2 repeats, a repeat, 2 orders and one call.
-    assert f"about {2 * (16 + 12 * 8)} calls" in done.stdout
-    assert "12 labeled of 16 samples, 1 metric, 2 judges, 9 runs each" in done.stdout
+    # Two judges; all samples once, 12 labeled ones with 2 wordings x 2 repeats, a repeat and 2 orders.
+    assert f"about {2 * (16 + 12 * 7)} calls" in done.stdout
+    assert "12 labeled of 16 samples, 1 metric, 2 judges, 8 runs each" in done.stdout
     assert "with 12 labels, the 95% interval of a kappa of 0.6" in done.stdout
     assert "USD)" in done.stdout
     plain = json.loads(card("--dry-run", "--json", "--set", "research.conditions=none").stdout)
@@ -113,7 +113,7 @@ def test_text_names_the_baseline():
         ),
         (
             ["--set=research.conditions=wording,length"],
-            "unknown condition 'length'. Conditions: wording, order, repeats, fused, reasoned",
+            "unknown condition 'length'. Conditions: wording, order, repeats, reasoned",
         ),
         (
             ["--judge=lexical", "--set=research.conditions=reasoned"],
@@ -140,7 +140,7 @@ def test_exit_codes():
         assert "unfinished: run the same command to resume" in done.stderr
         more = card("--judge", server.url)
         assert 0 == more.returncode, more.stderr
-        assert "93 model calls, 19 replies from the journal" in more.stdout
+        assert "81 model calls, 19 replies from the journal" in more.stdout
         assert "the budget was exhausted, so that some conditions were not measured" in done.stdout
     with FakeJudgeServer(malformed_rate=1.0, structured="refused") as server:
         done = card("--judge", server.url, "--set", "research.conditions=none")
@@ -157,13 +157,13 @@ def test_second_run_reads_the_journal():
         n = server.stats.calls
         second = card("--judge", server.url, "--json")
         # Each run makes one call that learns what the server supports.
-        assert (112 + 1, n + 1) == (n, server.stats.calls)
+        assert (100 + 1, n + 1) == (n, server.stats.calls)
         assert 0 == card("--judge", server.url, "-o", "other").returncode
-        assert n + 1 + 112 < server.stats.calls
+        assert n + 1 + 100 < server.stats.calls
     plain = [json.loads(done.stdout) for done in (first, second)]
     costs = [sum(cost["cached"] for cost in each["judges"][0]["costs"]) for each in plain]
-    assert [0, 16 + 12 * 8] == costs
-    assert [(112, 0), (0, 112)] == [(each["n_asked"], each["n_known"]) for each in plain]
+    assert [0, 16 + 12 * 7] == costs
+    assert [(100, 0), (0, 100)] == [(each["n_asked"], each["n_known"]) for each in plain]
     assert plain[1] == json.loads(Path("judge-card/result.json").read_text(encoding="utf-8"))
     assert plain[0]["judges"][0]["metrics"] == plain[1]["judges"][0]["metrics"]
 

@@ -36,7 +36,7 @@ def scored(metric, judge, sample):
     return asyncio.run(Scorer([metric], judge).score(sample))[0]
 
 
-@pytest.mark.parametrize("name", ["ccrs.ac", "ccrs.ac@em_weight=0.5", "ccrs_fused.ac"])
+@pytest.mark.parametrize("name", ["ccrs.ac", "ccrs.ac@em_weight=0.5"])
 @pytest.mark.parametrize(("rating", "good"), [(100, True), (50, True), (49, False), (0, False)])
 def test_the_judged_part_decides_about_a_paraphrase(name, rating, good):
     """A perfect paraphrase has the value 0.3, which is below half of the range, and is good."""

@@ -13,7 +13,6 @@ import scipy.stats
 from fake_servers import FakeJudgeServer
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.judges import Budget, ModelJudge, OpenAICompatibleJudge
-from ragstone.metrics import Criterion
 from ragstone.testing import FakeJudge
 from ragstone_lab import judge_card, plan_judge_card
 from scripted_model import ScriptedModel
@@ -210,27 +209,6 @@ def test_text_fits_a_terminal(planted, monkeypatch):
     json.dumps(planted[1].to_dict(), allow_nan=False)
 
 
-def test_fused_ratings_are_compared_with_separate_ones():
-    """On the same samples: difference, agreement of both with people, and calls."""
-    world = Planted()
-    card = judge_card(
-        world.yes_no, world.rows, judge=world.judge, metrics="ccrs", conditions=["fused"], n_resamples=300
-    )
-    (judge,) = card.judges
-    by_name = {report.metric: report for report in judge.metrics}
-    assert {"ccrs.cc", "ccrs.qr", "ccrs.id", "ccrs.ac", "ccrs.ir"} == by_name.keys()
-    fused = effect(by_name["ccrs.cc"], "fused")
-    assert 50 == fused.n
-    # The task in one call is none of the paraphrases, so the planted judge rates as usual.
-    assert abs(fused.difference.value) < 2
-    assert fused.correlation.value > 0.8
-    assert fused.people.n == fused.people_usual.n == 50
-    assert fused.people.coefficient[1].value == pytest.approx(fused.people_usual.coefficient[1].value, abs=0.1)
-    assert 50 == next(c for c in judge.costs if c.condition == "fused").usage.calls
-    assert by_name["ccrs.qr"].agreement is None
-    assert "without labels, so without agreement with people: ccrs.qr, ccrs.id, ccrs.ac, ccrs.ir" in card.notes
-
-
 def test_reasoned_scores_are_compared_with_the_judges_own():
     """The judge with its reasons first has the same model, and its scores are kept apart."""
     world = Planted(n=20, n_labeled=20)
@@ -355,9 +333,9 @@ def test_estimated_calls_are_those_of_the_run():
     world = Planted()
     plan = plan_judge_card(world.yes_no, world.rows, metrics="ccrs")
     judge_card(world.yes_no, world.rows, judge=world.judge, metrics="ccrs", n_resamples=50)
-    assert plan.usage.calls == len(world.judge.prompts) == 120 * 5 + 50 * (5 * (1 + 2 * 2 + 2) + 1)
-    assert plan.n_scored == 120 + 50 * 8
-    assert "80 labeled of 120 samples, 5 metrics, 1 judge, 9 runs each" in str(plan)
+    assert plan.usage.calls == len(world.judge.prompts) == 120 * 5 + 50 * 5 * (1 + 2 * 2 + 2)
+    assert plan.n_scored == 120 + 50 * 7
+    assert "80 labeled of 120 samples, 5 metrics, 1 judge, 8 runs each" in str(plan)
     assert "with 80 labels, the 95% interval of a kappa of 0.6 is about 0.42 to 0.78" in str(plan)
 
 
@@ -412,19 +390,6 @@ def test_default_metrics_are_those_of_the_labels():
         for labels in (world.yes_no, by_row, plain)
     ]
     assert [["ccrs.cc"], ["ragas.faithfulness"], ["ccrs.cc", "ccrs.qr", "ccrs.id", "ccrs.ac", "ccrs.ir"]] == names
-
-
-def test_default_conditions_fit_the_metrics():
-    """`fused` is omitted without a ccrs metric; an explicit one is an error."""
-    world = Planted(n=12, n_labeled=12)
-    labels = [{"id": row["id"], "label": row["ccrs.cc"]} for row in world.yes_no]
-    own = Criterion("Is it short?", needs=("query", "response"), name="own.short")
-    plan = plan_judge_card(labels, world.rows, metrics=[own])
-    assert ("wording", "order", "repeats") == plan.conditions
-    with pytest.raises(
-        ConfigurationError, match="the condition 'fused' compares ccrs with ccrs_fused, and the metrics are own"
-    ):
-        plan_judge_card(labels, world.rows, metrics=[own], conditions=["fused"])
 
 
 @pytest.mark.parametrize(

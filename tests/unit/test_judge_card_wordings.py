@@ -54,7 +54,7 @@ def test_every_task_has_paraphrases(metric):
     # Stored ratings are required, and then the judge is not called.
     assert prompts or "ratings" in metric.card.needs
     for prompt in prompts:
-        assert prompt.construct == "ccrs_fused" or _key(prompt) in _PARAPHRASES, prompt.construct
+        assert _key(prompt) in _PARAPHRASES, prompt.construct
         texts = {prompt.task, *(reword(prompt, n) for n in range(1, N_WORDINGS + 1))}
         assert 1 + N_WORDINGS == len(texts)
         # Fields are named in the task, so a paraphrase that names another field belongs to another task.
@@ -114,14 +114,6 @@ def test_a_prompt_of_the_user_gets_a_sentence_around_it():
     """It is not replaced by a paraphrase of the built-in prompt, and its placeholders stay."""
     (metric,) = resolve_metrics("ccrs.qr")
     (prompt,) = prompts_of(metric.with_prompts({"rating": "Does {response} answer {query}? 0 to 100."}))
-    for number in (1, 2):
-        assert prompt.task in reword(prompt, number)
-        assert prompt.task != reword(prompt, number)
-
-
-def test_several_ratings_in_one_call_get_a_sentence_around_their_task():
-    """The names of the ratings stay as they are."""
-    (prompt,) = prompts_of(resolve_metrics("ccrs_fused.cc")[0])
     for number in (1, 2):
         assert prompt.task in reword(prompt, number)
         assert prompt.task != reword(prompt, number)

@@ -166,13 +166,10 @@ def test_a_prompt_can_have_the_fields_of_the_formula_alone(name):
     assert judge.prompts[0].task == judge.prompts[1].task
 
 
-def test_the_fields_are_an_argument_of_the_group_but_not_of_one_call():
-    """`ccrs_fused` has one prompt for all ratings."""
+def test_the_fields_are_an_argument_of_the_group():
+    """It is part of the name of each metric."""
     names = [metric.card.name for metric in resolve_metrics("ccrs@fields=formula")]
     assert [f"ccrs.{name}@fields=formula" for name in ("cc", "qr", "id", "ac", "ir")] == names
     assert "ccrs.ac@em_weight=0,fields=formula" == resolve_metrics("ccrs.ac@0,fields=formula")[0].card.name
     with pytest.raises(ConfigurationError, match=r"fields of ccrs\.cc must be one of all, formula, got 'own'"):
         resolve_metrics("ccrs@fields=own")
-    with pytest.raises(ConfigurationError, match="does not take arguments"):
-        resolve_metrics("ccrs_fused@fields=formula")
-    assert "ccrs_fused.ac@em_weight=0" == resolve_metrics("ccrs_fused.ac@0")[0].card.name

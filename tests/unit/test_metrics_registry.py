@@ -81,7 +81,7 @@ def test_an_object_with_other_arguments_is_another_metric(before):
 @pytest.mark.parametrize(
     ("specs", "words"),
     [
-        (["crs"], "Did you mean 'ccrs'.*Groups: .*ccrs, ccrs_fused, udcg.*`ragstone metrics`"),
+        (["crs"], "Did you mean 'ccrs'.*Groups: .*ccrs, udcg.*`ragstone metrics`"),
         (["bleurgh"], "Groups: ranking, "),
         (["composite"], "'composite' needs an argument: composite@FILE"),
         (["ALPHA_ndcg"], "'alpha_ndcg' needs an argument: alpha_ndcg@K"),

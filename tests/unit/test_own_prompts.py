@@ -93,7 +93,6 @@ def test_one_of_several_prompts() -> None:
         ),
         ({"ccrs.qx": OWN}, "'ccrs.qx' is not a built-in prompt. Did you mean ccrs.q"),
         ({"ragas.faithfulness": "{text}"}, "Did you mean ragas.faithfulness.claims, ragas.faithfulness.support"),
-        ({"ccrs_fused.qr": OWN}, "'ccrs_fused.qr' is not a built-in prompt"),
         ({"ccrs.qr": ""}, "prompts"),
     ],
 )

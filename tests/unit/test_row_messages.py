@@ -240,7 +240,7 @@ def test_content_blocks_with_citations():
 
 # -- what judges and readers see
 
-ASKS = ("ccrs.qr", "ccrs_fused.qr", "ragas.faithfulness", "ragas.answer_relevancy", "ragas.context_precision",
+ASKS = ("ccrs.qr", "ragas.faithfulness", "ragas.answer_relevancy", "ragas.context_precision",
         "vera.retrieval_precision", "crux_reference_free.coverage", "judged.precision@5", "citation.recall", "udcg")  # fmt: skip
 
 

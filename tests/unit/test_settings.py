@@ -228,7 +228,7 @@ DEFAULTS: dict[str, Any] = {
     "research.queries": 100,
     "research.questions": 10,
     "research.rating_threshold": 3.0,
-    "research.conditions": ("wording", "order", "repeats", "fused"),
+    "research.conditions": ("wording", "order", "repeats"),
     "research.max_crossed": 50,
     "research.flip_threshold": 0.1,
     "research.k": 5,

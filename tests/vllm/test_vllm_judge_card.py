@@ -55,7 +55,7 @@ def test_card_of_a_tiny_judge(judge_url, scored, labels, tmp_path, monkeypatch, 
     graded_rows, yes_no_rows, graded, yes_no = labels
     rows = [*graded_rows, *({**row, "label": int(row["label"])} for row in yes_no_rows)]
     options = {"judge": judge_url, "metrics": METRICS, "max_crossed": 30, "n_resamples": 500}
-    conditions = ["wording", "order", "repeats", "fused", "reasoned"]
+    conditions = ["wording", "order", "repeats", "reasoned"]
     card = judge_card(rows, samples, conditions=conditions, **options)
     print(card)
     (judge,) = card.judges
@@ -86,7 +86,6 @@ def test_card_of_a_tiny_judge(judge_url, scored, labels, tmp_path, monkeypatch, 
         "wording 2",
         "order reversed",
         "order shuffled",
-        "fused",
         "reasoned",
     } == names.keys()
     assert all(cost.usage.calls >= 1 for cost in names.values())

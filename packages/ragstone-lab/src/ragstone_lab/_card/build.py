@@ -24,7 +24,7 @@ from ragstone.stats import (
 )
 from ragstone_lab._card.conditions import Run
 from ragstone_lab._card.model import ConditionEffect, JudgeReport, MetricReport, RunCost, SelfPreference
-from ragstone_lab._card.plan import FUSED, CardPlan
+from ragstone_lab._card.plan import CardPlan
 from ragstone_lab._card.report import JudgeCard
 from ragstone_lab._card.wordings import WORDINGS_HASH
 from ragstone_lab._validation.agreement import LabelAgreement, LabelOptions, agreements, estimate_difference
@@ -112,10 +112,10 @@ class _Table:
             is_complete=all(run in self.runs for run in self.plan.runs if self.plan.samples_of(run)),
         )
 
-    def points(self, run: Run, card: MetricCard, *, name: str | None = None) -> dict[str, float]:
-        """Return the scores of a run by sample, in points of the metric's range, or those of the metric `name`."""
+    def points(self, run: Run, card: MetricCard) -> dict[str, float]:
+        """Return the scores of a run by sample, in points of the metric's range."""
         system = self._systems.get(run)
-        values = {} if system is None else system.values(name or card.name)
+        values = {} if system is None else system.values(card.name)
         return {id_: _POINTS * (value - card.low) / (card.high - card.low) for id_, value in values.items()}
 
     def cells(self, card: MetricCard) -> list[list[dict[str, float]]]:
@@ -144,10 +144,9 @@ class _Table:
 
     def _effect(self, run: Run, card: MetricCard) -> ConditionEffect | None:
         """Compare the scores of a condition with the usual ones, on the samples that have both."""
-        name = FUSED.get(card.name) if run.condition == "fused" else card.name
-        if name is None or run not in self.runs:
+        if run not in self.runs:
             return None
-        usual, changed = self.points(Run(), card), self.points(run, card, name=name)
+        usual, changed = self.points(Run(), card), self.points(run, card)
         ids = [sample.id for sample in self.plan.samples_of(run)]
         both = [id_ for id_ in ids if id_ in usual and id_ in changed]
         if not both:
@@ -156,10 +155,8 @@ class _Table:
         differences = [b - a for a, b in zip(before, after, strict=True)]
         level = self._options.confidence_level
         flips = [float(abs(d) > _POINTS * self._flip_threshold + _SAME) for d in differences]
-        has_people = run.condition in ("fused", "reasoned")
+        has_people = run.condition == "reasoned"
         labels = [label for label in self.plan.labels if {*label.sample_ids} <= {*both}] if has_people else []
-        # The labels of a metric are also those of its rating in one call with the others.
-        same = [replace(label, metric=name) if label.metric == card.name else label for label in labels]
         return ConditionEffect(
             condition=run.name,
             difference=estimate_difference(differences, bound=_POINTS, confidence_level=level),
@@ -169,8 +166,8 @@ class _Table:
             ),
             n=len(both),
             n_unscored=len(ids) - len(both),
-            people=self._agreement(run, name, same, like=card.name),
-            people_usual=self._agreement(Run(), card.name, labels, like=card.name),
+            people=self._agreement(run, card.name, labels, of_some=True),
+            people_usual=self._agreement(Run(), card.name, labels, of_some=True),
         )
 
     def _agreement(
@@ -179,10 +176,10 @@ class _Table:
         metric: str,
         labels: Iterable[LabelRecord],
         *,
-        like: str | None = None,
+        of_some: bool = False,
         of_parts: bool = False,
     ) -> LabelAgreement | None:
-        """Compare the scores of a run with labels, on the scale of all labels of the metric `like`."""
+        """Compare the scores of a run with labels, those `of_some` samples on the scale of all labels of the metric."""
         own = [label for label in labels if label.metric in (None, metric)]
         system = self._systems.get(run)
         if system is None:
@@ -191,7 +188,7 @@ class _Table:
         if not any(all(id_ in values for id_ in label.sample_ids) for label in own):
             return None
         options = self._options
-        if like is not None and (usual := self._agreement(Run(), like, self.plan.labels)) is not None:
+        if of_some and (usual := self._agreement(Run(), metric, self.plan.labels)) is not None:
             options = replace(options, label_range=usual.label_range)
         found = agreements([system], [metric], own, options)
         return next((each for each in found if (each.level != "answer") == of_parts), None)
@@ -204,7 +201,7 @@ class _Table:
         mine = [label for label in self.plan.labels if label.metric in (None, card.name) and label.other_id is None]
         groups = {key: [label for label in mine if is_own[label.key] is key] for key in (True, False, None)}
         n = {key: len({label.key for label in labels}) for key, labels in groups.items()}
-        found = [self._agreement(Run(), card.name, groups[key], like=card.name) for key in (True, False)]
+        found = [self._agreement(Run(), card.name, groups[key], of_some=True) for key in (True, False)]
         own, other = (each.bias if each is not None and each.n > 1 else None for each in found)
         difference = None
         if own is not None and other is not None:

@@ -1,4 +1,4 @@
-"""Conditions under which a judge scores the same samples again: wording, order of the passages, score mode, one call."""
+"""Conditions under which a judge scores the same samples again: wording, order of the passages, score mode."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ragstone.metrics import RewordedJudge
 from ragstone.schema import Sample
 from ragstone_lab._card.wordings import WORDINGS_HASH, reword
 
-Condition = Literal["wording", "order", "repeats", "fused", "reasoned"]
+Condition = Literal["wording", "order", "repeats", "reasoned"]
 CONDITIONS: Final[tuple[Condition, ...]] = get_args(Condition)
-DEFAULT_CONDITIONS: Final[tuple[Condition, ...]] = ("wording", "order", "repeats", "fused")
+DEFAULT_CONDITIONS: Final[tuple[Condition, ...]] = ("wording", "order", "repeats")
 """All conditions except `reasoned`, whose replies are the longest."""
 
 
@@ -22,7 +22,7 @@ DEFAULT_CONDITIONS: Final[tuple[Condition, ...]] = ("wording", "order", "repeats
 class Run:
     """One pass of a judge over samples."""
 
-    condition: Literal["base", "wording", "order", "fused", "reasoned"] = "base"
+    condition: Literal["base", "wording", "order", "reasoned"] = "base"
     """"base" is the usual way to score."""
     level: int = 0
     """Number of the wording, or of the order: 1 is reversed, 2 is shuffled. 0 for other conditions."""

@@ -26,7 +26,7 @@ class ConditionEffect:
     n_unscored: int
     """Number of samples without a score in one of both. They are excluded."""
     people: LabelAgreement | None = None
-    """Agreement with people under the condition, for "fused" and "reasoned"."""
+    """Agreement with people under the condition, for "reasoned"."""
     people_usual: LabelAgreement | None = None
     """Agreement of the usual scores with people, on the same samples."""
 

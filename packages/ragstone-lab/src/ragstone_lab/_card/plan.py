@@ -19,8 +19,6 @@ from ragstone_lab._card.conditions import CONDITIONS, DEFAULT_CONDITIONS, Condit
 from ragstone_lab._card.wordings import N_WORDINGS
 from ragstone_lab._validation.labels import compared_notes, labels_of, read_labels
 
-FUSED: Final[Mapping[str, str]] = {f"ccrs.{name}": f"ccrs_fused.{name}" for name in ("cc", "qr", "id", "ac", "ir")}
-"""The metric in one call with the others, by metric in a call of its own."""
 _MIN_LABELS: Final = 10
 _RECOMMENDED: Final = 50
 _EXAMPLE: Final = 0.6
@@ -65,7 +63,8 @@ class CardPlan:
             ]
         if "order" in self.conditions:
             runs += [Run(condition="order", level=level) for level in (1, 2)]
-        runs += [Run(condition=name) for name in ("fused", "reasoned") if name in self.conditions]
+        if "reasoned" in self.conditions:
+            runs.append(Run(condition="reasoned"))
         return tuple(runs)
 
     def samples_of(self, run: Run) -> tuple[Sample, ...]:
@@ -75,12 +74,6 @@ class CardPlan:
         if run.condition != "order":
             return self.crossed
         return tuple(sample for each in self.crossed if (sample := reordered(each, run, self.seed)) is not None)
-
-    def metrics_of(self, run: Run) -> tuple[Metric, ...]:
-        """Return the metrics of a run."""
-        if run.condition != "fused":
-            return self.metrics
-        return resolve_metrics([FUSED[metric.card.name] for metric in self.metrics if metric.card.name in FUSED])
 
     @property
     def n_scored(self) -> int:
@@ -168,7 +161,7 @@ def plan_judge_card(
         )
     _check_applicable(chosen, samples, mine)
     _check_enough(chosen, mine)
-    selected, notes = _choose_conditions(conditions, names, repeats)
+    selected, notes = _choose_conditions(conditions, repeats)
     notes += compared_notes(file, names)
     if n_unknown := len({id_ for label in found for id_ in label.sample_ids} - known):
         notes.append(f"ignored: labels of {n_unknown} ids that no sample has")
@@ -276,20 +269,13 @@ def _describe_width(n: int) -> str:
     )
 
 
-def _choose_conditions(
-    given: Sequence[str], metrics: Sequence[str], repeats: int
-) -> tuple[tuple[Condition, ...], list[str]]:
-    """Check the conditions, and omit a default that the metrics do not allow."""
+def _choose_conditions(given: Sequence[str], repeats: int) -> tuple[tuple[Condition, ...], list[str]]:
+    """Check the conditions, and omit a default that the repeats do not allow."""
     if unknown := [name for name in given if name not in CONDITIONS]:
         raise ConfigurationError(
             f"unknown condition {unknown[0]!r}. Conditions: {', '.join(CONDITIONS)}. Default: {', '.join(DEFAULT_CONDITIONS)}"
         )
     obstacles: dict[str, str] = {}
-    if not FUSED.keys() & set(metrics):
-        obstacles["fused"] = (
-            f"the condition 'fused' compares ccrs with ccrs_fused, and the metrics are {', '.join(metrics)}. Add a ccrs metric "
-            "(--metrics), or omit the condition"
-        )
     if repeats < 2:
         obstacles["repeats"] = "the condition 'repeats' needs at least 2 repeats, got 1. Set --repeats, or omit it"
     if tuple(given) != DEFAULT_CONDITIONS and (stated := [obstacles[name] for name in given if name in obstacles]):
@@ -303,16 +289,15 @@ def _choose_conditions(
 
 def _estimate(plan: CardPlan) -> Usage:
     """Estimate calls and tokens of all runs of all judges."""
-    known: dict[tuple[bool, int], Usage] = {}
+    known: dict[int, Usage] = {}
     totals = [0.0, 0.0, 0.0]
     for run in plan.runs:
         if not (samples := plan.samples_of(run)):
             continue
         part = samples[:: math.ceil(len(samples) / _MOST_ESTIMATED)]
-        key = run.condition == "fused", len(samples)
-        if key not in known:
-            known[key] = run_async(estimate_run(part, plan.metrics_of(run))).usage
-        usage, scale = known[key], plan.n_judges * len(samples) / len(part)
+        if len(samples) not in known:
+            known[len(samples)] = run_async(estimate_run(part, plan.metrics)).usage
+        usage, scale = known[len(samples)], plan.n_judges * len(samples) / len(part)
         reasons = _REASON_TOKENS * usage.calls if run.condition == "reasoned" else 0
         numbers = usage.calls, usage.input_tokens, usage.output_tokens + reasons
         totals = [total + scale * number for total, number in zip(totals, numbers, strict=True)]

@@ -56,7 +56,7 @@ def judge_card(
     """Measure from human labels how far the scores of judges can be trusted.
 
     Each judge scores all samples once. On at most `max_crossed` labeled samples, it also scores under each condition: with two
-    paraphrases of every task, with the passages in two other orders, again, with `ccrs_fused`, and with its reasons first. The
+    paraphrases of every task, with the passages in two other orders, again, and with its reasons first. The
     wordings are crossed with samples, judges and repeats, so that the variance can be split.
 
     Args:
@@ -65,7 +65,7 @@ def judge_card(
             estimated human mean only. None: the rows of `labels` are the samples.
         judge: One or several judges, each in a form of `evaluate`.
         metrics: Names, groups or metric objects that call the judge. None: those that the labels name, otherwise "ccrs".
-        conditions: Names out of "wording", "order", "repeats", "fused" and "reasoned".
+        conditions: Names out of "wording", "order", "repeats" and "reasoned".
         repeats: Number of times that the usual wording and each paraphrase are scored.
         max_crossed: Maximum number of labeled samples that are scored under the conditions, drawn with `seed`.
         label_columns: Columns of labels, as for `validate_metrics`.
@@ -196,7 +196,7 @@ async def _score_all(
                 continue
             asked = JournaledJudge(judge_of(judge, run), called, run.name, run.repeat)
             with repeat_replies(run.repeat):
-                done = await score(samples, plan.metrics_of(run), judge=asked, progress=show)
+                done = await score(samples, plan.metrics, judge=asked, progress=show)
             if done.judge_unavailable:
                 raise JudgeError(
                     f"the judge {done.judge.name} did not answer for longer than max_outage_s={max_outage_s:g} "

@@ -67,10 +67,9 @@ def _about(metric: MetricReport) -> Iterator[str]:
             f"{rate.pairs.value:.0%} [{100 * rate.pairs.low:.0f}, {100 * rate.pairs.high:.0f}] of the pairs of repeated scores "
             f"differ by more than {rate.threshold:g} points"
         )
-    for condition, other in (("fused", "one call for all ratings"), ("reasoned", "reasons before the number")):
-        for effect in metric.effects:
-            if effect.condition == condition:
-                yield _about_variant(effect, other)
+    for effect in metric.effects:
+        if effect.condition == "reasoned":
+            yield _about_variant(effect, "reasons before the number")
 
 
 def _about_people(metric: MetricReport) -> Iterator[str]:

@@ -193,8 +193,7 @@ _FRAMES: Final = (
     "Read the blocks above again before you follow this task.\n{task}",
     "{task}\nBase your reply on the blocks above, and check it once before you write it.",
 )
-"""Sentences around a task without a paraphrase: a criterion or a prompt of the user's, several ratings in one call, or a metric
-from elsewhere."""
+"""Sentences around a task without a paraphrase: a criterion or a prompt of the user's, or a metric from elsewhere."""
 
 WORDINGS_HASH: Final = hashlib.sha256(repr((_PARAPHRASES, _WHAT, _FRAMES)).encode()).hexdigest()[:12]
 """Hash of all paraphrases."""

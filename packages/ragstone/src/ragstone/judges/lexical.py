@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -59,7 +58,7 @@ class LexicalJudge:
     | passage_relevance | share of the query's words that occur in the passage |
     | information_recall | share of the reference's words that occur in the response, best reference |
 
-    JSON values: `ccrs_fused` has the values of the CCRS constructs. `claims` are the sentences of a text. `entailment` is 1 for claims that share at least half of their
+    JSON values: `claims` are the sentences of a text. `entailment` is 1 for claims that share at least half of their
     words with the evidence. `sub_questions` are the first sentences of the reference or query. `answerability` is five
     times the share of the question's words in the evidence, rounded. `answer_questions` is the first sentence of the
     response, and `question_equivalence` the share of the query's words in each question. `sentence_relevance` is 1 for
@@ -300,26 +299,6 @@ def _marks(fields: Fields, name: str, mark: Callable[[float], int]) -> dict[str,
     return marks
 
 
-_FUSED: Final = {
-    "coherence": ("contextual_coherence", ("contexts",)),
-    "relevance": ("question_relevance", ("query",)),
-    "density": ("information_density", ("query",)),
-    "correctness": ("answer_correctness", ("reference",)),
-    "recall": ("information_recall", ("reference",)),
-}
-"""Ratings of one reply for all CCRS metrics: the construct of each, and the fields that it needs."""
-
-
-def _ratings(fields: Fields) -> dict[str, Any]:
-    ratings: dict[str, Any] = {}
-    for name, (construct, needed) in _FUSED.items():
-        if all(field in fields for field in needed):
-            # Texts without words have no rating, so only this metric fails.
-            with suppress(ZeroDivisionError):
-                ratings[name] = round(100 * _MEASURES[construct](fields))
-    return ratings
-
-
 def _grade(fields: Fields) -> dict[str, str]:
     if answer_abstains(str(fields["response"])):
         return {"grade": "abstain"}
@@ -332,7 +311,6 @@ def _grade(fields: Fields) -> dict[str, str]:
 
 _VALUES: Final[Mapping[str, Callable[[Fields], dict[str, Any]]]] = {
     "answer_grade": _grade,
-    "ccrs_fused": _ratings,
     "claims": _claims,
     "entailment": lambda fields: _marks(fields, "claims", lambda share: int(share >= 0.5)),
     "answer_questions": lambda fields: {"items": split_sentences(str(fields["response"]))[:1]},

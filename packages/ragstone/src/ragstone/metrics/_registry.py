@@ -21,7 +21,6 @@ from ragstone.metrics._base import MetricBase
 from ragstone.metrics._card import Metric, MetricCard
 from ragstone.metrics._prompts import OWN_PROMPTS
 from ragstone.metrics.ccrs import CCRS
-from ragstone.metrics.ccrs_fused import CCRS_FUSED
 from ragstone.metrics.citation import CITATION
 from ragstone.metrics.composite import Composite, read_composite
 from ragstone.metrics.cosine import COSINE
@@ -44,7 +43,6 @@ _BUILT_IN: Final[tuple[Metric, ...]] = (
     *TEXT,
     *SEMANTIC,
     *CCRS,
-    *CCRS_FUSED,
     Udcg(),
     *CRUX,
     *VERA,

@@ -16,9 +16,9 @@ _CLAIM_METRICS: Final = ("ragas.faithfulness", "ragchecker.faithfulness", "vera.
 """Metrics whose details list claims (or sentences) of the answer with verdicts, in order of preference."""
 _LONGEST_KEPT: Final = 400
 """Longest answer and reference, in characters, that is kept until it is needed whether it abstains."""
-_JUDGED: Final = frozenset({"ccrs.ac", "ccrs_fused.ac"})
+_JUDGED: Final = frozenset({"ccrs.ac"})
 """Metrics of correctness that are preferred, in any combination."""
-_COHERENCE: Final = frozenset({"ccrs.cc", "ccrs_fused.cc"})
+_COHERENCE: Final = frozenset({"ccrs.cc"})
 _CORRECTNESS_METRICS: Final = frozenset({*_JUDGED, "ragchecker.f1"})
 _SUPPORT_METRICS: Final = frozenset({*_COHERENCE, *_CLAIM_METRICS})
 _RELEVANCE_METRICS: Final = ("udcg", "ragas.context_precision", "judged.", "ragchecker.claim_recall")

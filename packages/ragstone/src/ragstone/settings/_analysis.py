@@ -85,9 +85,8 @@ class Research(Settings):
     questions: int = key(10, "Maximum number of sub-questions of an item.", ge=1, le=30)
     rating_threshold: float = key(3.0, "Rating from which a passage counts as answering.", ge=0.1, le=5)
     conditions: Texts = key(
-        ("wording", "order", "repeats", "fused"),
-        "What a judge card measures, out of wording, order, repeats, fused and reasoned. none: only agreement with "
-        "people.",
+        ("wording", "order", "repeats"),
+        "What a judge card measures, out of wording, order, repeats and reasoned. none: only agreement with people.",
     )
     max_crossed: int = key(50, "Maximum number of labeled samples that are scored under the conditions.", ge=2)
     flip_threshold: float = key(
