@@ -335,6 +335,24 @@ def test_labels_with_the_keyboard(serve: Any, tab: Any, tmp_path: Path) -> None:
     expect(report.locator("#labels")).to_contain_text("What people say")
 
 
+def test_a_correct_answer_is_typed_and_saved_with_the_label(serve: Any, tab: Any, tmp_path: Path) -> None:
+    """Digits in the text are not labels, and a passage is marked."""
+    path = drawn_store(tmp_path / "s.db")
+    page = tab(f"{serve(path).address}label").page
+    page.wait_for_selector("#correction", timeout=WAIT_MS)
+    page.locator("#correction").press_sequentially("Pier 123, juk.")
+    page.locator("summary").click()
+    page.locator(".mark").nth(1).check()
+    expect(page.locator("#saved")).to_have_count(0)
+    page.locator(".choice").nth(2).click()
+    expect(page.locator("#saved b")).to_have_text("Wrong", timeout=WAIT_MS)
+    expect(page.locator("#correction")).to_have_value("Pier 123, juk.")
+    with SqliteStore.open(path, mode="read") as store:
+        assert [(0.0, "Pier 123, juk.", "[2]")] == [
+            (label.value, label.correction, label.relevant) for label in store.labels.read()
+        ]
+
+
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_the_label_page_is_accessible(serve: Any, tab: Any, tmp_path: Path, width: int, scheme: str) -> None:
     """Before and after a label, with hostile texts, which do not run."""

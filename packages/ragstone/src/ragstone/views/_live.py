@@ -59,12 +59,7 @@ class LiveDocument:
             "header",
             tag("span", tag("b", "Ragstone"), " ", title, class_="about"),
             tag("span", "not live: this page needs JavaScript to update itself", id="state", class_="soft"),
-            tag(
-                "nav",
-                *links,
-                tag("a", "Label answers", href="label"),
-                tag("a", "Download failures", href="cases?worst=50"),
-            ),
+            tag("nav", *links, tag("a", "Label answers", href="label")),
         )
         body = join(head, tag("main", live_places(parts, _PARTS)))
         return cls.of(title, body, script="live.js", revision=revision)
