@@ -14,6 +14,7 @@ import ragstone
 from command_line import run_command
 from ragstone.errors import DataError
 from ragstone.experiments import add_labels
+from ragstone.metrics import MetricBase
 from ragstone.stats import estimate_mean
 from ragstone.testing import FakeJudge
 from ragstone_lab import judge_card, validate_metrics
@@ -197,3 +198,19 @@ def test_command(tmp_path: Path) -> None:
     done = run_command("lab", "validate-metrics", *arguments, "--set", "analysis.n_resamples=50")
     assert 0 == done.returncode, done.stderr
     assert "crux.coverage by passage and sub-question" in done.stdout
+
+
+def test_details_of_another_form_have_no_parts() -> None:
+    """A metric of another package may list claims as texts; labels of claims are then compared as their mean."""
+
+    class Listed(MetricBase):
+        name, needs = "acme.listed", ("response",)
+
+        async def compute(self, sample: Any, judge: Any) -> Any:
+            return self.make_score(
+                sample, len(sample.id) / 4, method="exact", details={"claims": ["First.", "Second."]}
+            )
+
+    scored = ragstone.evaluate(ROWS, [Listed()])
+    labels = [{"id": row["id"], "claim": "First.", "label": n % 2} for n, row in enumerate(ROWS)]
+    assert ["answer"] == [found.level for found in validate_metrics(scored, labels=labels, n_resamples=50).labels]

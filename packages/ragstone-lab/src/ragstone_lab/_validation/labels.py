@@ -175,8 +175,8 @@ def labeled_parts(system: SystemOutcomes, metric: str, labels: Iterable[LabelRec
     sub-question from the threshold of its sample on.
     """
     scored = {id_: o for id_, o in system.outcomes.get(metric, {}).items() if isinstance(o, Score)}
-    verdicts = {id_: _verdicts(score.details) for id_, score in scored.items()}
     parts = [replace(part, sample_id=label.sample_id, metric=metric) for label in labels for part in label.parts]
+    verdicts = {id_: _verdicts(score.details) for id_, score in scored.items()} if parts else {}
     named = [_part_of(part, verdicts.get(str(part.sample_id), {})) for part in parts]
     if metric not in system.cards or not any(
         name in verdicts.get(str(part.sample_id), {}) for part, name in zip(parts, named, strict=True)
@@ -233,7 +233,9 @@ def _verdicts(details: Mapping[str, Any]) -> dict[tuple[str, str], float | None]
     None: the judge gave none, or several (a claim that is right or wrong, and found or not).
     """
     found: dict[tuple[str, str], float | None] = {}
-    for n, row in enumerate([*(details.get("claims") or ()), *(details.get("reference_claims") or ())]):
+    listed = [row for name in ("claims", "reference_claims") for row in details.get(name) or ()]
+    # Details of a metric of another package may contain anything.
+    for n, row in enumerate(row for row in listed if isinstance(row, Mapping) and isinstance(row.get("claim"), str)):
         marks = [mark for mark in row.values() if mark is None or isinstance(mark, bool)]
         claim = _normalized(row["claim"])
         key = claim if (claim, "") not in found else f"{claim} ({n})"
