@@ -139,7 +139,7 @@ def test_more_candidates_a_dropped_passage_and_reference_passages_reach_the_prom
     assert {"not_in_prompt": 12} == left_out(dropped)["more_passages"]
     reference = run(plant(lambda hits: right_if(GOLD in hits)), rows(12, reference_contexts=[GOLD]))
     assert 1.0 == values(reference)["reference_passages"]
-    assert "With the reference passages alone, 0% [0%, 24%] stay wrong" in reference.verdict
+    assert "With the reference passages alone, 0% [0%, 30%] stay wrong" in reference.verdict
 
 
 def test_an_application_that_ignores_what_it_retrieves_is_named_and_nothing_is_claimed(plant: Any) -> None:
@@ -209,7 +209,12 @@ def test_rows_that_cannot_be_asked_or_are_right_are_counted(plant: Any) -> None:
     planted = plant(lambda hits: RIGHT)
     removed = [{**row, "query": None} for row in rows(2)]
     right = [
-        row | {"id": f"r{i}", "response": RIGHT, "case": {"estimates": None, "outcomes": [], "is_wrong": True}}
+        row
+        | {
+            "id": f"r{i}",
+            "response": RIGHT,
+            "case": {"estimates": None, "fingerprint": None, "outcomes": [], "is_wrong": True},
+        }
         for i, row in enumerate(rows(3))
     ]
     trial = run(planted, [*removed, *right])

@@ -138,17 +138,13 @@ def is_order_clear(shares: Sequence[RepairShare]) -> bool:
     if best is None or best.estimate is None or best.estimate.n < _LEAST or best.estimate.low <= 0:
         return False
     value, low = best.estimate.value, best.estimate.low
-    for share in shares:
-        other = share.estimate
-        if share is best or share.is_hopeless or not share.is_repair:
-            continue
-        if (
-            other is None
-            or other.n < _LEAST
-            or value - other.value <= math.hypot(value - low, other.high - other.value)
-        ):
-            return False
-    return True
+    others = [share for share in shares if share.is_repair and share is not best and not share.is_hopeless]
+    return all(
+        share.estimate is not None
+        and share.estimate.n >= _LEAST
+        and value - share.estimate.value > math.hypot(value - low, share.estimate.high - share.estimate.value)
+        for share in others
+    )
 
 
 def _value(share: RepairShare) -> float:

@@ -197,16 +197,16 @@ async def arepair(
             if on_plan is not None:
                 on_plan(len(cases), len(cases) * repeats)
             middle = (len(cases) + 1) // 2
-            n_looks = 2 if stop_early and len(cases) >= _EARLY else 1
-            level = 1 - (1 - confidence_level) / n_looks
-            places = [0, _PROBE, middle, len(cases)] if n_looks > 1 else [0, _PROBE, len(cases)]
+            looks_early = stop_early and len(cases) >= _EARLY
+            level = 1 - (1 - confidence_level) / 2  # for two looks, and for the choice of the best repair
+            places = [0, _PROBE, *([middle] if looks_early else []), len(cases)]
             for start, end in itertools.pairwise(places):
                 if trial.n_over_budget:
                     break
                 hopeless = {share.name for share in trial.shares(level) if share.is_hopeless}
                 await trial.ask(cases[start:end], assign(cases[start:end], repeats - 1, rng, hopeless), rng)
                 trial.check_retrieval(hook)
-                if end == middle and n_looks > 1 and is_order_clear(trial.shares(level)):
+                if looks_early and end == middle and is_order_clear(trial.shares(level)):
                     trial.stopped = "clear"
                     break
         result = trial.result(
