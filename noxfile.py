@@ -24,7 +24,7 @@ SOURCES = [
     "integrations/llama-index/src",
 ]
 CORE = [
-    *("-e", "packages/ragstone[otlp,grpc,pandas,parquet,postgres,prometheus,redis,nats,text,replay,excel]"),
+    *("-e", "packages/ragstone[otlp,grpc,pandas,parquet,postgres,prometheus,redis,nats,text,replay,excel,mcp]"),
     *("-e", "packages/ragstone-lab[fit]"),
 ]
 """The core with all that its tests need, and the lab."""

@@ -1,4 +1,4 @@
-"""What the documentation takes from elsewhere: the version of the package, and the address of the repository.
+"""What the documentation takes from elsewhere (version, address of the repository), and its pages for programs.
 
 RAGSTONE_REPOSITORY is the address of the public repository. Without it, pages have no link to their source.
 """
@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
+_MARKDOWN: dict[str, tuple[Any, str]] = {}
+"""Pages with their Markdown, by path below `docs`."""
 
 
 def on_config(config: Any) -> Any:
@@ -28,10 +30,33 @@ def on_config(config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
-    """List decisions below the pages for users in the results of a search."""
+    """Keep the Markdown of a page for programs, and list decisions below the pages for users in the results of a search."""
+    _MARKDOWN[page.file.src_uri] = (page, markdown)
     if page.file.src_uri.startswith("decisions/"):
         page.meta["search"] = {"boost": 0.001}
     return markdown
+
+
+def on_post_build(*, config: Any, **_: Any) -> None:
+    """Write the Markdown of each page next to it, and `llms.txt`, which lists the pages by section with their first sentence."""
+    site = Path(config["site_dir"])
+    sections: dict[str, list[str]] = {}
+    for source, (page, markdown) in _MARKDOWN.items():
+        target = site / source
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(
+            f"# {page.title}\n\n{markdown}" if not markdown.lstrip().startswith("# ") else markdown, "utf-8"
+        )
+        section = page.ancestors[-1].title if page.ancestors else config["site_name"]
+        text = re.sub(r"<[^>]+>", "", re.sub(r"(?s)<(style|svg|div).*?</\1>", "", markdown))
+        first = next((line for line in text.splitlines() if re.match(r"[A-Z`*]", line)), "")
+        plain = re.sub(r"\[([^]]+)\]\([^)]*\)", r"\1", first)
+        sections.setdefault(section, []).append(
+            f"- [{page.title}]({source}): {re.split(r'(?<=[.?!]) ', plain)[0]}".rstrip(": ")
+        )
+    lists = [f"## {name}\n\n" + "\n".join(lines) for name, lines in sections.items()]
+    head = f"# {config['site_name']}\n\n> {config['site_description']}"
+    (site / "llms.txt").write_text("\n\n".join([head, *lists]) + "\n", "utf-8")
 
 
 def name_search(html: str) -> str:

@@ -47,8 +47,8 @@ def test_the_verdict_comes_first_and_the_tables_if_asked_for(files: dict[str, Pa
     assert "Contextual coherence (ccrs.cc): no significant difference between worse and old (" in done.stdout
     assert "mean [95% CI]" not in done.stdout
     assert "method: paired " in done.stdout
-    assert "Add --details for the tables" in done.stdout
-    assert "mean [95% CI]" in run_command("compare", files["old"], files["worse"], "--details").stdout
+    assert "Add --full for the tables" in done.stdout
+    assert "mean [95% CI]" in run_command("compare", files["old"], files["worse"], "--full").stdout
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_json_holds_everything(files: dict[str, Path]) -> None:
     assert [0.02, 0.02] == [m["min_effect"] for m in found["metrics"]]
     assert [("b > c on ccrs.qr", True)] == [(h["name"], h["supported"]) for h in found["hypotheses"]]
     assert (True, 4) == (found["gate"]["ok"], len(found["gate"]["gates"]))
-    assert json.loads(run_command("compare", files["old"], files["better"], "--json").stdout)["gate"] is None
+    assert json.loads(run_command("compare", files["old"], files["better"], "--json", "--full").stdout)["gate"] is None
 
 
 def test_hypotheses_come_from_a_file(files: dict[str, Path], tmp_path: Path) -> None:

@@ -82,7 +82,14 @@ def test_compare_selects_one_variant(folder: Path) -> None:
 def test_traces_are_ordered_and_selected_by_a_variant(folder: Path) -> None:
     """`--metric` and `--where` accept a variant; in `--where` its name is quoted."""
     listed = run_command(
-        "traces", folder / "new-scores.jsonl", "--metric", "ccrs.ac@.0", "--where", '"ccrs.ac@0"<0.5', "--json"
+        "traces",
+        folder / "new-scores.jsonl",
+        "--metric",
+        "ccrs.ac@.0",
+        "--where",
+        '"ccrs.ac@0"<0.5',
+        "--json",
+        "--full",
     )
     assert 0 == listed.returncode, listed.stderr
     values = [

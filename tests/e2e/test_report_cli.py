@@ -56,7 +56,7 @@ def test_a_report_of_a_file(files: tuple[Path, Path]) -> None:
     assert 0 == shown.returncode, shown.stderr
     assert "Dogs stay outside." in shown.stdout
 
-    as_json = json.loads(run_command("report", outcomes, "--data", data, "--json").stdout)
+    as_json = json.loads(run_command("report", outcomes, "--data", data, "--json", "--full").stdout)
     assert 6 == as_json["verdict"][0]["numbers"]["n_wrong"]
     assert 5 == len(as_json["metrics"])
 
@@ -68,7 +68,7 @@ def test_answers_of_a_file(files: tuple[Path, Path]) -> None:
     assert ["q11", "q7", "q9"] == sorted(
         line.strip() for line in done.stdout.splitlines() if line.strip() in {r["id"] for r in ROWS}
     )
-    listed = json.loads(run_command("traces", outcomes, "--data", data, "--worst", "2", "--json").stdout)
+    listed = json.loads(run_command("traces", outcomes, "--data", data, "--worst", "2", "--json", "--full").stdout)
     assert [2, True] == [len(listed), all(answer["cause"] for answer in listed)]
     none = run_command("traces", outcomes, "--data", data, "--where", "ccrs.ac>5")
     assert "no answers found" in none.stdout
@@ -92,7 +92,7 @@ def test_changes_against_a_baseline(files: tuple[Path, Path], tmp_path: Path) ->
     assert "What changed against o" in (tmp_path / "p.html").read_text(encoding="utf-8")
     for arguments in (("--baseline", "new"), ("--baseline", f"new={better}")):
         given = [f"new={better}", outcomes] if arguments[1] == "new" else [outcomes]
-        turned = json.loads(run_command("report", *given, *arguments, "--json").stdout)
+        turned = json.loads(run_command("report", *given, *arguments, "--json", "--full").stdout)
         assert ["o", "new"] == turned["changes"]["systems"]
         assert 6 == len(turned["changes"]["lost_ids"])
         printed = run_command("report", *given, *arguments, "--data", data).stdout
@@ -107,7 +107,7 @@ def test_compare_counts_causes(files: tuple[Path, Path]) -> None:
     both = (f"a={outcomes}", f"b={outcomes}", "--data", data, "--data", data)
     text = run_command("compare", *both).stdout
     assert "where it fails" in text
-    causes = json.loads(run_command("compare", *both, "--json").stdout)["causes"]
+    causes = json.loads(run_command("compare", *both, "--json", "--full").stdout)["causes"]
     assert causes["a"] == causes["b"]
     assert 6 == sum(row["n"] for row in causes["a"] if row["is_wrong"])
     assert all(f"{row['n']} ({100 * row['share']['value']:.0f} %" in text for row in causes["a"])

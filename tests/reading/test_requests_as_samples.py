@@ -140,7 +140,7 @@ def test_answers_that_were_printed_as_json_are_samples(store, tmp_path):
     found = []
     for words in ([], ["t2"]):
         file = tmp_path / "answers.json"
-        file.write_text(command("traces", store, *words, "--json"))
+        file.write_text(command("traces", store, *words, "--json", "--full"))
         found.append(sorted((s.id, s.query, s.response, len(s.contexts)) for s in read(file)[0]))
 
     assert [(f"t{n}", f"How high is tower {n}?", "41 metres.", 1) for n in (1, 2, 3)] == found[0]

@@ -47,7 +47,7 @@ def test_compare_reads_outcomes_from_stdin(tmp_path: Path) -> None:
     """Of one system, which may have a name."""
     file = tmp_path / "old.jsonl"
     run_command("evaluate", "-", "--judge", "lexical", "--metrics", "ccrs.qr", "-o", file, stdin=JSONL)
-    done = run_command("compare", file, "new=-", "--json", stdin=file.read_bytes())
+    done = run_command("compare", file, "new=-", "--json", "--full", stdin=file.read_bytes())
     assert 0 == done.returncode, done.stderr
     assert ["old", "new"] == [s["system"] for s in json.loads(done.stdout)["metrics"][0]["systems"]]
     twice = run_command("compare", "-", "-", stdin=file.read_bytes())

@@ -65,7 +65,7 @@ def test_json_and_the_gate(store):
 
 def test_traces_and_status_show_the_alarm(store):
     """The traces are those of the release, worst first, and `status` has one line for each alarm."""
-    traces = json.loads(run_command("traces", store, "--alarm", "1", "--json").stdout)
+    traces = json.loads(run_command("traces", store, "--alarm", "1", "--json", "--full").stdout)
     assert 10 == len(traces)
     listed = run_command("status", store).stdout
     assert "watched streams: 1 alarm, 1 learning   ragstone watch" in listed

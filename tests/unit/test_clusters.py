@@ -370,7 +370,7 @@ def test_columns_that_outcomes_do_not_have_come_from_the_evaluated_file(tmp_path
     (data, old), (new_data, new) = files["old"], files["new"]
     (wanted,) = ragstone.evaluate(data, ["ccrs.cc"], judge="lexical", cluster="document").summary()
 
-    report = ["report", old, "--set", "analysis.cluster=document", "--json"]
+    report = ["report", old, "--set", "analysis.cluster=document", "--json", "--full"]
     error = " ".join(_printed(report, capsys, 2).split())
     assert "cluster 'document': no sample has this key" in error
     assert "Other columns are read from the evaluated file: --data ROWS" in error
@@ -379,16 +379,16 @@ def test_columns_that_outcomes_do_not_have_come_from_the_evaluated_file(tmp_path
     assert (estimate["method"], estimate["low"]) == ("cluster", pytest.approx(wanted.estimate.low))
     assert gated["gate"]["notes"] == ["limits treat whole clusters (document) as independent"]
 
-    compare = ["compare", f"old={old}", f"new={new}", "--set", "analysis.cluster=document", "--json"]
+    compare = ["compare", f"old={old}", f"new={new}", "--set", "analysis.cluster=document", "--json", "--full"]
     assert "--data ROWS" in _printed(compare, capsys, 2)
     both = ["--data", data, "--data", new_data]
     found = _printed([*compare, *both], capsys)
     assert found["metrics"][0]["systems"][0]["estimate"]["low"] == pytest.approx(wanted.estimate.low)
     assert any("100 rows in 20 clusters of document" in note for note in found["notes"])
-    off = _printed(["compare", f"old={old}", f"new={new}", "--json"], capsys)
+    off = _printed(["compare", f"old={old}", f"new={new}", "--json", "--full"], capsys)
     assert found["metrics"][0]["pairs"][0]["p_value"] > 4 * off["metrics"][0]["pairs"][0]["p_value"]
     change = _printed(
-        ["report", f"old={old}", f"new={new}", "--set", "analysis.cluster=document", *both, "--json"], capsys
+        ["report", f"old={old}", f"new={new}", "--set", "analysis.cluster=document", *both, "--json", "--full"], capsys
     )
     pair = found["metrics"][0]["pairs"][0]
     assert change["metrics"][0]["change"]["low"] == pytest.approx(pair["low"])
@@ -399,7 +399,7 @@ def test_columns_that_outcomes_do_not_have_come_from_the_evaluated_file(tmp_path
     partial.write_text("".join(json.dumps(row) + "\n" for row in kept))
     both = ["--data", data, "--data", str(partial)]
     change = _printed(
-        ["report", f"old={old}", f"new={new}", "--set", "analysis.cluster=document", *both, "--json"], capsys
+        ["report", f"old={old}", f"new={new}", "--set", "analysis.cluster=document", *both, "--json", "--full"], capsys
     )
     assert change["metrics"][0]["change"]["low"] == pytest.approx(pair["low"])
 
@@ -566,7 +566,7 @@ def test_status_and_report_have_the_intervals_of_sessions(traffic, capsys):
     widths = {}
     for cluster in ("auto", "session_id", "tenant", "none"):
         (row,) = _printed(["status", str(traffic), "--set", f"analysis.cluster={cluster}", "--json"], capsys)["scores"]
-        report = _printed(["report", str(traffic), "--set", f"analysis.cluster={cluster}", "--json"], capsys)
+        report = _printed(["report", str(traffic), "--set", f"analysis.cluster={cluster}", "--json", "--full"], capsys)
         (metric,) = report["metrics"]
         assert (row["mean"], *row["ci"]) == pytest.approx([metric["estimate"][key] for key in ("value", "low", "high")])
         assert row["method"] == metric["estimate"]["method"] == ("cluster" if cluster != "none" else "student_t")
@@ -588,7 +588,7 @@ def test_a_store_without_the_key_is_a_usage_error(command, traffic, capsys):
 def test_a_report_against_a_baseline_and_its_gate_use_the_same_clusters(traffic, tmp_path, capsys):
     """The difference is not significant for sessions, and the gate is undecided."""
     weeks = [f"before={traffic}@..2001-09-14", f"after={traffic}@2001-09-14.."]
-    gated = [*weeks, "--fail-under", "ccrs.qr=0.493", "--set", "analysis.undecided=pass", "--json"]
+    gated = [*weeks, "--fail-under", "ccrs.qr=0.493", "--set", "analysis.undecided=pass", "--json", "--full"]
     sessions, none = (
         _printed(["report", *gated, "--set", f"analysis.cluster={c}"], capsys) for c in ("session_id", "none")
     )
@@ -597,7 +597,9 @@ def test_a_report_against_a_baseline_and_its_gate_use_the_same_clusters(traffic,
     lows = [found["gate"]["gates"][0]["low"] for found in (sessions, none)]
     assert lows[0] < lows[1]
     page = tmp_path / "report.html"
-    main_result = _printed(["report", *weeks, "--set", "analysis.cluster=tenant", "-o", str(page), "--json"], capsys)
+    main_result = _printed(
+        ["report", *weeks, "--set", "analysis.cluster=tenant", "-o", str(page), "--json", "--full"], capsys
+    )
     assert main_result["metrics"][0]["estimate"]["method"] == "cluster"
     assert "--set analysis.cluster=tenant" in page.read_text()
 

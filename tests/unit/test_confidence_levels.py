@@ -85,7 +85,7 @@ def test_each_command_prints_the_interval_of_the_level(files, command, level):
 @pytest.mark.parametrize("command", ["evaluate", "replay", "status", "compare"])
 def test_tables_name_the_level(files, command):
     """The heading of the means has the level of the numbers below it."""
-    arguments = [a.format(**files) for a in COMMANDS[command][0]] + ["--details"] * (command == "compare")
+    arguments = [a.format(**files) for a in COMMANDS[command][0]] + ["--full"] * (command == "compare")
     assert "mean [80% CI]" in run(*arguments, "--set", "analysis.confidence_level=0.8").stdout
     assert "mean [95% CI]" in run(*arguments).stdout
 
@@ -117,7 +117,9 @@ def test_all_intervals_of_a_report_have_its_level(files, tmp_path):
     page = tmp_path / "page.html"
     arguments = ["report", "a={outcomes}", "b={outcomes}", "--data", "{rows}", "--by", "topic", "-o", str(page)]
     found = json.loads(
-        run(*(a.format(**files) for a in arguments), "--set", "analysis.confidence_level=0.8", "--json").stdout
+        run(
+            *(a.format(**files) for a in arguments), "--set", "analysis.confidence_level=0.8", "--json", "--full"
+        ).stdout
     )
     assert found["provenance"]["confidence_level"] == 0.8
     (metric,) = found["metrics"]

@@ -34,7 +34,7 @@ def ids(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monk
 
 def n_samples(*options: str) -> tuple[int, list[str]]:
     """Return the number of samples of a report, and its notices."""
-    done = run_command("report", "o.jsonl", *options, "--json")
+    done = run_command("report", "o.jsonl", *options, "--json", "--full")
     assert 0 == done.returncode, done.stderr
     view = json.loads(done.stdout)
     return view["n_samples"], [notice["text"] for notice in view["notices"]]

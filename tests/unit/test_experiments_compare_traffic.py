@@ -171,7 +171,7 @@ def test_a_time_that_cannot_be_is_told(text, words):
 def test_on_the_command_line(store, capsys):
     """`STORE@FROM..TO` twice, with names."""
     with pytest.raises(SystemExit) as end:
-        main(["compare", f"before={store}@..2026-11-09", f"after={store}@2026-11-09..", "--json"])
+        main(["compare", f"before={store}@..2026-11-09", f"after={store}@2026-11-09..", "--json", "--full"])
     assert 0 == (end.value.code or 0)
     told = json.loads(capsys.readouterr().out)
     assert (["before", "after"], False) == (told["systems"], told["paired"])

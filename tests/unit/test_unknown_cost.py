@@ -262,7 +262,7 @@ def test_the_report_and_the_comparison_say_at_least(tmp_path):
     run_command("report", files[0], "-o", page)
     run_command("compare", *files, "-o", compared)
     assert AT_LEAST in page.read_text()
-    stated = json.loads(run_command("report", files[0], "--json").stdout)["provenance"]["usage"]
+    stated = json.loads(run_command("report", files[0], "--json", "--full").stdout)["provenance"]["usage"]
     assert (PRICED + UNPRICED).model_dump() == stated
     assert 2 == compared.read_text().count(AT_LEAST)
 

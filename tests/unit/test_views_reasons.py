@@ -100,7 +100,7 @@ def test_on_the_command_line(tmp_path: Path) -> None:
         arguments = ("--judge", server.url, "--judge-model", "m")
         done = run_command("evaluate", data, "--metrics", "ccrs.ac", *arguments, "--output", outcomes)
         assert 0 == done.returncode, done.stderr
-        shown = run_command("report", outcomes, "--data", data, "--reasons", "2", *arguments, "--json")
+        shown = run_command("report", outcomes, "--data", data, "--reasons", "2", *arguments, "--json", "--full")
     assert 0 == shown.returncode, shown.stderr
     scores = [score for answer in json.loads(shown.stdout)["worst"] for score in answer["scores"]]
     assert 2 == sum(score["reason_source"] == "judge" for score in scores)

@@ -36,7 +36,7 @@ def compare_command(
     margin: float | None = None,
     equivalent_within: float | None = None,
     paired: bool | None = None,
-    details: bool = False,
+    full: bool = False,
     data: list[str] | None = None,
     field: list[str] | None = None,
     rows: str | None = None,
@@ -67,7 +67,7 @@ def compare_command(
             different samples (traffic), otherwise paired.
 
     Output:
-        details: Print the tables of all means and differences.
+        full: Print the tables of all means and differences, and everything with --json.
         data: The evaluated file of each system, in the same order, for the texts of questions and answers, the causes
             of wrong answers, and columns that analysis.cluster names. Repeat it for each system.
         output (-o): Write a page with the questions that changed (.html, one file without network requests), a summary
@@ -116,10 +116,10 @@ def compare_command(
             check.write_junit(junit)
         view = result.view(samples, questions=False) if output is None else result.write(output, samples, gate=check)
     if json_output:
-        print_json(result.to_dict() | {"gate": check and check.to_dict()} | {"causes": _causes(view.causes)})
+        print_json(result.to_dict() | {"gate": check and check.to_dict()} | {"causes": _causes(view.causes)}, full=full)
     else:
         print_text(result)
-        more = result.details() if details else "Add --details for the tables of all means and differences."
+        more = result.details() if full else "Add --full for the tables of all means and differences."
         print_text(f"\n{more}")
         if table := cause_table(view.causes):
             print_text(f"\n{table}")

@@ -46,6 +46,7 @@ Options:
 
 Output:
     fail_under (METRIC=MEAN): Exit with 1 unless the mean is shown to be at least this (at most, if lower is better).
+    full: With --json: print everything, not at most 8 kB.
     json_output (--json): Print JSON.
     junit: Write the gate as JUnit XML, for CI.
 """

@@ -15,6 +15,7 @@ import typer
 
 from ragstone._util.ascii import without_controls
 from ragstone._util.quantities import count
+from ragstone._util.short_json import shorten
 from ragstone._util.table import text_table
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.judges import BASELINE_NOTE, amounts_of, is_baseline
@@ -125,9 +126,14 @@ def terminal_options() -> dict[str, Any]:
     return {"width": max(width, 40), "ascii_only": not encoding.startswith("utf")}
 
 
-def print_json(value: Any) -> None:
-    """Print a result as JSON on stdout, with control characters and lone surrogates as JSON escapes."""
-    text = json.dumps(value, ensure_ascii=terminal_options()["ascii_only"], indent=2, default=str)
+def print_json(value: Any, *, full: bool = True, everything: str = "run the command again with --full") -> None:
+    """Print a result as JSON on stdout, with control characters and lone surrogates as JSON escapes.
+
+    Unless it is `full`, it has at most 8 kB on one line, and says what is left out.
+    """
+    if not full:
+        value = shorten(value, everything)
+    text = json.dumps(value, ensure_ascii=terminal_options()["ascii_only"], indent=2 if full else None, default=str)
     print(_UNSHOWN.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
 
 

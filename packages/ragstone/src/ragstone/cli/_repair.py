@@ -13,7 +13,7 @@ from ragstone.cli._application import default_traces, load_app
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._models import Models, with_cache
 from ragstone.cli._options import parse_fields
-from ragstone.cli._output import leave, print_reading, print_result
+from ragstone.cli._output import leave, print_json, print_reading, print_result, print_text
 from ragstone.cli._progress import show_progress
 from ragstone.cli._settings import arguments_of, settings_of
 from ragstone.experiments import repair
@@ -91,7 +91,10 @@ def repair_command(
             )
         except KeyboardInterrupt:
             leave("stopped. What is finished is kept. Run the same command to resume.", ExitCode.INTERRUPTED)
-    print_result(result.to_dict(), result, json_output=json_output)
+    if json_output:
+        print_json(result.to_dict(), full=False, everything=f"in {str(output)!r}")
+    else:
+        print_text(result)
     typer.echo(f"The result is in {shlex.quote(str(output))}", err=True)
     if result.stopped == "budget":
         raise typer.Exit(ExitCode.BUDGET)

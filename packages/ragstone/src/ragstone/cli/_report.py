@@ -40,6 +40,7 @@ def report_command(
     output: Path | None = None,
     texts: bool = True,
     json_output: bool = False,
+    full: bool = False,
     context: typer.Context,
 ) -> None:
     """Print a verdict, the causes of wrong answers, and the worst.
@@ -112,7 +113,7 @@ def report_command(
             if shown:
                 print_text(shown)
     if json_output:
-        print_json(view.to_dict() | gate)
+        print_json(view.to_dict() | gate, full=full)
     exit_if_failed(check)
 
 

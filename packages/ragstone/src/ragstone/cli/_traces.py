@@ -40,6 +40,7 @@ def traces_command(
     field: list[str] | None = None,
     rows: str | None = None,
     json_output: bool = False,
+    full: bool = False,
 ) -> None:
     """List the worst answers, or show one with its evidence.
 
@@ -58,14 +59,15 @@ def traces_command(
     opened = parse_time_range(source)
     samples = read_texts(data, rows, field)
     if trace_id is not None:
-        _print_one(opened, trace_id, samples, json_output=json_output)
+        _print_one(opened, trace_id, samples, json_output=json_output, full=full)
         return
     if alarm is not None:
         answers = _behind_alarm(opened, alarm, n=worst)
     else:
         answers = find_worst(opened, n=worst, cause=cause, metric=metric, where=where, samples=samples)
     if json_output:
-        print_json([answer.to_dict() for answer in answers])
+        values = [answer.to_dict() for answer in answers]
+        print_json(values if full else {"answers": values}, full=full)
         return
     if not answers:
         print_text("no answers found")
@@ -95,7 +97,9 @@ def _behind_alarm(source: OutcomeSource, number: int, *, n: int) -> Sequence[Ans
     return [answer for answer in answers if answer is not None]
 
 
-def _print_one(source: OutcomeSource, trace_id: str, samples: Sequence[Sample], *, json_output: bool) -> None:
+def _print_one(
+    source: OutcomeSource, trace_id: str, samples: Sequence[Sample], *, json_output: bool, full: bool
+) -> None:
     report = _explain(source, trace_id)
     answer = explain_answer(source, trace_id, samples=samples)
     if answer is None:
@@ -105,7 +109,7 @@ def _print_one(source: OutcomeSource, trace_id: str, samples: Sequence[Sample], 
             "still be in the spool. Of one that was sampled out, only the count is left after a day."
         )
     if json_output:
-        print_json(({} if report is None else trace_dict(report)) | {"answer": answer.to_dict()})
+        print_json(({} if report is None else trace_dict(report)) | {"answer": answer.to_dict()}, full=full)
         return
     print_lines(AnswerText(answer, **terminal_options()).lines())
     if report is not None:

@@ -19,6 +19,8 @@ def view_command(
     allow_host: list[str] | None = None,
     target: list[str] | None = None,
     by: list[str] | None = None,
+    mcp: bool = False,
+    texts: bool = False,
 ) -> None:
     """Serve the report of a store as a page that updates itself.
 
@@ -28,6 +30,8 @@ def view_command(
         store: The store (a file or postgresql://...), or a period of it, such as STORE@-7d..
         token ($RAGSTONE_VIEW_TOKEN): Text that a browser must present once, at least 16 characters. auto makes one.
             Needed for a --listen that other machines can reach.
+        mcp: Answer a coding agent on standard input and output instead (Model Context Protocol), without texts.
+        texts (--texts hidden): With --mcp, include texts of questions, answers and passages.
         allow_host (NAME): Name of this server, for example behind a proxy. Repeatable.
     """
     host, port = parse_address(listen)
@@ -37,6 +41,13 @@ def view_command(
         raise ConfigurationError(
             f"{store!r} is not a store. `ragstone report FILE -o report.html` writes the page of a file of outcomes."
         )
+    if mcp:
+        if isinstance(opened, TimeRange):
+            raise ConfigurationError("--mcp takes a store without a period, because its tools take one")
+        from ragstone.cli._mcp import serve_tools
+
+        serve_tools(store, texts=texts)
+        return
     serve(
         period,
         host=host,

@@ -93,6 +93,8 @@ class RagstoneFormat:
 def _trace(value: object, source: InputFile) -> Trace:
     if not isinstance(value, Mapping):
         raise DataError("a trace must be an object")
+    if "left_out" in value:
+        raise DataError("its texts are cut. Print the trace with --full")
     if value.keys() >= _ANSWER:
         return _answer(value, source)
     if "state" in value and value.get("trace") is None:
