@@ -108,8 +108,7 @@ def evaluate_command(
     if test_set is not None:
         if fail_under:
             raise ConfigurationError("a test set shows one verdict. Give --test-set without --fail-under")
-        if planned := describe_looks(file):
-            typer.echo(planned, err=True)
+        typer.echo(describe_looks(file), err=True)
     if app is None and (retriever_tool or no_retriever_tool):
         raise ConfigurationError(
             "--retriever-tool and --no-retriever-tool are about the calls of --app, and do not change what is read from a file. "

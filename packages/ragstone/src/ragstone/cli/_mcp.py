@@ -73,7 +73,8 @@ def serve_tools(store: str, *, texts: bool) -> None:
     async def report(period: str = "") -> str:
         """Say how many answers are wrong, why, and what to work on first. period: FROM..TO, such as -7d.. (all if empty)."""
         found = await run("report", at(period), "--full")
-        return written(found if texts else _without_texts({name: found[name] for name in _REPORT}))
+        shown = {name: found[name] for name in _REPORT} | {"worst": [*map(_answer, found["worst"])]}
+        return written(found if texts else shown)
 
     @tool
     async def worst(n: int = 3, cause: str = "", where: str = "", period: str = "") -> str:
@@ -93,10 +94,6 @@ def serve_tools(store: str, *, texts: bool) -> None:
         return written(await run("watch", store))
 
     server.run("stdio")
-
-
-def _without_texts(report: dict[str, Any]) -> dict[str, Any]:
-    return report | {"worst": [_answer(each) for each in report["worst"]]}
 
 
 def _answer(answer: dict[str, Any]) -> dict[str, Any]:

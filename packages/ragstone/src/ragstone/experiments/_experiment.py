@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 from typing_extensions import override
@@ -357,7 +357,7 @@ class Experiment(Reported, Evaluated):
     def to_dict(self) -> dict[str, Any]:
         """Return the summary as plain values for JSON."""
         if self.look is not None and not self.look.is_shown:
-            return {"test_set": self.look.to_dict(), "n_samples": len(self.samples), "usage": self.usage.model_dump()}
+            return {"test_set": asdict(self.look), "n_samples": len(self.samples), "usage": self.usage.model_dump()}
         summaries = self.summary()
         return {
             "judge_is_baseline": is_baseline(*(judge for s in summaries for judge in s.judges)),
@@ -380,7 +380,7 @@ class Experiment(Reported, Evaluated):
             "notes": list(self.notes()),
             "application": self._application() if self.traces else None,
             "cases": None if (cases := self._cases()) is None else cases.to_dict(),
-            "test_set": self.look and self.look.to_dict(),
+            "test_set": self.look and asdict(self.look),
         }
 
     def _cases(self) -> CaseComparison | None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import io
+import itertools
 import json
 import math
 import os
 import time
 import zlib
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, Literal, Self
 
@@ -32,7 +34,8 @@ GAIN: Final = 0.08
 """The gain for which the power is stated, as a share of the metric's range."""
 POWER: Final = 0.9
 N_RESAMPLES: Final = 20_000
-_MAX_CASES: Final = 100_000
+Ends = Mapping[str, Sequence[float]]
+"""Lowest and highest possible decision value by question."""
 _SCALE: Final = ("metric", "version", "judge", "judge_hash", "repeats")
 """Fields of a look that must not change, because its scores would not be comparable."""
 
@@ -63,10 +66,6 @@ class Look:
     def is_shown(self) -> bool:
         """Whether scores may be shown: those of a change that was not accepted would be selected by."""
         return self.verdict in ("baseline", "accepted")
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        return asdict(self)
 
     def __str__(self) -> str:
         match self.verdict:
@@ -105,12 +104,10 @@ def find_share(n: int, noise: float) -> float:
 
 
 def describe_looks(data: str | os.PathLike[str]) -> str:
-    """Say what the next look at a test set can find. Empty if it has not been evaluated."""
+    """Say what the next look at a test set can find."""
     path = _path_of(data)
-    if not path.exists():
-        return ""
-    with path.open("rb") as file:
-        return _History(_read(file, path)[0]).describe()
+    entries = _read(io.BytesIO(path.read_bytes()), path)[0] if path.exists() else []
+    return _History(entries).describe()
 
 
 def _path_of(data: object) -> Path:
@@ -121,7 +118,7 @@ def _path_of(data: object) -> Path:
     return Path(f"{os.fspath(data)}.looks")
 
 
-def _read(file: IO[bytes], path: Path) -> tuple[list[dict[str, Any]], int, int]:
+def _read(file: Iterable[bytes], path: Path) -> tuple[list[dict[str, Any]], int, int]:
     """Return the entries, the checksum of all lines, and where they end.
 
     A line without an end was being written when a process ended, before a verdict was shown.
@@ -171,10 +168,9 @@ class _History:
         least = "" if self.noise is not None else "at least "
         noise = self.noise or 0.0
         if self.n_spent >= MAX_LOOKS:
-            n = next((n for n in range(10, _MAX_CASES, 10) if find_share(n, noise) >= POWER), None)
-            needed = f"more than {_MAX_CASES:,}" if n is None else f"{least}{n:,}"
+            n = next(n for n in itertools.count(10, 10) if find_share(n, noise) >= POWER)
             return (
-                f"this set is worn: {needed} fresh cases needed, to find a gain of {GAIN:.0%} of the range in {POWER:.0%}. Write "
+                f"this set is worn: {least}{n:,} fresh cases needed, to find a gain of {GAIN:.0%} of the range in {POWER:.0%}. Write "
                 "them to a new file. Its first evaluation is its baseline."
             )
         n = self.starts[-1]["n"]
@@ -194,8 +190,7 @@ class Looks:
 
     def __init__(self, data: object, metric: str, cards: Sequence[MetricCard]) -> None:
         self._path = _path_of(data)
-        found = [card for card in cards if card.name == metric]
-        if not found:
+        if not (found := [card for card in cards if card.name == metric]):
             raise ConfigurationError(
                 f"the metric {metric!r} of a test set is not scored. Scored metrics: {', '.join(card.name for card in cards)}"
             )
@@ -222,20 +217,13 @@ class Looks:
         Raise DataError if the set has other content or is worn, ConfigurationError if its scores would not be comparable or
         another process evaluates it, and StoreError if the file is damaged or cannot be written.
         """
-        version, judge_hash = next(rest for name, *rest in run.metrics if name == self._card.name)
-        about = {
-            "app": run.app,
-            "at": time.time(),
-            "data": run.data,
-            "n": n,
-            "metric": self._card.name,
-            "version": version,
-            "judge": run.judge if judge_hash else None,
-            "judge_hash": judge_hash,
-            "repeats": run.repeats,
-        }
+        name, version, judge_hash = next(metric for metric in run.metrics if metric[0] == self._card.name)
+        scale = (name, version, run.judge if judge_hash else None, judge_hash, run.repeats)
+        about: dict[str, Any] = {"app": run.app, "at": time.time(), "data": run.data, "n": n} | dict(
+            zip(_SCALE, scale, strict=True)
+        )
         try:
-            self._file = open(self._path, "ab+", buffering=0, opener=open_private)  # noqa: SIM115 - closed by `__exit__`
+            self._file = open(self._path, "ab+", opener=open_private)  # noqa: SIM115 - closed by `__exit__`
             sync_directory(self._path.absolute().parent)
         except OSError as error:
             raise StoreError(f"{str(self._path)!r} cannot be written: {error.strerror}") from error
@@ -277,10 +265,9 @@ class Looks:
         entry = {"looks": SCHEMA_VERSION, "look": self._number} | entry
         body = json.dumps(entry).encode()
         self._checksum = zlib.crc32(body, self._checksum)
-        data = memoryview(b"%08x %b\n" % (self._checksum, body))
         try:
-            while data:
-                data = data[self._file.write(data) :]
+            self._file.write(b"%08x %b\n" % (self._checksum, body))
+            self._file.flush()
             os.fsync(self._file.fileno())
         except OSError as error:
             raise StoreError(f"{str(self._path)!r} cannot be written: {error.strerror}") from error
@@ -288,7 +275,7 @@ class Looks:
 
     def stop(self) -> Look:
         """Return the look of a run that stopped early."""
-        return self._look("not ended", None, 0, 0)
+        return self._look("not ended", None, {"n": 0, "n_failed": 0})
 
     def decide(self, outcomes: Iterable[Outcome], samples: Iterable[Sample], cluster: str | None) -> Look:
         """Compare the scores with those of the last accepted look, and write the verdict before it is returned.
@@ -304,25 +291,23 @@ class Looks:
                 self._add({"verdict": "withdrawn"})
                 raise DataError(f"no question has a score of {self._card.name}, so it cannot be a baseline")
             self._add({"verdict": "baseline", "values": known})
-            return self._look("baseline", None, len(known), n_failed)
+            return self._look("baseline", None, {"n": len(known), "n_failed": n_failed})
         test = self._test(known, history.accepted["values"], read_fields(samples, cluster_keys(cluster)), cluster)
-        is_accepted = test.p_value <= ALPHA
-        verdict: Literal["accepted", "not shown"] = "accepted" if is_accepted else "not shown"
-        self._add({"verdict": verdict, "values": known} | asdict(test))
-        return self._look(verdict, history.accepted["look"], test.n, test.n_failed, test if is_accepted else None)
+        verdict = "accepted" if test["p_value"] <= ALPHA else "not shown"
+        self._add({"verdict": verdict, "values": known} | test)
+        return self._look(verdict, history.accepted["look"], test)
 
-    def _look(self, verdict: Any, before: int | None, n: int, n_failed: int, test: _Test | None = None) -> Look:
-        return Look(
-            number=self._number,
-            verdict=verdict,
-            metric=self._card.name,
-            before=before,
-            n=n,
-            n_failed=n_failed,
-            gain=None if test is None else test.gain,
-            p_value=None if test is None else test.p_value,
-            following=_History(self._entries).describe(),
-        )
+    def _look(self, verdict: Any, before: int | None, test: dict[str, Any]) -> Look:
+        shown: dict[str, Any] = {name: test[name] if verdict == "accepted" else None for name in ("gain", "p_value")}
+        counts: dict[str, Any] = {name: test[name] for name in ("n", "n_failed")}
+        following = _History(self._entries).describe()
+        about: dict[str, Any] = {
+            "number": self._number,
+            "verdict": verdict,
+            "metric": self._card.name,
+            "before": before,
+        }
+        return Look(**about, **counts, **shown, following=following)
 
     def _possible(self, outcome: Outcome) -> tuple[float, float] | None:
         """Return the lowest and highest possible decision value. None if the metric is not applicable."""
@@ -335,13 +320,7 @@ class Looks:
             return bounds or (self._card.low, self._card.high)
         return None
 
-    def _test(
-        self,
-        now: dict[str, tuple[float, float]],
-        before: dict[str, Sequence[float]],
-        fields: SampleFields,
-        cluster: str | None,
-    ) -> _Test:
+    def _test(self, now: Ends, before: Ends, fields: SampleFields, cluster: str | None) -> dict[str, Any]:
         """Test whether the scores are better, each unknown one with the least possible gain."""
         import numpy as np
 
@@ -356,7 +335,7 @@ class Looks:
         codes = None if clusters is None or not ids else cluster_codes(clusters.of(ids))
         is_known = (ends[:, :, 0] == ends[:, :, 1]).all(axis=1)
         gains = ends[is_known, 0, 0] - ends[is_known, 1, 0]
-        p_value = 1.0
+        p_value: float | None = None
         if ids:
             (result,) = simultaneous_differences(
                 [np.stack([ends[:, 0].min(axis=1), ends[:, 1].max(axis=1)], axis=1)],
@@ -366,26 +345,16 @@ class Looks:
                 alternative="greater",
                 n_resamples=N_RESAMPLES,
             )
-            p_value = 1.0 if result.pairs[0].p_value is None else result.pairs[0].p_value
+            p_value = result.pairs[0].p_value
         noise = None
         if gains.size > 1:
             error = standard_error(gains, weights[is_known], None if codes is None else codes[is_known].tolist())
             noise = gains.size * (error / (self._card.high - self._card.low)) ** 2
-        return _Test(
-            n=len(ids),
-            n_failed=int((~is_known).sum()),
-            gain=float(np.average(gains, weights=weights[is_known])) if gains.size else None,
-            p_value=p_value,
-            noise=noise,
-        )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Test:
-    """A comparison of two looks."""
-
-    n: int
-    n_failed: int
-    gain: float | None
-    p_value: float
-    noise: float | None
+        gain = float(np.average(gains, weights=weights[is_known])) if gains.size else None
+        return {
+            "n": len(ids),
+            "n_failed": int((~is_known).sum()),
+            "gain": gain,
+            "p_value": 1.0 if p_value is None else p_value,
+            "noise": noise,
+        }
