@@ -76,7 +76,7 @@ def test_an_invalid_setting_names_key_rule_and_way_out(text: str, message: str) 
 @pytest.mark.parametrize(
     ("command", "text", "message"),
     [
-        ("report x.db", "limits.concurrency=3", "`report` does not use limits.concurrency. It uses limits.max_page_mb. Commands that use limits.concurrency: evaluate, worker, ingest, replay, "),
+        ("report x.db", "limits.concurrency=3", "`report` does not use limits.concurrency. It uses limits.max_page_mb. Commands that use limits.concurrency: evaluate, repair, worker, ingest, replay, "),
         ("evaluate x.jsonl", "scoring.mode=process", "`evaluate` does not use scoring.mode. It uses scoring.metrics, scoring.sinks, scoring.reasons. Only `Monitor`, or a command that is not installed, uses scoring.mode."),
         ("worker x.db", "analysis.seed=3", "`worker` does not use analysis.seed. It uses the tables judge, "),
         ("labels draw x.db", "judge.draws=3", "`labels draw` does not use judge.draws. It uses analysis.seed. Commands that use judge.draws: "),

@@ -18,7 +18,7 @@ import ragstone
 PUBLIC = {
     "ragstone": """
         Comparison Criterion Experiment Failure Monitor NotApplicable Outcome Passage RagstoneError Retrieval Sample
-        Score Trace aevaluate assert_no_regression assert_score compare evaluate read_traces
+        Score Trace aevaluate assert_no_regression assert_score compare evaluate read_traces repair
     """,
     "ragstone.capture": """
         Capture Guard after_fork_in_child capture_suppressed guarded make_draft redact_secrets
@@ -41,7 +41,7 @@ PUBLIC = {
         StoreNotFoundError StoreNotReadyError StoreOwnedError StoreUnavailableError StoreVersionError
     """,
     "ragstone.experiments": """
-        Comparison Experiment TimeRange aevaluate assert_no_regression assert_score compare evaluate
+        Comparison Experiment RepairTrial TimeRange aevaluate assert_no_regression assert_score compare evaluate repair
     """,
     "ragstone.judges": """
         AbstentionEstimate Budget Capabilities ChatModel ChatReader ChatRequest ClientSettings Completion
@@ -93,8 +93,8 @@ PUBLIC = {
         areplay_traces plan_replay replay_traces
     """,
     "ragstone.requests": """
-        CaptureOptions EnclosingRun InFlight Message PassageDraft Recorder Request RetrieverTools Step StepKind TraceDraft Value assemble
-        current_request harvest link_span
+        CaptureOptions EnclosingRun InFlight Message PassageDraft Recorder Request RetrievalStage RetrieverTools Step StepKind TraceDraft Value assemble
+        changed_results current_request harvest link_span
     """,
     "ragstone.views": """
         AnswerView Answers Chart ReportView

@@ -47,7 +47,7 @@ PANELS: Final = {
 """The commands of `ragstone --help`, those that are used most first."""
 
 GROUPS: Final = {
-    "labels": "Draw requests to label, add labels, and write requests as test cases.",
+    "labels": "Draw requests to label, add labels, and write test cases.",
     "lab": "Validate judges and metrics, build datasets, and fit UDCG.",
     "store": "Maintain a store: verify, back up, export, remove, backfill.",
 }
@@ -104,7 +104,7 @@ COMMANDS: Final = {
     ),
     "labels cases": Command(
         "Write scored requests as cases of a test set.",
-        "ragstone.db --where cause=missed_passage --worst 50 -o cases.jsonl",
+        "ragstone.db --limit 50 -o cases.jsonl",
         "analysis.seed",
     ),
     "labels add": Command(
