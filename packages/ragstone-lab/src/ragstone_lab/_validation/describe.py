@@ -20,9 +20,9 @@ from ragstone.stats import (
     describe,
     discriminative_power,
     fisher_mean,
-    simultaneous_differences,
 )
 from ragstone_lab._validation.sources import Options, is_unevenly_sampled, scores_of
+from ragstone_lab._validation.tukey import tukey_p_values
 
 _SAME: Final = 0.5e-9
 """Distance from a bound below which a score is at the bound."""
@@ -164,7 +164,7 @@ def correlations(
 
 
 def powers(systems: Sequence[SystemOutcomes], metrics: Sequence[str], options: Options) -> list[MetricPower]:
-    """Test all pairs of systems with each metric, with samples aligned by id, and one sign for each cluster."""
+    """Test all pairs of systems with each metric, with samples aligned by id, and whole clusters permuted."""
     results = []
     for metric in metrics:
         columns = [(system.name, values) for system in systems if (values := scores_of(system, metric))]
@@ -175,24 +175,18 @@ def powers(systems: Sequence[SystemOutcomes], metrics: Sequence[str], options: O
         if len(columns) < 2 or not shared:
             continue
         clusters = options.clusters_of(rows[i] for i in kept)
-        (result,) = simultaneous_differences(
-            [shared], clusters=clusters, **options.bootstrap | {"n_resamples": options.n_permutations}
-        )
-        ps = [pair.p_value for pair in result.pairs]
+        found = tukey_p_values(shared, clusters, n_resamples=options.n_permutations, seed=options.seed)
+        level, n = 1 - options.confidence_level, options.n_permutations
         results.append(
             MetricPower(
                 metric=metric,
-                power=discriminative_power(ps, confidence_level=options.confidence_level),
-                p_values={
-                    f"{columns[pair.first][0]} / {columns[pair.second][0]}": pair.p_value for pair in result.pairs
-                },
+                power=discriminative_power(list(found.values()), confidence_level=options.confidence_level),
+                p_values={f"{columns[i][0]} / {columns[j][0]}": p for (i, j), p in found.items()},
                 n_samples=len(shared),
                 n_uncertain=sum(
-                    abs(pair.p_value - (1 - options.confidence_level)) <= 2 * pair.mc_error
-                    for pair in result.pairs
-                    if pair.p_value is not None and pair.mc_error
+                    p is not None and abs(p - level) <= 2 * math.sqrt(p * (1 - p) / n) for p in found.values()
                 ),
-                n_permutations=result.n_resamples,
+                n_permutations=n,
             )
         )
     return results

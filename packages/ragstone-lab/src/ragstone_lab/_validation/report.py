@@ -167,7 +167,7 @@ def _powers(found: Sequence[MetricPower]) -> str:
     first = found[0]
     ordered = sorted(found, key=lambda m: -1.0 if m.power.value is None else -m.power.value)
     text = result_table(ordered, _POWER, titles=titles_of(m.metric for m in found)) + (
-        f"\np-values: paired permutation test, step-down, {first.n_permutations:,} permutations, adjusted for all pairs of a metric, "
+        f"\np-values: randomized Tukey HSD, paired, {first.n_permutations:,} permutations, adjusted for all pairs of a metric, "
         f"significant below {1 - first.power.confidence_level:.3g}"
     )
     for m in found:
