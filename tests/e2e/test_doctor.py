@@ -134,7 +134,7 @@ def test_unreachable_judge_does_not_hide_the_reader():
 def test_an_embedder_is_probed():
     """One that is named, by an option or by the environment; its error does not hide the judge."""
     with FakeModelServer(ScriptedModel(REPLIES)) as judge, FakeEmbeddingServer() as server:
-        done = doctor("--judge", judge.url, "--embedder", server.url)
+        done = doctor("--judge", judge.url, "--set", f"embedder={server.url}")
         assert (0, "") == (done.returncode, done.stderr)
         *_, last = done.stdout.split("\n\n")
         assert re.match(r"embedder: \S+ at 127.0.0.1:\d+\n  replies with vectors of dimension \d+\n", last)

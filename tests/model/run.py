@@ -112,7 +112,7 @@ class Run:
     def doctor(self) -> None:
         """Measure the endpoint, and what the judge can do."""
         code, text, seconds = self.command(
-            "doctor", "doctor", "--judge", URL, "--embedder", self.embedder, "--json", *PATIENT
+            "doctor", "doctor", "--judge", URL, "--set", f"embedder={self.embedder}", "--json", *PATIENT
         )
         judge, embedder = json.loads(text)["endpoints"]
         items = judge.get("items")

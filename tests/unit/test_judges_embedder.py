@@ -322,7 +322,7 @@ def test_the_table(monkeypatch):
         ({"api_key": KEY}, "is an option of an embedder, and none is named"),
         ({"batchsize": 3}, "Did you mean 'batch_size'"),
         ({"batch_size": 0}, "embedder.batch_size must be an integer of at least 1, got 0"),
-        ({"batch_size": 3}, "is an option of an embedder, and none is named. Name it with --embedder"),
+        ({"batch_size": 3}, "is an option of an embedder, and none is named. Name it with embedder.url"),
         ({"model": "m"}, "none is named"),
         ({"url": "lexical", "model": "m"}, "embedder.model is for an endpoint, and the embedder is 'lexical'"),
         ({"url": "http://h/v1", "api_key_env": "NOT_SET"}, "NOT_SET that is not set"),

@@ -84,7 +84,7 @@ def test_the_sentence_names_the_metrics_and_the_ways_out() -> None:
 
 def test_an_embedder_has_no_default() -> None:
     """A metric that embeds texts is refused if a judge is named and no embedder is."""
-    with pytest.raises(ConfigurationError, match=r"need an embedder, and none is named. Set embedder \(--embedder\)"):
+    with pytest.raises(ConfigurationError, match=r"need an embedder, and none is named. Set embedder \(embedder.url\)"):
         ragstone.evaluate([ROW], "cosine", judge="lexical")
 
 

@@ -122,7 +122,7 @@ def test_an_embedder_is_named_like_a_judge(store: Path) -> None:
     refused = run(store, "worker", *options)
     assert (2, True) == (refused.returncode, "needs an embedder" in refused.stderr)
     assert () == read_ledger(store).plans
-    run(store, "worker", *options, "--embedder", "lexical")
+    run(store, "worker", *options, "--set", "embedder=lexical")
     assert {"scoring.metrics": [metric], "judge.url": "lexical", "embedder.url": "lexical"} == plan_of(store)
 
 
@@ -223,11 +223,12 @@ def test_the_endpoint_of_openai_is_on_record(monkeypatch: pytest.MonkeyPatch, ro
 @pytest.mark.parametrize("url", ["HTTP://user:secret@host/v1", "htps://host/v1?key=secret", "user:secret@host/v1"])
 def test_an_unknown_model_is_shown_without_secrets(store: Path, option: str, url: str) -> None:
     """The message about a misspelled URL contains its host, and neither its credentials nor its query."""
-    options = ["--metrics", "ccrs,udcg,cosine", "--embedder", "lexical"]
+    options = ["--metrics", "ccrs,udcg,cosine", "--set", "embedder=lexical"]
     if option == "RAGSTONE_JUDGE":
         done = run(store, "worker", *options, RAGSTONE_JUDGE=url)
     else:
-        done = run(store, "worker", *options, "--judge", "lexical", f"--{option}", url)
+        named = ["--set", f"embedder={url}"] if option == "embedder" else [f"--{option}", url]
+        done = run(store, "worker", *options, "--judge", "lexical", *named)
     assert (2, False, True) == (done.returncode, "secret" in done.stderr, "host/v1' is unknown" in done.stderr)
 
 

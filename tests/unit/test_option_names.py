@@ -11,6 +11,7 @@ import typer
 
 import ragstone
 from command_line import app
+from ragstone.experiments import save_run
 from ragstone.judges import ConnectionOptions
 from ragstone.replay import areplay_traces
 from ragstone.settings import Limits
@@ -27,7 +28,7 @@ from ragstone_lab import (
 )
 
 PYTHON: dict[str, tuple[Callable[..., Any], ...]] = {
-    "evaluate": (ragstone.evaluate,),
+    "evaluate": (ragstone.evaluate, save_run),
     "compare": (ragstone.compare, ragstone.Comparison.check_regression, ragstone.Comparison.view),
     "replay": (areplay_traces,),
     "worker": (ScoringSetup, Worker),
@@ -65,6 +66,7 @@ ONLY_HERE = {
     *(
         "judge-model",
         "erag",
+        "run",
         "budget-usd",
         "set",
         "help-all",

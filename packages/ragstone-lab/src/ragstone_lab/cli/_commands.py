@@ -7,7 +7,7 @@ from typing import Final
 from ragstone.cli.extension import Command
 
 _LAB: Final = "judge cache budget --set limits.concurrency limits.stop_early limits.max_failed_share"
-_UDCG: Final = f"reader answers prompts {_LAB}"
+_UDCG: Final = "reader judge --set budget answers prompts cache " + _LAB.partition("--set ")[2]
 _MEANS: Final = "analysis.cluster analysis.confidence_level analysis.seed analysis.n_resamples"
 
 GROUPS: Final = {

@@ -29,8 +29,9 @@ class Command(NamedTuple):
     own."""
 
 
-_MODELS: Final = "judge reader embedder cache budget limits.concurrency limits.deadline_s limits.max_outage_s"
-_RUN: Final = f"{_MODELS} answers prompts scoring.metrics scoring.sinks scoring.reasons"
+_MODELS: Final = "judge reader budget"
+_MORE: Final = "--set embedder cache limits.concurrency limits.deadline_s limits.max_outage_s"
+_RUN: Final = f"{_MODELS} scoring.metrics scoring.sinks {_MORE} answers prompts scoring.reasons"
 _LONG: Final = "limits.processes limits.stop_early limits.max_failed_share limits.call_latency_s"
 _WORKER: Final = "watch retention daily_budget"
 _MEANS: Final = "analysis.cluster analysis.confidence_level"
@@ -60,7 +61,7 @@ COMMANDS: Final = {
     "evaluate": Command(
         "Score a file of samples, or the answers of an application.",
         "answers.jsonl --judge http://localhost:8000/v1",
-        f"{_RUN} {_LONG} {_GATED} limits.app_concurrency limits.app_timeout_s",
+        f"embedder scoring.reasons {_RUN} {_LONG} {_GATED} limits.app_concurrency limits.app_timeout_s",
     ),
     "compare": Command(
         "Find significant differences between systems or periods.",
@@ -113,7 +114,7 @@ COMMANDS: Final = {
     "doctor": Command(
         "Measure what the endpoints of judge, reader and embedder can do.",
         "--judge http://localhost:8000/v1",
-        "judge reader embedder *",
+        "judge reader --set embedder *",
     ),
     "store verify": Command("Read all rows of a store, and find damage.", "ragstone.db"),
     "store backup": Command("Copy a store file while its worker runs.", "ragstone.db copy.db"),
@@ -124,7 +125,7 @@ COMMANDS: Final = {
     "store backfill": Command(
         "Score stored requests with metrics that were added later.",
         "ragstone.db --metrics ndcg@5 --since -30d",
-        f"{_MODELS} limits.max_failed_share limits.call_latency_s daily_budget",
+        f"{_MODELS} {_MORE} limits.max_failed_share limits.call_latency_s daily_budget",
     ),
     "store deliveries": Command("List deliveries to sinks by state, or retry them.", "ragstone.db --state failed"),
     "demo": Command(

@@ -44,8 +44,9 @@ def describe_missing(role: Role, metrics: Sequence[str] = ()) -> str:
     )
     a_model = f"an {role}" if role == "embedder" else f"a {role}"
     needs = f"{shown} {'needs' if len(metrics) == 1 else 'need'} {a_model}, and none" if metrics else f"no {role}"
+    option = OptionNames(role, "command line").option("url")
     forms = "http://HOST:PORT/v1, openai:MODEL" + (", local:MODEL" if role == "embedder" else "")
-    return f"{needs} is named. Set {role} (--{role}) or RAGSTONE_{role.upper()} to {forms}, or lexical to try the setup"
+    return f"{needs} is named. Set {role} ({option}) or RAGSTONE_{role.upper()} to {forms}, or lexical to try the setup"
 
 
 class MissingModel:

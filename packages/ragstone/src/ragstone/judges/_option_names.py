@@ -10,7 +10,7 @@ from ragstone.settings import public_name, variable_of
 
 Role = Literal["judge", "reader", "embedder"]
 
-_FLAGS: Final = {"judge": ("url", "model"), "reader": ("url",), "embedder": ("url",)}
+_FLAGS: Final = {"judge": ("url", "model"), "reader": ("url",), "embedder": ()}
 """Keys with a flag of the commands. The others are set with `--set`."""
 
 

@@ -76,6 +76,10 @@ def describe_pending(
     return sentences
 
 
+_SET: Final = {"embedder": "set=embedder.url", "reasons": "set=scoring.reasons"}
+"""The settings of a worker without an option of their own."""
+
+
 def worker_command(
     store: str | os.PathLike[str], settings: Mapping[str, Any], delivery: Mapping[str, Any], *flags: str
 ) -> str:
@@ -87,7 +91,7 @@ def worker_command(
     missing = _missing(settings)
     for name, value in missing.items():
         role = name.lower()
-        parts.append(f"--{role}={name}")
+        parts.append(f"--{_SET.get(role, role)}={name}")
         if _is_secret(value):
             # A model that an option names does not take settings of the plan: it can be at another endpoint.
             own = [key for key in settings if key.startswith(f"{role}.") and key != f"{role}.url"]
@@ -95,7 +99,7 @@ def worker_command(
     if any(_is_object(value) for value in missing.values()):
         parts.append("--replan")
     for key, value in delivery.items():
-        parts += [f"--{key}={each}" for each in (value if isinstance(value, list) else [value])]
+        parts += [f"--{_SET.get(key, key)}={each}" for each in (value if isinstance(value, list) else [value])]
     return shlex.join(parts)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from ragstone.errors import ConfigurationError, RagstoneError, StoreNotFoundError, StoreNotReadyError
-from ragstone.judges import Role
+from ragstone.judges import OptionNames, Role
 from ragstone.metrics import resolve_metrics
 from ragstone.schema import ScoringPlan
 from ragstone.store import describe_store, plan_differences
@@ -113,8 +113,8 @@ class StorePlan:
             is_object = url.startswith("object:")
             raise ConfigurationError(
                 f"{self._about}: {show_setting(f'{role}.url', url)}, which "
-                f"{'only the application can make' if is_object else 'a store does not keep'}. Name it with --{role}, "
-                f"RAGSTONE_{role.upper()} or the table [{role}] of --config{', and add --replan' if is_object else ''}"
+                f"{'only the application can make' if is_object else 'a store does not keep'}. Name it with "
+                f"{OptionNames(role, 'command line').option('url')}, RAGSTONE_{role.upper()} or the table [{role}] of --config{', and add --replan' if is_object else ''}"
             )
         return settings
 
