@@ -6,8 +6,8 @@ from typing import Final
 
 from ragstone.cli.extension import Command
 
-_LAB: Final = "judge cache budget --set limits.concurrency limits.stop_early limits.max_failed_share"
-_UDCG: Final = "reader judge --set budget answers prompts cache " + _LAB.partition("--set ")[2]
+_LAB: Final = "judge --set cache budget limits.concurrency limits.stop_early limits.max_failed_share"
+_UDCG: Final = f"reader {_LAB} answers prompts"
 _MEANS: Final = "analysis.cluster analysis.confidence_level analysis.seed analysis.n_resamples"
 
 GROUPS: Final = {
@@ -20,7 +20,7 @@ COMMANDS: Final = {
     "lab judge-card": Command(
         "Measure how far judges can be trusted.",
         "--labels labels.csv --judge openai:gpt-4o",
-        f"judge budget --set prompts cache {_LAB.partition('--set ')[2]} limits.deadline_s limits.max_outage_s limits.call_latency_s "
+        f"budget {_LAB} prompts limits.deadline_s limits.max_outage_s limits.call_latency_s "
         "analysis.confidence_level analysis.n_resamples analysis.seed research.conditions research.max_crossed "
         "research.repeats research.flip_threshold research.label_values research.label_range research.threshold",
     ),
@@ -33,7 +33,7 @@ COMMANDS: Final = {
     "lab dataset build": Command(
         "Generate queries, sub-questions and ratings.",
         "handbook/ --judge http://localhost:8000/v1",
-        f"{_LAB} research.max_items research.max_passages research.questions research.rating_threshold",
+        f"budget {_LAB} research.max_items research.max_passages research.questions research.rating_threshold",
     ),
     "lab dataset apply-review": Command("Write the dataset of your edited review.csv.", "dataset", _LAB),
     "lab dataset negatives": Command(

@@ -71,7 +71,7 @@ COMMANDS: Final = {
     "report": Command(
         "Print a verdict, the causes of wrong answers, and the worst.",
         "ragstone.db -o report.html",
-        f"judge cache budget scoring.reasons limits.max_page_mb {_GATED}",
+        f"judge scoring.reasons --set cache budget limits.max_page_mb {_GATED}",
     ),
     "repair": Command(
         "Find out which change of retrieval corrects wrong answers.",
