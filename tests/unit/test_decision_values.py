@@ -26,7 +26,7 @@ from ragstone.schema import Failure, MetricScale, Passage, Score
 from ragstone.scoring import Scorer, Signals, diagnose, note_outcome
 from ragstone.store import DrawnRequest, StoredLabel
 from ragstone.testing import FakeJudge
-from ragstone.views import MarkdownReport, ReportText, notebook_report, question_rows
+from ragstone.views import ReportText, markdown_report, notebook_report, question_rows
 from ragstone_lab import validate_metrics
 
 AC = AnswerCorrectness()
@@ -183,7 +183,7 @@ def test_tables_and_histograms_color_by_what_decides(tmp_path):
     texts = (
         page,
         "\n".join(line.plain for line in ReportText(view, width=200).lines()),
-        MarkdownReport(view).text(),
+        markdown_report(view),
         notebook_report(view),
     )
     for text in texts:

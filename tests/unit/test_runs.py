@@ -15,7 +15,7 @@ from ragstone.errors import ConfigurationError
 from ragstone.experiments import Experiment, build_report, check_run, save_run
 from ragstone.schema import Usage
 from ragstone.store import SqliteStore
-from ragstone.views import MarkdownReport, ReportText
+from ragstone.views import ReportText, markdown_report
 
 
 def evaluated(n: int = 30, *, right: int = 30) -> Experiment:
@@ -75,7 +75,7 @@ def test_a_changed_judge_or_wording_is_a_break(tmp_path: Path, fields: dict[str,
     assert ["", "", text, ""] == [run.change for run in view.runs]
     shown = "\n".join(line.plain for line in ReportText(view, width=200).lines())
     assert shown.index("  b  ") < shown.index(text) < shown.index("  c  ")
-    assert text in MarkdownReport(view).text()
+    assert text in markdown_report(view)
     build_report(path, tmp_path / "r.html")
     assert text in (tmp_path / "r.html").read_text()
 

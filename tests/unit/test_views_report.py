@@ -35,7 +35,7 @@ from ragstone.stats import hajek_mean, mean_interval
 from ragstone.store import PlannedMetric, SqliteStore
 from ragstone.views import ReportText, format_interval, format_mean
 from ragstone.views._live import live_parts
-from ragstone.views._markdown import MarkdownReport
+from ragstone.views._markdown import markdown_report
 from ragstone.views._sections import sections
 from ragstone.views._svg import axis_chart
 
@@ -512,7 +512,7 @@ def test_a_label_without_wrong_answers_is_one_sentence() -> None:
     sentence = "By topic: of 3 values, none has a wrong answer."
     forms = (
         "\n".join(line.plain for line in ReportText(view).lines()),
-        MarkdownReport(view).text(),
+        markdown_report(view),
         str(sections(view)["slices"]),
     )
     for form in forms:

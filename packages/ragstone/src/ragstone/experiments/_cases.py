@@ -259,13 +259,11 @@ class CaseComparison:
         return asdict(self) | {"text": str(self)}
 
 
-def compare_cases(experiment: Evaluated, *, is_asked: bool) -> CaseComparison | None:
-    """Compare an evaluation of cases with what happened then. None if its samples are not cases.
+def compare_cases(experiment: Evaluated, *, is_asked: bool) -> CaseComparison:
+    """Compare an evaluation of cases with what happened then.
 
     Cases are paired by id, and their questions must be equal.
     """
-    if not experiment.samples or case_of(experiment.samples[0]) is None:
-        return None
     cases = {sample.id: (sample, case) for sample in experiment.samples if (case := case_of(sample)) is not None}
     reading = Reading(experiment.source())
     reading.read()

@@ -30,7 +30,7 @@ from ragstone.experiments._table import ScoreTable, TableReader, describe_unjudg
 from ragstone.experiments._views.source import EXPERIMENT, Dependence, Evaluated, Reportable, Rows, Source
 from ragstone.judges import JudgeIdentity, is_baseline
 from ragstone.metrics import MetricCard
-from ragstone.reading import ReadingReport, RejectedRow, case_of
+from ragstone.reading import ReadingReport, RejectedRow
 from ragstone.schema import Failure, Outcome, Sample, Score, Trace, Usage
 from ragstone.settings import Analysis
 
@@ -384,6 +384,8 @@ class Experiment(Reported, Evaluated):
         }
 
     def _cases(self) -> CaseComparison | None:
+        from ragstone.reading import case_of
+
         if not self.samples or case_of(self.samples[0]) is None:
             return None
         from ragstone.experiments._cases import compare_cases

@@ -311,14 +311,13 @@ class Looks:
 
     def _possible(self, outcome: Outcome) -> tuple[float, float] | None:
         """Return the lowest and highest possible decision value. None if the metric is not applicable."""
-        if isinstance(outcome, Score) and (value := self._card.decision(outcome)) is not None:
+        card = self._card
+        if isinstance(outcome, Score) and (value := card.decision(outcome)) is not None:
             return value, value
-        if isinstance(outcome, Score | Failure):
-            bounds = (
-                self._card.bounds_of(outcome) if isinstance(outcome, Failure) and not self._card.decided_by else None
-            )
-            return bounds or (self._card.low, self._card.high)
-        return None
+        if not isinstance(outcome, Score | Failure):
+            return None
+        bounds = card.bounds_of(outcome) if isinstance(outcome, Failure) and not card.decided_by else None
+        return bounds or (card.low, card.high)
 
     def _test(self, now: Ends, before: Ends, fields: SampleFields, cluster: str | None) -> dict[str, Any]:
         """Test whether the scores are better, each unknown one with the least possible gain."""

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from typing_extensions import override
 
@@ -43,14 +43,15 @@ from ragstone.experiments._views.source import (
     Source,
     metadata_labels,
 )
-from ragstone.experiments._views.spent import estimate_spent
 from ragstone.judges import is_baseline
 from ragstone.metrics import MetricCard, find_composites
 from ragstone.reading import CHOSEN_BY_SCORES, case_of, is_cases, read_samples
 from ragstone.schema import Outcome, Sample, Score, Trace, TraceOutline, outcome_adapter, sample_from_trace
 from ragstone.settings import Analysis
 from ragstone.store import PlannedMetric, StorePosition, describe_store, has_spool, is_database_url, open_store
-from ragstone.views import RunRow
+
+if TYPE_CHECKING:
+    from ragstone.views import RunRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,8 @@ OutcomeSource = Evaluated | Period | str | os.PathLike[str]
 _MOST: Final = 1e100
 """Maximum absolute value of a score: squares and sums of larger values overflow."""
 _SQLITE: Final = b"SQLite format 3\x00"
+_LABELS: Final = ("name", "model", "session_id", "user_id", "app", "release", "environment", "status", "source")
+"""Fields of a request that are labels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,6 +296,9 @@ class StoredRequests(Source):
 
     @override
     def runs(self) -> tuple[RunRow, ...]:
+        from ragstone.experiments._views.spent import estimate_spent
+        from ragstone.views import RunRow
+
         rows, before = [], dict[str, AbstractSet[tuple[str, str]]]()
         for name, time in self.run_times.items():
             run = StoredRequests(_period_of_run(self._period.store, time), name, self.analysis, only_planned=False)
@@ -393,14 +399,17 @@ def _open(
         return source.source(name, analysis if compares else None)
     store = store_of(source)
     if store is not None:
-        if not isinstance(source, Period) and not compares and (runs := _runs_of(store)):
-            last, time = list(runs.items())[-1]
-            shown = f"{describe_store(os.fspath(store))}, run {last}"
-            requests = StoredRequests(_period_of_run(store, time), name or shown, analysis)
-            requests.run_times = runs
-            return requests
+        runs: dict[str, float] = {}
+        if not isinstance(source, Period) and not compares:
+            with open_store(store, mode="read") as stored:
+                runs = run_times(stored)
         period = source if isinstance(source, Period) else Period(store)
-        return StoredRequests(period, name, analysis, only_planned=not compares)
+        if runs:
+            last, time = list(runs.items())[-1]
+            period, name = _period_of_run(store, time), name or f"{describe_store(os.fspath(store))}, run {last}"
+        requests = StoredRequests(period, name, analysis, only_planned=not compares)
+        requests.run_times = runs
+        return requests
     path = Path(os.fspath(source))  # type: ignore[arg-type]  # a period is a store
     if is_cases(path):
         return _open_cases(path, name, analysis)
@@ -409,11 +418,6 @@ def _open(
         return opened
     matched, notes = match_samples(opened.name, read_questions(path), samples)
     return OutcomeFile(path, opened.name, matched, analysis, notes)
-
-
-def _runs_of(store: str | os.PathLike[str]) -> dict[str, float]:
-    with open_store(store, mode="read") as opened:
-        return run_times(opened)
 
 
 def _period_of_run(store: str | os.PathLike[str], time: float) -> Period:
@@ -442,18 +446,7 @@ def _record(trace: Trace) -> AnswerRecord:
 
 
 def _labels(trace: Trace | TraceOutline) -> dict[str, tuple[str, ...]]:
-    labels = {
-        "name": trace.name,
-        "model": trace.model,
-        "session_id": trace.session_id,
-        "user_id": trace.user_id,
-        "app": trace.app,
-        "release": trace.release,
-        "environment": trace.environment,
-        "status": trace.status,
-        "source": trace.source,
-    }
-    known = {key: (value,) for key, value in labels.items() if value is not None}
+    known = {key: (value,) for key in _LABELS if (value := getattr(trace, key)) is not None}
     tags = {"tag": trace.tags} if trace.tags else {}
     return metadata_labels(trace.metadata) | known | tags
 
@@ -514,14 +507,9 @@ def names_of(sources: Sequence[OutcomeSource]) -> list[str]:
                 *directories, _ = paths[i].parts[-depth:]
                 names[i] = "/".join([*directories, paths[i].stem])
     # Names that are still equal belong to the same file, or to files that differ only in their suffix.
-    for name, n in Counter(names.values()).items():
-        if n > 1:
-            for i in [i for i, same in names.items() if same == name]:
-                names[i] = f"{paths[i]} ({i + 1})"
-    for name, n in Counter(store_names.values()).items():
-        if n > 1:
-            for i in [i for i, same in store_names.items() if same == name]:
-                store_names[i] = f"{name} ({i + 1})"
+    for named, shown in ((names, paths), (store_names, dict(store_names))):
+        times = Counter(named.values())
+        named.update({i: f"{shown[i]} ({i + 1})" for i, name in named.items() if times[name] > 1})
     names |= store_names
     letters = (letter for letter in _letters() if letter not in set(names.values()))
     return [names[i] if i in names else next(letters) for i in range(len(sources))]

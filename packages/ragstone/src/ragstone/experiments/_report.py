@@ -21,7 +21,7 @@ from ragstone.metrics import full_name
 from ragstone.schema import Sample
 from ragstone.scoring import Signals, note_outcome, note_sample
 from ragstone.settings import Analysis
-from ragstone.views import AnswerView, HtmlReport, MarkdownReport, ReportView
+from ragstone.views import AnswerView, ReportView, html_report, markdown_report
 
 REPORT_FORMATS: Final = (".html", ".htm", ".md")
 """Endings of files of a report: a page, or a summary."""
@@ -65,10 +65,12 @@ def build_report(
         asked,
     )
     if file is not None:
-        document = MarkdownReport(view).text()
-        if is_page:
-            answers, limit = reading.answers_by_importance(view), round(max_mb * 1_000_000)
-            document = HtmlReport(view, answers, max_bytes=limit, has_texts=texts, command=command).text()
+        answers, limit = reading.answers_by_importance(view), round(max_mb * 1_000_000)
+        document = (
+            html_report(view, answers, max_bytes=limit, has_texts=texts, command=command)
+            if is_page
+            else markdown_report(view)
+        )
         write_output(file, document, errors="replace")
     return view
 

@@ -97,17 +97,8 @@ class ScoreRows:
             reason = "" if missing else outcome.reason
             method = "abstains" if "abstains" in (outcome.answer or ()) else ""
         # A tuple equals its `Origin`, and is made faster.
-        origin = (
-            state,
-            outcome.metric_version,
-            outcome.judge,
-            outcome.judge_hash,
-            reason,
-            missing,
-            ranks,
-            method,
-            reads,
-        )
+        version, judge = outcome.metric_version, outcome.judge
+        origin = (state, version, judge, outcome.judge_hash, reason, missing, ranks, method, reads)
         code = self.origins.get(origin)  # type: ignore[call-overload]
         if code is None:
             code = self.origins[Origin(*origin)] = len(self.origins) + 1

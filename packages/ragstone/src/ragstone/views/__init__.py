@@ -1,10 +1,10 @@
 """Views of results: one model of what users see, and its renderers."""
 
 from ragstone.views._comparison_files import COMPARISON_WRITERS
-from ragstone.views._html import HtmlReport
+from ragstone.views._html import html_report
 from ragstone.views._label_page import label_document, label_item
 from ragstone.views._live import LiveDocument, answer_part, live_parts, live_places, problem_part, question_rows
-from ragstone.views._markdown import Escaped, MarkdownReport, code_in_markdown, escape_markdown, table_in_markdown
+from ragstone.views._markdown import Escaped, code_in_markdown, escape_markdown, markdown_report, table_in_markdown
 from ragstone.views._model import (
     AnswerView,
     CauseFlow,

@@ -26,103 +26,77 @@ _GZIP: Final = 31
 """Window size of zlib with the header of gzip, which then does not have a time."""
 
 
-class HtmlReport:
-    """The report as one HTML file.
+def html_report(
+    view: ReportView, answers: Iterable[AnswerView], *, max_bytes: int, has_texts: bool, command: str | None
+) -> str:
+    """Return the report as one HTML file.
 
     `view` contains the questions. `answers` for the details of the table, the most important first, are included if
     they fit `max_bytes`. Without `has_texts`, only ids and scores are. `command` made the report.
     """
+    style, script = (
+        files("ragstone.views").joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js")
+    )
+    shown = sections(view, has_texts=has_texts, command=command)
+    content = join(header(view, has_texts=has_texts), tag("main", *shown.values()))
+    page = len(style) + len(script) + len(content.encode())
+    packed, n_answers = _pack(view, answers, max_bytes - page - 2000, has_texts=has_texts)
+    note = f"Full text of {n_answers:,} of {view.n_samples:,} answers."
+    body = join(
+        content,
+        tag("footer", tag("p", note, class_="soft") if packed else None),
+        tag("script", Markup(packed), id="data", type="application/octet-stream") if packed else None,
+        tag("script", Markup(script)),
+    )
+    return html_document(view.title, body, style=style, script=script)
 
-    def __init__(
-        self,
-        view: ReportView,
-        answers: Iterable[AnswerView] = (),
-        *,
-        max_bytes: int = 1_500_000,
-        has_texts: bool = True,
-        command: str | None = None,
-    ) -> None:
-        self._view = view
-        self._answers = answers
-        self._max_bytes = max_bytes
-        self._has_texts = has_texts
-        self._command = command
 
-    def text(self) -> str:
-        """Return the document."""
-        style, script = (
-            files("ragstone.views").joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js")
-        )
-        shown = sections(self._view, has_texts=self._has_texts, command=self._command)
-        content = join(header(self._view, has_texts=self._has_texts), tag("main", *shown.values()))
-        page = len(style) + len(script) + len(content.encode())
-        packed, n_answers = self._pack(self._max_bytes - page - 2000)
-        note = (
-            tag("p", f"Full text of {n_answers:,} of {self._view.n_samples:,} answers.", class_="soft")
-            if packed
-            else None
-        )
-        body = join(
-            content,
-            tag("footer", note),
-            tag("script", Markup(packed), id="data", type="application/octet-stream") if packed else None,
-            tag("script", Markup(script)),
-        )
-        return html_document(self._view.title, body, style=style, script=script)
+def _pack(view: ReportView, answers: Iterable[AnswerView], limit: int, *, has_texts: bool) -> tuple[str, int]:
+    """Return the data of the table, compressed, with as many answers as fit, and their number."""
+    if not view.questions:
+        return "", 0
+    causes = {row.cause: row for row in view.causes}
+    texts = dict.fromkeys(f"{table.key}={row.value}" for table in view.slices for row in table.rows)
+    labels = {text: n for n, text in enumerate(texts)}
+    data = {
+        "metrics": [[row.name, row.title, row.lower_is_better] for row in view.metrics],
+        "labels": list(labels),
+        "causes": [[row.cause, row.title] for row in view.causes],
+        "wrong": [name for name, row in causes.items() if row.is_wrong],
+        "changed": [] if view.changes is None else _changed(view.changes),
+        "questions": [_question(row, labels, has_texts=has_texts) for row in view.questions],
+    }
+    # The answers are the last member, so each one is compressed once, in the order in which they arrive.
+    packed = _PackedJson(f'{_json(data)[:-1]},"answers":[', end="]}")
+    if not has_texts:
+        return packed.text(), 0
+    numbers: dict[str, int] = {}
+    """Numbers of the passages, by text. An answer carries the texts that no earlier one has."""
+    n_answers = 0
+    answers = itertools.chain(view.worst, answers)
+    while group := list(itertools.islice(answers, _GROUP)):
+        before = packed.mark()
+        for n, each in enumerate(group, start=n_answers):
+            known = len(numbers)
+            entry = answer_data(each, numbers)
+            packed.add(f"{',' if n else ''}{_json([each.id, entry, list(itertools.islice(numbers, known, None))])}")
+        if packed.n_bytes > limit or packed.n_unpacked > _MAX_UNPACKED:
+            packed.reset(before)
+            break
+        n_answers += len(group)
+    return packed.text(), n_answers
 
-    def _pack(self, limit: int) -> tuple[str, int]:
-        """Return the data of the table, compressed, with as many answers as fit, and their number."""
-        view = self._view
-        if not view.questions:
-            return "", 0
-        causes = {row.cause: row for row in view.causes}
-        texts = dict.fromkeys(f"{table.key}={row.value}" for table in view.slices for row in table.rows)
-        labels = {text: n for n, text in enumerate(texts)}
-        data = {
-            "metrics": [[row.name, row.title, row.lower_is_better] for row in view.metrics],
-            "labels": list(labels),
-            "causes": [[row.cause, row.title] for row in view.causes],
-            "wrong": [name for name, row in causes.items() if row.is_wrong],
-            "changed": [] if view.changes is None else self._changed(view.changes),
-            "questions": [self._question(row, labels) for row in view.questions],
-        }
-        # The answers are the last member, so each one is compressed once, in the order in which they arrive.
-        packed = _PackedJson(f'{_json(data)[:-1]},"answers":[', end="]}")
-        if not self._has_texts:
-            return packed.text(), 0
-        numbers: dict[str, int] = {}
-        """Numbers of the passages, by text. An answer carries the texts that no earlier one has."""
-        n_answers = 0
-        answers = itertools.chain(view.worst, self._answers)
-        while group := list(itertools.islice(answers, _GROUP)):
-            before = packed.mark()
-            for n, each in enumerate(group, start=n_answers):
-                known = len(numbers)
-                entry = answer_data(each, numbers)
-                packed.add(f"{',' if n else ''}{_json([each.id, entry, list(itertools.islice(numbers, known, None))])}")
-            if packed.n_bytes > limit or packed.n_unpacked > _MAX_UNPACKED:
-                packed.reset(before)
-                break
-            n_answers += len(group)
-        return packed.text(), n_answers
 
-    def _changed(self, changes: ChangesView) -> list[list[Any]]:
-        """Return the filters of gained and lost questions: their names and ids."""
-        lists = (("lost", changes.lost_ids), ("gained", changes.gained_ids))
-        return [[f"{name} against {changes.baseline}", ids] for name, ids in lists if ids]
+def _changed(changes: ChangesView) -> list[list[Any]]:
+    """Return the filters of gained and lost questions: their names and ids."""
+    lists = (("lost", changes.lost_ids), ("gained", changes.gained_ids))
+    return [[f"{name} against {changes.baseline}", ids] for name, ids in lists if ids]
 
-    def _question(self, row: QuestionRow, labels: Mapping[str, int]) -> list[Any]:
-        query = (row.query or "")[:_QUERY_CHARS] if self._has_texts else ""
-        values = [_rounded(value) for value in row.values]
-        return [
-            row.id,
-            query,
-            row.cause,
-            _rounded(row.rating),
-            values,
-            [labels[label] for label in row.labels],
-            row.low,
-        ]
+
+def _question(row: QuestionRow, labels: Mapping[str, int], *, has_texts: bool) -> list[Any]:
+    query = (row.query or "")[:_QUERY_CHARS] if has_texts else ""
+    values, numbers = [_rounded(value) for value in row.values], [labels[label] for label in row.labels]
+    return [row.id, query, row.cause, _rounded(row.rating), values, numbers, row.low]
 
 
 class _PackedJson:

@@ -18,22 +18,14 @@ from ragstone.views._model import AnswerView, MetricRow, QuestionRow, ReportView
 from ragstone.views._sections import sections, table_columns
 
 _PARTS: Final = (
-    "problem",
-    "alarms",
-    "verdict",
-    "counts",
-    "scores",
-    "labels",
-    "causes",
-    "slices",
-    "trend",
-    "latest",
-    "worst",
-    "all",
+    "problem", "alarms", "verdict", "counts", "scores", "labels", "causes", "slices", "trend", "latest", "worst", "all",
     "made",
-)
+)  # fmt: skip
 """The parts that the page shows, in its order. Those of the report have the names of its sections."""
-_LINKS: Final = (("Scores", "scores"), ("Where it fails", "causes"), ("Latest", "latest"), ("All questions", "all"))
+_LINKS: Final = (
+    ("Scores", "#scores"), ("Where it fails", "#causes"), ("Latest", "#latest"), ("All questions", "#all"),
+    ("Label answers", "label"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +46,12 @@ class LiveDocument:
     @classmethod
     def of_report(cls, title: str, parts: Mapping[str, str], *, revision: str) -> LiveDocument:
         """Make the live page."""
-        links = [tag("a", name, href=f"#{target}") for name, target in _LINKS]
+        links = (tag("a", name, href=target) for name, target in _LINKS)
         head = tag(
             "header",
             tag("span", tag("b", "Ragstone"), " ", title, class_="about"),
             tag("span", "not live: this page needs JavaScript to update itself", id="state", class_="soft"),
-            tag("nav", *links, tag("a", "Label answers", href="label")),
+            tag("nav", *links),
         )
         body = join(head, tag("main", live_places(parts, _PARTS)))
         return cls.of(title, body, script="live.js", revision=revision)
@@ -85,12 +77,8 @@ def live_parts(
     """
     if view is None:
         return {"verdict": _unscored(ledger, notes), "counts": _counts(ledger)}
-    parts = {
-        **sections(view, command=command),
-        "alarms": _alarms(alarms),
-        "counts": _counts(ledger),
-        "latest": _latest(latest),
-    }
+    own = {"alarms": _alarms(alarms), "counts": _counts(ledger), "latest": _latest(latest)}
+    parts = {**sections(view, command=command), **own}
     return {name: part for name, part in parts.items() if part}
 
 
@@ -105,14 +93,10 @@ def problem_part(text: str) -> Markup:
 
 
 def _alarms(alarms: Sequence[tuple[str, Sequence[tuple[str, str]]]]) -> Markup:
-    shown = (
-        tag(
-            "div",
-            tag("h2", heading),
-            tag("dl", *(tag("div", tag("dt", name), tag("dd", text)) for name, text in lines)),
-        )
-        for heading, lines in alarms
-    )
+    shown = []
+    for heading, lines in alarms:
+        facts = (tag("div", tag("dt", name), tag("dd", text)) for name, text in lines)
+        shown.append(tag("div", tag("h2", heading), tag("dl", *facts)))
     return tag("section", *shown, id="alarms", class_="alarms") if alarms else Markup("")
 
 
@@ -180,14 +164,9 @@ def question_rows(
         value = row.rating if metric is None else row.values[metric]
         cause = tag("span", f"{causes.get(row.cause, '')} ", class_="cause") if row.cause else None
         about = tag("small", cause, tag("span", row.id, class_="id"))
-        lines.append(
-            tag(
-                "tr",
-                tag("td", "" if value is None else f"{value:.2f}", class_="number"),
-                tag("td", _link(row.id, row.query), about),
-                *(_value_cell(value, is_low=n in row.low) for n, value in enumerate(row.values[:n_columns])),
-            )
-        )
+        first = tag("td", "" if value is None else f"{value:.2f}", class_="number")
+        cells = (_value_cell(value, is_low=n in row.low) for n, value in enumerate(row.values[:n_columns]))
+        lines.append(tag("tr", first, tag("td", _link(row.id, row.query), about), *cells))
     return join(*lines)
 
 

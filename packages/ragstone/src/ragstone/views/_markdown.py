@@ -35,83 +35,74 @@ _SPECIAL: Final = re.compile(r"([\\`*_{}\[\]<>#|~!&$@]|:(?=//)|(?<=[wW]{3})\.)")
 """Characters that Markdown gives a meaning, also within an address, of which it makes a link."""
 
 
-class MarkdownReport:
-    """The report as Markdown: the verdict, the metrics, the causes, and three of the worst answers, folded.
+def markdown_report(view: ReportView) -> str:
+    """Return the report as Markdown: the verdict, the metrics, the causes, and three of the worst answers, folded.
 
     Captured text is in code blocks whose fences are longer than any in the text, or escaped.
     """
-
-    def __init__(self, view: ReportView) -> None:
-        self._view = view
-
-    def text(self) -> str:
-        """Return the document."""
-        view = self._view
-        first, *others = view.verdict
-        lines = [f"### {escape_markdown(first.text)}", ""]
-        lines += [f"{escape_markdown(statement.text)}\n" for statement in others]
-        if view.next is not None:
-            lines += [f"**Next:** {escape_markdown(view.next.text)}", ""]
-        lines += [f"> {escape_markdown(notice.text)}\n>" for notice in view.notices]
-        compared = view.changes is not None
-        against = [] if view.changes is None else [f"against {_shorten(view.changes.baseline)}"]
-        shown, absent = divide_rows(view.metrics)
-        rows: list[list[str]] = []
-        for row in shown[:_MAX_METRICS]:
-            mean = "no score" if row.estimate is None else format_mean(row.estimate)
-            interval = "" if row.estimate is None else format_interval(row.estimate)
-            title = "" if row.title == row.name else f"{escape_markdown(row.title)} "
-            name = Escaped(f"{title}{code_in_markdown(row.name)}")
-            change = [_change(row.change)] if compared else []
-            rows.append([name, mean, interval, f"{row.n_scored:,}", f"{row.n_failed:,}", *change])
-        lines += ["", *table_in_markdown(["metric", "mean", "interval", "scored", "failed", *against], rows, "lrlrrl")]
-        if len(shown) > _MAX_METRICS:
-            lines.append(f"\n{len(shown) - _MAX_METRICS} more metrics are not listed.")
-        lines += [f"\n{escape_markdown(line)}" for line in describe_rules(shown[:_MAX_METRICS])]
-        if absent:
-            lines.append(f"\nNot applicable to any sample: {', '.join(code_in_markdown(row.name) for row in absent)}")
-        if view.causes:
-            before = ["before"] if compared else []
-            found = [
-                [f"{cause.n:,}", *([f"{cause.n_before or 0:,}"] if compared else []), cause.title, _share(cause.share)]
-                for cause in view.causes
-            ]
-            lines += [
-                "",
-                *table_in_markdown(["n", *before, "where it fails", "share"], found, "rrll" if compared else "rll"),
-            ]
-        if view.changes is not None:
-            lines += _changes(view.changes)
-        if view.runs:
-            head, *runs = run_table(view.runs)
-            filled = [[*row, *[""] * (len(head) - len(row))] for row in runs]
-            lines += ["", *table_in_markdown(head, filled)]
-        if view.trend is not None:
-            ends = [
-                [trend.title, *map(_point, (trend.points[0], trend.points[-1]))] for trend in view.trend.rows[:_TRENDS]
-            ]
-            lines += ["", *table_in_markdown(["over time", "first", "last"], ends)]
-        for table in view.slices[:_SLICES]:
-            if sentence := describe_table_without_wrong(table):
-                lines += ["", escape_markdown(sentence)]
-                continue
-            values = [
-                [_shorten(value.value), f"{value.n_wrong:,} of {value.n:,}", _share(value.share)]
-                for value in table.rows[:_SLICE_ROWS]
-            ]
-            lines += ["", *table_in_markdown([table.key, "wrong", "share"], values)]
-        if view.spent:
-            lines += [
-                "",
-                f"The application, median per answer: {escape_markdown(', '.join(map(describe_spent, view.spent)))}",
-            ]
-        # The lost questions are the answers to look at first.
-        for answer in view.worst[: 0 if view.changes is not None and view.changes.lost else _ANSWERS]:
-            lines += ["", *_answer(answer)]
-        made = view.provenance
-        judges = f", judge {', '.join(map(code_in_markdown, made.judges))}" if made.judges else ""
-        lines += ["", f"{view.n_samples:,} samples of {code_in_markdown(made.source)}{judges}, ragstone {made.version}"]
-        return "\n".join(lines) + "\n"
+    first, *others = view.verdict
+    lines = [f"### {escape_markdown(first.text)}", ""]
+    lines += [f"{escape_markdown(statement.text)}\n" for statement in others]
+    if view.next is not None:
+        lines += [f"**Next:** {escape_markdown(view.next.text)}", ""]
+    lines += [f"> {escape_markdown(notice.text)}\n>" for notice in view.notices]
+    compared = view.changes is not None
+    against = [] if view.changes is None else [f"against {_shorten(view.changes.baseline)}"]
+    shown, absent = divide_rows(view.metrics)
+    rows: list[list[str]] = []
+    for row in shown[:_MAX_METRICS]:
+        mean = "no score" if row.estimate is None else format_mean(row.estimate)
+        interval = "" if row.estimate is None else format_interval(row.estimate)
+        title = "" if row.title == row.name else f"{escape_markdown(row.title)} "
+        name = Escaped(f"{title}{code_in_markdown(row.name)}")
+        change = [_change(row.change)] if compared else []
+        rows.append([name, mean, interval, f"{row.n_scored:,}", f"{row.n_failed:,}", *change])
+    lines += ["", *table_in_markdown(["metric", "mean", "interval", "scored", "failed", *against], rows, "lrlrrl")]
+    if len(shown) > _MAX_METRICS:
+        lines.append(f"\n{len(shown) - _MAX_METRICS} more metrics are not listed.")
+    lines += [f"\n{escape_markdown(line)}" for line in describe_rules(shown[:_MAX_METRICS])]
+    if absent:
+        lines.append(f"\nNot applicable to any sample: {', '.join(code_in_markdown(row.name) for row in absent)}")
+    if view.causes:
+        before = ["before"] if compared else []
+        found = [
+            [f"{cause.n:,}", *([f"{cause.n_before or 0:,}"] if compared else []), cause.title, _share(cause.share)]
+            for cause in view.causes
+        ]
+        lines += [
+            "",
+            *table_in_markdown(["n", *before, "where it fails", "share"], found, "rrll" if compared else "rll"),
+        ]
+    if view.changes is not None:
+        lines += _changes(view.changes)
+    if view.runs:
+        head, *runs = run_table(view.runs)
+        filled = [[*row, *[""] * (len(head) - len(row))] for row in runs]
+        lines += ["", *table_in_markdown(head, filled)]
+    if view.trend is not None:
+        ends = [[trend.title, *map(_point, (trend.points[0], trend.points[-1]))] for trend in view.trend.rows[:_TRENDS]]
+        lines += ["", *table_in_markdown(["over time", "first", "last"], ends)]
+    for table in view.slices[:_SLICES]:
+        if sentence := describe_table_without_wrong(table):
+            lines += ["", escape_markdown(sentence)]
+            continue
+        values = [
+            [_shorten(value.value), f"{value.n_wrong:,} of {value.n:,}", _share(value.share)]
+            for value in table.rows[:_SLICE_ROWS]
+        ]
+        lines += ["", *table_in_markdown([table.key, "wrong", "share"], values)]
+    if view.spent:
+        lines += [
+            "",
+            f"The application, median per answer: {escape_markdown(', '.join(map(describe_spent, view.spent)))}",
+        ]
+    # The lost questions are the answers to look at first.
+    for answer in view.worst[: 0 if view.changes is not None and view.changes.lost else _ANSWERS]:
+        lines += ["", *_answer(answer)]
+    made = view.provenance
+    judges = f", judge {', '.join(map(code_in_markdown, made.judges))}" if made.judges else ""
+    lines += ["", f"{view.n_samples:,} samples of {code_in_markdown(made.source)}{judges}, ragstone {made.version}"]
+    return "\n".join(lines) + "\n"
 
 
 class Escaped(str):

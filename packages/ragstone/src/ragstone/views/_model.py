@@ -241,7 +241,7 @@ class AnswerView:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        return _plain_dict(self)
+        return dict(_plain(self))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -563,13 +563,7 @@ class ReportView:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON. An infinite number becomes None."""
-        return _plain_dict(self)
-
-
-def _plain_dict(value: object) -> dict[str, Any]:
-    plain = _plain(value)
-    assert isinstance(plain, dict)  # noqa: S101  a dataclass
-    return plain
+        return dict(_plain(self))
 
 
 def _plain(value: Any) -> Any:

@@ -75,24 +75,16 @@ def sections(view: ReportView, *, has_texts: bool = True, command: str | None = 
 
 def header(view: ReportView, *, has_texts: bool = True) -> Markup:
     """Return the title and the links to the sections."""
-    links = [
-        ("Scores", "scores"),
-        ("Where it fails", "causes"),
-        ("Worst answers", "worst"),
-        ("Changes", "changes"),
-        ("Over time", "trend"),
-        ("Runs", "runs"),
-        ("All questions", "all"),
+    links: list[tuple[str, str, object]] = [
+        ("Scores", "scores", True),
+        ("Where it fails", "causes", view.causes),
+        ("Worst answers", "worst", has_texts and view.worst),
+        ("Changes", "changes", view.changes),
+        ("Over time", "trend", view.trend),
+        ("Runs", "runs", view.runs),
+        ("All questions", "all", True),
     ]
-    has = {
-        "runs": view.runs,
-        "causes": view.causes,
-        "worst": has_texts and view.worst,
-        "changes": view.changes,
-        "trend": view.trend,
-    }
-    missing = {target for target, content in has.items() if not content}
-    shown = [tag("a", name, href=f"#{target}") for name, target in links if target not in missing]
+    shown = [tag("a", name, href=f"#{target}") for name, target, content in links if content]
     return tag("header", tag("span", tag("b", "Ragstone"), " ", view.title, class_="about"), tag("nav", *shown))
 
 
@@ -143,16 +135,14 @@ def metrics_section(view: ReportView) -> Markup:
     head = tag("tr", *(tag("th", name, scope="col") for name in names if name))
     bodies: list[Markup] = []
     for stage, title in _STAGES.items():
-        rows = [row for row in metrics if row.stage == stage]
+        rows = [
+            _metric(row, has_histogram=has_histogram, has_change=baseline is not None)
+            for row in metrics
+            if row.stage == stage
+        ]
         if rows:
             heading = tag("tr", tag("th", title, scope="rowgroup", colspan=3 + has_histogram + (baseline is not None)))
-            bodies.append(
-                tag(
-                    "tbody",
-                    heading,
-                    *(_metric(row, has_histogram=has_histogram, has_change=baseline is not None) for row in rows),
-                )
-            )
+            bodies.append(tag("tbody", heading, *rows))
     return section(
         "The scores",
         tag("table", tag("thead", head), *bodies, class_="metrics"),
@@ -329,18 +319,19 @@ def questions_section(view: ReportView) -> Markup | None:
 def provenance_section(view: ReportView, *, has_texts: bool = True, command: str | None = None) -> Markup:
     """Return judges, versions, calls and the command."""
     made = view.provenance
-    facts: list[tuple[str, str]] = [("source", made.source)]
-    facts += [("judge", judge) for judge in made.judges]
-    level = f"{100 * made.confidence_level:g}%"
-    facts.append(("intervals", f"{level}, weighted by 1 / sampling probability" if made.is_weighted else level))
-    versions = [f"{metric} {' and '.join(found)}" for metric, found in made.metric_versions.items()]
-    facts.append(("metric versions", ", ".join(versions)))
-    facts.append(("cost of the judge", str(made.usage)))
+    weighted = ", weighted by 1 / sampling probability" if made.is_weighted else ""
     unscored = f", {view.n_unscored:,} of them without a score" if view.n_unscored else ""
-    facts.append(("samples", f"{view.n_samples:,}{unscored}"))
-    if command:
-        facts.append(("command", command))
-    facts.append(("ragstone", made.version))
+    versions = (f"{metric} {' and '.join(found)}" for metric, found in made.metric_versions.items())
+    facts = [
+        ("source", made.source),
+        *(("judge", judge) for judge in made.judges),
+        ("intervals", f"{100 * made.confidence_level:g}%{weighted}"),
+        ("metric versions", ", ".join(versions)),
+        ("cost of the judge", str(made.usage)),
+        ("samples", f"{view.n_samples:,}{unscored}"),
+        *([("command", command)] if command else []),
+        ("ragstone", made.version),
+    ]
     texts = (
         "This page contains the texts of questions, answers and passages."
         if has_texts
@@ -359,30 +350,20 @@ def provenance_section(view: ReportView, *, has_texts: bool = True, command: str
 
 def _metric(row: MetricRow, *, has_histogram: bool, has_change: bool) -> Markup:
     estimate = row.estimate
-    counts = [f"{row.n_scored:,} scored"]
-    if row.n_not_applicable:
-        counts.append(f"{row.n_not_applicable:,} n.a.")
+    not_applicable = f", {row.n_not_applicable:,} n.a." if row.n_not_applicable else ""
     failed = tag("span", f", {row.n_failed:,} failed", class_="failed") if row.n_failed else None
-    if estimate is None:
-        numbers = join(tag("strong", "no score"), tag("small", ", ".join(counts), failed))
-    else:
-        numbers = join(
-            tag("strong", format_mean(estimate)),
-            tag("small", format_interval(estimate)),
-            tag("small", ", ".join(counts), failed),
-        )
-    hint = row.advice or None
+    numbers = (
+        tag("strong", "no score" if estimate is None else format_mean(estimate)),
+        None if estimate is None else tag("small", format_interval(estimate)),
+        tag("small", f"{row.n_scored:,} scored{not_applicable}", failed),
+    )
+    title, question = tag("b", row.title, title=row.advice or None), tag("span", row.question, class_="question")
     return tag(
         "tr",
-        tag(
-            "td",
-            tag("b", row.title, title=hint),
-            tag("span", row.question, class_="question"),
-            tag("span", row.name, class_="id"),
-        ),
+        tag("td", title, question, tag("span", row.name, class_="id")),
         tag("td", axis_chart(row), class_="place"),
         tag("td", histogram_chart(row), class_="distribution") if has_histogram else None,
-        tag("td", numbers, class_="value"),
+        tag("td", *numbers, class_="value"),
         change_cell(row.change) if has_change else None,
     )
 

@@ -33,11 +33,10 @@ def axis_chart(row: MetricRow) -> Markup:
         if other.estimate is not None:
             mean = tag("title", f"{other.system}: {format_mean(other.estimate)}")
             parts.append(tag("g", mean, tag("circle", cx=x(other.estimate.value), cy=y, r=4.0, class_="hollow")))
+    label = "no score"
     if row.estimate is not None:
         parts += _mean(row.estimate, x, y)
         label = f"mean {format_mean(row.estimate)}, interval {format_interval(row.estimate)}"
-    else:
-        label = "no score"
     if row.neutral is not None:
         label_of_mark = f"{row.neutral:g} without effect"
         # The mark may be near an end of the axis, whose label it must not cover.
@@ -185,9 +184,8 @@ def histogram_chart(row: MetricRow) -> Markup | None:
     most = max(row.histogram)
     step, height = 5.0, 26.0
     parts = []
-    for n, (total, low, unknown) in enumerate(
-        zip(row.histogram, row.histogram_low, row.histogram_unknown, strict=True)
-    ):
+    columns = zip(row.histogram, row.histogram_low, row.histogram_unknown, strict=True)
+    for n, (total, low, unknown) in enumerate(columns):
         y, scale = height, max(height * total / most, 1.5) / max(total, 1)
         for count, kind in ((low, "low"), (total - low - unknown, "high"), (unknown, "unknown")):
             if count:
@@ -218,15 +216,8 @@ def _scale(axis: tuple[float, float], start: float, end: float) -> Callable[[flo
 
 
 def _svg(width: float, height: float, label: str, parts: list[Markup]) -> Markup:
-    return tag(
-        "svg",
-        join(*parts),
-        viewBox=f"0 0 {width:g} {height:g}",
-        width=width,
-        height=height,
-        role="img",
-        aria_label=label,
-    )
+    box = f"0 0 {width:g} {height:g}"
+    return tag("svg", join(*parts), viewBox=box, width=width, height=height, role="img", aria_label=label)
 
 
 def _end(value: float) -> str:

@@ -78,7 +78,19 @@ class Comparison:
     @property
     def method(self) -> str:
         """The test, its family and its settings, in one sentence."""
-        return _method(self)
+        family = "all metrics and pairs" if self.across_metrics else "all pairs of a metric"
+        level = f"{100 * self.confidence_level:.4g}% confidence intervals for {family} (seed {self.seed}"
+        if self.paired:
+            against = "" if self.baseline is None else f" with {self.baseline!r}"
+            return (
+                f"method: paired permutation test of the differences{against}, step-down p-values and simultaneous {level}, "
+                f"up to {self.n_permutations:,} permutations), effect size: Hedges' g of the differences"
+            )
+        return (
+            "method: unpaired permutation test of the largest standardized difference (its normal limit from 5,000 samples "
+            f"per system), simultaneous p-values and {level}), effect size: Hedges' g of two groups. The test assumes "
+            f"independent {'requests' if self.scores.clusters is None else 'clusters'}."
+        )
 
     @property
     def verdict(self) -> tuple[str, ...]:
@@ -504,26 +516,6 @@ def compare_last(
         analysis=analysis.model_copy(update={"confidence_level": level}),
     )
     return comparison.compared(name, baseline, before)
-
-
-def _method(comparison: Comparison) -> str:
-    family = "all metrics and pairs" if comparison.across_metrics else "all pairs of a metric"
-    if not comparison.paired:
-        return _method_unpaired(comparison, family)
-    against = "" if comparison.baseline is None else f" with {comparison.baseline!r}"
-    return (
-        f"method: paired permutation test of the differences{against}, step-down p-values and simultaneous "
-        f"{100 * comparison.confidence_level:.4g}% confidence intervals for {family} (seed {comparison.seed}, up to "
-        f"{comparison.n_permutations:,} permutations), effect size: Hedges' g of the differences"
-    )
-
-
-def _method_unpaired(comparison: Comparison, family: str) -> str:
-    return (
-        "method: unpaired permutation test of the largest standardized difference (its normal limit from 5,000 samples per "
-        f"system), simultaneous p-values and {100 * comparison.confidence_level:.4g}% confidence intervals for {family} "
-        f"(seed {comparison.seed}), effect size: Hedges' g of two groups. The test assumes independent {'requests' if comparison.scores.clusters is None else 'clusters'}."
-    )
 
 
 def _require_paired(what_needs: str, *, paired: bool) -> None:

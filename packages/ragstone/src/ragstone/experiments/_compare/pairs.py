@@ -170,9 +170,12 @@ def compare_metrics(metrics: Sequence[MetricScores], table: ScoreTable, family: 
     Unpaired, a sample of several systems counts as several independent samples.
     """
     analysis, level = family.analysis, family.analysis.confidence_level
-    test = _permute if family.paired else _permute_unpaired
+    if family.paired:
+        results = permute_pairs([metric.values for metric in metrics], table, family.pairs, analysis)
+    else:
+        results = _permute_unpaired(metrics, table, family)
     compared = []
-    for metric, tested in zip(metrics, test(metrics, table, family), strict=True):
+    for metric, tested in zip(metrics, results, strict=True):
         effect = analysis.min_effect
         if effect is None and math.isfinite(metric.high - metric.low):
             effect = POINT * (metric.high - metric.low)
@@ -218,10 +221,6 @@ def permute_pairs(
         confidence_level=analysis.confidence_level,
         seed=analysis.seed or 0,
     )
-
-
-def _permute(metrics: Sequence[MetricScores], table: ScoreTable, family: Family) -> tuple[FamilyResult, ...]:
-    return permute_pairs([metric.values for metric in metrics], table, family.pairs, family.analysis)
 
 
 def _permute_unpaired(metrics: Sequence[MetricScores], table: ScoreTable, family: Family) -> tuple[FamilyResult, ...]:
@@ -393,8 +392,9 @@ def standard_error(values: NDArray[np.float64], weights: NDArray[np.float64], cl
 
 def _paired_influences(difference: NDArray[np.float64]) -> list[NDArray[np.float64]]:
     """Return the influence of each sample on mean / standard deviation."""
-    z = (difference - difference.mean()) / difference.std(ddof=1)
-    return [z - float(difference.mean() / difference.std(ddof=1)) / 2 * z * z]
+    mean, deviation = difference.mean(), difference.std(ddof=1)
+    z = (difference - mean) / deviation
+    return [z - float(mean / deviation) / 2 * z * z]
 
 
 def _effect(first: NDArray[np.float64], second: NDArray[np.float64]) -> float | None:

@@ -107,7 +107,7 @@ def repair_shares(cases: Sequence[Asked], weights: Sequence[float], confidence_l
                     left_out=dict(left_out),
                 )
             )
-    return sorted(shares, key=lambda share: (not share.is_repair, -_value(share)))
+    return sorted(shares, key=lambda s: (not s.is_repair, math.inf if s.estimate is None else -s.estimate.value))
 
 
 def answer_share(
@@ -138,17 +138,11 @@ def is_order_clear(shares: Sequence[RepairShare]) -> bool:
     if best is None or best.estimate is None or best.estimate.n < _LEAST or best.estimate.low <= 0:
         return False
     value, low = best.estimate.value, best.estimate.low
-    others = [share for share in shares if share.is_repair and share is not best and not share.is_hopeless]
+    others = [share.estimate for share in shares if share.is_repair and share is not best and not share.is_hopeless]
     return all(
-        share.estimate is not None
-        and share.estimate.n >= _LEAST
-        and value - share.estimate.value > math.hypot(value - low, share.estimate.high - share.estimate.value)
-        for share in others
+        other and other.n >= _LEAST and value - other.value > math.hypot(value - low, other.high - other.value)
+        for other in others
     )
-
-
-def _value(share: RepairShare) -> float:
-    return -math.inf if share.estimate is None else share.estimate.value
 
 
 def _weighted(values: Sequence[float], weights: Sequence[float], low: float, level: float) -> Estimate | None:
@@ -213,13 +207,12 @@ class RepairTrial:
         """The result in one or two sentences."""
         if not self.n_wrong:
             return f"No answer is wrong by this judge ({self.n_right} are right), so there is nothing to repair."
-        best, tried = self.best, leading(self.shares)
-        if best is not None and best.estimate is not None:
-            text = f"{best.title}: corrects {show_share(best.estimate)} of the wrong answers beyond luck."
-        elif tried is not None:
-            text = "No repair is shown to correct more answers than asking again does."
-        else:
+        if (best := leading(self.shares)) is None or best.estimate is None:
             text = "No repair has a result, so nothing is claimed."
+        elif best.estimate.low > 0:
+            text = f"{best.title}: corrects {show_share(best.estimate)} of the wrong answers beyond luck."
+        else:
+            text = "No repair is shown to correct more answers than asking again does."
         if self.wrong_with_references is not None:
             text += f" With the reference passages alone, {show_share(self.wrong_with_references)} stay wrong: better passages do not correct them."
         return text
@@ -252,19 +245,14 @@ class RepairTrial:
         return "\n".join(lines).rstrip()
 
     def _counts(self) -> str:
-        notes = [
-            f"{self.n_right} right" if self.n_right else "",
-            f"{self.n_undecided} not decided" if self.n_undecided else "",
-            f"{self.n_without_question} without a question (texts removed?)" if self.n_without_question else "",
-        ]
-        rest = ", ".join(filter(None, notes))
+        numbers = (self.n_right, self.n_undecided, self.n_without_question)
+        words = ("right", "not decided", "without a question (texts removed?)")
+        rest = "".join(f", {n} {word}" for n, word in zip(numbers, words, strict=True) if n)
         basis = ", ".join(f"{n} by {name}" for name, n in self.basis.items())
-        text = f"{self.n_wrong} of {count(self.n_rows, 'answer')} are wrong by judge {self.judge}" + (
-            f" ({basis})" if basis else ""
+        text = (
+            f"{self.n_wrong} of {count(self.n_rows, 'answer')} are wrong by judge {self.judge}{basis and f' ({basis})'}{rest}. "
+            f"{count(self.n_asked, 'question')} asked again in {self.n_calls} calls of {self.app}."
         )
-        text += (
-            f", {rest}" if rest else ""
-        ) + f". {count(self.n_asked, 'question')} asked again in {self.n_calls} calls of {self.app}."
         if self.n_judged_before:
             text += f" {count(self.n_judged_before, 'answer')} that the file calls wrong passed: the judge may have changed since."
         return text

@@ -48,8 +48,6 @@ _PROBE: Final = 15
 _EARLY: Final = 40
 """Wrong answers from which the trial may end after half of them."""
 _WRONG: Final = frozenset(cause.name for cause in CAUSES if cause.is_wrong)
-
-
 _KEYS: Final = {
     "metrics": "scoring.metrics",
     "concurrency": "limits.concurrency",
@@ -220,7 +218,8 @@ async def arepair(
         if output is not None:
             write_output(output, json.dumps(result.to_dict(), indent=2, ensure_ascii=False) + "\n")
         if not trial.n_over_budget:
-            trial.finish()
+            trial.kept.finish()
+            trial.saved.finish()
         return result
 
 
@@ -278,11 +277,11 @@ class _Trial:
         probabilities = {case.sample.id: names for case, names in zip(cases, assigned, strict=True)}
         for (case, name), trace, (sample, outcomes) in zip(calls, scored.traces, _groups(scored), strict=True):
             id_ = case.sample.id
-            if trace.status == "error":
-                answer = Answer(None, "failed", reason=trace.error)
-            else:
-                answer = Answer(_judged(sample, outcomes)[0], state_of(trace), probabilities[id_].get(name, 1.0))
-            answers[id_][name] = answer
+            answers[id_][name] = (
+                Answer(None, "failed", reason=trace.error)
+                if trace.status == "error"
+                else Answer(_judged(sample, outcomes)[0], state_of(trace), probabilities[id_].get(name, 1.0))
+            )
         self.asked += answers.values()
         self.weights += [case.weight for case in cases]
 
@@ -321,11 +320,6 @@ class _Trial:
             stopped="budget" if self.n_over_budget else self.stopped,
             failures=dict(reasons.most_common(_REASONS_SHOWN)),
         )
-
-    def finish(self) -> None:
-        """Remove what an interrupted trial resumes from."""
-        self.kept.finish()
-        self.saved.finish()
 
     async def _score(self, rows: Sequence[Sample]) -> ScoredApp:
         if not rows:

@@ -14,11 +14,11 @@ from ragstone.experiments._table import ScoreTable, TableReader
 from ragstone.metrics import Composite, MetricCard
 from ragstone.schema import Outcome, Sample, TraceOutline
 from ragstone.settings import Analysis
-from ragstone.views import RunRow
 
 if TYPE_CHECKING:
     from ragstone.experiments._spent import Spent
     from ragstone.experiments._views.labeled import HumanLabels
+    from ragstone.views import RunRow
 
 
 @dataclass(slots=True)
