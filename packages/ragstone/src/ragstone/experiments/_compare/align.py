@@ -261,17 +261,14 @@ def _overlap(
     n_common = int((shared == len(systems)).sum())
     is_disjoint = not (shared > 1).any()
     if n_common < len(ids) and not is_disjoint and paired is not False:
-        alone = [
-            f"{int((has[:, i] & (shared == 1)).sum())} only in {s} ({_examples(ids, has[:, i] & (shared == 1))})"
+        single = has & (shared == 1)[:, None]
+        alone = ", ".join(
+            f"{int(single[:, i].sum())} only in {s} ({_examples(ids, single[:, i])})"
             for i, s in enumerate(systems)
-            if (has[:, i] & (shared == 1)).any()
-        ]
-        notes.insert(
-            0,
-            f"{n_common} of {len(ids)} samples are in every system"
-            + (f" ({', '.join(alone)})" if alone else "")
-            + ". Differences use the samples that both systems have scored.",
+            if single[:, i].any()
         )
+        common = f"{n_common} of {len(ids)} samples are in every system{alone and f' ({alone})'}"
+        notes.insert(0, f"{common}. Differences use the samples that both systems have scored.")
     return {s: int(has[:, i].sum()) for i, s in enumerate(systems)}, n_common, is_disjoint
 
 

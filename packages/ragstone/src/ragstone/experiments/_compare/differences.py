@@ -60,7 +60,8 @@ def view_comparison(
         for metric in metrics
     }
     column = table.metrics[key]
-    indices = [table.systems.index(name) for name in (baseline, system)]
+    numbers = column.values[:, [table.systems.index(name) for name in (baseline, system)]].tolist()
+    values = ((_number(first), _number(second)) for first, second in numbers)
     return Compared(
         system=system,
         baseline=baseline,
@@ -70,14 +71,7 @@ def view_comparison(
         means={metric: tuple(by[name] for name in systems) for metric, by in means.items()},
         metric=key,
         n_common=n_common or 0,
-        values={
-            id_: (_number(first), _number(second))
-            for id_, first, second in zip(
-                table.sample_ids, *(column.values[:, index].tolist() for index in indices), strict=True
-            )
-        }
-        if n_common is not None
-        else {},
+        values={} if n_common is None else dict(zip(table.sample_ids, values, strict=True)),
         higher_is_better=column.higher_is_better,
         changed={} if n_common is None else _changed(table, key, system, baseline),
         notes=tuple(note for note in notes if note != BASELINE_NOTE),

@@ -195,10 +195,8 @@ def pairs_table(metrics: Sequence[MetricComparison], *, paired: bool = True) -> 
 
 
 def _effect(pair: PairDifference) -> str:
-    if pair.effect_size is None:
-        return ""
     ends = "" if pair.effect_interval is None else " [{:.2f}, {:.2f}]".format(*pair.effect_interval)
-    return f"{pair.effect_size:+.2f}{ends}"
+    return "" if pair.effect_size is None else f"{pair.effect_size:+.2f}{ends}"
 
 
 def _number(value: float, *, points: bool, sign: bool = False, digits: int | None = None) -> str:
@@ -258,14 +256,10 @@ def claim_size(metric: MetricComparison, pair: PairDifference) -> str:
 
 def describe_failed_samples(metric: MetricComparison, pair: PairDifference) -> str:
     """Describe if failed samples could reverse "within" or "no significant difference". Empty if not."""
-    match kind_of(metric, pair):
-        case "within":
-            edge = metric.min_effect or 0.0
-            return _doubt(metric, pair, -edge, edge)
-        case "identical":
-            return _doubt(metric, pair, 0.0, 0.0, what="the difference")
-        case _:
-            return ""
+    if (kind := kind_of(metric, pair)) == "within":
+        edge = metric.min_effect or 0.0
+        return _doubt(metric, pair, -edge, edge)
+    return _doubt(metric, pair, 0.0, 0.0, what="the difference") if kind == "identical" else ""
 
 
 def describe_doubt(metric: MetricComparison, pair: PairDifference) -> str:
@@ -301,9 +295,7 @@ def _step(metric: MetricComparison) -> str:
 
 def _estimate_samples_needed(metric: MetricComparison, undecided: Sequence[PairDifference]) -> str:
     """Describe how many more samples would detect the minimum effect for all undecided pairs."""
-    few = [pair for pair in undecided if pair.detectable is None]
-    if few:
-        pair = few[0]
+    if pair := next((pair for pair in undecided if pair.detectable is None), None):
         return f"Too few samples differ for a test ({pair.n - pair.n_equal} of {pair.n})"
     needed = [pair.n_more for pair in undecided if pair.n_more is not None]
     if not needed:
@@ -350,17 +342,12 @@ def _verdict_lines(
     others = [metric for metric in metrics if metric.exploratory]
     if others:
         primary = [metric for metric in metrics if not metric.exploratory]
-        return [
-            *_verdict_lines(primary, confidence_level, across_metrics=True, has_sizes=has_sizes),
-            "",
-            f"exploratory, because {_why_exploratory(primary, others)} (not corrected for {len(others)} metrics):",
-            *_verdict_lines(
-                [replace(m, exploratory=False) for m in others],
-                confidence_level,
-                across_metrics=True,
-                has_sizes=has_sizes,
-            ),
-        ]
+        first, rest = (
+            _verdict_lines(part, confidence_level, across_metrics=True, has_sizes=has_sizes)
+            for part in (primary, [replace(metric, exploratory=False) for metric in others])
+        )
+        why = f"because {_why_exploratory(primary, others)} (not corrected for {len(others)} metrics)"
+        return [*first, "", f"exploratory, {why}:", *rest]
     sentences = format_verdicts(metrics)
     tested = sum(any(pair.n for pair in metric.pairs) for metric in metrics)
     false_positives = [] if across_metrics or tested < 2 else [_describe_uncorrected(tested, confidence_level)]

@@ -150,14 +150,14 @@ def _score(outcome: Outcome, card: MetricCard | None) -> ScoreView:
             is_low=False,
         )
     evidence = _evidence(outcome)
-    interval = outcome.interval
+    low, high = (None, None) if outcome.interval is None else (outcome.interval.low, outcome.interval.high)
     return ScoreView(
         metric=outcome.metric,
         title=title,
         outcome="score",
         value=outcome.value,
-        low=None if interval is None else interval.low,
-        high=None if interval is None else interval.high,
+        low=low,
+        high=high,
         reason=outcome.explanation or evidence,
         reason_source="judge" if "explanation_source" in outcome.details else "evidence" if evidence else None,
         is_low=None if card is None or card.decision(outcome) is None else card.is_good(outcome) is False,

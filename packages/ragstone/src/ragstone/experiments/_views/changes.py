@@ -66,12 +66,12 @@ def build_changes(
 ) -> ChangesView:
     """Build the view of what changed, from the causes of judged answers: None if an answer is not wrong."""
     common = [id_ for id_ in after if id_ in before] if compared.paired else []
+    changed_ids = compared.changed
     if common:
-        gained = [id_ for id_ in common if before[id_] in _WRONG and after[id_] not in _WRONG]
-        lost = [id_ for id_ in common if before[id_] not in _WRONG and after[id_] in _WRONG]
-    else:
-        gained = [id_ for id_, is_better in compared.changed.items() if is_better]
-        lost = [id_ for id_, is_better in compared.changed.items() if not is_better]
+        is_wrong = {id_: (before[id_] in _WRONG, after[id_] in _WRONG) for id_ in common}
+        changed_ids = {id_: was for id_, (was, is_now) in is_wrong.items() if was != is_now}
+    gained = [id_ for id_, is_better in changed_ids.items() if is_better]
+    lost = [id_ for id_, is_better in changed_ids.items() if not is_better]
     sign = 1 if compared.higher_is_better else -1
 
     def gain(id_: str) -> tuple[float, str]:
@@ -151,11 +151,9 @@ def _describe_lists(
         return [Statement(text=text, kind="warning")]
     numbers: dict[str, float] = {"n_gained": len(gained), "n_lost": len(lost)}
     if not n_judged:
-        text = (
-            f"{title} rose by at least half of its range for {count(len(gained), 'question')} and fell as much for {len(lost):,}."
-            if compared.higher_is_better
-            else f"{title} fell by at least half of its range for {count(len(gained), 'question')} and rose as much for {len(lost):,}."
-        )
+        gain, loss = ("rose", "fell") if compared.higher_is_better else ("fell", "rose")
+        half = f"{gain} by at least half of its range for {count(len(gained), 'question')}"
+        text = f"{title} {half} and {loss} as much for {len(lost):,}."
         return [Statement(text=text, kind="count", numbers=numbers)]
     was, is_ = ("was", "is") if len(gained) <= 1 else ("were", "are")
     fixed = f"{_number(gained)} {was} wrong in {compared.baseline} and {is_} not in {compared.system}"
@@ -186,8 +184,7 @@ def describe_change(compared: Compared) -> Statement:
     """Write the verdict about the reported system and the baseline: on how many metrics it is better and worse."""
     own = [d for d in compared.differences if d.system == compared.system]
     tested = [d for d in own if d.n and not d.is_exploratory]
-    better = [d for d in tested if d.finding == "better"]
-    worse = [d for d in tested if d.finding == "worse"]
+    better, worse = ([d for d in tested if d.finding == finding] for finding in ("better", "worse"))
     numbers: dict[str, float] = {"n_metrics": len(tested), "n_better": len(better), "n_worse": len(worse)}
     system, baseline = compared.system, compared.baseline
     if not tested:

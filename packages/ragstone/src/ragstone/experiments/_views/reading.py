@@ -46,7 +46,6 @@ from ragstone.views import (
     AnswerView,
     CauseRow,
     ChangesView,
-    LabelsView,
     MetricRow,
     Provenance,
     QuestionRow,
@@ -100,7 +99,8 @@ class Reading:
         self._reader = TableReader(cards=source.cards)
         self._signals: dict[str, Signals] = {}
         """What is known about each sample, in the order of the rows of the table."""
-        self._table = self._reader.table()
+        self.table: ScoreTable = self._reader.table()
+        """All scores."""
         self._cluster_notes: list[str] = []
         self.causes: dict[str, str | None] = {}
         """Causes of all samples, None for answers that are not wrong."""
@@ -141,7 +141,7 @@ class Reading:
         dependence, cluster = self._source.dependence(), self._source.analysis.cluster
         clusters = choose_clusters(cluster, dependence.labels, self._signals)
         table = self._reader.table(dependence.inclusion_probabilities, clusters)
-        self._table = table = replace(table, by_system=(self._source.spent(),))
+        self.table = table = replace(table, by_system=(self._source.spent(),))
         # Clusters are described by labels only.
         scores = {metric: table.by_sample(metric) for metric in scored} if any(dependence.labels.values()) else {}
         self._cluster_notes = cluster_notes(cluster, clusters, dependence.labels, self._signals, scores)
@@ -220,16 +220,17 @@ class Reading:
             before.read()
         population = self._population(before)
         wrong = self.wrong
-        summaries = summarize_table(self._table, self._source.analysis.confidence_level)
+        level = self._source.analysis.confidence_level
+        summaries = summarize_table(self.table, level)
         rows = self._rows(summaries, targets, compared)
         notes = self._notes(compared, before, summaries)
         worst_ids = self._in_turn(population, n_worst if reasons is None else max(n_worst, reasons.n))
         records = self._source.records(worst_ids)
         if reasons is not None:
             notes += reasons.explain([records[id_] for id_ in worst_ids if id_ in records])
-        labels = self._compare_labels(wrong, rows)
+        labels = build_labels(self._source.human_labels(), wrong, self.table, rows, level)
         verdict = describe_verdict(population, rows, compared)
-        if unusable := find_unusable(self._table):
+        if unusable := find_unusable(self.table):
             verdict = (Statement(text=f"No verdict: {unusable} Use another judge.", kind="warning"),)
         slices = () if self._slices is None else self._slices.tables(wrong, self.share)
         return ReportView(
@@ -246,18 +247,12 @@ class Reading:
             worst=self._build_answers(worst_ids, records),
             provenance=self._provenance(summaries),
             changes=None if compared is None or before is None else self.changes(compared, before),
-            trend=self._timeline.view(rows, self._table, self._source.analysis.confidence_level),
+            trend=self._timeline.view(rows, self.table, level),
             labels=labels,
-            spent=estimate_spent(self._table, 0, len(self._signals), self._source.analysis.confidence_level),
+            spent=estimate_spent(self.table, 0, len(self._signals), level),
             runs=self._source.runs(),
             questions=self._questions(rows, slices) if self._keeps_questions else (),
         )
-
-    def _compare_labels(self, wrong: Mapping[str, bool], rows: Sequence[MetricRow]) -> LabelsView | None:
-        human = self._source.human_labels()
-        if not human.labels:
-            return None
-        return build_labels(human, wrong, self._table, rows, self._source.analysis.confidence_level)
 
     def changes(self, compared: Compared, before: Reading) -> ChangesView:
         """Return what changed against the baseline, whose outcomes are in `before`."""
@@ -279,7 +274,7 @@ class Reading:
     ) -> list[str]:
         """Return what limits the numbers of this source and of a comparison, each once."""
         checks = join_checks({summary.metric: summary.checks for summary in summaries})
-        shared = (describe_unjudged(self._table) or "",) if compared is None else compared.notes
+        shared = (describe_unjudged(self.table) or "",) if compared is None else compared.notes
         notes = [*self._source.notes(), *shared, *checks, *self._cluster_notes]
         if n_earlier := self.n_earlier + (0 if before is None else before.n_earlier):
             replaced = count(n_earlier, "outcome does", "outcomes do")
@@ -294,7 +289,7 @@ class Reading:
 
     def _questions(self, rows: Sequence[MetricRow], slices: Sequence[SliceTable]) -> tuple[QuestionRow, ...]:
         labels = {} if self._slices is None else self._slices.names(slices)
-        metrics = [self._table.metrics[row.name] for row in rows]
+        metrics = [self.table.metrics[row.name] for row in rows]
         values = zip(*(metric.values[:, 0].tolist() for metric in metrics), strict=True)
         low = zip(*((metric.good() == 0).tolist() for metric in metrics), strict=True)
         return tuple(
@@ -364,7 +359,7 @@ class Reading:
 
     def share(self, ids: Sequence[str], flags: Sequence[bool], n_simultaneous: int = 1) -> Estimate | None:
         """Estimate a share of all requests. The intervals of `n_simultaneous` shares hold together (Bonferroni)."""
-        return self._table.estimate(
+        return self.table.estimate(
             [float(flag) for flag in flags],
             [self._reader.rows[id_] for id_ in ids],
             confidence_level=1 - (1 - self._source.analysis.confidence_level) / n_simultaneous,
@@ -373,13 +368,13 @@ class Reading:
     def _rows(
         self, summaries: Sequence[MetricSummary], targets: Mapping[str, float], compared: Compared | None
     ) -> tuple[MetricRow, ...]:
-        unknown = sorted(targets.keys() - self._table.metrics.keys())
+        unknown = sorted(targets.keys() - self.table.metrics.keys())
         if unknown:
             raise ConfigurationError(
-                f"no scores of the metric {unknown[0]!r} of a target. Scored metrics: {', '.join(sorted(self._table.metrics))}"
+                f"no scores of the metric {unknown[0]!r} of a target. Scored metrics: {', '.join(sorted(self.table.metrics))}"
             )
         for metric, target in targets.items():
-            card = self._table.metrics[metric].card
+            card = self.table.metrics[metric].card
             if not (math.isfinite(target) and card.low <= target <= card.high):
                 raise ConfigurationError(
                     f"the target of {metric} must be a value from {card.low:g} to {card.high:g}, got {target!r}"
@@ -391,7 +386,7 @@ class Reading:
     def _row(self, summary: MetricSummary, target: float | None, compared: Compared | None) -> MetricRow:
         import numpy as np
 
-        scores = self._table.metrics[summary.metric]
+        scores = self.table.metrics[summary.metric]
         card, rows = scores.card, scores.scored()
         values, good = scores.values[rows, 0], scores.good()[rows]
         axis = axis_of(card, values)
@@ -429,9 +424,7 @@ class Reading:
         """Count the samples that a metric does not apply to because a captured part is in doubt, by reason."""
         doubts: Counter[str] = Counter()
         for summary in summaries:
-            for reason, n in summary.reasons.items():
-                if " in doubt: " in reason:
-                    doubts[reason] = max(doubts[reason], n)
+            doubts |= Counter({reason: n for reason, n in summary.reasons.items() if " in doubt: " in reason})
         return doubts
 
     def _in_turn(self, population: Population, n: int) -> list[str]:
@@ -439,12 +432,9 @@ class Reading:
 
         If few answers have a cause because no metric judges them, those with the lowest scores follow.
         """
-        queues = [list(row.sample_ids) for row in population.causes if row.cause != "not_scored"]
-        chosen: list[str] = []
-        while any(queues) and len(chosen) < n:
-            for queue in queues:
-                if queue and len(chosen) < n:
-                    chosen.append(queue.pop(0))
+        queues = [row.sample_ids for row in population.causes if row.cause != "not_scored"]
+        turns = itertools.zip_longest(*queues)
+        chosen = list(itertools.islice((id_ for turn in turns for id_ in turn if id_ is not None), max(n, 0)))
         if not chosen or population.rule == "abstention":
             rest = self._scored.keys() - set(chosen)
             chosen += heapq.nsmallest(n - len(chosen), rest, key=self._wrong_first)
@@ -456,13 +446,11 @@ class Reading:
     def worst(self, n: int) -> tuple[AnswerView, ...]:
         """Return the worst answers, worst first. Those without scores follow if conditions select them."""
         ids = self.selected(also_unscored=bool(self._where) and self._metric is None)
-        if self._metric is not None:
-            scores, card = self._table.by_sample(self._metric), self._table.metrics[self._metric].card
-            sign = -1 if card.direction == "lower" else 1
-            ids = heapq.nsmallest(n, (i for i in ids if i in scores), key=lambda i: (sign * scores[i], i))
-        else:
-            ids = self.worst_of(ids, n)
-        return self.answers(ids)
+        if self._metric is None:
+            return self.answers(self.worst_of(ids, n))
+        scores, card = self.table.by_sample(self._metric), self.table.metrics[self._metric].card
+        sign = -1 if card.direction == "lower" else 1
+        return self.answers(heapq.nsmallest(n, (i for i in ids if i in scores), key=lambda i: (sign * scores[i], i)))
 
     def selected(self, *, also_unscored: bool = False) -> list[str]:
         """Return the answers that the conditions select."""
@@ -471,11 +459,6 @@ class Reading:
     def worst_of(self, ids: Iterable[str], n: int) -> list[str]:
         """Return the worst of some answers, worst first."""
         return heapq.nsmallest(n, ids, key=self._wrong_first)
-
-    @property
-    def table(self) -> ScoreTable:
-        """All scores."""
-        return self._table
 
     @property
     def wrong(self) -> dict[str, bool]:
@@ -490,7 +473,7 @@ class Reading:
     def _is_selected(self, sample_id: str) -> bool:
         row = self._reader.rows[sample_id]
         labels = {**self._labels.get(sample_id, {}), CAUSE: (self.causes[sample_id] or NO_CAUSE,)}
-        values = {c.key: self._table.metrics[c.key].values[row, 0] for c in self._where if c.key in self._table.metrics}
+        values = {c.key: self.table.metrics[c.key].values[row, 0] for c in self._where if c.key in self.table.metrics}
         scores = {key: value for key, value in values.items() if not math.isnan(value)}
         return all(condition.holds(labels, scores) for condition in self._where)
 
@@ -501,7 +484,7 @@ class Reading:
         return tuple(replace(answer, id=id_) for answer, id_ in zip(answers, ids, strict=True)) if own else answers
 
     def _build_answers(self, ids: Sequence[str], records: Mapping[str, AnswerRecord]) -> tuple[AnswerView, ...]:
-        cards = {metric: scores.card for metric, scores in self._table.metrics.items()}
+        cards = {metric: scores.card for metric, scores in self.table.metrics.items()}
         return tuple(
             build_answer(id_, record.sample, self._last_outcomes(record), self._signals[id_], cards, time=record.time)
             for id_ in ids
@@ -520,13 +503,13 @@ class Reading:
             is_baseline=is_baseline(*judges),
             metric_versions={
                 metric: tuple(sorted({origin.version for origin, n in scores.origins[0].items() if n}))
-                for metric, scores in self._table.metrics.items()
+                for metric, scores in self.table.metrics.items()
             },
             confidence_level=self._source.analysis.confidence_level,
             usage=self.usage,
             since=self._timeline.since,
             until=self._timeline.until,
-            is_weighted=len(set(self._table.inclusion.tolist())) > 1,
+            is_weighted=len(set(self.table.inclusion.tolist())) > 1,
             version=version("ragstone"),
         )
 

@@ -71,20 +71,17 @@ def _describe_wrong(population: Population) -> Statement:
         )
     n, total = population.n_wrong, population.n_judged
     numbers = {"n_wrong": n, "n_answers": total, "share": share.value, "low": share.low, "high": share.high}
-    what = _ARE_WRONG[population.rule][n > 1]
-    subject = "None" if n == 0 else f"{n:,}"
+    what, subject = _ARE_WRONG[population.rule][n > 1], f"{n:,}" if n else "None"
     if n == 0:
         what = what.replace("is not supported", "lacks support")  # "None ... is not" would be read twice
     text = f"{subject} of {count(total, 'answer')} {what} ({format_share(share)})."
     if total == 1:
-        only = _ARE_WRONG[population.rule][0] if population.n_wrong else _IS_NOT_WRONG[population.rule]
-        text = f"The only answer {only} ({format_share(share)})."
+        text = f"The only answer {what if n else _IS_NOT_WRONG[population.rule]} ({format_share(share)})."
     parts = _wrong_causes(population)[:2]
     if parts:
         numbers |= {f"n_{row.cause}": row.n for row in parts}
-        clauses = [f"in {row.n:,}{' of them' if k == 0 else ''} {_clause(row)}" for k, row in enumerate(parts)]
-        joined = ", ".join(clauses)
-        text += f" {joined[0].upper()}{joined[1:]}."
+        clauses = [f"{row.n:,}{' of them' if k == 0 else ''} {_clause(row)}" for k, row in enumerate(parts)]
+        text += f" In {', in '.join(clauses)}."
     if population.rule == "abstention":
         text += " No metric says whether the answers are correct or supported."
     return Statement(text=text, kind="count", numbers=numbers)
