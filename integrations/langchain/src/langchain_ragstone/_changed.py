@@ -23,10 +23,7 @@ def changed_retrievers() -> Iterator[None]:
         return Document(page_content=text)
 
     options: dict[str, Any] = {"text": _text, "make": make, "widen": _widen}
-    with (
-        changed_results(BaseRetriever, "invoke", **options),
-        changed_results(BaseRetriever, "ainvoke", **options),
-    ):
+    with changed_results(BaseRetriever, "invoke", **options), changed_results(BaseRetriever, "ainvoke", **options):
         yield
 
 

@@ -164,11 +164,6 @@ class RagstoneEvaluator:
 
     def _unscored(self, comment: str, **about: str) -> list[Feedback]:
         return [
-            {
-                "key": card.name,
-                "score": None,
-                "comment": comment,
-                "metadata": {**about, "metric_version": card.version},
-            }
+            {"key": card.name, "score": None, "comment": comment, "metadata": {**about, "metric_version": card.version}}
             for card in self.cards
         ]

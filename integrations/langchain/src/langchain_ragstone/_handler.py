@@ -29,22 +29,9 @@ from langchain_ragstone._graph import (
 from langchain_ragstone._live import Begun, Live, LiveRequests
 from langchain_ragstone._not_requests import is_bare_model_call, runs_in_evaluator
 from langchain_ragstone._otel import link_current_span, link_root_span
-from langchain_ragstone._statements import (
-    AnswerExtractor,
-    ContextsExtractor,
-    contexts_in_event,
-    stated_contexts,
-)
+from langchain_ragstone._statements import AnswerExtractor, ContextsExtractor, contexts_in_event, stated_contexts
 from ragstone.capture import Guard, capture_suppressed, guarded, register_exit_hook
-from ragstone.requests import (
-    CaptureOptions,
-    EnclosingRun,
-    Message,
-    Recorder,
-    RetrieverTools,
-    StepKind,
-    current_request,
-)
+from ragstone.requests import CaptureOptions, EnclosingRun, Message, Recorder, RetrieverTools, StepKind, current_request
 from ragstone.schema import TraceStatus
 
 _NOT_GIVEN: Final[Any] = object()

@@ -49,10 +49,7 @@ _DOUBTFUL: Final[dict[str, tuple[tuple[Part, ...], str]]] = {
         ("contexts",),
         "the prompt contains results of tools that ran in an earlier request of the session",
     ),
-    "too_large": (
-        ("contexts",),
-        "passages and prompts are too large to compare (more than 20 million characters)",
-    ),
+    "too_large": (("contexts",), "passages and prompts are too large to compare (more than 20 million characters)"),
     "no_answer": (
         ("response",),
         "the application ended the request without an answer that is known; name it answer, or pass it to answer() in a block",
@@ -61,10 +58,7 @@ _DOUBTFUL: Final[dict[str, tuple[tuple[Part, ...], str]]] = {
         (),
         "the application called answer() twice, and the last answer counts; use a block for each request",
     ),
-    "without_text": (
-        (),
-        "hits that the application passed do not have a text under a known name; name it with text=",
-    ),
+    "without_text": ((), "hits that the application passed do not have a text under a known name; name it with text="),
     "unreadable": (
         ("contexts",),
         "hits or a prompt that the application passed could not be read; see monitor.errors and the log",

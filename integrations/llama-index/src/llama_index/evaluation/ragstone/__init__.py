@@ -3,8 +3,4 @@
 from llama_index.evaluation.ragstone._evaluator import RagstoneEvaluator
 from llama_index.evaluation.ragstone._judge import LlamaIndexJudge, LlamaIndexModel
 
-__all__ = [
-    "LlamaIndexJudge",
-    "LlamaIndexModel",
-    "RagstoneEvaluator",
-]
+__all__ = ["LlamaIndexJudge", "LlamaIndexModel", "RagstoneEvaluator"]

@@ -77,11 +77,7 @@ _METHODS: Final[tuple[tuple[type, Mapping[str, Kind], Kind], ...]] = (
     (BaseChatEngine, dict.fromkeys(("chat", "achat", "stream_chat", "astream_chat"), "chat"), "detail"),
     (BaseRetriever, {"retrieve": "retrieve", "aretrieve": "retrieve"}, "detail"),
     (BaseSynthesizer, {"synthesize": "synthesize", "asynthesize": "synthesize"}, "detail"),
-    (
-        BaseNodePostprocessor,
-        {"_postprocess_nodes": "postprocess", "_apostprocess_nodes": "postprocess"},
-        "detail",
-    ),
+    (BaseNodePostprocessor, {"_postprocess_nodes": "postprocess", "_apostprocess_nodes": "postprocess"}, "detail"),
     (BaseTool, dict.fromkeys(_CALLS, "tool"), "function"),
     (
         StreamingAgentChatResponse,

@@ -26,12 +26,7 @@ class RequestTracker:
     """The requests in flight through one instrumentor. Any thread may call any method, and none raises."""
 
     def __init__(
-        self,
-        options: CaptureOptions,
-        live: LiveRequests,
-        *,
-        guard: Guard,
-        clock: Callable[[], float],
+        self, options: CaptureOptions, live: LiveRequests, *, guard: Guard, clock: Callable[[], float]
     ) -> None:
         self.recorder = options.recorder
         self._options = options
