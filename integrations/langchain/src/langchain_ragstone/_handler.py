@@ -416,8 +416,7 @@ class RagstoneCallbackHandler(BaseCallbackHandler):
         self._options.read_outputs(outputs, live.request.statements, messages_of.text_of, stated_contexts)
         if live.is_graph:
             live.request.doubt_unseen_prompt()
-        values = self._values(live, only_written(live, outputs))
-        live.root.outputs = without_earlier_documents(live, values)
+        live.root.outputs = without_earlier_documents(live, self._values(live, only_written(live, outputs)))
         self._record(live, status)
 
     def _values(self, live: Live, value: Any) -> Any:

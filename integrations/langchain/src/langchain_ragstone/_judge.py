@@ -126,8 +126,7 @@ def _shape(model: Runnable[Any, Any]) -> dict[str, object]:
     if isinstance(model, RunnableBindingBase):
         shape |= {"bound": _shape(model.bound), "kwargs": _plain_options(model.kwargs)}
     elif isinstance(inner := getattr(model, "runnable", None), Runnable):
-        fallbacks = getattr(model, "fallbacks", ())
-        shape |= {"runnable": _shape(inner), "fallbacks": [_shape(other) for other in fallbacks]}
+        shape |= {"runnable": _shape(inner), "fallbacks": [_shape(other) for other in getattr(model, "fallbacks", ())]}
     return shape
 
 

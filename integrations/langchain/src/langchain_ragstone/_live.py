@@ -110,8 +110,7 @@ class LiveRequests(InFlight[Live, Begun]):
 
     def _start_root(self, run_id: UUID, step: Step) -> Begun:
         name = str(run_id)
-        started_at = step.started_at or 0.0
-        live = Live(TraceDraft(trace_id=name, run_id=name, source="langchain", started_at=started_at), step)
+        live = Live(TraceDraft(trace_id=name, run_id=name, source="langchain", started_at=step.started_at or 0.0), step)
         key = run_id.int
         with self._lock:
             begun = self._begun[key] = (step, live)

@@ -64,8 +64,7 @@ def prompt_from(messages: Sequence[BaseMessage], passages: Passages) -> tuple[Me
 
 def block_texts(message: BaseMessage) -> list[str]:
     """Return the texts of the blocks of a tool's message."""
-    blocks = message.content if isinstance(message.content, list) else []
-    return [Message.text_in(block) for block in blocks]
+    return [Message.text_in(block) for block in (message.content if isinstance(message.content, list) else [])]
 
 
 def text_in_stream_event(event: Mapping[str, Any]) -> str | None:

@@ -149,11 +149,10 @@ class Converter:
 
     def feedback_line(self, feedback: FeedbackDraft) -> bytes:
         """Return the spool line of feedback, with a redacted comment. Raise RedactionError if the redactor fails."""
-        comment = self._conversion().comment(feedback.comment)
         entry = Feedback(
             request_id=_label(feedback.request_id) or "",
             value=feedback.value,
-            comment=comment,
+            comment=self._conversion().comment(feedback.comment),
             given_at=feedback.given_at,
         )
         return spool_entry_adapter.dump_json(entry)

@@ -166,8 +166,7 @@ class _Rule:
 
 def _email(match: re.Match[str]) -> str:
     # A top-level domain begins with letters: "package@1.2.3-beta1" is a version, not an address.
-    labels = match[0].split(".")[1:]
-    return "[email]" if any(len(label) > 1 and label[:2].isalpha() for label in labels) else match[0]
+    return "[email]" if any(len(label) > 1 and label[:2].isalpha() for label in match[0].split(".")[1:]) else match[0]
 
 
 _CREDENTIAL: Final = "[A-Za-z0-9._~+/=-]"

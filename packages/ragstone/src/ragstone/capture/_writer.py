@@ -264,8 +264,7 @@ class CaptureWriter:
 
     def _finish_batch(self, group: Sequence[_Item]) -> None:
         """Write a group and notify waiting callers."""
-        drafts = [draft for item in group if (draft := _draft(item)) is not None]
-        on_disk = iter(self.groups.write(drafts))
+        on_disk = iter(self.groups.write([draft for item in group if (draft := _draft(item)) is not None]))
         for item in group:
             if _draft(item) is not None:
                 result = next(on_disk)

@@ -208,8 +208,7 @@ def plan_columns(
     _split_contexts(found, synonyms.get("contexts", []), decided, earlier)
     has_reference = bool(found.get("reference")) or "reference" in named
     generated = synonyms.get("response", []) if "response" in found else list(named["response"])
-    is_correct = False if has_reference else with_app or None
-    _split_answers(found, generated, decided, earlier, is_correct=is_correct)
+    _split_answers(found, generated, decided, earlier, is_correct=False if has_reference else with_app or None)
     numbered = {
         name: tuple(column for _, column in sorted(pairs))
         for name, pairs in numbers.items()
@@ -248,8 +247,7 @@ def plan_columns(
 
 def _named(name: str, column: str, columns: Sequence[str], position: int) -> tuple[str, ...]:
     """Return the columns that the user named for a field. Rows of JSON may lack one that is not a part of an id."""
-    is_whole = column in columns or "+" not in column
-    wanted = [column] if is_whole else column.split("+")
+    wanted = [column] if column in columns or "+" not in column else column.split("+")
     found: list[str] = []
     if len(wanted) > 1 and name not in _JOINED:
         raise DataError(f"{column!r} was named for {name!r}, which has one column. Several can be {', '.join(_JOINED)}")
@@ -267,8 +265,7 @@ def _named(name: str, column: str, columns: Sequence[str], position: int) -> tup
 def shorten_names(names: Iterable[object]) -> str:
     """Return the first names for a message, and the number of the others."""
     quoted = [repr(str(name)) for name in names]
-    widths = accumulate(len(name) + 2 for name in quoted)
-    n = max(1, sum(width <= _SHOWN_CHARS for width in widths))
+    n = max(1, sum(width <= _SHOWN_CHARS for width in accumulate(len(name) + 2 for name in quoted)))
     return ", ".join(quoted[:n]) + (f" and {len(quoted) - n} more" if len(quoted) > n else "")
 
 
@@ -352,11 +349,10 @@ def path_of_text(value: object, path: str, field: str, item: str = ".0") -> str:
             _LIST_KEYS.get(name_key(name)) == "contexts"
             or any(name_key(step) in _PASSAGES or known_field(step) == "contexts" for step in outer)
         )
-        words = words_of(name)
         return (
             not is_other,
             name_key(name) in names,
-            not words & {*_OTHER_WORDS, *SETTING_NAMES, "status", "role", "object"},
+            not words_of(name) & {*_OTHER_WORDS, *SETTING_NAMES, "status", "role", "object"},
             len(found[1]),
         )
 

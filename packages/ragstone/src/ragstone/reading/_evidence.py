@@ -133,8 +133,7 @@ class FirstRows:
 
     def values(self, column: str) -> list[Any]:
         """Return the values of a column, or at a path, without the missing ones."""
-        found = (_value(row, column) for row in self._rows)
-        return [value for value in found if not _is_empty(value)]
+        return [value for value in (_value(row, column) for row in self._rows) if not _is_empty(value)]
 
     def kind(self, column: str) -> str:
         """Return what all values of a column are, such as "labels" or "messages", or "" for texts and mixed values."""
@@ -186,8 +185,7 @@ class FirstRows:
 
     def has_questions(self, column: str) -> bool:
         """Return whether the values of a column are lists of questions."""
-        values = self.values(column)
-        items = [item for value in values if isinstance(value, list) for item in value]
+        items = [item for value in self.values(column) if isinstance(value, list) for item in value]
         are_objects = all(isinstance(item, Mapping) and is_question(item) for item in items)
         return bool(items) and (are_objects or "questions" in words_of(column))
 
@@ -232,8 +230,7 @@ class FirstRows:
         parts, smaller = (_words, max) if field == "query" else (_passages, min)
         own = [parts(row, column) for row in self._rows]
         for other in others:
-            theirs = [parts(row, other) for row in self._rows]
-            pairs = [pair for pair in zip(own, theirs, strict=True) if all(pair)]
+            pairs = [pair for pair in zip(own, [parts(row, other) for row in self._rows], strict=True) if all(pair)]
             is_same = all(2 * len({*one} & {*two}) >= smaller(len({*one}), len({*two})) for one, two in pairs)
             is_named = field == "query" and not words_of(other).isdisjoint(_REWORDED)
             if pairs and (is_same or is_named) and any(one != two for one, two in pairs) and not is_gold(other):

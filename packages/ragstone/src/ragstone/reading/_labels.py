@@ -273,10 +273,9 @@ def _evaluation_rows(document: Any) -> Iterator[_Row]:
     }
     for row in document["evaluations"]:
         task = tasks[row["task_id"]]
-        talk = [{"role": each.get("speaker"), "content": each.get("text")} for each in task["input"]]
         sample = {
             "id": f"{row['task_id']}+{row['model_id']}",
-            "messages": talk,
+            "messages": [{"role": each.get("speaker"), "content": each.get("text")} for each in task["input"]],
             "contexts": [_passage(each, texts) for each in task.get("contexts", ())],
             "response": row.get("model_response"),
             "reference": [each["text"] for each in task.get("targets", ())],
@@ -477,8 +476,7 @@ class _Collector:
                 )
             return first
         passages = None if has_part or sample.contexts is None else tuple(each.text for each in sample.contexts)
-        key = position if None in texts else (*texts, passages)
-        return self._first.setdefault(key, position)
+        return self._first.setdefault(position if None in texts else (*texts, passages), position)
 
     def add_sample(self, row: Mapping[str, Any]) -> None:
         """Keep the row of a sample, once."""

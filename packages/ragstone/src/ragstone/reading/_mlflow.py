@@ -96,8 +96,7 @@ def _fill_roots(roots: list[Step], steps: list[Step], info: Mapping[str, Any], a
 
 def _references(assessments: Any) -> Iterator[str]:
     for assessment in assessments if isinstance(assessments, list) else ():
-        expectation = mapping(mapping(assessment).get("expectation"))
-        value = expectation.get("value")
+        value = mapping(mapping(assessment).get("expectation")).get("value")
         if mapping(assessment).get("assessment_name") in _EXPECTED and isinstance(value, str) and value.strip():
             yield value
 
@@ -130,8 +129,7 @@ def _step(span: Mapping[str, Any], run_id: str | None) -> Step:
 
 def _error(span: Mapping[str, Any]) -> str | None:
     status = mapping(span.get("status"))
-    code = status.get("code", status.get("status_code", span.get("status_code")))
-    if not str(code).endswith("ERROR"):
+    if not str(status.get("code", status.get("status_code", span.get("status_code")))).endswith("ERROR"):
         return None
     return text_or_none(status.get("message", status.get("description", span.get("status_message")))) or "error"
 

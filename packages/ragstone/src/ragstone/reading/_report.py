@@ -185,8 +185,7 @@ class ReadingReport:
             head += f", {self.n_rejected:,} of them skipped"
         if self.n_other_columns:
             head += f", {self.n_other_columns:,} with other columns than the first"
-        shown = dict.fromkeys((*_ALWAYS, *self.fields, *self.guesses))
-        lines = [head, *(self._field_line(name) for name in shown)]
+        lines = [head, *(self._field_line(name) for name in dict.fromkeys((*_ALWAYS, *self.fields, *self.guesses)))]
         used = {column for columns in self.guesses.values() for column in columns}
         used |= {f"{column}[].{key}" for use in self.fields.values() for column in use.columns for key in _MESSAGE_KEYS}
         if others := [column for column in self.unused if column.strip() and column not in used]:

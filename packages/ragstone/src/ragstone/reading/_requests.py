@@ -65,8 +65,7 @@ def _use_ids_of_captured(requests: Sequence[Request], steps: Sequence[Step]) -> 
     for request in requests:
         # With one request, the span of the server around it states it too.
         own = steps if len(requests) == 1 else request.steps
-        about = own if request.root is None else [request.root, *own]
-        stated = (step.metadata.get(TRACE_ID_KEY) for step in about)
+        stated = (step.metadata.get(TRACE_ID_KEY) for step in (own if request.root is None else [request.root, *own]))
         known = next((name for name in stated if isinstance(name, str) and name and name not in taken), None)
         request.draft.metadata.pop(TRACE_ID_KEY, None)
         if known is not None:
@@ -153,8 +152,7 @@ def _outermost_retrievals(step: Step, children: _Children) -> Iterator[Step]:
             found.append(inner)
         else:
             waiting += children.get(inner.id, ())
-    rerankers = [inner for inner in found if inner.kind == "transform"]
-    yield from rerankers or found
+    yield from [inner for inner in found if inner.kind == "transform"] or found
 
 
 def _complete_reranker(step: Step, found: Sequence[Step]) -> None:

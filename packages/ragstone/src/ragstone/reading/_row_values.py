@@ -208,10 +208,9 @@ def walk(value: Any, path: str | tuple[str, ...]) -> Any:
             found = [inner for item in items if (inner := walk(item, rest)) is not None]
             return [part for inner in found for part in inner] if "[]" in rest else found
         if isinstance(value, Mapping):
-            if step not in value and n + 1 < len(steps):  # a key with dots in it
-                ends = (end for end in range(n + 2, len(steps) + 1) if ".".join(steps[n:end]) in value)
-                if end := next(ends, 0):
-                    return walk(value[".".join(steps[n:end])], steps[end:])
+            ends = range(n + 2, len(steps) + 1)  # of a key with dots in it
+            if step not in value and (end := next((end for end in ends if ".".join(steps[n:end]) in value), 0)):
+                return walk(value[".".join(steps[n:end])], steps[end:])
             value = value.get(step)
         elif isinstance(value, list | tuple) and step.isdecimal() and int(step) < len(value):
             value = value[int(step)]

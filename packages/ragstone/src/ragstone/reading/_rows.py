@@ -635,8 +635,7 @@ def _separators(given: str | None) -> dict[str, str]:
     """Return the separator of each field. A shell cannot write line breaks and tabs."""
     if not given:
         return {}
-    text = given.replace("\\n", "\n").replace("\\t", "\t")
-    first, *named = _GIVEN_SEPARATORS.split(text)
+    first, *named = _GIVEN_SEPARATORS.split(given.replace("\\n", "\n").replace("\\t", "\t"))
     return dict.fromkeys(_SPLIT_FIELDS, first) if first else dict(zip(named[::2], named[1::2], strict=True))
 
 
@@ -664,8 +663,7 @@ def _sign(text: str, field: str, *, is_cell: bool) -> str | None:
     if ";" in text and all(len(part.split()) <= 4 for part in text.split(";")):
         return ";"
     parts = [part.strip() for part in text.split(",")] if "," in text else []
-    is_listed = bool(parts) and all(part[:1].isupper() and len(part.split()) <= 3 for part in parts)
-    return "," if is_listed else None
+    return "," if parts and all(part[:1].isupper() and len(part.split()) <= 3 for part in parts) else None
 
 
 def _quoted_parts(text: str) -> list[str] | None:

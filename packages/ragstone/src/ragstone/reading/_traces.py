@@ -228,7 +228,6 @@ def find_formats(
                     unreadable.append(RejectedRecord(place=part.name, reason=str(error)))
             skipped += unreadable
             if len({found.format.name for _, found in parts}) == 1:
-                rest = replace(source, without=frozenset(file.place for file in unreadable))
-                parts = [(rest, parts[0][1])]
+                parts = [(replace(source, without=frozenset(file.place for file in unreadable)), parts[0][1])]
             files += parts
     return files, skipped

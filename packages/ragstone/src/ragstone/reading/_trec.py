@@ -155,8 +155,7 @@ def parse_run(path: Path) -> tuple[dict[str, dict[str, float]], list[DataError]]
 
 
 def _best_first(docs: Sequence[str], scores: Sequence[float], ranks: Sequence[int]) -> dict[str, float]:
-    order = sorted(range(len(docs)), key=lambda i: (-scores[i], ranks[i]))
-    return {docs[i]: scores[i] for i in order}
+    return {docs[i]: scores[i] for i in sorted(range(len(docs)), key=lambda i: (-scores[i], ranks[i]))}
 
 
 def read_beir(folder: str | os.PathLike[str], *, split: str = "test", run: Run | None = None) -> list[Sample]:
@@ -206,8 +205,7 @@ def read_beir(folder: str | os.PathLike[str], *, split: str = "test", run: Run |
 
 def _run_passages(docs: Any, texts: dict[str, str]) -> Iterator[Passage]:
     scores = docs if hasattr(docs, "keys") else {}
-    ordered = sorted(docs, key=lambda doc: -scores[doc]) if scores else docs
-    for rank, doc in enumerate(ordered):
+    for rank, doc in enumerate(sorted(docs, key=lambda doc: -scores[doc]) if scores else docs):
         yield Passage(text=texts[doc], id=doc, score=scores.get(doc), rank=rank)
 
 
@@ -278,8 +276,7 @@ def run_rows(path: Path) -> Iterator[Sample | DataError]:
 
 def run_sample(query: str, docs: Mapping[str, float], qrels: dict[str, float] | None = None) -> Sample:
     """Return the sample of a query of a run. Its passages have ids, but no text."""
-    items = enumerate(docs.items())
-    contexts = tuple(Passage(text="", id=doc, score=score, rank=rank) for rank, (doc, score) in items)
+    contexts = tuple(Passage(text="", id=doc, score=score, rank=rank) for rank, (doc, score) in enumerate(docs.items()))
     return Sample(id=query, contexts=contexts, qrels=qrels)
 
 

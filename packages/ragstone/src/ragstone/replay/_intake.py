@@ -134,10 +134,9 @@ class ReplayTraceSource:
             return 0
         (source, found), counts = self._waiting[0]
         if not self._batch:
-            begins = self._records is None
             known = (
                 errors.run_step("read how far files were taken in", store.traces.segment_offsets, None)
-                if begins
+                if self._records is None
                 else {}
             )
             if known is None:
@@ -182,8 +181,7 @@ class ReplayTraceSource:
         return records
 
     def _store(self, batch: Sequence[Trace | RejectedRecord], counts: FileReport, store: Store) -> bool:
-        traces = [record for record in batch if isinstance(record, Trace)]
-        fresh, n_known, clashing = _split_known(traces, store)
+        fresh, n_known, clashing = _split_known([record for record in batch if isinstance(record, Trace)], store)
         # A concurrent replay of this file into the same database may be ahead.
         ignored = ignored_entries(record for record in batch if isinstance(record, RejectedRecord))
         entries: list[Captured | Ignored] = [*(Captured(trace=trace) for trace in fresh), *ignored]

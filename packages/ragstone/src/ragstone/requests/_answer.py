@@ -108,8 +108,7 @@ def _answers_inside(facts: Facts, question: str | None) -> list[Answer]:
 def _outermost(facts: Facts, answers: list[Answer], question: str | None) -> Answer:
     """Choose the only answer that was written from passages, or the last one, with a doubt if there are several."""
     if len(answers) > 1:
-        made = [one for one in answers if any(_contexts(facts, call, question) for call in one.calls)]
-        answers = made or answers
+        answers = [one for one in answers if any(_contexts(facts, call, question) for call in one.calls)] or answers
         if len({one.text for one in answers}) > 1:
             answers[-1].doubts = ["several_answers"]
     return answers[-1]

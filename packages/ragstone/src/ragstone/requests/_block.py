@@ -187,8 +187,7 @@ class RequestBlock:
                 query, name = (
                     text_or_none(self._guard, "found", key, value) for key, value in (("query", query), ("name", name))
                 )
-                read = self._read("found", hits, **self._reading, texts=texts, ids=ids, scores=scores)
-                for passages in read.lists:
+                for passages in self._read("found", hits, **self._reading, texts=texts, ids=ids, scores=scores).lists:
                     live.add(self._new_step("retrieval", query=query, name=name, passages=passages))
             except Exception as error:  # noqa: BLE001 - objects of the application may do anything
                 self._failed("found", error)

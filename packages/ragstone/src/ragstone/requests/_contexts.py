@@ -319,8 +319,7 @@ def _is_result_in(facts: Facts, run: Step, call: Call, after: Call) -> bool:
     messages = [message for message in after.messages if message.role == "tool"]
     if not messages:
         return call.reply in after.prompt
-    named = (message for message in messages if message.tool in (None, run.name))
-    texts = [message.text for message in named]
+    texts = [message.text for message in messages if message.tool in (None, run.name)]
     is_whole = any(facts.find(call.reply, facts.canonical(text)) >= 0 for text in texts)
     return is_whole or any(parts <= items_of(texts) for parts in call.said)
 
@@ -444,8 +443,7 @@ def without_prompt(facts: Facts, answering: Sequence[Call]) -> tuple[list[Passag
 
 def left_nothing(facts: Facts) -> bool:
     """Whether steps were given all that was found, and returned none of it."""
-    found = [passage for search in facts.searches for passage in search.passages]
-    return _made(found, list(_changes(facts))) == []
+    return _made([passage for search in facts.searches for passage in search.passages], list(_changes(facts))) == []
 
 
 def _in_output(facts: Facts, known: Sequence[PassageDraft]) -> list[PassageDraft] | None:
@@ -483,8 +481,7 @@ def _made(
     for texts, made in changes:
         touched = texts.union(passage.text for passage in made)
         place = next((i for i, passage in enumerate(contexts) if passage.text in touched), len(contexts))
-        rest = [passage for passage in contexts[place:] if passage.text not in touched]
-        contexts = [*contexts[:place], *made, *rest]
+        contexts = [*contexts[:place], *made, *(passage for passage in contexts[place:] if passage.text not in touched)]
     return contexts
 
 

@@ -175,8 +175,7 @@ def find_history(
     given = (messages[:-1] if messages[-1].role == "user" else messages for messages in _given(facts, answer))
     found = max(map(turns_in, given), key=len, default=[])
     if not found and (facts.request.draft.session_id or any(step.keeps_history for step in facts.tree.steps)):
-        calls = [*answer.calls[-1:], *facts.calls[:1]]
-        prompts = (_before_question(call.messages, question, facts) for call in calls)
+        prompts = (_before_question(call.messages, question, facts) for call in [*answer.calls[-1:], *facts.calls[:1]])
         found = next((turns for messages in prompts if (turns := turns_in(messages))), [])
     texts = [facts.canonical(passage.text) for passage in contexts or ()]
     return _bounded(turn for turn in found if not (turn.role == "user" and _quotes(turn, texts, facts)))

@@ -216,8 +216,7 @@ class Facts:
 
     @cached_property
     def _is_indexed(self) -> bool:
-        n_documents = sum(1 for _ in self._documents())
-        return n_documents * max(1, len(self.calls)) >= _INDEX_PAIRS
+        return sum(1 for _ in self._documents()) * max(1, len(self.calls)) >= _INDEX_PAIRS
 
     @cached_property
     def models(self) -> list[Step]:
@@ -306,8 +305,7 @@ class Facts:
         """Return the values in the result of a tool, also those in a text of it."""
         values = self._tool_values.get(step.id)
         if values is None:
-            texts = output_texts(step)[:1]
-            values = [*step.outputs, *(value for text in texts for value in _values_in(text))]
+            values = [*step.outputs, *(value for text in output_texts(step)[:1] for value in _values_in(text))]
             self._tool_values[step.id] = values
         return values
 
@@ -344,8 +342,7 @@ class Facts:
 
     def echoes(self, step: Step) -> bool:
         """Whether most of what a tool returned are texts that models of this request wrote, as the items of a plan."""
-        values = self.tool_values(step)
-        listed = [text for value in values if value.passages is not None for text in _texts_of(value)]
+        listed = [text for value in self.tool_values(step) if value.passages is not None for text in _texts_of(value)]
         if listed and self._is_written(listed):
             return True
         # A file that a model wrote may be read with the numbers of its lines.
@@ -577,8 +574,7 @@ def _is_sentence(text: str) -> bool:
 
 
 def _split(text: str, separator: str | None) -> list[str]:
-    parts = [text] if not separator else text.split(separator)
-    return [part for part in parts if part.strip()]
+    return [part for part in ([text] if not separator else text.split(separator)) if part.strip()]
 
 
 def _texts_of(value: Value) -> Iterator[str]:

@@ -78,8 +78,7 @@ class _Harvest:
         elif isinstance(value, Message):
             yield Value(path, messages=(value,))
         elif isinstance(value, PassageDraft):
-            is_evident = not _FOUND.isdisjoint(path) or not _is_plain(given)
-            yield Value(path, passages=(value,), is_evident=is_evident)
+            yield Value(path, passages=(value,), is_evident=not _FOUND.isdisjoint(path) or not _is_plain(given))
         elif isinstance(value, Mapping):
             yield from self._fields(value, path, depth)
         elif isinstance(value, list | tuple):

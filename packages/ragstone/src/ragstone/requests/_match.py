@@ -306,8 +306,7 @@ class _Seed(NamedTuple):
 
 def _marked(text: str, mark: str) -> list[int]:
     """Return the positions after each mark, the last one first."""
-    pieces = text.split(mark)
-    starts = list(accumulate(len(piece) + len(mark) for piece in pieces[:-1]))
+    starts = list(accumulate(len(piece) + len(mark) for piece in text.split(mark)[:-1]))
     starts.reverse()
     return starts
 
@@ -315,8 +314,7 @@ def _marked(text: str, mark: str) -> list[int]:
 def _words(text: str) -> list[int]:
     """Return the starts of words, the last one first."""
     # Matching a whole word takes less time than looking for a boundary at each character.
-    words = _ASCII_WORD.finditer(text) if text.isascii() else _WORD_START.finditer(text)
-    starts = [word.start() for word in words]
+    starts = [word.start() for word in (_ASCII_WORD.finditer(text) if text.isascii() else _WORD_START.finditer(text))]
     starts.reverse()
     return starts
 
@@ -554,8 +552,7 @@ def find_anchors(passage: str, smallest: int) -> list[int]:
 
 def _common(one: str, place: int, other: str, place_in_other: int, direction: int) -> int:
     """Return the number of equal characters from two places on, in a direction."""
-    forward = min(len(one) - place, len(other) - place_in_other)
-    limit = forward if direction > 0 else min(place, place_in_other) + 1
+    limit = min(len(one) - place, len(other) - place_in_other) if direction > 0 else min(place, place_in_other) + 1
     n = 0
     step = 64
     while n < limit:

@@ -179,8 +179,7 @@ def _response(value: Any) -> Reply | None:
 
 
 def _message(value: Any) -> Reply | None:
-    message = get(value, "message")
-    for holder in (value, message):
+    for holder in (value, get(value, "message")):
         if isinstance(get(holder, "content"), str) or is_list(get(holder, "content")):
             return _content(holder)
     return None
@@ -222,8 +221,7 @@ def _piece(chunk: Any) -> Reply | None:
             return Reply(text=_str(get(chunk, "delta")))
         case "response.output_item.added" | "content_block_start":
             # Anthropic's block starts empty; what it says comes as deltas.
-            item = get(chunk, "item") or get(chunk, "content_block")
-            return Reply(calls_tool=get(item, "type") in CALL_PARTS)
+            return Reply(calls_tool=get(get(chunk, "item") or get(chunk, "content_block"), "type") in CALL_PARTS)
         case "content_block_delta":
             return Reply(text=_str(get(get(chunk, "delta"), "text")))
         case "response.created" | "response.completed" | "response.incomplete" | "message_start" | "chunk":

@@ -279,8 +279,7 @@ def _answer(step: Step) -> str | None:
 
 def _reasons(steps: Iterable[Step]) -> list[str]:
     names = {"model": "bare_model", "tool": "tool", "embedding": "embedding", "part": "part"}
-    reasons = Counter(names.get(step.kind, "nothing_retrieved_or_generated") for step in steps)
-    return list(reasons.elements())
+    return list(Counter(names.get(step.kind, "nothing_retrieved_or_generated") for step in steps).elements())
 
 
 def _trace_id(name: str | None, trace_id: str | None, root: Step | None, *, n: int) -> str:

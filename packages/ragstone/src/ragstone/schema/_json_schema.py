@@ -34,5 +34,4 @@ def json_schema() -> dict[str, Any]:
 
 def committed_json_schema() -> dict[str, Any]:
     """Read the JSON Schema that ships with the package. A test keeps it equal to `json_schema()`."""
-    text = files("ragstone.schema").joinpath(f"v{SCHEMA_VERSION}.json").read_text(encoding="utf-8")
-    return dict(json.loads(text))
+    return dict(json.loads(files("ragstone.schema").joinpath(f"v{SCHEMA_VERSION}.json").read_text(encoding="utf-8")))

@@ -57,8 +57,7 @@ def fingerprint(query: str | None, history: Sequence[Turn] = ()) -> str | None:
     ]
     if not any(texts):
         return None
-    content = json.dumps([[turn.role for turn in history], texts])
-    return blake2b(content.encode(), digest_size=12).hexdigest()
+    return blake2b(json.dumps([[turn.role for turn in history], texts]).encode(), digest_size=12).hexdigest()
 
 
 def derive_id(sample: Sample) -> str:
@@ -117,5 +116,4 @@ def trace_from_sample(sample: Sample, *, source: str, started_at: float) -> Trac
 
 
 def _label(value: Any) -> str | None:
-    is_label = isinstance(value, (str, int)) and not isinstance(value, bool) and value != ""
-    return str(value) if is_label else None
+    return str(value) if isinstance(value, (str, int)) and not isinstance(value, bool) and value != "" else None

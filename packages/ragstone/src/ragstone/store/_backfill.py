@@ -84,8 +84,7 @@ class Backfills(Part):
                 found = set(map(tuple, db.execute(of_trace, (trace_id,))))
                 missing = tuple(metric.name for metric in metrics if metric not in found)
                 traces.append(UnscoredTrace(to_trace(body, trace_id), missing))
-        last = (rows[-1][1], rows[-1][0]) if len(rows) == limit else None
-        return UnscoredPage(traces, last)
+        return UnscoredPage(traces, (rows[-1][1], rows[-1][0]) if len(rows) == limit else None)
 
     def add_backfilled(self, trace_id: str, outcomes: Sequence[Outcome], *, sample: float = 1.0) -> int:
         """Add outcomes to a finished request, and return how many were not stored before.
@@ -138,5 +137,4 @@ def _known(metrics: Sequence[PlannedMetric]) -> tuple[str, list[str]]:
 
 def _is_drawn(session: str, sample: float) -> bool:
     """Return whether a session is among a share of all. The same sessions are drawn in every run, and more if it grows."""
-    digest = hashlib.sha256(session.encode("utf-8", "surrogatepass")).digest()
-    return int.from_bytes(digest[:8]) < sample * 2**64
+    return int.from_bytes(hashlib.sha256(session.encode("utf-8", "surrogatepass")).digest()[:8]) < sample * 2**64

@@ -64,8 +64,7 @@ def _declared_tools(db: Sql) -> dict[str, DeclaredTool]:
     for key, n in _counts_of(db, "tool:").items():
         use, _, name = key.partition(":")
         before = tools.get(name, DeclaredTool())
-        called = before.called + (n if use == "called" else 0)
-        tools[name] = DeclaredTool(captured=before.captured + n, called=called)
+        tools[name] = DeclaredTool(captured=before.captured + n, called=before.called + (n if use == "called" else 0))
     return dict(sorted(tools.items()))
 
 

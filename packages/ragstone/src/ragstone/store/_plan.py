@@ -183,8 +183,7 @@ class Plan(Part):
 
 def read_plan(db: Sql) -> list[PlannedMetric]:
     """Return the planned metrics, in their order."""
-    rows = db.execute("SELECT name, version, judge_hash FROM plan ORDER BY position")
-    return [PlannedMetric(*row) for row in rows]
+    return [PlannedMetric(*row) for row in db.execute("SELECT name, version, judge_hash FROM plan ORDER BY position")]
 
 
 def _write_plan(db: Sql, metrics: Sequence[PlannedMetric], sinks: Sequence[str], *, now: float) -> None:

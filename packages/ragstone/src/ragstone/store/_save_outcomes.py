@@ -123,8 +123,7 @@ def save_states(db: Sql, traces: Collection[CompletedTrace]) -> None:
 def read_completed(db: Sql, trace_ids: set[str], *, lock: str) -> Iterator[CompletedTrace]:
     # All workers lock traces in the order of their ids, so that overlapping groups wait for each other and never in a
     # circle.
-    ordered = sorted(trace_ids)
-    for ids in pages(ordered):
+    for ids in pages(sorted(trace_ids)):
         rows = db.execute(
             f"""
             SELECT trace_id, state, lease_owner, lease_until FROM traces WHERE trace_id IN ({marks(ids)}) ORDER BY trace_id {lock}

@@ -74,8 +74,7 @@ class WatchTables:
     def mark_learned(self, backfill: str) -> None:
         """Record that streams have learned from a backfill, by its id."""
         key = f"{BACKFILL}{backfill}"
-        progress = json.loads(read_meta(self._db, key) or "{}")
-        save_meta(self._db, key, json.dumps(progress | {"learned": True}))
+        save_meta(self._db, key, json.dumps(json.loads(read_meta(self._db, key) or "{}") | {"learned": True}))
 
     def last_units(self, sessions: Iterable[str], *, since: float) -> dict[tuple[StreamKey, str], float]:
         """Return when these sessions had their last unit since a time, by stream and session."""

@@ -337,8 +337,7 @@ class _Listener:
     @guarded
     def failed(self, error: BaseException) -> None:
         if not self._live.closed:
-            description = Guard.describe(error)
-            self._live.draft.error = self._live.root.error = description
+            self._live.draft.error = self._live.root.error = Guard.describe(error)
             self._requests.settle(self._live, "error")
 
     @guarded

@@ -75,8 +75,7 @@ def fill_arguments(step: Step, kind: Kind, arguments: Mapping[str, Any], instanc
 def _prompt_in(arguments: Mapping[str, Any]) -> tuple[Message, ...] | None:
     """Return the prompt of a model's call; None if it is not among the arguments."""
     # LlamaIndex's decorators hide the names of a model's arguments.
-    values = [*arguments.values(), *(arguments.get("args") or ()), *(arguments.get("kwargs") or {}).values()]
-    for value in values:
+    for value in [*arguments.values(), *(arguments.get("args") or ()), *(arguments.get("kwargs") or {}).values()]:
         if isinstance(value, str):
             return (Message("user", value),)
         if isinstance(value, list | tuple) and value and isinstance(value[0], ChatMessage):

@@ -83,11 +83,10 @@ def begin_with(*prefixes: str) -> Callable[[OtelSpan], bool]:
 
 def step_of(span: OtelSpan) -> Step:
     """Return a step with what every span has, whatever its convention: infrastructure, if its attributes say so."""
-    is_infrastructure = any(name.startswith(_INFRASTRUCTURE) for name in span.attributes)
     return Step(
         id=span.span_id,
         parent=span.parent_id,
-        kind="infrastructure" if is_infrastructure else "other",
+        kind="infrastructure" if any(name.startswith(_INFRASTRUCTURE) for name in span.attributes) else "other",
         name=span.name or None,
         started_at=span.started_at,
         ended_at=span.ended_at,

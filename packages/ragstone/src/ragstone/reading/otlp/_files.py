@@ -112,8 +112,7 @@ def _large(source: InputFile, head: bytes) -> Iterator[OtelSpan | RejectedRecord
     is_snake = b'"resource_spans"' in head[:65536]
     path = "resource_spans.item.scope_spans.item" if is_snake else "resourceSpans.item.scopeSpans.item"
     prefix = "item." if re.match(rb"\s*\[", head.removeprefix(b"\xef\xbb\xbf")) else ""
-    items = large_records(source, f"{prefix}{path}.spans.item", kind="span")
-    return read_each(items, lambda value: [span_of(value)])
+    return read_each(large_records(source, f"{prefix}{path}.spans.item", kind="span"), lambda value: [span_of(value)])
 
 
 _ALL: Final = 3

@@ -94,8 +94,7 @@ def _message_in(item: Mapping[str, Any]) -> Message:
         content = "".join(text for text in blocks if isinstance(text, str))
     read = messages_in({"role": item.get("message.role"), "content": content})
     calls = any(name.startswith("message.tool_calls.") for name in item)
-    message = read[0] if read else Message("other", content)
-    return message._replace(
+    return (read[0] if read else Message("other", content))._replace(
         calls_tool=calls or item.get("message.role") == "tool-call", tool=text_or_none(item.get("message.name"))
     )
 

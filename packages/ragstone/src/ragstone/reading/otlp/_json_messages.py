@@ -87,8 +87,7 @@ def _any_value(value: Any, depth: int) -> Any:
     if kind in ("arrayValue", "array_value"):
         return [_any_value(item, depth + 1) for item in _list(inner, "values")]
     if kind in ("kvlistValue", "kvlist_value"):
-        items = _list(inner, "values")
-        pairs = ((item.get("key"), item.get("value")) for item in items if isinstance(item, Mapping))
+        pairs = ((item.get("key"), item.get("value")) for item in _list(inner, "values") if isinstance(item, Mapping))
         return {str(key): _any_value(item, depth + 1) for key, item in pairs}
     if kind in ("intValue", "int_value"):
         return _int(inner)
