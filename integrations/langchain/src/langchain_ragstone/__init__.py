@@ -11,13 +11,9 @@ if TYPE_CHECKING:
     from langchain_ragstone._judge import LangChainJudge, LangChainModel
 
 __all__ = [
-    "LangChainJudge",
-    "LangChainModel",
-    "RagstoneCallbackHandler",
-    "RagstoneEvaluator",
-    "ragstone_disable",
+    "LangChainJudge", "LangChainModel", "RagstoneCallbackHandler", "RagstoneEvaluator", "ragstone_disable",
     "ragstone_enable",
-]
+]  # fmt: skip
 
 # An application that captures does not pay for metrics and judges, which the worker may run elsewhere (PEP 562).
 # Reasons: docs/decisions/0002-packages-import-their-names-lazily.md.

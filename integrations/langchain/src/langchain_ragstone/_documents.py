@@ -88,10 +88,6 @@ def _restored(item: Mapping[str, Any]) -> Document:
     )
 
 
-def _is_document(item: object) -> bool:
-    return isinstance(item, Document) or _is_pair(item)
-
-
 def documents_in(value: object, passages: Passages, *, expected: bool) -> tuple[Value, ...]:
     """Collect the document lists in the outputs of a step, by key path, at most three levels deep.
 
@@ -134,7 +130,7 @@ def _lists(value: object, path: tuple[str, ...], depth: int) -> _Lists:
     if isinstance(value, list | tuple):
         if not value:
             return []
-        if _is_document(value[0]):
+        if isinstance(value[0], Document) or _is_pair(value[0]):
             return [(path, value)]
         if depth == _MAX_DEPTH or not isinstance(value[0], list | tuple | Mapping):
             return []

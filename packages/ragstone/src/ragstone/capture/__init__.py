@@ -13,13 +13,6 @@ from ragstone.capture._ids import IdHasher, Ids, hash_trace_ids
 from ragstone.capture._redaction import RedactionError, redact_secrets, redact_trace, safe_redactor
 
 __all__ = [
-    "Capture",
-    "Guard",
-    "after_fork_in_child",
-    "capture_suppressed",
-    "guarded",
-    "make_draft",
-    "redact_secrets",
-    "register_exit_hook",
-    "suppress_capture",
-]
+    "Capture", "Guard", "after_fork_in_child", "capture_suppressed", "guarded", "make_draft", "redact_secrets",
+    "register_exit_hook", "suppress_capture",
+]  # fmt: skip

@@ -30,11 +30,8 @@ _BEGINS: Final = re.compile(
 )
 """A bracket with a quote, an object or nothing in it, or the call of a constructor with a list."""
 _TYPOGRAPHIC: Final = (
-    "\N{LEFT DOUBLE QUOTATION MARK}",
-    "\N{LEFT SINGLE QUOTATION MARK}",
-    "\N{DOUBLE LOW-9 QUOTATION MARK}",
-    "«",
-)
+    "\N{LEFT DOUBLE QUOTATION MARK}", "\N{LEFT SINGLE QUOTATION MARK}", "\N{DOUBLE LOW-9 QUOTATION MARK}", "«",
+)  # fmt: skip
 _SPACE: Final = re.compile(r"\s*+")
 _STRING: Final = re.compile(r"""'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+\"""", re.DOTALL)
 _NUMBER: Final = re.compile(r"[+-]?+(?:\d++\.?\d*+|\.\d++)(?:[eE][+-]?+\d++)?+(?![\w.])")

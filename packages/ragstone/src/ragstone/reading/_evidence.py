@@ -227,10 +227,12 @@ class FirstRows:
 
     def versions(self, column: str, field: str, others: Iterable[str]) -> Iterator[tuple[str, str]]:
         """Yield columns with passages of another one, fewer or in another order, or with its question in other words."""
-        parts, smaller = (_words, max) if field == "query" else (_passages, min)
-        own = [parts(row, column) for row in self._rows]
+        parts, smaller = (_words, max) if field == "query" else (_texts_of, min)
+        own = [parts(_value(row, column)) for row in self._rows]
         for other in others:
-            pairs = [pair for pair in zip(own, [parts(row, other) for row in self._rows], strict=True) if all(pair)]
+            pairs = [
+                pair for pair in zip(own, [parts(_value(row, other)) for row in self._rows], strict=True) if all(pair)
+            ]
             is_same = all(2 * len({*one} & {*two}) >= smaller(len({*one}), len({*two})) for one, two in pairs)
             is_named = field == "query" and not words_of(other).isdisjoint(_REWORDED)
             if pairs and (is_same or is_named) and any(one != two for one, two in pairs) and not is_gold(other):
@@ -486,13 +488,9 @@ def _texts_of(value: Any) -> list[str]:
         return []
 
 
-def _passages(row: Mapping[str, Any], path: str) -> list[str]:
-    return _texts_of(_value(row, path))
-
-
-def _words(row: Mapping[str, Any], path: str) -> list[str]:
+def _words(value: Any) -> list[str]:
     """Return the words of a text of several."""
-    words = value.casefold().split() if isinstance(value := _value(row, path), str) else []
+    words = value.casefold().split() if isinstance(value, str) else []
     return words if len(words) >= _FEW else []
 
 

@@ -135,17 +135,13 @@ def trace_of_row(
         row = {name: value for name, value in row.items() if value is not None} if isinstance(row, dict) else row
         sample = (reader or RowReader()).read(row, 1)
     except DataError as error:
-        return RejectedRecord(
-            place=record.place, reason=_short(str(error).removeprefix("row 1 ").removeprefix("row 1: "))
-        )
+        reason = str(error).removeprefix("row 1 ").removeprefix("row 1: ")
+        reason = reason if len(reason) <= _MAX_REASON else f"{reason[:_MAX_REASON]}…"
+        return RejectedRecord(place=record.place, reason=reason)
     if sample.id == derive_id(sample):
         sample = sample.model_copy(update={"id": _made_id(record.place, row)})
     times = (unix_time(row[name]) for name in _TIMES if name in row)
     return trace_from_sample(sample, source=source, started_at=next((t for t in times if t is not None), started_at))
-
-
-def _short(reason: str) -> str:
-    return reason if len(reason) <= _MAX_REASON else f"{reason[:_MAX_REASON]}…"
 
 
 def _made_id(place: str, row: object) -> str:

@@ -47,25 +47,10 @@ if TYPE_CHECKING:
     from ragstone.requests._tree import find_requests
 
 __all__ = [
-    "CaptureOptions",
-    "EnclosingRun",
-    "InFlight",
-    "Message",
-    "PassageDraft",
-    "Recorder",
-    "Request",
-    "RetrievalStage",
-    "RetrieverTools",
-    "Step",
-    "StepKind",
-    "TraceDraft",
-    "Value",
-    "assemble",
-    "changed_results",
-    "current_request",
-    "harvest",
-    "link_span",
-]
+    "CaptureOptions", "EnclosingRun", "InFlight", "Message", "PassageDraft", "Recorder", "Request", "RetrievalStage",
+    "RetrieverTools", "Step", "StepKind", "TraceDraft", "Value", "assemble", "changed_results", "current_request",
+    "harvest", "link_span",
+]  # fmt: skip
 
 if not TYPE_CHECKING:  # a type checker sees the imports above
     __getattr__, __dir__ = lazy_names(

@@ -53,20 +53,6 @@ from ragstone.schema._sample import Sample, derive_id, fingerprint, sample_from_
 from ragstone.schema._trace import Passage, Retrieval, Trace, TraceStatus, Turn, Usage
 
 __all__ = [
-    "Evidence",
-    "Failure",
-    "Interval",
-    "NotApplicable",
-    "Outcome",
-    "Passage",
-    "Retrieval",
-    "Sample",
-    "Score",
-    "Trace",
-    "TraceStatus",
-    "Turn",
-    "Usage",
-    "committed_json_schema",
-    "field_names",
-    "json_schema",
-]
+    "Evidence", "Failure", "Interval", "NotApplicable", "Outcome", "Passage", "Retrieval", "Sample", "Score", "Trace",
+    "TraceStatus", "Turn", "Usage", "committed_json_schema", "field_names", "json_schema",
+]  # fmt: skip

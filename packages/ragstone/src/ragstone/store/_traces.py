@@ -20,16 +20,9 @@ from ragstone.store._types import RequestLabel, StoredAnswer, StorePosition, Tra
 R = TypeVar("R")
 
 _REPORTED: Final = (
-    "trace_id",
-    "state",
-    "started_at",
-    "received_at",
-    "inclusion_probability",
-    "attempts",
-    "lease_owner",
-    "lease_until",
+    "trace_id", "state", "started_at", "received_at", "inclusion_probability", "attempts", "lease_owner", "lease_until",
     "text_removed_at",
-)
+)  # fmt: skip
 """Columns of a request that have the name of a field of a `TraceReport`."""
 
 

@@ -20,16 +20,8 @@ BACKFILL: Final = "backfill:"
 _UNITS_KEPT_S: Final = 100 * 86_400.0
 """Units are kept for 100 days: a baseline and the time around an alarm need at most 28 days of them."""
 _UNIT_COLUMNS: Final = (
-    "session",
-    "closed_at",
-    "value",
-    "weight",
-    "failed_weight",
-    "p_min",
-    "gap_s",
-    "worst_trace",
-    "worst_value",
-)
+    "session", "closed_at", "value", "weight", "failed_weight", "p_min", "gap_s", "worst_trace", "worst_value",
+)  # fmt: skip
 """Columns that have the name of a field of a `Unit`."""
 
 
