@@ -16,7 +16,7 @@ from langchain_core.runnables.config import var_child_runnable_config
 
 from langchain_ragstone import _messages as messages_of
 from langchain_ragstone import _steps as steps_of
-from langchain_ragstone._documents import document_texts, documents_in
+from langchain_ragstone._documents import Passages, document_texts, documents_in
 from langchain_ragstone._graph import (
     begin_on_thread,
     enable_interrupt_events,
@@ -31,7 +31,16 @@ from langchain_ragstone._not_requests import is_bare_model_call, runs_in_evaluat
 from langchain_ragstone._otel import link_current_span, link_root_span
 from langchain_ragstone._statements import AnswerExtractor, ContextsExtractor, contexts_in_event, stated_contexts
 from ragstone.capture import Guard, capture_suppressed, guarded, register_exit_hook
-from ragstone.requests import CaptureOptions, EnclosingRun, Message, Recorder, RetrieverTools, StepKind, current_request
+from ragstone.requests import (
+    CaptureOptions,
+    EnclosingRun,
+    Message,
+    Recorder,
+    RetrieverTools,
+    Step,
+    StepKind,
+    current_request,
+)
 from ragstone.schema import TraceStatus
 
 _NOT_GIVEN: Final[Any] = object()
@@ -238,15 +247,7 @@ class RagstoneCallbackHandler(BaseCallbackHandler):
     @guarded
     def on_retriever_end(self, documents: Sequence[Document], *, run_id: UUID, **about: Any) -> None:
         """Copy the documents found."""
-        begun = self._end(run_id)
-        if begun is None:
-            return
-        step, live = begun
-        if not (live.ignored or step.muted):
-            step.passages = self._guard.attempt(live.passages.found, documents)
-            live.request.count_texts(step)
-        if step is live.root:
-            self._record(live, "ok")
+        self._end_leaf(run_id, steps_of.fill_documents, documents)
 
     @guarded
     def on_chat_model_start(
@@ -288,15 +289,7 @@ class RagstoneCallbackHandler(BaseCallbackHandler):
     @guarded
     def on_llm_end(self, response: LLMResult, *, run_id: UUID, **about: Any) -> None:
         """Keep the reply, the model's name and the token counts."""
-        begun = self._end(run_id)
-        if begun is None:
-            return
-        step, live = begun
-        if not (live.ignored or step.muted):
-            self._guard.attempt(messages_of.fill_reply, step, response)
-            live.request.count_texts(step)
-        if step is live.root:
-            self._record(live, "ok")
+        self._end_leaf(run_id, messages_of.fill_reply, response)
 
     @guarded
     def on_tool_start(
@@ -322,15 +315,7 @@ class RagstoneCallbackHandler(BaseCallbackHandler):
     @guarded
     def on_tool_end(self, output: Any, *, run_id: UUID, **about: Any) -> None:
         """Keep the texts and documents that a tool returned."""
-        begun = self._end(run_id)
-        if begun is None:
-            return
-        step, live = begun
-        if not (live.ignored or step.muted):
-            self._guard.attempt(steps_of.fill_tool_result, step, output, live.passages)
-            live.request.count_texts(step)
-        if step is live.root:
-            self._record(live, "ok")
+        self._end_leaf(run_id, steps_of.fill_tool_result, output)
 
     @guarded
     def on_custom_event(self, name: str, data: Any, *, run_id: UUID, **about: Any) -> None:
@@ -354,6 +339,18 @@ class RagstoneCallbackHandler(BaseCallbackHandler):
 
     def _end(self, run_id: UUID) -> Begun | None:
         return self._live.end(run_id, counted=not self._on_every_call)
+
+    def _end_leaf(self, run_id: UUID, fill: Callable[[Step, Any, Passages], None], result: Any) -> None:
+        """End a retrieval, or the call of a model or a tool, with its result."""
+        begun = self._end(run_id)
+        if begun is None:
+            return
+        step, live = begun
+        if not (live.ignored or step.muted):
+            self._guard.attempt(fill, step, result, live.passages)
+            live.request.count_texts(step)
+        if step is live.root:
+            self._record(live, "ok")
 
     def _start_model(
         self,

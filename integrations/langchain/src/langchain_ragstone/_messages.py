@@ -86,7 +86,7 @@ def requested_model_from(metadata: Mapping[str, Any] | None) -> str | None:
     return None if metadata is None else _first_text(metadata.get("ls_model_name"))
 
 
-def fill_reply(step: Step, result: LLMResult) -> None:
+def fill_reply(step: Step, result: LLMResult, _: object = None) -> None:
     """Fill in the reply (the first generation), model name and token counts of a model's step.
 
     A reply without text that calls tools is kept as the arguments of the calls, in JSON: with structured output, they

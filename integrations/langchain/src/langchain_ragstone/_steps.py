@@ -91,6 +91,11 @@ def fill_tool_result(step: Step, output: object, passages: Passages) -> None:
         step.error = f"{step.name}: {text_of(message)}"
 
 
+def fill_documents(step: Step, documents: Sequence[Document], passages: Passages) -> None:
+    """Fill in the documents that a retriever found."""
+    step.passages = passages.found(documents)
+
+
 def fill_identity(draft: TraceDraft, metadata: Mapping[str, Any], tags: Sequence[str]) -> None:
     """Sort a root run's tags and metadata into a draft: known keys into fields, the application's other keys into metadata."""
     draft.identify(metadata, without=_FRAMEWORK_PREFIXES)

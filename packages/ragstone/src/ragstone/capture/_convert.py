@@ -126,14 +126,11 @@ class Converter:
         hash_id: IdHasher | None = None,
         plan: dict[str, Any] | None = None,
     ) -> None:
-        self._hash_id = hash_id
         self._plan = plan
         self._application = application or Application()
         self._rules = SamplingRules(sample_rate, sampling)
-        self._redact = (
-            None if redact is None else SecretRedactor() if redact is redact_secrets else safe_redactor(redact)
-        )
-        self._lengths = lengths
+        safe = None if redact is None else SecretRedactor() if redact is redact_secrets else safe_redactor(redact)
+        self._conversion = partial(_Conversion, safe, lengths, self._application, hash_id)
 
     def needs_text(self, draft: TraceDraft | Request) -> bool:
         """Return whether a request is kept.
@@ -174,9 +171,6 @@ class Converter:
             return "captured", spool_entry_adapter.dump_json(entry)
         out = SampledOut(trace_id=trace_id, started_at=about.started_at, inclusion_probability=rate)
         return "sampled_out", spool_entry_adapter.dump_json(out)
-
-    def _conversion(self) -> _Conversion:
-        return _Conversion(self._redact, self._lengths, self._application, self._hash_id)
 
 
 class _Conversion:

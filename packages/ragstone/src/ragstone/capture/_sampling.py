@@ -19,12 +19,8 @@ class SamplingRules:
 
     def rate(self, draft: TraceDraft, application: Application) -> float:
         """Return the sampling probability of a request. It depends on its application, tags and status only."""
-        rule = self._match(draft, application)
-        return self.sample_rate if rule is None else rule.rate
-
-    def _match(self, draft: TraceDraft, application: Application) -> SamplingRule | None:
         if not self.rules:
-            return None
+            return self.sample_rate
         app = application.label(draft)["app"]
         tags = (*application.tags, *draft.tags)
         for rule in self.rules:
@@ -33,5 +29,5 @@ class SamplingRules:
                 and (rule.tag is None or rule.tag in tags)
                 and (rule.status is None or rule.status == draft.status)
             ):
-                return rule
-        return None
+                return rule.rate
+        return self.sample_rate

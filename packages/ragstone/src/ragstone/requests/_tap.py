@@ -169,8 +169,6 @@ class AsyncTap(_Base):
     ) -> Any:
         try:
             leave = getattr(type(self._stream), "__aexit__", None)
-            if callable(leave):
-                return await leave(self._stream, kind, error, traceback)
-            return await self.aclose()
+            return await (leave(self._stream, kind, error, traceback) if callable(leave) else self.aclose())
         finally:
             self._listener.ended(error, complete=False)
