@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from textwrap import TextWrapper
@@ -13,18 +13,9 @@ from typing import Any, Final, Literal
 from ragstone._util.quantities import count
 
 ValueKind = Literal[
-    "blank",
-    "empty",
-    "reasoning",
-    "placeholder",
-    "placeholder_text",
-    "bracket",
-    "json",
-    "id",
-    "assertion",
-    "unused",
+    "blank", "empty", "reasoning", "placeholder", "placeholder_text", "bracket", "json", "id", "assertion", "unused",
     "error",
-]
+]  # fmt: skip
 """Kinds of values that a report counts by field."""
 
 _ALWAYS: Final = ("query", "contexts", "response", "reference")
@@ -100,9 +91,9 @@ class ReadingReport:
     """Reasons of rejected rows without the row's number: the first full reason, and the number of rows."""
     decisions: dict[str, str] = field(default_factory=dict)
     """Why a column was taken for a field, and the option that takes it for another one, by field."""
-    fields: dict[str, _FieldUse] = field(default_factory=dict)
+    fields: defaultdict[str, _FieldUse] = field(default_factory=lambda: defaultdict(_FieldUse))
     """Columns and sizes by field."""
-    values: dict[ValueKind, Counter[str]] = field(default_factory=dict)
+    values: defaultdict[ValueKind, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     """Counted values by kind and field."""
     guesses: dict[str, dict[str, str]] = field(default_factory=dict)
     """Columns of the data that may be meant, by field, with what their values are. A guess is not applied."""
@@ -133,14 +124,11 @@ class ReadingReport:
     def use(self, columns: Mapping[str, str]) -> None:
         """Count a row whose fields were read from columns."""
         for name, column in columns.items():
-            if (found := self.fields.get(name)) is None:
-                found = self.fields[name] = _FieldUse()
-            found.columns[column] += 1
+            self.fields[name].columns[column] += 1
 
     def count_items(self, name: str, n: int) -> None:
         """Count a row whose field has `n` items."""
-        if (found := self.fields.get(name)) is None:
-            found = self.fields[name] = _FieldUse()
+        found = self.fields[name]
         if n < found.fewest or not found.n_lists:
             found.fewest = n
         found.most = max(found.most, n)
@@ -149,7 +137,7 @@ class ReadingReport:
 
     def count_value(self, kind: ValueKind, name: str, n: int = 1) -> None:
         """Count values of a kind in a field."""
-        self.values.setdefault(kind, Counter())[name] += n
+        self.values[kind][name] += n
 
     def leave(self, columns: Iterable[str]) -> None:
         """Add columns that are not read as a field."""

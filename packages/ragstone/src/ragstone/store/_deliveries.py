@@ -157,19 +157,11 @@ def count_sent(db: Sql) -> Iterator[tuple[Range, int]]:
 
 
 REQUEST_COLUMNS: Final = {
-    "trace_id": "t.trace_id",
-    "run_id": "t.run_id",
-    "otel_trace_id": "t.otel_trace_id",
-    "otel_span_id": "t.otel_span_id",
-    "session_id": "t.session_id",
-    "user_id": "t.user_id",
-    "app": "t.app",
-    "release": "t.release",
-    "environment": "t.environment",
-    "name": "t.name",
-    "requested_at": "t.started_at",
+    "trace_id": "t.trace_id", "run_id": "t.run_id", "otel_trace_id": "t.otel_trace_id",
+    "otel_span_id": "t.otel_span_id", "session_id": "t.session_id", "user_id": "t.user_id", "app": "t.app",
+    "release": "t.release", "environment": "t.environment", "name": "t.name", "requested_at": "t.started_at",
     "inclusion_probability": "t.inclusion_probability",
-}
+}  # fmt: skip
 """Fields of a `Delivery` that are read from a column of its request without conversion, with this column."""
 
 DELIVERY_FIELDS: Final = (

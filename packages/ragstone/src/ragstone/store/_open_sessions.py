@@ -12,14 +12,9 @@ from ragstone.store._watch_types import StreamKey, WatchedOutcome
 _LABELS: Final = {"release": "t.release", "environment": "t.environment", "operation": "t.name"}
 """Fields by which alarms can be sliced, with their column."""
 _FIELDS: Final = {
-    "seq": "q.seq",
-    "trace_id": "q.trace_id",
-    "session": "q.session",
-    "requested_at": "q.requested_at",
-    "value": "q.value",
-    "probability": "q.probability",
-    "pending_at": "closed.pending_at",
-}
+    "seq": "q.seq", "trace_id": "q.trace_id", "session": "q.session", "requested_at": "q.requested_at",
+    "value": "q.value", "probability": "q.probability", "pending_at": "closed.pending_at",
+}  # fmt: skip
 """Other fields of a `WatchedOutcome`, with their column."""
 
 

@@ -24,18 +24,9 @@ from llama_index.core.workflow import Workflow
 from ragstone.requests import StepKind
 
 Kind = Literal[
-    "query",
-    "chat",
-    "workflow",
-    "retrieve",
-    "synthesize",
-    "postprocess",
-    "tool",
-    "model",
-    "writer",
-    "function",
+    "query", "chat", "workflow", "retrieve", "synthesize", "postprocess", "tool", "model", "writer", "function",
     "detail",
-]
+]  # fmt: skip
 """What a span is.
 
 `query`, `chat`: a call of an engine. `workflow`: a run of a workflow or an agent. `synthesize`: an answer made from nodes.
@@ -46,17 +37,9 @@ Texts, because looking up a member of an enumeration takes time, and each span d
 """
 
 STEP_KINDS: Final[Mapping[Kind, StepKind]] = {
-    "query": "chain",
-    "chat": "chain",
-    "workflow": "agent",
-    "retrieve": "retrieval",
-    "synthesize": "chain",
-    "postprocess": "transform",
-    "tool": "tool",
-    "model": "model",
-    "writer": "other",
-    "function": "chain",
-}
+    "query": "chain", "chat": "chain", "workflow": "agent", "retrieve": "retrieval", "synthesize": "chain",
+    "postprocess": "transform", "tool": "tool", "model": "model", "writer": "other", "function": "chain",
+}  # fmt: skip
 """The kind of the step of each span that is one."""
 
 REQUESTS: Final = frozenset({"query", "chat", "workflow", "retrieve", "synthesize"})
