@@ -13,7 +13,6 @@ import pytest
 import ragstone
 from command_line import run_command
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.stats import mean_interval
 from ragstone_lab import plan_udcg_experiment, run_udcg_experiment
 from udcg_world import chance, judge_of, questions, reader_of
 
@@ -89,7 +88,7 @@ def test_merged_tables_have_all_rows_and_one_correction(whole):
     assert len(result.runs[0].tables) == len(result.tables)
     n_tested = 0
     for at, table in enumerate(result.tables):
-        rows = [row for row in rows_of(table) if row["reader"] != "all"]
+        rows = list(rows_of(table))
         expected = [(run.reader, run.data, row) for run in result.runs for row in rows_of(run.tables[at])]
         assert [(reader, data) for reader, data, _ in expected] == [(row["reader"], row["data"]) for row in rows]
         for row, (_, _, own) in zip(rows, expected, strict=True):
@@ -104,34 +103,6 @@ def test_merged_tables_have_all_rows_and_one_correction(whole):
         assert found == pytest.approx(expected_p, abs=1e-12)
         n_tested += len(found)
     assert n_tested > 50
-
-
-def test_means_over_all_runs_count_each_question_once(whole):
-    """The rows "all": the mean over the readers of a question, then over the questions of both data sets."""
-    result, folder = whole
-    (table,) = (table for table in result.tables if table.part == "correlation")
-    means = {row["metric"]: row for row in rows_of(table) if row["reader"] == "all"}
-    saved = json.loads((folder / "result.json").read_text())
-    by_question = {}
-    for run in saved["runs"]:
-        (own,) = (table for table in run["tables"] if table["part"] == "correlation")
-        for metric, values in own["by_question"].items():
-            for question, value in values.items():
-                by_question.setdefault(metric, {}).setdefault((run["data"], question), []).append(value)
-    assert {"udcg", "ndcg", "precision"} <= by_question.keys() == means.keys()
-    for metric, several in by_question.items():
-        values = [sum(one) / len(one) for one in several.values()]
-        expected = mean_interval(values, low=-1, high=1)
-        assert (means[metric]["n"], means[metric]["spearman"].value) == (len(values), pytest.approx(expected.value))
-    gain = means["udcg"]["spearman"].value - means["ndcg"]["spearman"].value
-    assert means["ndcg"]["difference"].value == pytest.approx(gain)
-    assert None is means["udcg"]["difference"]
-    assert means["ndcg"]["n"] == len({(run["data"], q) for run in saved["runs"] for q in _asked(run)})
-
-
-def _asked(run):
-    (own,) = (table for table in run["tables"] if table["part"] == "correlation")
-    return own["by_question"]["udcg"]
 
 
 def test_the_plan_counts_every_reader_and_shares_labels(tmp_path):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,7 +30,6 @@ _GAINS: Final = {
     "left to the generator": (_REFERENCE, "oracle"),
 }
 _OF_PAIR: Final = ("low", "high", "p_value", "n", "n_failed", "bounds")
-_AT_MOST: Final = "left at most"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,10 +44,10 @@ class Gain:
     value: float | None
     """Mean of the paired differences. None without a question that has both scores."""
     low: float | None = None
-    """Lower end of the interval, simultaneous over all pairs and metrics. That of the best score holds for its mean alone."""
+    """Lower end of the interval, simultaneous over all pairs and metrics."""
     high: float | None = None
     p_value: float | None = None
-    """P-value, adjusted for all pairs and metrics. None if untestable, or without a test."""
+    """P-value, adjusted for all pairs and metrics. None if untestable."""
     n: int = 0
     """Number of questions with both scores."""
     n_failed: int = 0
@@ -163,13 +161,11 @@ def retrieval_bounds(
     given = None if answers is None else _read_answers(answers)
     samples, _ = read_samples(data)
     left_out: Counter[str] = Counter()
-    cells = dict(_cells(samples, given, left_out))
-    n_questions = len({sample.id for sample in cells.values()})
-    if not cells:
+    rows = list(_cells(samples, given, left_out))
+    if not rows:
         reasons = ", ".join(f"{reason}: {n}" for reason, n in left_out.items())
         raise DataError(f"none of {count(len(samples), 'question')} can take part ({reasons})")
     folder = folder_of(output_dir)
-    rows = [sample.model_copy(update={"id": "/".join(key)}) for key, sample in cells.items()]
     scored = evaluate(
         rows,
         metrics,
@@ -182,7 +178,7 @@ def retrieval_bounds(
         **options,
     )
     comparison = compare(
-        _by_condition(scored, [*cells]),
+        _by_condition(scored),
         cluster=cluster,
         confidence_level=confidence_level,
         n_permutations=n_permutations,
@@ -194,7 +190,7 @@ def retrieval_bounds(
     return RetrievalBounds(
         gains=tuple(_gains(comparison)),
         comparison=comparison,
-        n_questions=n_questions,
+        n_questions=len({row.id.partition("/")[2] for row in rows}),
         left_out=left_out,
         failures=Counter(failure.kind for failure in failures),
         errors=tuple({failure.kind: failure.reason for failure in reversed(failures)}.values()),
@@ -232,8 +228,8 @@ def _read_answers(answers: Mapping[str, SampleSource]) -> dict[str, dict[str, Sa
 
 def _cells(
     samples: Sequence[Sample], given: Mapping[str, Mapping[str, Sample]] | None, left_out: Counter[str]
-) -> Iterator[tuple[tuple[str, str], Sample]]:
-    """Yield each question in each condition, by condition and id."""
+) -> Iterator[Sample]:
+    """Yield each question in each condition, with the id CONDITION/ID."""
     for sample in samples:
         required = sample.metadata.get("required")
         texts = required if isinstance(required, Mapping) else {}
@@ -244,25 +240,26 @@ def _cells(
             left_out["no passages that suffice (`required`)" if not passages else f"no answer: {missing[0]}"] += 1
             continue
         for name, contexts in zip(CONDITIONS, ((), None, passages), strict=True):
-            update: dict[str, Any] = {"contexts": contexts, "response": None}
+            update: dict[str, Any] = {"id": f"{name}/{sample.id}", "contexts": contexts, "response": None}
             if (answer := known.get(name)) is not None:
                 if answer.query is not None and answer.query != sample.query:
                     raise DataError(f"{name}: the row {sample.id!r} answers another question than that of the data")
-                update = {"contexts": answer.contexts if contexts is None else contexts, "response": answer.response}
-            yield (name, sample.id), sample.model_copy(update=update)
+                update["response"] = answer.response
+                update["contexts"] = answer.contexts if contexts is None else contexts
+            yield sample.model_copy(update=update)
         if reference := next((text for text in sample.reference if text.strip()), None):
-            yield (_REFERENCE, sample.id), sample.model_copy(update={"contexts": passages, "response": reference})
+            update = {"id": f"{_REFERENCE}/{sample.id}", "contexts": passages, "response": reference}
+            yield sample.model_copy(update=update)
 
 
-def _by_condition(scored: Experiment, cells: Sequence[tuple[str, str]]) -> dict[str, Experiment]:
+def _by_condition(scored: Experiment) -> dict[str, Experiment]:
     """Return the experiment of each condition, whose samples have the ids of the data."""
     parts: dict[str, tuple[list[Any], list[Any]]] = {}
-    known = {"/".join(key): key for key in cells}
     for sample in scored.samples:
-        name, id_ = known[sample.id]
+        name, _, id_ = sample.id.partition("/")
         parts.setdefault(name, ([], []))[0].append(sample.model_copy(update={"id": id_}))
     for outcome in scored.outcomes:
-        name, id_ = known[outcome.sample_id]
+        name, _, id_ = outcome.sample_id.partition("/")
         parts[name][1].append(outcome.model_copy(update={"sample_id": id_}))
     return {
         name: replace(scored, samples=tuple(samples), outcomes=tuple(outcomes), traces=())
@@ -273,17 +270,8 @@ def _by_condition(scored: Experiment, cells: Sequence[tuple[str, str]]) -> dict[
 def _gains(comparison: Comparison) -> Iterator[Gain]:
     for metric in comparison.metrics:
         pairs = {(each.system, each.other): each for pair in metric.pairs for each in (pair, pair.turned())}
-        for gain, better in _GAINS.items():
-            difference = f"{better[0]} - {better[1]}"
+        for gain, (better, worse) in _GAINS.items():
             values: dict[str, Any] = {"value": None}
-            if (pair := pairs.get(better if metric.higher_is_better else (better[1], better[0]))) is not None:
+            if (pair := pairs.get((better, worse) if metric.higher_is_better else (worse, better))) is not None:
                 values = {name: getattr(pair, name) for name in _OF_PAIR} | {"value": pair.difference}
-            yield Gain(metric=metric.metric, gain=gain, difference=difference, **values)
-        best = metric.high if metric.higher_is_better else metric.low
-        oracle = next(each for each in metric.systems if each.system == "oracle")
-        if math.isfinite(best) and (mean := oracle.estimate) is not None:
-            low, high = sorted((abs(best - mean.low), abs(best - mean.high)))
-            yield Gain(
-                metric=metric.metric, gain=_AT_MOST, difference="best score - oracle", value=abs(best - mean.value),
-                low=low, high=high, n=oracle.n_scored, n_failed=oracle.n_failed,
-            )  # fmt: skip
+            yield Gain(metric=metric.metric, gain=gain, difference=f"{better} - {worse}", **values)

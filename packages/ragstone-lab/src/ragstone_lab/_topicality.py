@@ -123,19 +123,6 @@ class TopicalityReport:
             f"no significant difference on any of {of}: these queries do not show if the repository is about the domain"
         )
 
-    def _sides(self) -> dict[tuple[str, str], tuple[Any, str]]:
-        """Return the mean and the counts by metric and query set."""
-        sides: dict[tuple[str, str], tuple[Any, str]] = {}
-        for name in self.query_sets:
-            for m in self.metrics:
-                first, second = (None, None) if m.contrast is None else (m.contrast.first, m.contrast.second)
-                mean, counts = first, f"{m.n_in} / {m.n_failed_in} / {m.n_not_applicable_in}"
-                if name == m.out_of_domain:
-                    mean, counts = second, f"{m.n_out} / {m.n_failed_out} / {m.n_not_applicable_out}"
-                if name in (m.in_domain, m.out_of_domain) and sides.get((m.metric, name), (None,))[0] is None:
-                    sides[m.metric, name] = mean, counts
-        return dict(sorted(sides.items(), key=lambda side: [m.metric for m in self.metrics].index(side[0][0])))
-
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         metrics = [plain_fields(m) | {"advantage": m.advantage} for m in self.metrics]
@@ -144,21 +131,20 @@ class TopicalityReport:
 
     def __str__(self) -> str:
         head = ("metric", "query set", "mean [CI]", "SE of the mean", "SD of scores", "n scored / failed / n.a.")
-        rows: list[tuple[str, ...]] = [head]
-        differences: list[tuple[str, ...]] = [
-            ("metric", "query sets", "in minus out [CI]", "in-domain query scores above", "")
-        ]
-        for (metric, name), (side, counts) in self._sides().items():
-            if side is None:
-                rows.append((metric, name, "no comparison", "", "", counts))
-            else:
-                error = f"{side.standard_error:.3f}"
-                rows.append((metric, name, shown(side.mean), error, number(side.spread), counts))
+        counts: dict[tuple[str, str], str] = {}
+        means: dict[tuple[str, str], tuple[str, ...]] = {}
+        differences = [("metric", "query sets", "in minus out [CI]", "in-domain query scores above", "")]
         for m in self.metrics:
+            first, second = (m.metric, m.in_domain), (m.metric, m.out_of_domain)
+            counts.setdefault(first, f"{m.n_in} / {m.n_failed_in} / {m.n_not_applicable_in}")
+            counts.setdefault(second, f"{m.n_out} / {m.n_failed_out} / {m.n_not_applicable_out}")
             if m.contrast is not None:
+                for key, side in ((first, m.contrast.first), (second, m.contrast.second)):
+                    means.setdefault(key, (shown(side.mean), f"{side.standard_error:.3f}", number(side.spread)))
                 signal = "" if m.carries_signal else "not informative, excluded from the verdict"
                 sets, difference = f"{m.in_domain} - {m.out_of_domain}", shown(m.contrast.difference, sign="+")
                 differences.append((m.metric, sets, difference, shown(m.contrast.superiority), signal))
+        rows = [head, *((*key, *means.get(key, ("no comparison", "", "")), n) for key, n in counts.items())]
         lines = [self.verdict(), "", text_table(rows, n_keys=2), ""]
         if len(differences) > 1:
             lines += [text_table(differences, n_keys=2), ""]

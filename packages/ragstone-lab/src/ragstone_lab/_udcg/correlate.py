@@ -48,8 +48,6 @@ class MetricCorrelation:
     """P-value of this difference: a sign-flip test over the questions, with Holm's correction for all metrics."""
     uncorrected: float | None = field(default=None, repr=False)
     """This p-value without a correction. NaN if the difference cannot be tested."""
-    by_question: Mapping[str, float] = field(default_factory=dict, repr=False)
-    """Correlation of each question, as in `all`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +179,6 @@ def correlate_contexts(
                 difference=None if i == 0 else differences[i],
                 p_value=p_values[i],
                 uncorrected=tests[i],
-                by_question=dict(zip(table.questions, table.all[:, i].tolist(), strict=True)),
             )
             for i, name in enumerate(table.names)
         ),

@@ -140,7 +140,6 @@ def correlation_table(runner: Runner, collected: ContextSet) -> ResultTable:
         *found.notes,
         grades=dict(found.grades),
         n_one_grade=found.n_one_grade,
-        by_question={m.metric: m.by_question for m in found.metrics},
     )
 
 

@@ -322,7 +322,7 @@ def _result(
         for by, counts in one.grades.items():
             grades.setdefault(by, Counter()).update(counts)
     result = UdcgExperiment(
-        tables=first.tables if is_only else merge_tables(runs, seed=settings.seed),
+        tables=first.tables if is_only else merge_tables(runs),
         settings=settings,
         n_questions=sum({one.data: one.n_questions for one in runs}.values()),
         reader=", ".join(dict.fromkeys(one.reader for one in runs)),
