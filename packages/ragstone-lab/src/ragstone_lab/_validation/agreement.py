@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments import Clusters, SystemOutcomes, takes_labels
@@ -29,6 +29,7 @@ from ragstone.stats import (
     percent_agreement,
     rogan_gladen,
 )
+from ragstone_lab._report import shown
 from ragstone_lab._validation.describe import UNRESTRICTED
 from ragstone_lab._validation.labels import RATING_MAX, LabeledParts, labeled_parts, with_pairs
 from ragstone_lab._validation.sources import Options, decisions_of, is_unevenly_sampled, probabilities_of
@@ -181,64 +182,47 @@ def _one(
     people = [math.fsum(ratings[id_].values()) / len(ratings[id_]) for id_ in ids]
     judge = [scores[id_] for id_ in ids]
     rest = {id_: value for id_, value in scores.items() if id_ not in ratings}
-    exact, cohen, alpha = _agree(ids, people, judge, scale, options)
-    among_people, fleiss = _agreement_among_people(ratings, scale, options)
-    human_mean: PredictionPoweredMean | None = None
-    draws = options.draws.get(system.name)
+    found = _agree(ids, people, judge, scale, options) | _agreement_among_people(ratings, scale, options)
+    by_id, draws = dict(zip(ids, people, strict=True)), options.draws.get(system.name)
     if draws is not None:
-        exact, cohen, human_mean, notes = _agree_drawn(
-            system, metric, dict(zip(ids, people, strict=True)), draws, options
-        )
+        drawn, notes = _agree_drawn(system, metric, by_id, draws, options)
+        found |= drawn
         scale = replace(scale, categories=scale.scores)
     elif is_unevenly_sampled(system, scores):
         notes = [
             "no prediction-powered mean: it is not weighted, but these requests were sampled with different probabilities"
         ]
     else:
-        human_mean, notes = _human_mean(dict(zip(ids, people, strict=True)), scores, rest, scale, options)
+        found["human_mean"], notes = _human_mean(by_id, scores, rest, scale, options)
     if (card := system.cards.get(metric)) is not None and card.decided_by:
         notes.append(f"compared by {card.decision_name}. Its value: {card.reachable or 'the whole range'}")
-    clusters = options.clusters_of(ids)
-
-    def correlation(kind: CorrelationKind) -> Estimate | None:
-        return correlate(
-            people,
-            judge,
-            kind,
-            clusters=clusters,
-            x_range=scale.scores,
-            y_range=system.range_of(metric),
-            confidence_level=options.confidence_level,
-        )
-
-    bias: Estimate | None = None
+    low, high = system.range_of(metric)
+    interval = options.interval(ids)
+    for kind in get_args(CorrelationKind):
+        found[kind] = correlate(people, judge, kind, x_range=scale.scores, y_range=(low, high), **interval)
+    found["bias"] = None
     if differences := [j - p for j, p in zip(judge, people, strict=True)]:
         # Scores of a metric without bounds can be outside of the labels' range.
         bound = max(scale.scores[1] - scale.scores[0], *map(abs, differences))
-        bias = estimate_difference(
-            differences, bound=bound, clusters=clusters, confidence_level=options.confidence_level
-        )
-    errors = corrected = None
-    low, high = system.range_of(metric)
+        found["bias"] = estimate_difference(differences, bound=bound, **interval)
     if card is not None and card.direction == "higher" and math.isfinite(high - low) and ids and draws is None:
         middle = (low + high) / 2
         usual = middle if card.threshold is None else card.threshold
         correct_from = middle if parts is None else parts.threshold
         lengths = [system.lengths[id_] for id_ in ids if id_ in system.lengths]
-        errors = judge_errors(
+        errors = found["errors"] = judge_errors(
             judge,
             people,
             threshold=usual if options.threshold is None else options.threshold,
             correct_from=correct_from,
-            clusters=clusters,
             lengths=lengths if len(lengths) == len(ids) else None,
             are_probabilities=(low, high) == (0, 1)
             and all(getattr(system.outcomes[metric][id_], "method", "") == "expected" for id_ in ids),
-            confidence_level=options.confidence_level,
+            **interval,
         )
         notes += errors.describe()
         if rest:
-            found = rogan_gladen(
+            corrected = rogan_gladen(
                 [*rest.values()],
                 judge,
                 people,
@@ -247,15 +231,16 @@ def _one(
                 clusters=None if options.clusters is None else (options.clusters.of(rest), options.clusters.of(ids)),
                 confidence_level=options.confidence_level,
             )
-            corrected = None if isinstance(found, str) else found
-            notes.append(
-                f"no Rogan-Gladen estimate: {found}"
-                if isinstance(found, str)
-                else f"correct of the {len(rest)} without a label by Rogan-Gladen {found.value:.3f} [{found.low:.3f}, {found.high:.3f}]: "
-                "the labeled samples need not be a random sample, but the judge must err on both in the same way"
-            )
-    by_kind = {kind: correlation(kind) for kind in get_args(CorrelationKind)}
-    if unknown := [kind.capitalize() for kind, found in by_kind.items() if found and found.method == "range"]:
+            if isinstance(corrected, str):
+                notes.append(f"no Rogan-Gladen estimate: {corrected}")
+            else:
+                found["rogan_gladen"] = corrected
+                notes.append(
+                    f"correct of the {len(rest)} without a label by Rogan-Gladen {shown(corrected)}: "
+                    "the labeled samples need not be a random sample, but the judge must err on both in the same way"
+                )
+    kinds = get_args(CorrelationKind)
+    if unknown := [kind.capitalize() for kind in kinds if found[kind] and found[kind].method == "range"]:
         notes.append(f"{', '.join(unknown)}: {UNRESTRICTED}")
     return LabelAgreement(
         metric=metric,
@@ -267,17 +252,8 @@ def _one(
         n_unlabeled=len(rest),
         label_range=scale.labels,
         categories=scale.categories,
-        exact=exact,
-        cohen=cohen,
-        krippendorff=alpha,
-        **by_kind,
-        bias=bias,
-        errors=errors,
-        rogan_gladen=corrected,
-        people=among_people,
-        people_fleiss=fleiss,
-        human_mean=human_mean,
         notes=tuple(notes),
+        **found,
     )
 
 
@@ -302,10 +278,11 @@ def _rates_answers(system: SystemOutcomes, metric: str) -> bool:
 
 def _agree_drawn(
     system: SystemOutcomes, metric: str, people: Mapping[str, float], draws: Mapping[str, float], options: LabelOptions
-) -> tuple[Estimate | None, Agreement | None, PredictionPoweredMean | None, list[str]]:
+) -> tuple[dict[str, Any], list[str]]:
     """Compare a metric with labels of requests that were drawn with different probabilities, for all requests.
 
-    Returns the share of requests on which both agree about "wrong", the kappa of this, the estimated mean label, and notes.
+    Returns the share of requests on which both agree about "wrong", the kappa of this and the estimated mean label as fields of
+    the result, and notes.
     """
     scores, card = decisions_of(system, metric), system.cards[metric]
     low, high = card.low, card.high
@@ -317,35 +294,47 @@ def _agree_drawn(
             "known about how they were chosen"
         )
     if len(ids) < 2:
-        return None, None, None, [*notes, f"{len(ids)} labels of drawn requests: at least two are needed"]
+        return {"exact": None, "cohen": None}, [
+            *notes,
+            f"{len(ids)} labels of drawn requests: at least two are needed",
+        ]
     middle = (low + high) / 2
     limit = (middle if card.threshold is None else card.threshold) if options.threshold is None else options.threshold
     sampled = probabilities_of(system, ids) or [1.0] * len(ids)
     kept = [draws[id_] * sampled[n] for n, id_ in enumerate(ids)]
     by_judge = [not card.reaches(scores[id_], limit) for id_ in ids]
     by_people = [people[id_] < middle for id_ in ids]
-    clusters = options.clusters_of(ids)
-    level = options.confidence_level
-    exact = hajek_mean(
-        [float(one == other) for one, other in zip(by_judge, by_people, strict=True)],
-        kept,
-        clusters=clusters,
-        confidence_level=level,
-    )
-    kappa = drawn_kappa(by_judge, by_people, kept, clusters=clusters, confidence_level=level)
+    equal = [float(one == other) for one, other in zip(by_judge, by_people, strict=True)]
+    labeled, probabilities = {id_: people[id_] for id_ in ids}, probabilities_of(system, scores)
+    mean, few = _powered_mean(labeled, scores, draws, (low, high), options, probabilities)
+    fields = {
+        "exact": hajek_mean(equal, kept, **options.interval(ids)),
+        "cohen": drawn_kappa(by_judge, by_people, kept, **options.interval(ids)),
+        "human_mean": mean,
+    }
+    return fields, notes + few
+
+
+def _powered_mean(
+    people: Mapping[str, float],
+    scores: Mapping[str, float],
+    draws: Mapping[str, float],
+    scale: tuple[float, float],
+    options: LabelOptions,
+    probabilities: Sequence[float] | None = None,
+) -> tuple[PredictionPoweredMean, list[str]]:
+    """Estimate the mean label of all samples, and return a note if there are few labels."""
     mean = drawn_prediction_powered_mean(
-        [people.get(id_) if id_ in draws else None for id_ in scores],
+        [people.get(id_) for id_ in scores],
         list(scores.values()),
         [draws.get(id_, 1.0) for id_ in scores],
-        probabilities=probabilities_of(system, scores),
-        clusters=options.clusters_of(scores),
-        low=low,
-        high=high,
-        confidence_level=level,
+        probabilities=probabilities,
+        low=scale[0],
+        high=scale[1],
+        **options.interval(scores),
     )
-    if len(ids) < _FEW_LABELS:
-        notes.append(f"with {len(ids)} labels (fewer than {_FEW_LABELS}) the intervals are only a rough guide")
-    return exact, kappa, mean, notes
+    note = f"with {len(people)} labels (fewer than {_FEW_LABELS}) the intervals are only a rough guide"
+    return mean, [note] if len(people) < _FEW_LABELS else []
 
 
 def estimate_difference(
@@ -397,12 +386,8 @@ class _Scale:
         scale = cls(labels=(low, high), scores=scores if bounded else (low, high), categories=(), threshold=None)
         if len(distinct) > _MOST_CATEGORIES:
             return scale
-        return cls(
-            labels=scale.labels,
-            scores=scale.scores,
-            categories=tuple(scale.as_score(value) for value in distinct),
-            threshold=options.threshold if len(distinct) == 2 else None,
-        )
+        threshold = options.threshold if len(distinct) == 2 else None
+        return replace(scale, categories=tuple(map(scale.as_score, distinct)), threshold=threshold)
 
     def as_score(self, label: float) -> float:
         share = (label - self.labels[0]) / (self.labels[1] - self.labels[0])
@@ -422,42 +407,35 @@ class _Scale:
 
 def _agree(
     ids: Sequence[str], people: Sequence[float], judge: Sequence[float], scale: _Scale, options: LabelOptions
-) -> tuple[Estimate | None, Agreement | None, Agreement]:
-    """Compute exact agreement, Cohen's kappa and Krippendorff's alpha of judge and people."""
-    exact = cohen = None
-    clusters = options.clusters_of(ids)
-    human_ratings, judge_ratings = list(people), list(judge)
+) -> dict[str, Any]:
+    """Return exact agreement, Cohen's kappa and Krippendorff's alpha of judge and people, as fields of the result."""
+    found: dict[str, Any] = dict.fromkeys(("exact", "cohen", "human_mean"))
+    resampled = {"clusters": options.clusters_of(ids), **options.bootstrap}
     if scale.categories:
-        human_ratings = [scale.category(value) for value in people]
-        judge_ratings = [scale.category(value, threshold=scale.threshold) for value in judge]
-        cohen = cohen_kappa(
-            human_ratings,
-            judge_ratings,
-            weights="quadratic" if len(scale.categories) > 2 else "none",
-            categories=scale.categories,
-            clusters=clusters,
-            **options.bootstrap,
-        )
-    pairs = list(zip(human_ratings, judge_ratings, strict=True))
-    if scale.categories:
-        exact = percent_agreement(pairs, clusters=clusters, confidence_level=options.confidence_level)
-    return exact, cohen, krippendorff_alpha(pairs, scale=scale.kind, clusters=clusters, **options.bootstrap)
+        people = [scale.category(value) for value in people]
+        judge = [scale.category(value, threshold=scale.threshold) for value in judge]
+        weights: Literal["quadratic", "none"] = "quadratic" if len(scale.categories) > 2 else "none"
+        found["cohen"] = cohen_kappa(people, judge, weights=weights, categories=scale.categories, **resampled)
+        found["exact"] = percent_agreement([*zip(people, judge, strict=True)], **options.interval(ids))
+    found["krippendorff"] = krippendorff_alpha([*zip(people, judge, strict=True)], scale=scale.kind, **resampled)
+    return found
 
 
 def _agreement_among_people(
     by_sample: Mapping[str, Mapping[str | None, float]], scale: _Scale, options: LabelOptions
-) -> tuple[Agreement | None, Agreement | None]:
-    """Compute Krippendorff's alpha among people, and Fleiss' kappa if all samples have the same number of labels."""
+) -> dict[str, Any]:
+    """Return Krippendorff's alpha among people, and Fleiss' kappa if all samples have the same number of labels."""
     ratings = [list(by.values()) for by in by_sample.values()]
-    clusters = options.clusters_of(by_sample)
+    resampled = {"clusters": options.clusters_of(by_sample), **options.bootstrap}
     n_raters = max(map(len, ratings))
     if n_raters < 2:
-        return None, None
+        return {"people": None, "people_fleiss": None}
     table = [[*row, *[None] * (n_raters - len(row))] for row in ratings]
-    alpha = krippendorff_alpha(table, scale=scale.kind, clusters=clusters, **options.bootstrap)
-    if not scale.categories or any(len(row) < n_raters for row in ratings):
-        return alpha, None
-    return alpha, fleiss_kappa(table, clusters=clusters, **options.bootstrap)
+    is_regular = scale.categories and all(len(row) == n_raters for row in ratings)
+    return {
+        "people": krippendorff_alpha(table, scale=scale.kind, **resampled),
+        "people_fleiss": fleiss_kappa(table, **resampled) if is_regular else None,
+    }
 
 
 def _human_mean(
@@ -474,26 +452,15 @@ def _human_mean(
     if len(people) < 2 or len(rest) < 2:
         few = "scored samples with a label" if len(people) < 2 else "scored samples without a label"
         return None, [f"no prediction-powered mean: it needs at least two {few}"]
-    low, high = scale.scores
     judge = [scores[id_] for id_ in people]
     clusters = None if options.clusters is None else (options.clusters.of(people), options.clusters.of(rest))
     # Labels of a file are a random sample, so all have the same probability.
-    mean = drawn_prediction_powered_mean(
-        [people.get(id_) for id_ in scores],
-        list(scores.values()),
-        [1.0] * len(scores),
-        clusters=None if options.clusters is None else options.clusters.of(scores),
-        low=low,
-        high=high,
-        confidence_level=options.confidence_level,
-    )
+    mean, few = _powered_mean(people, scores, {}, scale.scores, options)
     notes = []
     difference = compare_groups(judge, list(rest.values()), clusters=clusters, **options.bootstrap).difference
     if not difference.low <= 0 <= difference.high:
         notes.append(
             f"the labeled samples are probably not a random sample, which the prediction-powered mean assumes: their scores "
-            f"differ from the others' by {difference.value:+.3f} [{difference.low:+.3f}, {difference.high:+.3f}]"
+            f"differ from the others' by {shown(difference, sign='+')}"
         )
-    if len(people) < _FEW_LABELS:
-        notes.append(f"with {len(people)} labels (fewer than {_FEW_LABELS}) the intervals are only a rough guide")
-    return mean, notes
+    return mean, notes + few

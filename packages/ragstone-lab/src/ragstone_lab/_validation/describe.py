@@ -143,10 +143,9 @@ def correlations(
                     [one[id_] for id_ in both],
                     [two[id_] for id_ in both],
                     kind,
-                    clusters=options.clusters_of(both),
                     x_range=system.range_of(first),
                     y_range=system.range_of(second),
-                    confidence_level=options.confidence_level,
+                    **options.interval(both),
                 )
                 sizes[system.name] = len(both)
             points = {name: None if found is None else found.value for name, found in values.items()}

@@ -169,7 +169,6 @@ def rank_records(
             shared = [key for key in ranked if key in known[baseline]]
             for at, measure in enumerate(_MEASURES):
                 differences = [ranked[key][at] - known[baseline][key][at] for key in shared]
-                level, clusters = options.confidence_level, options.clusters_of(shared)
                 found.append(
                     RecordRanking(
                         metric=metric,
@@ -179,7 +178,7 @@ def rank_records(
                         baseline=baseline,
                         difference=None
                         if metric == baseline or not shared
-                        else estimate_difference(differences, bound=1.0, clusters=clusters, confidence_level=level),
+                        else estimate_difference(differences, bound=1.0, **options.interval(shared)),
                         relevant_from=relevant_from,
                         **{f"n_{name}": counts[name] for name in ("undefined", "unscored", "tied")},
                     )

@@ -82,8 +82,7 @@ def flips(
     for metric, system in itertools.product(metrics, systems):
         low, high = system.range_of(metric)
         width = high - low if math.isfinite(high - low) else 1.0
-        rows, n_unscored, n_other = [], 0, 0
-        ids = []
+        rows, ids, n_unscored, n_other = [], [], 0, 0
         for id_, several in collected[system.name].get(metric, {}).items():
             if len(several) < 2:
                 continue
@@ -95,12 +94,7 @@ def flips(
             n_unscored += len(same) - len(values)
             rows.append(values)
             ids.append(id_)
-        rate = flip_rate(
-            rows,
-            threshold=threshold * width,
-            clusters=options.clusters_of(ids),
-            confidence_level=options.confidence_level,
-        )
+        rate = flip_rate(rows, threshold=threshold * width, **options.interval(ids))
         if rate is not None:
             results.append(
                 MetricRepeatability(

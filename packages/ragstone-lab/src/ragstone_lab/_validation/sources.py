@@ -33,6 +33,10 @@ class Options:
         """Return the clusters of samples, or None for independent samples."""
         return None if self.clusters is None else self.clusters.of(ids)
 
+    def interval(self, ids: Iterable[str]) -> dict[str, Any]:
+        """Arguments of functions that estimate from samples."""
+        return {"clusters": self.clusters_of(ids), "confidence_level": self.confidence_level}
+
     @property
     def bootstrap(self) -> dict[str, Any]:
         """Arguments of functions that resample."""
@@ -45,8 +49,7 @@ class Options:
             low=low,
             high=high,
             probabilities=probabilities_of(system, values),
-            clusters=self.clusters_of(values),
-            confidence_level=self.confidence_level,
+            **self.interval(values),
         )
 
 
