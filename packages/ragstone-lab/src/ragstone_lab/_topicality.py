@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, Final
 
-from ragstone.errors import ConfigurationError, DataError
+from ragstone.errors import ConfigurationError
 from ragstone.experiments import (
     AUTO_CLUSTER,
     OutcomeSource,
@@ -23,7 +23,7 @@ from ragstone.judges import BASELINE_NOTE
 from ragstone.schema import Failure
 from ragstone.stats import GroupDifference, compare_groups, failure_bounds
 from ragstone_lab._report import number, plain_fields, shown
-from ragstone_lab._validation.sources import Options, is_unevenly_sampled, metrics_of, scores_of
+from ragstone_lab._validation.sources import Options, metrics_of, refuse_uneven, scores_of
 
 _FEW: Final = 30
 """Number of queries from which the smallest possible p-value is far below any usual error probability."""
@@ -215,12 +215,7 @@ def topicality(
     if not out_of_domain:
         raise ConfigurationError("topicality compares at least two sets of queries, got one")
     sides = [read_outcomes(source, cluster=cluster) for source in (in_domain, *out_of_domain)]
-    for side in sides:
-        if is_unevenly_sampled(side, side.sample_ids):
-            raise DataError(
-                f"{side.name!r}: requests were sampled with different probabilities, and topicality does not weight its means. "
-                "Use queries that were all kept, or sampled with one rate."
-            )
+    refuse_uneven(sides, "means of topicality")
     names = [side.name for side in sides]
     if len({*names}) < len(names):
         names = ["in-domain", "out-of-domain", *(f"out-of-domain {n}" for n in range(2, len(sides)))][: len(sides)]

@@ -108,40 +108,32 @@ def correlate_by_question(
     by_question: dict[str, list[int]] = {}
     for i, context in enumerate(contexts):
         by_question.setdefault(context.question, []).append(i)
-    defined, filled, questions = [], [], []
+    values, questions = [], []
     for question, rows in by_question.items():
         own = ranks[rows]
-        if (own == own[0]).all():
-            continue
-        values = [_correlation(column[rows], own) for column in columns.values()]
-        questions.append(question)
-        defined.append([np.nan if value is None else value for value in values])
-        # A metric without values for a question is missing, not constant.
-        missing = [_is_missing(column[rows], own) for column in columns.values()]
-        filled.append([np.nan if gone else value or 0.0 for gone, value in zip(missing, values, strict=True)])
-    shape = (len(questions), len(columns))
+        if (own != own[0]).any():
+            questions.append(question)
+            values.append([_correlation(column[rows], own) for column in columns.values()])
+    table = np.array(values, dtype=float).reshape((len(questions), len(columns), 2))
     return QuestionTable(
         names=tuple(columns),
         questions=tuple(questions),
-        defined=np.array(defined, dtype=float).reshape(shape),
-        all=np.array(filled, dtype=float).reshape(shape),
+        defined=table[:, :, 0],
+        all=table[:, :, 1],
         n_one_grade=len(by_question) - len(questions),
     )
 
 
-def _correlation(values: NDArray[np.float64], ranks: NDArray[np.float64]) -> float | None:
-    import numpy as np
-
-    known = ~np.isnan(values)
-    return spearman(values[known].round(SAME), ranks[known])
-
-
-def _is_missing(values: NDArray[np.float64], ranks: NDArray[np.float64]) -> bool:
-    """Return whether the contexts with values of the metric have equal grades, or there are none."""
+def _correlation(values: NDArray[np.float64], ranks: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the correlation, and the correlation that is 0 for a constant metric. NaN if undefined."""
     import numpy as np
 
     known = ranks[~np.isnan(values)]
-    return known.size == 0 or bool((known == known[0]).all())
+    # A metric without values for a question, or for different grades, is missing, not constant.
+    if known.size == 0 or (known == known[0]).all():
+        return math.nan, math.nan
+    found = spearman(values[~np.isnan(values)].round(SAME), known)
+    return math.nan if found is None else found, found or 0.0
 
 
 def metric_columns(contexts: Sequence[RatedContext], gamma: float) -> dict[str, NDArray[np.float64]]:

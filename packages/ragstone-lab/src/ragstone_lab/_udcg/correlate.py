@@ -17,10 +17,10 @@ from ragstone_lab._run import RunResult
 from ragstone_lab._udcg.columns import (
     SAME,
     adjusted,
-    compare_columns,
     correlate_by_question,
     estimate_columns,
     metric_columns,
+    tested_rows,
     theta_column,
 )
 from ragstone_lab._udcg.complete import RatedContext, complete, warn_small_sample
@@ -162,25 +162,23 @@ def correlate_contexts(
     columns = {"udcg": columns["udcg"]} | learned | columns
     table = correlate_by_question(columns, contexts)
     all_notes += warn_small_sample(len(table.questions))
-    defined = estimate_columns(table.defined)
-    constant_as_zero = estimate_columns(table.all)
-    minus_metric = table.all[:, [0]] - table.all
-    differences = estimate_columns(minus_metric, differences=True)
-    tests = compare_columns(minus_metric, {0}, seed=seed)
-    p_values = adjusted(tests)
+    rows = tested_rows(table.names, table.all, table.all[:, [0]] - table.all, {"udcg"}, seed)
+    p_values = adjusted([p_value for *_, p_value in rows])
     pooled = _pooled(columns, contexts)
     return UdcgCorrelation(
         metrics=tuple(
             MetricCorrelation(
                 metric=name,
-                defined=defined[i],
-                all=constant_as_zero[i],
+                defined=defined,
+                all=mean,
                 pooled=pooled[name],
-                difference=None if i == 0 else differences[i],
-                p_value=p_values[i],
-                uncorrected=tests[i],
+                difference=difference,
+                p_value=p_value,
+                uncorrected=test,
             )
-            for i, name in enumerate(table.names)
+            for (name, _, mean, difference, test), defined, p_value in zip(
+                rows, estimate_columns(table.defined), p_values, strict=True
+            )
         ),
         n_questions=len(table.questions) + table.n_one_grade,
         n_one_grade=table.n_one_grade,

@@ -189,9 +189,7 @@ def rating_of(result: PassageUtility, *, reader: str, judge: str) -> PassageRati
 
 
 def _gain(passage: Passage, *, relevant: bool) -> float:
-    if passage.relevance is None:
-        return float(relevant)
-    return max(0.0, passage.relevance)
+    return float(relevant) if passage.relevance is None else max(0.0, passage.relevance)
 
 
 def _number(annotation: Mapping[str, Any], name: str, low: float, high: float) -> float | None:

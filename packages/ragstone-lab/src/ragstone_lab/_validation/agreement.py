@@ -450,8 +450,8 @@ def _human_mean(
     `people` are mean labels as scores, `scores` those of all samples, and `rest` those of samples without a label.
     """
     if len(people) < 2 or len(rest) < 2:
-        few = "scored samples with a label" if len(people) < 2 else "scored samples without a label"
-        return None, [f"no prediction-powered mean: it needs at least two {few}"]
+        missing = "with" if len(people) < 2 else "without"
+        return None, [f"no prediction-powered mean: it needs at least two scored samples {missing} a label"]
     judge = [scores[id_] for id_ in people]
     clusters = None if options.clusters is None else (options.clusters.of(people), options.clusters.of(rest))
     # Labels of a file are a random sample, so all have the same probability.

@@ -15,7 +15,7 @@ from ragstone.metrics.ranking import average_precision, ndcg, reciprocal_rank
 from ragstone.reading import LabelRecord
 from ragstone.stats import Estimate, kendall_of_means
 from ragstone_lab._validation.agreement import estimate_difference
-from ragstone_lab._validation.sources import Options, is_unevenly_sampled, scores_of
+from ragstone_lab._validation.sources import Options, refuse_uneven, scores_of
 
 LABELS: Final = "labels"
 """Name of the target that stands for human labels."""
@@ -55,11 +55,7 @@ def rankings(
         raise DataError(
             f"a ranking needs at least {_MIN_SYSTEMS} systems, got {len(systems)}. Pass the outcomes of each system as a file"
         )
-    if uneven := [system.name for system in systems if is_unevenly_sampled(system, system.sample_ids)]:
-        raise DataError(
-            f"{', '.join(uneven)}: requests were sampled with different probabilities, and rankings do not weight their means. "
-            "Use samples that were all kept, or sampled with one rate"
-        )
+    refuse_uneven(systems, "means of rankings")
     if target == LABELS and labels is None:
         raise DataError("the target 'labels' needs human labels. Pass them with labels= (--labels)")
     if target != LABELS and (missing := [system.name for system in systems if not system.values(target)]):

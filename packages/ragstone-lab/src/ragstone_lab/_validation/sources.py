@@ -127,3 +127,12 @@ def probabilities_of(system: SystemOutcomes, sample_ids: Iterable[str]) -> list[
 def is_unevenly_sampled(system: SystemOutcomes, sample_ids: Iterable[str]) -> bool:
     """Return whether the samples were sampled with different probabilities, so that an unweighted mean is wrong."""
     return len(set(probabilities_of(system, sample_ids) or ())) > 1
+
+
+def refuse_uneven(systems: Iterable[SystemOutcomes], what: str) -> None:
+    """Raise DataError if the requests of a system were sampled with different probabilities."""
+    if uneven := [system.name for system in systems if is_unevenly_sampled(system, system.sample_ids)]:
+        raise DataError(
+            f"{', '.join(uneven)}: requests were sampled with different probabilities, and {what} are not weighted. Use "
+            "samples that were all kept, or sampled with one rate"
+        )

@@ -17,7 +17,7 @@ from ragstone.metrics import Composite
 from ragstone.reading import LabelRecord
 from ragstone.stats import Estimate, correlate, spearman
 from ragstone_lab._report import percentile_estimates
-from ragstone_lab._validation.sources import Options, is_unevenly_sampled, scores_of
+from ragstone_lab._validation.sources import Options, refuse_uneven, scores_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -92,10 +92,7 @@ def fit_composite(
 
     if labels is None:
         raise DataError("weights are learned from human labels. Pass them with labels= (--labels)")
-    if uneven := [system.name for system in systems if is_unevenly_sampled(system, system.sample_ids)]:
-        raise DataError(
-            f"{', '.join(uneven)}: requests were sampled with different probabilities. Use one sampling rate"
-        )
+    refuse_uneven(systems, "learned weights")
     names = [name for name in metrics if all(map(partial(_has_scores, name), systems))]
     if len(names) < 2:
         raise DataError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
@@ -29,14 +29,6 @@ _SHOWN = 10
 _T = TypeVar("_T")
 
 
-class Printable(Protocol):
-    """A result with a text and plain values."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
-        ...
-
-
 class Lab:
     """The settings and models of a command that calls models, and what all of them print."""
 
@@ -56,7 +48,7 @@ class Lab:
         """Return the settings that the command uses, as keyword arguments of a function."""
         return arguments_of(self._context, self.settings, *tables, omit={*omit, *OF_COMMAND})
 
-    def print_plan(self, plan: Printable, usage: Usage | None = None, *, dry_run: bool) -> None:
+    def print_plan(self, plan: Any, usage: Usage | None = None, *, dry_run: bool) -> None:
         """Print a plan with the cost of its calls and tokens: on stdout for a dry run, otherwise on stderr."""
         values, text = ({}, "") if usage is None else cost_of(usage, self.models)
         shown = f"{plan}\n{text}" if text else plan

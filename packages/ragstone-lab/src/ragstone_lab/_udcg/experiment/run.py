@@ -213,9 +213,10 @@ def run_udcg_experiment(
                 try:
                     for (name, asked_reader), data_name in itertools.product(zip(readers, opened, strict=True), chosen):
                         asker = Models(run, asked_reader, asked_judge, labels="data", threshold=settings.relevant_grade)
-                        is_only = len(readers) == len(chosen) == 1
-                        of_run = folder if is_only else folder_of(folder / _file_name(name, data_name))
-                        runs.append(await _run(chosen[data_name], settings, asker, others, of_run, (name, data_name)))
+                        names, is_only = (name, data_name), len(readers) == len(chosen) == 1
+                        # Names may be URLs and paths.
+                        path = folder / "--".join(quote(part, safe="") for part in names if part and not is_only)
+                        runs.append(await _run(chosen[data_name], settings, asker, others, folder_of(path), names))
                 finally:
                     show(run.n_answered, is_end=True)
                 return _result(run, settings, runs, folder, asked_judge.identity.name)
@@ -247,11 +248,6 @@ async def _choose(
     """Choose the questions of each data set."""
     sets = data if isinstance(data, Mapping) else {"": data}
     return {name: await choose_questions(source, settings, retriever, journal) for name, source in sets.items()}
-
-
-def _file_name(*names: str) -> str:
-    """Return a name of a directory for a reader and a data set, which may be URLs and paths."""
-    return "--".join(quote(name, safe="") for name in names if name)
 
 
 async def _run(
