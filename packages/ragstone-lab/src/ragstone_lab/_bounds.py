@@ -16,10 +16,9 @@ from ragstone.extension import count
 from ragstone.judges import Judge, Reader
 from ragstone.metrics import Metric
 from ragstone.reading import SampleSource, read_samples
-from ragstone.schema import Failure, Passage, Sample
-from ragstone.scoring import JudgedCounts
+from ragstone.schema import Passage, Sample
 from ragstone_lab._report import result_table, shown
-from ragstone_lab._run import RunResult, folder_of
+from ragstone_lab._run import RunResult, folder_of, values_of_outcomes
 
 CONDITIONS: Final = ("direct", "retrieved", "oracle")
 """No retrieval, the retrieval of the application, and the required passages."""
@@ -184,21 +183,16 @@ def retrieval_bounds(
         n_permutations=n_permutations,
         seed=seed,
     )
-    failures = [outcome for outcome in scored.outcomes if isinstance(outcome, Failure)]
-    counts = JudgedCounts()
-    counts.add(scored.outcomes)
     return RetrievalBounds(
         gains=tuple(_gains(comparison)),
         comparison=comparison,
         n_questions=len({row.id.partition("/")[2] for row in rows}),
         left_out=left_out,
-        failures=Counter(failure.kind for failure in failures),
-        errors=tuple({failure.kind: failure.reason for failure in reversed(failures)}.values()),
         notes=comparison.notes,
         n_asked=scored.usage.calls,
         n_known=scored.usage.cached,
         usage=scored.usage,
-        counts={scored.judge.name: counts},
+        **values_of_outcomes({scored.judge.name: scored.outcomes}),
     )
 
 

@@ -35,7 +35,7 @@ from ragstone.judges import (
     metered,
     record_usage,
 )
-from ragstone.schema import Failure, Usage
+from ragstone.schema import Failure, Outcome, Usage
 from ragstone.scoring import JudgedCounts
 from ragstone_lab._journal import Journal, key_of
 from ragstone_lab._report import plain_fields
@@ -316,6 +316,17 @@ async def gathered(calls: Iterable[Awaitable[T]]) -> list[T]:
             raise outcome
         results.append(outcome)
     return results
+
+
+def values_of_outcomes(outcomes: Mapping[str, Sequence[Outcome]]) -> dict[str, Any]:
+    """Return the fields of `RunResult` about scored outcomes, by name of the judge."""
+    counts = {name: JudgedCounts() for name in outcomes}
+    for name, scored in outcomes.items():
+        counts[name].add(scored)
+    failures = [each for scored in outcomes.values() for each in scored if isinstance(each, Failure)]
+    errors = {failure.kind: failure.reason for failure in reversed(failures)}
+    kinds = Counter(failure.kind for failure in failures)
+    return {"counts": counts, "failures": dict(kinds), "errors": tuple(errors.values())}
 
 
 class _Journaled:

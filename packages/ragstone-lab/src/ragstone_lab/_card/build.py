@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -12,7 +11,6 @@ from ragstone.judges import Judge
 from ragstone.metrics import MetricCard
 from ragstone.reading import LabelRecord
 from ragstone.schema import Failure, Usage
-from ragstone.scoring import JudgedCounts
 from ragstone.stats import (
     VarianceSplit,
     WeightedTerm,
@@ -27,6 +25,7 @@ from ragstone_lab._card.model import ConditionEffect, JudgeReport, MetricReport,
 from ragstone_lab._card.plan import CardPlan
 from ragstone_lab._card.report import JudgeCard
 from ragstone_lab._card.wordings import WORDINGS_HASH
+from ragstone_lab._run import values_of_outcomes
 from ragstone_lab._validation.agreement import LabelAgreement, LabelOptions, agreements, estimate_difference
 
 Scored = Sequence[tuple[Judge, Mapping[Run, Experiment]]]
@@ -40,7 +39,7 @@ _SAME: Final = 1e-9
 
 
 def build_card(
-    plan: CardPlan, scored: Scored, options: LabelOptions, *, flip_threshold: float, called: Mapping[str, Any]
+    plan: CardPlan, scored: Scored, options: LabelOptions, *, flip_threshold: float, called: dict[str, Any]
 ) -> JudgeCard:
     """Compute the card from the scored runs. `called` are fields of `RunResult`: the calls of all runs."""
     tables = [_Table(judge, runs, plan, options, flip_threshold) for judge, runs in scored]
@@ -54,18 +53,9 @@ def build_card(
         for metric in plan.metrics:
             if (split := _split(tables, metric.card, options.confidence_level)) is not None:
                 joint[metric.card.name] = split
-    failures = [o for _, runs in scored for done in runs.values() for o in done.outcomes if isinstance(o, Failure)]
-    counts: dict[str, JudgedCounts] = {}
-    for report, (_, runs) in zip(reports, scored, strict=True):
-        counts[report.judge] = JudgedCounts()
-        for done in runs.values():
-            counts[report.judge].add(done.outcomes)
-    first = {failure.kind: failure.reason for failure in reversed(failures)}
-    called = {
-        **called,
-        "counts": counts,
-        "failures": dict(Counter(o.kind for o in failures)),
-        "errors": (*first.values(),),
+    outcomes = {
+        report.judge: [o for done in runs.values() for o in done.outcomes]
+        for report, (_, runs) in zip(reports, scored, strict=True)
     }
     return JudgeCard(
         judges=reports,
@@ -79,8 +69,8 @@ def build_card(
         seed=options.seed,
         wordings_hash=WORDINGS_HASH,
         notes=plan.notes,
-        outcomes=tuple(o for _, runs in scored for done in runs.values() for o in done.outcomes),
-        **called,
+        outcomes=tuple(o for several in outcomes.values() for o in several),
+        **called | values_of_outcomes(outcomes),
     )
 
 

@@ -198,9 +198,8 @@ def _check_metrics(chosen: Sequence[Metric]) -> tuple[Metric, ...]:
     for metric in chosen:
         card = metric.card
         if not card.asks_judge or isinstance(metric, ReaderMetric | EmbedderMetric):
-            what = "no judge"  # codespell:ignore
-            if card.asks_judge:
-                what = "a reader" if isinstance(metric, ReaderMetric) else "an embedder"
+            model = "a reader" if isinstance(metric, ReaderMetric) else "an embedder"
+            what = model if card.asks_judge else "no judge"  # codespell:ignore
             raise ConfigurationError(
                 f"{card.name!r} needs {what}, and a judge card describes only the judge. Omit it, or use "
                 "`ragstone lab validate-metrics` for its scores"
@@ -275,12 +274,9 @@ def _choose_conditions(given: Sequence[str], repeats: int) -> tuple[tuple[Condit
         raise ConfigurationError(
             f"unknown condition {unknown[0]!r}. Conditions: {', '.join(CONDITIONS)}. Default: {', '.join(DEFAULT_CONDITIONS)}"
         )
-    obstacles: dict[str, str] = {}
-    if repeats < 2:
-        obstacles["repeats"] = "the condition 'repeats' needs at least 2 repeats, got 1. Set --repeats, or omit it"
-    if tuple(given) != DEFAULT_CONDITIONS and (stated := [obstacles[name] for name in given if name in obstacles]):
-        raise ConfigurationError(stated[0])
-    selected = [name for name in CONDITIONS if name in given and name not in obstacles]
+    if repeats < 2 and "repeats" in given and tuple(given) != DEFAULT_CONDITIONS:
+        raise ConfigurationError("the condition 'repeats' needs at least 2 repeats, got 1. Set --repeats, or omit it")
+    selected = [name for name in CONDITIONS if name in given and (repeats > 1 or name != "repeats")]
     notes = []
     if omitted := [name for name in CONDITIONS if name not in selected]:
         notes.append(f"not measured: {', '.join(omitted)} (research.conditions)")

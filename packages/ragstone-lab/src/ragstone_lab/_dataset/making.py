@@ -66,10 +66,9 @@ class ItemBuilder:
         query, written = replies[0].value["query"].strip(), replies[1].value["items"]
         texts = distinct_questions(written)
         self.n_repeated += len(written) - len(texts)
-        if not texts:
-            raise JudgeError("the judge did not return a sub-question", kind="unparseable")
-        if not query:
-            raise JudgeError("the judge did not return a query", kind="unparseable")
+        if not (texts and query):
+            what = "query" if texts else "sub-question"
+            raise JudgeError(f"the judge did not return a {what}", kind="unparseable")
         results = await gathered(self._rate(item, span, texts) for span in item.pool)
         marks = {span.id: row for span, row in zip(item.pool, results, strict=True) if row is not None}
         if not marks:

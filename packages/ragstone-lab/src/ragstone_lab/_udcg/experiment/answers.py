@@ -146,13 +146,11 @@ async def run_position(runner: Runner, questions: Sequence[Question]) -> ResultT
     rows_of = [answers for _, answers in await runner.each("position", chosen, work)]
     by_position = [[answers[at] for answers in rows_of] for at in range(settings.k)]
     tests = [_compared(answers, by_position[0], "correct", settings.seed) for answers in by_position[1:]]
-    differences = [None, *(difference for difference, _ in tests)]
-    p_values = [None, *(p_value for _, p_value in tests)]
     rows: list[tuple[Cell, ...]] = []
-    for at, answers in enumerate(by_position):
+    for at, (answers, test) in enumerate(zip(by_position, [(None, None), *tests], strict=True)):
         correct, _, abstained, wrong = _shares(answers)
         of_metrics = 1 / math.log2(at + 2), 1 / (at + 1), 1 / settings.k
-        rows.append((at + 1, len(answers), correct, differences[at], p_values[at], abstained, wrong, *of_metrics))
+        rows.append((at + 1, len(answers), correct, *test, abstained, wrong, *of_metrics))
     columns = (
         Column("position", "position", "count"),
         Column("n", "n", "count"),

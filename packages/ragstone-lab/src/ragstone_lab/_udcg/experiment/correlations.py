@@ -227,7 +227,6 @@ def ablation_tables(runner: Runner, collected: ContextSet) -> list[ResultTable]:
     values = metric_columns(contexts, settings.gamma)
     notes = []
     columns: dict[str, NDArray[np.float64]] = {}
-    base: dict[str, str] = {}
     try:
         need_sklearn()
     except MissingExtraError as error:
@@ -240,10 +239,9 @@ def ablation_tables(runner: Runner, collected: ContextSet) -> list[ResultTable]:
         )
         for name, features in variants:
             columns[name] = cross_validated(design_of(contexts, features), seed=settings.seed)
-            base[name] = "udcg_theta"
         notes.append("udcg_theta: each question with weights fitted to the other questions.")
     columns |= {"udcg": values["udcg"], "udcg, relevance only": values["relevance_only"], "binary": values["binary"]}
-    base |= dict.fromkeys(("udcg", "udcg, relevance only", "binary"), "udcg")
+    base = {name: "udcg_theta" if name.startswith("udcg_theta") else "udcg" for name in columns}
     rows = _compared(columns, base, collected, settings.seed)
     losses = (*_COMPARED[:3], Column("loss", "full metric minus variant [95% CI]"), _P)
     table = runner.table("ablation", title, "table 4", losses, rows, _describe(collected), *notes)

@@ -14,7 +14,7 @@ from ragstone_lab._journal import Journal
 from ragstone_lab._report import plain_fields
 from ragstone_lab._udcg.experiment.questions import Question, Questions
 from ragstone_lab._udcg.experiment.sampling import find_obstacle, position_contexts, sampled_contexts
-from ragstone_lab._udcg.experiment.settings import CORRELATED, PARTS, ExperimentSettings
+from ragstone_lab._udcg.experiment.settings import PARTS, ExperimentSettings
 
 _CHARS_PER_TOKEN: Final = 4
 _READER_CHARS: Final = 400
@@ -162,9 +162,7 @@ def _needed(question: Question, settings: ExperimentSettings) -> tuple[set[int],
     if "position" in allowed:
         contexts.update(_positions(question, settings))
     for k in settings.sizes:
-        is_wanted = k in settings.k_values and "k" in settings.parts
-        is_wanted |= k == settings.k and not allowed.isdisjoint(CORRELATED)
-        if is_wanted and find_obstacle(question, "k", settings, k=k) is None:
+        if find_obstacle(question, "k", settings, k=k) is None:
             rated |= _sampled(question, settings, k)
             contexts.update(_contexts(question, settings, k))
     answers = Counter(map(len, contexts))
