@@ -54,7 +54,8 @@ class JudgeCard(RunResult):
         parts = ["\n".join(f"- {finding}" for finding in self.findings()), label_tables(agreed, ci)]
         for judge in self.judges:
             splits = {metric.metric: metric.variance for metric in judge.metrics if metric.variance is not None}
-            parts += [f"judge {judge.judge}", _effects(judge, ci), _variance(splits, ci), _costs(judge)]
+            costs = result_table(judge.costs, _COSTS, align="lrrrrrr")
+            parts += [f"judge {judge.judge}", _effects(judge, ci), _variance(splits, ci), costs]
         if self.joint:
             parts += ["all judges", _variance(self.joint, ci)]
         conditions = (
@@ -71,16 +72,9 @@ def _effects(judge: JudgeReport, ci: str) -> str:
         if (flips := metric.repeats) is not None:
             spread = f"SD of a reply {flips.spread:.1f}"
             rows.append((metric.metric, "repeats", str(flips.n), spread, share(flips.items)))
-        rows += [
-            (
-                metric.metric,
-                effect.condition,
-                f"{effect.n}" + (f" ({effect.n_unscored} not scored)" if effect.n_unscored else ""),
-                points(effect.difference),
-                share(effect.changed),
-            )
-            for effect in metric.effects
-        ]
+        for effect in metric.effects:
+            n = f"{effect.n}" + (f" ({effect.n_unscored} not scored)" if effect.n_unscored else "")
+            rows.append((metric.metric, effect.condition, n, points(effect.difference), share(effect.changed)))
     return "" if len(rows) == 1 else text_table(rows, n_keys=2)
 
 
@@ -103,7 +97,3 @@ _COSTS: Final[dict[str, Callable[[RunCost], str]]] = {
     "output tokens": lambda cost: str(cost.usage.output_tokens),
     "USD": lambda cost: cost.usage.cost_text,
 }
-
-
-def _costs(judge: JudgeReport) -> str:
-    return result_table(judge.costs, _COSTS, align="lrrrrrr")

@@ -67,9 +67,8 @@ def _about(metric: MetricReport) -> Iterator[str]:
             f"{rate.pairs.value:.0%} [{100 * rate.pairs.low:.0f}, {100 * rate.pairs.high:.0f}] of the pairs of repeated scores "
             f"differ by more than {rate.threshold:g} points"
         )
-    for effect in metric.effects:
-        if effect.condition == "reasoned":
-            yield _about_variant(effect, "reasons before the number")
+    for effect in metric.effects_of("reasoned"):
+        yield _about_variant(effect)
 
 
 def _about_people(metric: MetricReport) -> Iterator[str]:
@@ -155,8 +154,8 @@ def _largest_shift(effects: Sequence[ConditionEffect]) -> float:
     return max(max(abs(effect.difference.low), abs(effect.difference.high)) for effect in effects)
 
 
-def _about_variant(effect: ConditionEffect, what: str) -> str:
-    text = f"{what} ({effect.condition}): mean {points(effect.difference)} points"
+def _about_variant(effect: ConditionEffect) -> str:
+    text = f"reasons before the number ({effect.condition}): mean {points(effect.difference)} points"
     if effect.correlation is not None:
         text += f", correlation with the usual scores {effect.correlation.value:.2f}"
     if effect.people is not None and effect.people_usual is not None:

@@ -17,6 +17,7 @@ MAX_BYTES: Final = 10 * 1024 * 1024
 _TEXT_SUFFIXES: Final = (".txt", ".md", ".markdown", ".text")
 _JSONL_SUFFIXES: Final = (".jsonl", ".ndjson")
 _SUFFIXES: Final = (*_TEXT_SUFFIXES, *_JSONL_SUFFIXES)
+_KINDS: Final = f"files that end in {', '.join(_SUFFIXES)}, or directories of them"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +63,7 @@ def read_documents(paths: Sequence[str | Path], *, max_bytes: int = MAX_BYTES) -
     if not documents:
         more = f" ({len(left_out)} skipped, first reason: {left_out[0]})" if left_out else ""
         raise ConfigurationError(
-            f"no document in {', '.join(repr(str(p)) for p in paths) or 'nothing'}{more}. Give {_kinds()}."
+            f"no document in {', '.join(repr(str(p)) for p in paths) or 'nothing'}{more}. Give {_KINDS}."
         )
     return LoadedDocuments(tuple(documents.values()), tuple(left_out))
 
@@ -77,10 +78,6 @@ def _by_name(documents: Iterable[Document], known: Mapping[str, Document]) -> di
     return named
 
 
-def _kinds() -> str:
-    return f"files that end in {', '.join(_SUFFIXES)}, or directories of them"
-
-
 def _files(paths: Iterable[str | Path]) -> Iterator[tuple[Path, bool]]:
     """Yield files in order, each with whether it was named directly."""
     for name in paths:
@@ -93,10 +90,10 @@ def _files(paths: Iterable[str | Path]) -> Iterator[tuple[Path, bool]]:
                 if known and inner.is_file() and inner.resolve().is_relative_to(root):
                     yield inner, False
         elif not path.is_file():
-            raise ConfigurationError(f"file or directory not found: {str(path)!r}. Give {_kinds()}.")
+            raise ConfigurationError(f"file or directory not found: {str(path)!r}. Give {_KINDS}.")
         elif path.suffix.lower() not in _SUFFIXES:
             raise ConfigurationError(
-                f"unknown type of {str(path)!r}. Give {_kinds()}. Convert other formats to text first."
+                f"unknown type of {str(path)!r}. Give {_KINDS}. Convert other formats to text first."
             )
         else:
             yield path, True

@@ -102,14 +102,12 @@ class ItemBuilder:
         prompt = passage_prompt(document.text, span.start, span.text)
         written = (await self._asker.ask_json(prompt, PASSAGE_SHAPE, max_tokens=1024)).value["passage"].strip()
         if span.id not in self._passages:
+            place = {name: getattr(span, name) for name in ("id", "document", "start", "end")}
             self._passages[span.id] = DraftPassage(
-                id=span.id,
+                **place,
                 # If the rewritten passage is blank, the original text is used.
                 text=written or span.text,
                 source=span.text,
-                document=span.document,
-                start=span.start,
-                end=span.end,
                 document_digest=document.digest,
                 unsupported_numbers=find_unsupported_numbers(written, document.text),
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -228,7 +228,7 @@ class _Writer:
                 return
 
     async def _round(self, number: int) -> None:
-        prompt = negatives_prompt(list(self._excerpts(number)), self._written[-_SHOWN:], _BATCH)
+        prompt = negatives_prompt(self._excerpts(number), self._written[-_SHOWN:], _BATCH)
         reply = await self._asker.ask_json(prompt, questions_shape(_BATCH), max_tokens=64 + 64 * _BATCH)
         known, written = len(self._written), reply.value["items"]
         distinct = distinct_questions([*self._written, *written])
@@ -241,12 +241,11 @@ class _Writer:
             elif len(self.rows) < self._plan.n_queries:
                 self.rows.append(_row(query, best))
 
-    def _excerpts(self, number: int) -> Iterator[str]:
-        """Yield beginnings of passages from all over the documents, others in each round."""
+    def _excerpts(self, number: int) -> list[str]:
+        """Return beginnings of passages from all over the documents, others in each round."""
         spans = self._plan.spans
         n = min(_EXCERPTS, len(spans))
-        for i in range(n):
-            yield spans[(i * len(spans) // n + number) % len(spans)].text[:_EXCERPT_CHARS]
+        return [spans[(i * len(spans) // n + number) % len(spans)].text[:_EXCERPT_CHARS] for i in range(n)]
 
     async def _best_passages(self, queries: Sequence[str]) -> dict[str, tuple[int, str] | None]:
         """Return for each query the highest rating of a passage, and its id, or None if no passage shares a word with it.

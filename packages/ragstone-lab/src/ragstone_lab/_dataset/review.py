@@ -109,12 +109,8 @@ def read_review(path: Path) -> dict[Key, tuple[bool, str]]:
         key = (cells["kind"], cells["item"], cells["id"])
         if key in decisions:
             raise DataError(f"line {number} of {str(path)!r} repeats {' '.join(key)!r}")
-        decisions[key] = (_kept(cells["keep"], number, path), cells["text"].strip())
+        word = cells["keep"].strip().casefold()
+        if word not in _YES | _NO:
+            raise DataError(f"line {number} of {str(path)!r}: keep must be yes or no, got {cells['keep'][:40]!r}")
+        decisions[key] = (word in _YES, cells["text"].strip())
     return decisions
-
-
-def _kept(cell: str, number: int, path: Path) -> bool:
-    word = cell.strip().casefold()
-    if word not in _YES | _NO:
-        raise DataError(f"line {number} of {str(path)!r}: keep must be yes or no, got {cell[:40]!r}")
-    return word in _YES

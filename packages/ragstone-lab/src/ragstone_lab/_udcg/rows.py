@@ -61,20 +61,17 @@ def read_contexts(data: SampleSource) -> list[ContextRow]:
 
     def rows() -> Iterator[Any]:
         for row in iter_rows(data):
+            values = row.metadata if isinstance(row, Sample) else row if isinstance(row, Mapping) else {}
+            question_id = values.get(_QUESTION)
+            question = None if question_id is None or question_id == "" else str(question_id)
+            questions.append(question)
             if isinstance(row, Mapping):
                 # `question_id` identifies the question here, not the row.
-                question_id = row.get(_QUESTION)
-                questions.append(None if question_id is None or question_id == "" else str(question_id))
-                rest = {name: value for name, value in row.items() if name != _QUESTION}
-                if questions[-1] is not None and _IDS.isdisjoint(rest):
-                    times[questions[-1]] += 1
-                    n = times[questions[-1]]
-                    rest["id"] = questions[-1] if n == 1 else f"{questions[-1]}#{n}"
-                yield rest
-            else:
-                question_id = row.metadata.get(_QUESTION) if isinstance(row, Sample) else None
-                questions.append(None if question_id is None else str(question_id))
-                yield row
+                row = {name: value for name, value in row.items() if name != _QUESTION}  # noqa: PLW2901
+                if question is not None and _IDS.isdisjoint(row):
+                    times[question] += 1
+                    row["id"] = question if times[question] == 1 else f"{question}#{times[question]}"
+            yield row
 
     # Invalid rows cannot be skipped, because a question's correlation depends on all its rows.
     samples, bad = read_samples(rows(), on_bad_row="skip")
@@ -101,16 +98,14 @@ def _read_grades(samples: Sequence[Sample]) -> list[Grade | None]:
             f"the grades ({', '.join(sorted(numbers))}) are ambiguous without a 2: 1 means an abstention on the "
             "scale 2, 1, 0, and a correct answer on the scale 1, 0. Write 'correct', 'abstain' and 'wrong'."
         )
-    grades: list[Grade | None] = []
-    for position, (sample, text) in enumerate(zip(samples, texts, strict=True), start=1):
-        grade = _GRADES.get(text) if text else None
+    grades = [_GRADES.get(text) for text in texts]
+    for position, (sample, text, grade) in enumerate(zip(samples, texts, grades, strict=True), start=1):
         if text and grade is None:
             raise DataError(
                 f"row {position} (id {sample.id!r}) has the invalid grade {sample.metadata['grade']!r}. Grades are "
                 "'correct' (2, A), 'abstain' (1, C, not attempted), 'wrong' (0, B, incorrect) and 'partial' (correct "
                 "without a relevant passage)."
             )
-        grades.append(grade)
     return grades
 
 

@@ -41,14 +41,12 @@ def sampled_contexts(question: Question, *, k: int, n: int, seed: int) -> list[P
     """
     rng = random.Random(f"{seed}/contexts/{k}/{question.id}")  # noqa: S311  not for cryptography
     with_relevant = [True] * ((n + 1) // 2) + [False] * (n // 2)
-    drawn: dict[Places, None] = {}
-    contexts = []
+    contexts: list[Places] = []
     for has_relevant in with_relevant:
         for _ in range(_ATTEMPTS):
             places = _draw(question, k, rng, has_relevant=has_relevant)
-            if places not in drawn:
+            if places not in contexts:
                 break
-        drawn[places] = None
         contexts.append(places)
     return contexts
 

@@ -95,8 +95,7 @@ def parts_from(parts: str | Sequence[str] | None) -> tuple[str, ...]:
     """Return the parts in their order. None means those that every reader and judge supports."""
     if parts is None:
         return DEFAULT_PARTS
-    names = [name.strip() for name in parts.split(",")] if isinstance(parts, str) else list(parts)
-    names = [name for name in names if name]
+    names = [part.strip() for part in (parts.split(",") if isinstance(parts, str) else parts) if part.strip()]
     if unknown := [name for name in names if name not in PARTS]:
         raise ConfigurationError(f"{unknown[0]!r} is not a part of the experiment. The parts are {', '.join(PARTS)}")
     if not names:
