@@ -165,23 +165,12 @@ def retrieval_bounds(
         reasons = ", ".join(f"{reason}: {n}" for reason, n in left_out.items())
         raise DataError(f"none of {count(len(samples), 'question')} can take part ({reasons})")
     folder = folder_of(output_dir)
-    scored = evaluate(
-        rows,
-        metrics,
-        app=asked,
-        judge=judge,
-        reader=reader,
-        output=folder / "outcomes.jsonl",
-        traces=None if app is None else folder / "traces.jsonl",
-        cluster=cluster,
-        **options,
-    )
+    output, traces = folder / "outcomes.jsonl", None if app is None else folder / "traces.jsonl"
+    options |= {"app": asked, "judge": judge, "reader": reader, "output": output, "traces": traces, "cluster": cluster}
+    scored = evaluate(rows, metrics, **options)
+    parts = _by_condition(scored)
     comparison = compare(
-        _by_condition(scored),
-        cluster=cluster,
-        confidence_level=confidence_level,
-        n_permutations=n_permutations,
-        seed=seed,
+        parts, cluster=cluster, confidence_level=confidence_level, n_permutations=n_permutations, seed=seed
     )
     return RetrievalBounds(
         gains=tuple(_gains(comparison)),

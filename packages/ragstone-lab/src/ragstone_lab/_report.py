@@ -48,14 +48,9 @@ def percentile_estimates(
     """Return estimates of several numbers with the percentiles of their resamples. The intervals contain the numbers."""
     return tuple(
         Estimate(
-            value=point,
-            low=min(low, point),
-            high=max(high, point),
-            confidence_level=confidence_level,
-            method="percentile",
-            n=n,
+            value=x, low=min(low, x), high=max(high, x), confidence_level=confidence_level, method="percentile", n=n
         )
-        for point, (low, high) in zip(points, ends, strict=True)
+        for x, (low, high) in zip(points, ends, strict=True)
     )
 
 

@@ -258,14 +258,9 @@ class Run:
 
     def _count_failure(self, model: JudgeIdentity, key: str, error: JudgeError) -> None:
         counts = self._counts[model.name]
-        call = {
-            "sample_id": key,
-            "metric": "call",
-            "metric_version": "1",
-            "judge": model.name,
-            "judge_hash": model.hash,
-        }
-        counts.add([Failure.model_validate(call | {"kind": error.kind, "reason": str(error)})])
+        call = {"sample_id": key, "metric": "call", "metric_version": "1"}
+        failed = {"judge": model.name, "judge_hash": model.hash, "kind": error.kind, "reason": str(error)}
+        counts.add([Failure.model_validate(call | failed)])
         if error.kind in _ENDING and self._journal.path is not None and not self._waits:
             self._stopped_by = error
         elif self._stop_early and (cause := counts.describe_systematic()):

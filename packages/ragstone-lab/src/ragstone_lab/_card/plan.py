@@ -138,13 +138,14 @@ def plan_judge_card(
     check("research", "plan_judge_card", repeats=repeats, max_crossed=max_crossed)
     stated = None if metrics is None else _check_metrics(resolve_metrics(metrics))
     possible = [metric.card.name for metric in stated or all_metrics() if metric.card.asks_judge]
+    of_labels = fields if data is None else None
     file = read_labels(
         labels,
         metrics=possible,
         columns=label_columns,
         label_range=label_range,
         categories=label_values,
-        fields=fields if data is None else None,
+        fields=of_labels,
     )
     chosen = stated or _choose_metrics(file, possible)
     names = [metric.card.name for metric in chosen]

@@ -106,39 +106,22 @@ def judge_card(
     given = [judge] if isinstance(judge, str | Judge) else list(judge)
     judges = _read_judges(given)
     plan = plan_judge_card(
-        labels,
-        data,
-        metrics=metrics,
-        conditions=conditions,
-        repeats=repeats,
-        max_crossed=max_crossed,
-        label_columns=label_columns,
-        label_range=label_range,
-        label_values=label_values,
-        fields=fields,
-        seed=seed,
+        labels, data, metrics=metrics, conditions=conditions, repeats=repeats, max_crossed=max_crossed,
+        label_columns=label_columns, label_range=label_range, label_values=label_values, fields=fields, seed=seed,
         n_judges=len(judges),
-    )
+    )  # fmt: skip
     options = LabelOptions(
-        label_range=label_range,
-        threshold=threshold,
-        n_resamples=n_resamples,
-        confidence_level=confidence_level,
+        label_range=label_range, threshold=threshold, n_resamples=n_resamples, confidence_level=confidence_level,
         seed=seed,
-    )
+    )  # fmt: skip
     for each in judges:
         for run in plan.runs:
             judge_of(each, run)
     folder = None if output_dir is None else folder_of(output_dir)
     score = partial(
-        aevaluate,
-        concurrency=concurrency,
-        deadline_s=deadline_s,
-        max_outage_s=max_outage_s,
-        stop_early=stop_early,
-        cluster=None,
-        on_outcomes=on_outcomes,
-    )
+        aevaluate, concurrency=concurrency, deadline_s=deadline_s, max_outage_s=max_outage_s, stop_early=stop_early,
+        cluster=None, on_outcomes=on_outcomes,
+    )  # fmt: skip
 
     async def work() -> JudgeCard:
         with Journal(None if folder is None else folder / JOURNAL) as journal:

@@ -119,12 +119,8 @@ def dataset_rows(draft: Draft) -> Rows:
 def _row(item: DraftItem, ratings: dict[str, dict[str, float]], draft: Draft) -> dict[str, Any]:
     pool = sorted({passage for row in ratings.values() for passage in row})
     required = required_subset(ratings, rating_threshold=draft.rating_threshold)
-    sources = {
-        passage: {
-            name: getattr(draft.passages[passage], name) for name in ("document", "start", "end", "document_digest")
-        }
-        for passage in pool
-    }
+    names = ("document", "start", "end", "document_digest")
+    sources = {passage: {name: getattr(draft.passages[passage], name) for name in names} for passage in pool}
     row: dict[str, Any] = {
         "id": item.id,
         "query": item.query,

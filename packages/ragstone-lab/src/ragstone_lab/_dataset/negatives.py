@@ -113,13 +113,10 @@ def plan_negatives(documents: Paths, *, queries: int = 100, max_passages: int = 
         ```
     """
     check("research", "plan_negatives", queries=queries, max_passages=max_passages)
-    library = read_documents(paths_of(documents))
+    read, left_out = read_documents(paths_of(documents))
+    spans = tuple(span for document in read for span in spans_of(document))
     return NegativesPlan(
-        n_documents=len(library.documents),
-        spans=tuple(span for document in library.documents for span in spans_of(document)),
-        n_queries=queries,
-        max_passages=max_passages,
-        left_out=library.left_out,
+        n_documents=len(read), spans=spans, n_queries=queries, max_passages=max_passages, left_out=left_out
     )
 
 

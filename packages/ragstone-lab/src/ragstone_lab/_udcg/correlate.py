@@ -163,23 +163,22 @@ def correlate_contexts(
     table = correlate_by_question(columns, contexts)
     all_notes += warn_small_sample(len(table.questions))
     rows = tested_rows(table.names, table.all, table.all[:, [0]] - table.all, {"udcg"}, seed)
-    p_values = adjusted([p_value for *_, p_value in rows])
+    tested = zip(rows, estimate_columns(table.defined), adjusted([test for *_, test in rows]), strict=True)
     pooled = _pooled(columns, contexts)
+    metrics = tuple(
+        MetricCorrelation(
+            metric=name,
+            defined=defined,
+            all=mean,
+            pooled=pooled[name],
+            difference=difference,
+            p_value=p,
+            uncorrected=test,
+        )
+        for (name, _, mean, difference, test), defined, p in tested
+    )
     return UdcgCorrelation(
-        metrics=tuple(
-            MetricCorrelation(
-                metric=name,
-                defined=defined,
-                all=mean,
-                pooled=pooled[name],
-                difference=difference,
-                p_value=p_value,
-                uncorrected=test,
-            )
-            for (name, _, mean, difference, test), defined, p_value in zip(
-                rows, estimate_columns(table.defined), p_values, strict=True
-            )
-        ),
+        metrics=metrics,
         n_questions=len(table.questions) + table.n_one_grade,
         n_one_grade=table.n_one_grade,
         n_contexts=len(contexts),

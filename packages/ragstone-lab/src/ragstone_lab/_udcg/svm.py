@@ -107,14 +107,8 @@ def solve(design: Design, questions: Sequence[int], c: float, seed: int) -> tupl
         # Two classes need two pairs. A pair and its reverse are one constraint, so each gets half the cost.
         x, sign, c = np.concatenate([x, -x]), np.concatenate([sign, -sign]), c / 2
     # `dual` is that of scikit-learn 1.5, whose older versions warn without it.
-    svm = LinearSVC(
-        C=c / len(informative),
-        loss="hinge",
-        dual="auto",
-        fit_intercept=False,
-        max_iter=_MAX_ITERATIONS,
-        random_state=seed,
-    )
+    cost = c / len(informative)
+    svm = LinearSVC(C=cost, loss="hinge", dual="auto", fit_intercept=False, max_iter=_MAX_ITERATIONS, random_state=seed)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)
         svm.fit(x, sign)

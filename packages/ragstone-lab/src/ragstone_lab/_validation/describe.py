@@ -112,13 +112,9 @@ def _distribution(system: SystemOutcomes, metric: str, options: Options) -> Dist
         )
     outcomes = system.outcomes[metric].values()
     n_failed = sum(isinstance(o, Failure) for o in outcomes)
+    n_other = len(outcomes) - len(scores) - n_failed
     return Distribution(
-        metric=metric,
-        system=system.name,
-        population=population,
-        mean=mean,
-        n_failed=n_failed,
-        n_not_applicable=len(outcomes) - len(scores) - n_failed,
+        metric=metric, system=system.name, population=population, mean=mean, n_failed=n_failed, n_not_applicable=n_other
     )
 
 
@@ -149,16 +145,9 @@ def correlations(
                 )
                 sizes[system.name] = len(both)
             points = {name: None if found is None else found.value for name, found in values.items()}
-            results.append(
-                MetricPairCorrelation(
-                    first=first,
-                    second=second,
-                    kind=kind,
-                    mean=fisher_mean([*points.values()], [*values.values()]),
-                    per_system=points,
-                    n_pairs=sizes,
-                )
-            )
+            mean = fisher_mean([*points.values()], [*values.values()])
+            pair = {"first": first, "second": second, "kind": kind}
+            results.append(MetricPairCorrelation(**pair, mean=mean, per_system=points, n_pairs=sizes))
     return results
 
 

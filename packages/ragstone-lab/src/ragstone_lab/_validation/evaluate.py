@@ -121,15 +121,9 @@ def validate_metrics(
     else:
         human_labels, draws = read_stored_labels(systems, read)
     options = LabelOptions(
-        label_range=label_range,
-        threshold=threshold,
-        n_resamples=n_resamples,
-        n_permutations=n_permutations,
-        confidence_level=confidence_level,
-        seed=seed,
-        draws=draws,
-        clusters=clusters,
-    )
+        label_range=label_range, threshold=threshold, n_resamples=n_resamples, n_permutations=n_permutations,
+        confidence_level=confidence_level, seed=seed, draws=draws, clusters=clusters,
+    )  # fmt: skip
     weights = None
     if fit_weights is not None:
         weights = fit_composite(read, chosen, human_labels, options)

@@ -61,16 +61,8 @@ def pass_rates(
         counts = {i: (len(all_), sum(bool(card.reaches(v, limit)) for v in all_)) for i, all_ in values.items() if all_}
         for k in ks:
             rates = {id_: pass_at_k(n, n_passed, k) for id_, (n, n_passed) in counts.items() if n >= k}
-            found.append(
-                PassRate(
-                    metric=metric,
-                    system=system.name,
-                    k=k,
-                    rate=options.mean(system, rates, 0.0, 1.0),
-                    threshold=limit,
-                    n_few=len(counts) - len(rates),
-                )
-            )
+            rate, n_few = options.mean(system, rates, 0.0, 1.0), len(counts) - len(rates)
+            found.append(PassRate(metric=metric, system=system.name, k=k, rate=rate, threshold=limit, n_few=n_few))
     if all(one.rate is None for one in found):
         raise DataError(
             f"pass@{min(ks)} needs at least {min(ks)} scored answers of one sample. Evaluate with --repeats, or pass more "

@@ -128,22 +128,18 @@ def fit_composite(
         found = _weights(x, y, (folds != fold).astype(float))
         if found is not None:
             predicted[folds == fold] = x[folds == fold] @ found
-    known = ~np.isnan(predicted)
+    known, level = ~np.isnan(predicted), options.confidence_level
+    followed = correlate(
+        predicted[known], y[known], "spearman", clusters=groups[known].tolist(), confidence_level=level
+    )
+    ends = np.stack([low, high], axis=1).tolist()
     return WeightFit(
         metrics=tuple(names),
-        weights=percentile_estimates(
-            point.tolist(), np.stack([low, high], axis=1).tolist(), n=n, confidence_level=options.confidence_level
-        ),
+        weights=percentile_estimates(point.tolist(), ends, n=n, confidence_level=level),
         covariance=tuple(tuple(float(cell) for cell in row) for row in np.cov(table, rowvar=False)),
         n_samples=n,
         n_labels=y.size,
-        rank_correlation=correlate(
-            predicted[known],
-            y[known],
-            "spearman",
-            clusters=groups[known].tolist(),
-            confidence_level=options.confidence_level,
-        ),
+        rank_correlation=followed,
         equal_weights=spearman(x.mean(axis=1), y),
     )
 

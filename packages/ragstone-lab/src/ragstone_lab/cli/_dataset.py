@@ -40,13 +40,9 @@ def build_command(
         print_skipped(plan.left_out)
         return
     with show_progress("items") as progress:
+        judge = lab.models.build_judge()
         built = build_dataset(
-            documents,
-            output_dir,
-            reports=report or (),
-            judge=lab.models.build_judge(),
-            progress=progress.update,
-            **chosen,
+            documents, output_dir, reports=report or (), judge=judge, progress=progress.update, **chosen
         )
     print_skipped(built.left_out)
     following = f"next: edit {output_dir / 'review.csv'}, then run: ragstone lab dataset apply-review {output_dir}"

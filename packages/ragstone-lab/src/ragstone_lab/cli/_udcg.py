@@ -85,15 +85,8 @@ def rank_command(
             "--json prints the counts to stdout, where the samples would be printed. Add --output FILE."
         )
     lab = Lab(context, json_output=json_output)
-    ranked = lab.run(
-        "ranking",
-        rank_udcg,
-        str(file),
-        top_k=top_k,
-        rank_by="erag" if erag else "utility",
-        keep_order=keep_order,
-        **lab.arguments("limits"),
-    )
+    rank_by, options = "erag" if erag else "utility", lab.arguments("limits")
+    ranked = lab.run("ranking", rank_udcg, str(file), top_k=top_k, rank_by=rank_by, keep_order=keep_order, **options)
     if output is None:
         for row in ranked.rows:
             typer.echo(json.dumps(row, ensure_ascii=terminal_options()["ascii_only"]))
