@@ -135,11 +135,9 @@ class ClientSettings(Generic[T]):
         finish: Literal["stop", "length", "refused"] = "length" if reason in _LENGTH else "stop"
         if refusal or reason in _REFUSED:
             text, finish = str(refusal or text), "refused"
-        counts = [
-            inner
-            for place in places
-            for inner in (*(_look_up(place, key) for key in ("usage", "usage_metadata")), place)
-        ]
+        counts: list[object] = []
+        for place in places:
+            counts += [_look_up(place, "usage"), _look_up(place, "usage_metadata"), place]
         n_in, n_out = (_count(counts, names) for names in TOKEN_NAMES)
         is_counted = bool(n_in) and n_out is not None
         usage = Usage(calls=1, input_tokens=n_in or 0, output_tokens=n_out or 0, counted_calls=int(is_counted))

@@ -107,11 +107,9 @@ class NumberDistributionReader:
         """Read the distribution over the integers from low to high, or return None if the model does not support it."""
         if not (float(low).is_integer() and float(high).is_integer() and high - low < _MAX_NUMBERS):
             return None
-        can = await self._model.capabilities()
-        exact = find_exact_route(self._model, can)
-        if exact is None or exact[1] != "chain":
+        model, route = find_exact_route(self._model, await self._model.capabilities()) or (None, None)
+        if model is None or route != "chain":
             return None
-        model, _ = exact
         if (low, high) not in self._spellings:
             self._spellings[low, high] = AsyncOnce(partial(build_spellings, model, int(low), int(high)))
         spellings = await self._spellings[low, high].get()
@@ -127,15 +125,10 @@ async def _walk(model: ExactModel, messages: Sequence[Message], spellings: Spell
     unread: list[tuple[float, int, int]] = []
     level: dict[Tokens, float] = {(): 1.0}
     while level:
-        rows = [
-            (beginning, (*spellings.nexts[beginning], *((end,) if beginning in spellings.numbers else ())))
-            for beginning in level
-        ]
-        read = await model.next_logprobs(
-            [[*prompt, *beginning] for beginning, _ in rows], [tokens for _, tokens in rows]
-        )
+        wanted = [(*spellings.nexts[start], *((end,) if start in spellings.numbers else ())) for start in level]
+        read = await model.next_logprobs([[*prompt, *start] for start in level], wanted)
         following: dict[Tokens, float] = {}
-        for (beginning, tokens), logprobs in zip(rows, read, strict=True):
+        for beginning, tokens, logprobs in zip(level, wanted, read, strict=True):
             for token in tokens:
                 p = level[beginning] * min(1.0, math.exp(logprobs[token]))
                 longer = (*beginning, token)
@@ -180,7 +173,6 @@ def _segmented(text: str, pieces: Mapping[str, int]) -> Iterator[Tokens]:
     if not text:
         yield ()
     for length in range(1, len(text) + 1):
-        token = pieces.get(text[:length])
-        if token is not None:
+        if (token := pieces.get(text[:length])) is not None:
             for rest in _segmented(text[length:], pieces):
                 yield (token, *rest)

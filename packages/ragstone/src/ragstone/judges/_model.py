@@ -380,22 +380,19 @@ def check_finished(completion: Completion, role: str, max_tokens: int, *, is_ope
     check_declined(completion, role)
     if completion.finish != "length" and not is_open:
         return
-    kind, message = (
-        "truncated",
-        (
-            f"the {role}'s reply was cut at {max_tokens} tokens. A model that reasons before it answers may need more "
-            f"(max_tokens=8192, --set {role}.max_tokens=8192)"
-        ),
-    )
     if unit := repeated_end(completion.text):
-        kind, message = (
-            "repeated",
-            (
-                f"the {role}'s reply repeated {unit[:80]!r} until it was cut at {max_tokens} tokens, and would do so again. "
-                "Use a stronger model"
-            ),
+        raise JudgeReplyError(
+            f"the {role}'s reply repeated {unit[:80]!r} until it was cut at {max_tokens} tokens, and would do so again. "
+            "Use a stronger model",
+            kind="repeated",
+            raw=completion.text,
         )
-    raise JudgeReplyError(message, kind=kind, raw=completion.text)
+    raise JudgeReplyError(
+        f"the {role}'s reply was cut at {max_tokens} tokens. A model that reasons before it answers may need more "
+        f"(max_tokens=8192, --set {role}.max_tokens=8192)",
+        kind="truncated",
+        raw=completion.text,
+    )
 
 
 def repeated_end(text: str) -> str:

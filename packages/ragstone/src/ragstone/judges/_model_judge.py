@@ -154,10 +154,8 @@ class ModelJudge:
             shape["reasoned"] = REASONED_VERSION
         digest = hashlib.sha256(json.dumps(shape, sort_keys=True, default=repr).encode()).hexdigest()[:16]
         # Tables and comparisons show names. Scores that follow reasons are those of another judge.
-        suffix = " (reasoned)" if self._score_mode == "reasoned" else ""
-        return JudgeIdentity(
-            name=f"{self.model.name}{suffix}", hash=digest, refused_parameters=self._refused(self._sampling)
-        )
+        name = f"{self.model.name} (reasoned)" if self._score_mode == "reasoned" else self.model.name
+        return JudgeIdentity(name=name, hash=digest, refused_parameters=self._refused(self._sampling))
 
     async def prepare(self) -> None:
         """Prepare the model, and learn with a short request what its endpoint refuses. Otherwise the first call does this.
@@ -207,14 +205,9 @@ class ModelJudge:
         """
         request = reasoned_request if self._score_mode == "reasoned" else number_request
         messages = render(prompt, request=request(low, high))
-        ways = {
-            "expected": self._expected,
-            "sampled": self._sampled,
-            "reasoned": self._reasoned,
-            "single": self._single,
-        }
+        modes = {"expected": self._expected, "sampled": self._sampled, "reasoned": self._reasoned}
         with metered(self._spent) as meter:
-            reply = await ways[self._score_mode](messages, low, high)
+            reply = await modes.get(self._score_mode, self._single)(messages, low, high)
         return replace(reply, usage=meter.total)
 
     async def ask_json(self, prompt: Prompt, schema: TypeAdapter[T], *, max_tokens: int = 1024) -> JsonReply[T]:
@@ -268,9 +261,8 @@ class ModelJudge:
 
     async def _sampled(self, messages: list[Message], low: float, high: float) -> NumberReply:
         max_tokens = self._number_max_tokens
-        replies = await self.model.complete(
-            ChatRequest(messages=messages, max_tokens=max_tokens, sampling=self._drawn, n=self._draws)
-        )
+        request = ChatRequest(messages=messages, max_tokens=max_tokens, sampling=self._drawn, n=self._draws)
+        replies = await self.model.complete(request)
         values: list[float] = []
         errors: list[JudgeReplyError] = []
         for reply in replies:

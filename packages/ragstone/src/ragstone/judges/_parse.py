@@ -7,6 +7,7 @@ import math
 import re
 import unicodedata
 from bisect import bisect_left
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -128,12 +129,9 @@ def _read(reply: str, low: float, high: float) -> float:
     if (fence := _FENCE.match(text)) and text.endswith("```", fence.end()):
         text = text[fence.end() : -3].rstrip()
     if text.startswith("{"):
-        try:
-            value = json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant)
-        except (ValueError, RecursionError):
-            # Not JSON: "{85}", or an object followed by text.
-            return _read_prose(text, low, high)
-        return _read_object(value, low, high)
+        # It may not be JSON: "{85}", or an object followed by text.
+        with suppress(ValueError, RecursionError):
+            return _read_object(json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant), low, high)
     return _read_prose(text, low, high)
 
 

@@ -190,8 +190,7 @@ def engine_for(model: str, engine_args: Mapping[str, Any]) -> EngineThread:
     """Return the engine of a model with these arguments. There is one per process, which the first call loads."""
     key = _key(model, engine_args)
     with _engines_lock:
-        known = _engines.get(key)
-        if known is not None:
+        if (known := _engines.get(key)) is not None:
             return known
         engine = _engines[key] = EngineThread(lambda: _load(model, engine_args), f"vLLM with {model}")
     # A model that could not be loaded (no memory, a wrong name) may be tried again. Without the lock: if loading has failed

@@ -238,11 +238,10 @@ class FunctionModel:
             plain.finish == "length" and not plain.text
         )
         cold, hot = [await self._reading(temperature) for temperature in (0.5, 2.0)]
-        raw, seen = (None, "log-probabilities are not returned")
+        raw, seen = None, "log-probabilities are not returned"
         if cold is not None and hot is not None:
-            raw, seen = are_raw(cold, hot)
-            if "temperature" in self._refused:
-                raw, seen = None, "the temperature cannot be changed"
+            is_fixed = "temperature" in self._refused
+            raw, seen = (None, "the temperature cannot be changed") if is_fixed else are_raw(cold, hot)
         return Capabilities(
             model=self._name,
             reasons=reasons,
@@ -253,14 +252,9 @@ class FunctionModel:
         )
 
     async def _probed(self, temperature: float, *, top_logprobs: int) -> Completion:
-        (completion,) = await self.complete(
-            ChatRequest(
-                messages=_PROBE,
-                max_tokens=_PROBE_TOKENS,
-                sampling={"temperature": temperature},
-                top_logprobs=top_logprobs,
-            )
-        )
+        sampling = {"temperature": temperature}
+        request = ChatRequest(messages=_PROBE, max_tokens=_PROBE_TOKENS, sampling=sampling, top_logprobs=top_logprobs)
+        (completion,) = await self.complete(request)
         return completion
 
     async def _reading(self, temperature: float) -> TokenLogprobs | None:
@@ -291,8 +285,6 @@ def judge_error_from(error: Exception, *, model: str, secrets: Sequence[str] = (
     for temporary errors: timeouts, lost connections, rate limits, 5xx. It is a `JudgeRejectedError` for all other
     errors, including other 4xx and bugs.
     """
-    if isinstance(error, JudgeError):
-        return error
     causes = causes_of(error)
     text = _hidden(f"{type(error).__name__}: {extract_error_message(_text(error))}"[:_MAX_CHARS], secrets)
     message = f"{model}: {text}"
@@ -340,14 +332,7 @@ def _status(error: BaseException) -> int | None:
     if isinstance(response, Mapping):
         about = response.get("ResponseMetadata")
         places.append(about.get("HTTPStatusCode") if isinstance(about, Mapping) else None)
-    return next(
-        (
-            int(place)
-            for place in places
-            if isinstance(place, int) and not isinstance(place, bool) and 100 <= place < 600
-        ),
-        None,
-    )
+    return next((int(place) for place in places if isinstance(place, int) and 100 <= place < 600), None)
 
 
 def _retry_after_s(error: BaseException) -> float | None:

@@ -285,18 +285,15 @@ def _claims(fields: Fields) -> dict[str, Any]:
 def _found_in_each(fields: Fields, name: str, mark: Callable[[float], int]) -> dict[str, int]:
     """Rate each part of a field by the share of the query's words that it contains. The keys are numbers from 1."""
     query = _words(fields, "query")
-    shares = [_share_found(query, split_words(part)) if query else 0.0 for part in fields[name]]
+    shares = (_share_found(query, split_words(part)) if query else 0.0 for part in fields[name])
     return {str(number): mark(share) for number, share in enumerate(shares, start=1)}
 
 
 def _marks(fields: Fields, name: str, mark: Callable[[float], int]) -> dict[str, int]:
     """Rate each part of a field by the share of its words that the evidence contains. The keys are numbers from 1."""
     evidence = _distinct(fields.get("evidence", ()))
-    marks = {}
-    for number, part in enumerate(fields[name], start=1):
-        words = split_words(part)
-        marks[str(number)] = mark(_share_found(words, evidence) if words else 0.0)
-    return marks
+    shares = (_share_found(words, evidence) if words else 0.0 for words in map(split_words, fields[name]))
+    return {str(number): mark(share) for number, share in enumerate(shares, start=1)}
 
 
 def _grade(fields: Fields) -> dict[str, str]:

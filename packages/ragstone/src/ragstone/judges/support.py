@@ -133,9 +133,7 @@ class SupportJudge:
 
         whole = "\n\n".join(evidence)
         totals = lengths([whole] * len(claims), list(claims))
-        pairs = [
-            (n, whole, claim) for n, (claim, total) in enumerate(zip(claims, totals, strict=True)) if total <= limit
-        ]
+        pairs = [(n, whole, claims[n]) for n, total in enumerate(totals) if total <= limit]
         if len(pairs) < len(claims):
             sentences = [sentence for text in evidence for sentence in split_sentences(text)]
             sizes = lengths(sentences)
@@ -157,9 +155,8 @@ class SupportJudge:
                 raw=repr(outputs.tolist()),
             )
         verdicts = [False] * len(claims)
-        for (n, *_), is_supported in zip(
-            pairs, outputs[:, 0] >= 0.5 if is_single else outputs.argmax(1) == label, strict=True
-        ):
+        supported = outputs[:, 0] >= 0.5 if is_single else outputs.argmax(1) == label
+        for (n, *_), is_supported in zip(pairs, supported, strict=True):
             verdicts[n] |= bool(is_supported)
         return verdicts, len(pairs) > len(claims)
 

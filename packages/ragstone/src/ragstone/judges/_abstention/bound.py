@@ -80,15 +80,14 @@ def bound(tokens: Sequence[TokenLogprobs], phrases: Sequence[str]) -> tuple[floa
         # Some servers list only the most likely tokens, without the token of the reply.
         if all(text != token.text for text, _ in listed):
             listed.append((token.text, token.logprob))
-        own_seen = False
         following: float | None = None
         for text, logprob in listed:
             p = reached * math.exp(min(0.0, logprob))
             stage = _stage(prefix + text, phrases)
             if stage == "phrase":
                 certain += p
-            elif stage == "way" and text == token.text and not own_seen:
-                own_seen, following = True, p
+            elif stage == "way" and text == token.text and following is None:
+                following = p
             elif stage in ("way", "open"):
                 possible += p
         tail += reached * _unlisted(listed, token.text, prefix, phrases)

@@ -76,8 +76,7 @@ class MonteCarloSampler:
             JudgeError: If no reply is received.
         """
         verdicts: Counter[str] = Counter()
-        n_drawn = 0
-        batch = self._first_batch
+        n_drawn, batch = 0, self._first_batch
         judged: dict[str, bool] = {}
         looks: list[int] = []
         while n_drawn < self._max_draws:
@@ -96,11 +95,9 @@ class MonteCarloSampler:
         if 2 * n < n_drawn or n == 0:
             declined = verdicts["refused"]
             raise JudgeReplyError(
-                (
-                    f"{n_missing} of {n_drawn} sampled replies cannot be used: {declined} declined, "
-                    f"{n_missing - declined} cut at {max_tokens} tokens before the answer began. A model that reasons "
-                    "first needs more tokens (draw_max_tokens=8192)"
-                ),
+                f"{n_missing} of {n_drawn} sampled replies cannot be used: {declined} declined, "
+                f"{n_missing - declined} cut at {max_tokens} tokens before the answer began. A model that reasons "
+                "first needs more tokens (draw_max_tokens=8192)",
                 kind="refused" if 2 * declined > n_missing else "truncated",
             )
         if self._target_width is None:
@@ -129,12 +126,8 @@ class MonteCarloSampler:
         self, messages: Sequence[Message], wanted: int, n_drawn: int, max_tokens: int, *, several: bool
     ) -> list[Completion]:
         def request(n: int, place: int) -> ChatRequest:
-            return ChatRequest(
-                messages=messages,
-                max_tokens=max_tokens,
-                n=n,
-                sampling={**self._sampling, **self._seeded(messages, place)},
-            )
+            sampling = {**self._sampling, **self._seeded(messages, place)}
+            return ChatRequest(messages=messages, max_tokens=max_tokens, n=n, sampling=sampling)
 
         if several:
             return list(await self._model.complete(request(wanted, n_drawn)))

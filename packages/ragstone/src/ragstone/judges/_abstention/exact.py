@@ -63,9 +63,7 @@ class ExactSequence:
         With the route "chain" other tokenizations of the phrases count as well: with whitespace before them, and with a
         shorter first token ("N", "O-RESPONSE"). The route "echo" reads only the tokenizer's own tokens.
         """
-        if route == "chain":
-            return await self._chain(messages)
-        return await self._forced(messages)
+        return await (self._chain if route == "chain" else self._forced)(messages)
 
     async def _forced(self, messages: Sequence[Message]) -> AbstentionEstimate:
         replies = list(self._written)
@@ -79,12 +77,9 @@ class ExactSequence:
             if not any(other != reply and _holds(reply, reading, other, readings[other]) for other in replies)
         )
         known = [end for end in ends if end is not None]
-        complete = (
-            math.fsum(p * math.exp(end) for p, end in zip(whole, known, strict=True))
-            if len(known) == len(ends)
-            else None
-        )
-        return _reading(start, 0.0, complete)
+        if len(known) < len(ends):
+            return _reading(start, 0.0, None)
+        return _reading(start, 0.0, math.fsum(p * math.exp(end) for p, end in zip(whole, known, strict=True)))
 
     async def _chain(self, messages: Sequence[Message]) -> AbstentionEstimate:
         plan = await self._plan.get()

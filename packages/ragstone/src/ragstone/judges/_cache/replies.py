@@ -132,10 +132,7 @@ class CachedReplies:
         if cached is None:
             if not self._writes:
                 return await ask()
-            turns = self._state.get().turns
-            turn = turns.get(key)
-            if turn is None:
-                turn = turns[key] = asyncio.Lock()
+            turn = self._state.get().turns.setdefault(key, asyncio.Lock())
             waits = turn.locked()
             async with turn:
                 cached = await self._read(read) if waits else None

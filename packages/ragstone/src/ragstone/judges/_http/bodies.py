@@ -49,9 +49,8 @@ def reply_length(body: Mapping[str, Any]) -> int:
 
 def estimated_tokens(body: Mapping[str, Any]) -> float:
     """Estimate the tokens of a request: one per four characters, and the maximum length of the replies."""
-    n = body.get("n")
-    replies = reply_length(body) * (n if isinstance(n, int) else 1)
-    return sum(_size(text) for text in _texts(body)) + replies
+    n_replies = n if isinstance(n := body.get("n"), int) else 1
+    return sum(map(_size, _texts(body))) + reply_length(body) * n_replies
 
 
 def _size(text: object) -> float:

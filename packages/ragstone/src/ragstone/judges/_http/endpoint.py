@@ -196,8 +196,7 @@ class Endpoint:
         """
         with model_call():
             url = f"{self._root}{path[1:]}" if path.startswith("//") else path
-            counted = counted and method == "POST"
-            sending = _RequestState(method=method, path=url, body=body, counted=counted)
+            sending = _RequestState(method=method, path=url, body=body, counted=counted and method == "POST")
             reply = await self._send(sending, controls)
             if path == _CHAT and body is not None:
                 await self._prompts.check(body, reply)
@@ -226,11 +225,12 @@ class Endpoint:
                 raise outcome
             if not isinstance(outcome, FailedAttempt):
                 return outcome
+            give_up_at = sending.give_up_at + capacity.outage_s()
             if outcome.rate_limited:
                 n_refusals += 1
                 # The pause is limited. A request whose own time ends before the one that the server named need not wait.
                 pause_s = max(capacity.pause_s(), outcome.retry_after_s or 0.0)
-                if loop.time() + pause_s > sending.give_up_at + capacity.outage_s():
+                if loop.time() + pause_s > give_up_at:
                     raise self._given_up(outcome, sending.n_failures + n_refusals)
                 continue
             sending.n_failures += n_tried
@@ -239,9 +239,7 @@ class Endpoint:
             n_in_outage += n_tried * is_outage
             n_own = sending.n_failures - n_in_outage
             wait_s = 0.0 if is_outage else self._wait_s(outcome, n_own)
-            is_too_late = (
-                loop.time() + max(wait_s, outcome.retry_after_s or 0.0) > sending.give_up_at + capacity.outage_s()
-            )
+            is_too_late = loop.time() + max(wait_s, outcome.retry_after_s or 0.0) > give_up_at
             if n_own > self._share.max_retries or is_too_late or capacity.is_down(self._share):
                 raise self._given_up(outcome, sending.n_failures + n_refusals)
             await asyncio.sleep(wait_s)
@@ -337,9 +335,8 @@ class Endpoint:
                 if self._budget is not None:
                     self._budget.record(usage)
         elif outcome.rate_limited:
-            wait_requested = outcome.retry_after_s is not None
             wait_s = self._wait_s(outcome, 1 + permit.n_rounds_refused)
-            capacity.refused(permit, wait_s=wait_s, wait_requested=wait_requested)
+            capacity.refused(permit, wait_s=wait_s, wait_requested=outcome.retry_after_s is not None)
         else:
             capacity.failed(permit, outcome)
         return outcome

@@ -126,17 +126,15 @@ class LogprobReader(ChatClient):
             raise JudgeReplyError(
                 f"{self.name} did not repeat the {len(whole)} tokens of the prompt with their log-probabilities"
             )
-        read = _given([logprob_or_none(value) for value in listing[len(prompt) : len(whole)]], reply)
+        values = [logprob_or_none(value) for value in listing[len(prompt) : len(whole)]]
+        read = [value for value in values if value is not None]
+        if not read or len(read) < len(values):
+            raise JudgeReplyError(f"a log-probability of {reply!r} is missing")
         return ReplyLogprobs(logprobs=tuple(read[: len(ids)]), end_logprob=None if end is None else read[-1])
 
     async def _echo(self, ids: Sequence[int]) -> dict[str, Any]:
-        body = {
-            "prompt": [list(ids)],
-            "echo": True,
-            "max_tokens": 0 if self._echoes_alone else 1,
-            "temperature": 0,
-            "logprobs": 1,
-        }
+        n = 0 if self._echoes_alone else 1
+        body = {"prompt": [list(ids)], "echo": True, "max_tokens": n, "temperature": 0, "logprobs": 1}
         return await self.post("/completions", body)
 
     def _choices(self, reply: Mapping[str, Any], n: int) -> list[Mapping[str, Any]]:
@@ -180,10 +178,3 @@ def _asked(choice: Mapping[str, Any]) -> dict[int, float]:
         if mark and token.isascii() and token.isdecimal() and number is not None:
             values[int(token)] = number
     return values
-
-
-def _given(values: Sequence[float | None], reply: str) -> list[float]:
-    known = [value for value in values if value is not None]
-    if not known or len(known) < len(values):
-        raise JudgeReplyError(f"a log-probability of {reply!r} is missing")
-    return known

@@ -89,16 +89,14 @@ class _Probe:
             self._n_listed = len(reading.top)
             routes, asked_tokens, boundary_clean = await self._routes()
         else:
-            why = "chats return no log-probabilities to compare with"
-            self._seen |= dict.fromkeys(("chain", "echo"), why)
+            self._seen |= dict.fromkeys(("chain", "echo"), "chats return no log-probabilities to compare with")
         context_length = context_length or self._context_length
         if context_length is None:
             self._seen["context_length"] = "not reported by the server"
         several = await self._try_step("several_replies", self._check_multiple_choices) or False
         if not self._full:
-            why = "not measured (use `ragstone doctor`)"
             unmeasured = ("regex", *STYLES, "whole_prompts")
-            self._seen |= dict.fromkeys(unmeasured, why)
+            self._seen |= dict.fromkeys(unmeasured, "not measured (use `ragstone doctor`)")
         dialect = self._model.dialect
         refused = {name for _, name in dialect.omitted}
         if self._seen.get("logprobs", "").startswith(_NOT_SUPPORTED):
@@ -297,22 +295,17 @@ class _Probe:
         """
         self._texts = await self._try_step("chain", self._first, {}) or {}
         self._prompt = await self._try_step("chain", self._prompt_ids) or []
-        boundary = None
-        asked = 0
-        found: list[Route] = []
-        if self._prompt:
-            boundary = await self._try_step("boundary_clean", self._boundary)
-            self._ids = await self._try_step("chain", self._chat_ids) or {}
-            asked = await self._try_step("chain", self._chain) or 0
-            echoes = await self._try_step("echo", self._echo)
-            if asked:
-                found.append("chain")
-            if echoes:
-                found.append("echo")
-        else:
+        if not self._prompt:
             self._seen.setdefault("chain", "/tokenize does not accept conversations")
             self._seen["echo"] = self._seen["chain"]
-        return tuple(found), asked, boundary
+            return (), 0, None
+        boundary = await self._try_step("boundary_clean", self._boundary)
+        self._ids = await self._try_step("chain", self._chat_ids) or {}
+        asked = await self._try_step("chain", self._chain) or 0
+        routes: list[Route] = ["chain"] if asked else []
+        if await self._try_step("echo", self._echo):
+            routes.append("echo")
+        return tuple(routes), asked, boundary
 
     async def _first(self, fields: Mapping[str, Any]) -> dict[str, float]:
         reply = await self._model.chat(

@@ -26,9 +26,8 @@ def sign_of_reasoning(reply: Mapping[str, Any], max_tokens: int) -> str | None:
         if message.get(name):
             return f"replies have {name!r} in addition to the answer"
     content = message.get("content")
-    if isinstance(content, list) and any(
-        isinstance(part, Mapping) and part.get("type") == "thinking" for part in content
-    ):
+    parts = content if isinstance(content, list) else []
+    if any(isinstance(part, Mapping) and part.get("type") == "thinking" for part in parts):
         return "replies have parts of type 'thinking'"
     if isinstance(content, str) and _TAGS.search(content):
         return "replies contain reasoning tags"

@@ -11,9 +11,10 @@ import math
 import threading
 import time
 import weakref
+from bisect import insort
 from collections import deque
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Final
@@ -184,10 +185,7 @@ class EndpointLimiter:
             limit_s, since = self._limit_of(share, now)
             self._max_outage_s = limit_s or self._max_outage_s
             waiter = Waiter(loop, share, kind, n_requests, n_tokens, n_failures, order, limit_s, since)
-            at = len(self._waiters)
-            while at and self._waiters[at - 1].order > waiter.order:
-                at -= 1
-            self._waiters.insert(at, waiter)
+            insort(self._waiters, waiter, key=lambda waiting: waiting.order)
             parcels, next_s = self._dispatch(now)
         self._hand_out(parcels, next_s)
         try:
@@ -279,8 +277,7 @@ class EndpointLimiter:
     def cancel(self, permit: Permit, *, sent: bool = False) -> None:
         """Record that a request was given up, before or after it was `sent`."""
         with self._lock:
-            now = self._clock()
-            self._drop(permit, now, sent=sent)
+            self._drop(permit, self._clock(), sent=sent)
         self._dispatch_and_hand_out()
 
     def _drop(self, permit: Permit, now: float, *, sent: bool) -> None:
@@ -437,12 +434,10 @@ class EndpointLimiter:
         for waiter, result in parcels:
             if waiter.loop is here:
                 _deliver(waiter.future, result)
-                continue
-            try:
-                waiter.loop.call_soon_threadsafe(_deliver, waiter.future, result)
-            except RuntimeError:
-                # The event loop was closed with an unfinished task. The next tick frees the place.
-                continue
+            else:
+                # If the event loop was closed with an unfinished task, the next tick frees the place.
+                with suppress(RuntimeError):
+                    waiter.loop.call_soon_threadsafe(_deliver, waiter.future, result)
         if next_s is not None and here is not None:
             self._wake_in(here, min(next_s, _TICK_S))
 
