@@ -23,7 +23,7 @@ from ragstone.experiments import OutcomeSource, TimeRange, explain_answer, find_
 from ragstone.metrics import full_name
 from ragstone.schema import Sample
 from ragstone.store import TraceReport, describe_store, is_database_url, open_store
-from ragstone.views import AnswersText, AnswerText, AnswerView
+from ragstone.views import AnswerText, AnswerView, list_answers
 from ragstone.worker import advise, read_ledger
 
 
@@ -72,7 +72,7 @@ def traces_command(
     if not answers:
         print_text("no answers found")
         return
-    print_lines(AnswersText(answers, metric=metric and full_name(metric), **terminal_options()).lines())
+    print_lines(list_answers(answers, metric=metric and full_name(metric), **terminal_options()))
     print_text(
         f"\none answer: ragstone traces {'STORE' if is_database_url(source) else shlex.quote(source)} {answers[0].id}"
     )

@@ -239,22 +239,14 @@ def cluster_notes(
         sample_ids: The samples.
         scores: Scores by metric and sample id. The metric with the largest design effect is described.
     """
-    if clusters is not None:
-        return _notes_in_use(clusters, sample_ids, scores)
-    if cluster != AUTO_CLUSTER:
-        return []
-    return [
-        f"{_described(key, effect)}. Intervals and tests treat the rows as independent: --set analysis.cluster={key} (cluster={key!r}) does not"
-        for key in CLUSTER_KEYS
-        if _is_shared(labels.get(key, {}), sample_ids)
-        and (effect := _largest_effect(labels[key], scores)) is not None
-        and effect[1].value > 1
-    ]
-
-
-def _notes_in_use(
-    clusters: Clusters, sample_ids: Collection[str], scores: Mapping[str, Mapping[str, float]]
-) -> list[str]:
+    if clusters is None:
+        return [
+            f"{_described(key, effect)}. Intervals and tests treat the rows as independent: --set analysis.cluster={key} (cluster={key!r}) does not"
+            for key in (CLUSTER_KEYS if cluster == AUTO_CLUSTER else ())
+            if _is_shared(labels.get(key, {}), sample_ids)
+            and (effect := _largest_effect(labels[key], scores)) is not None
+            and effect[1].value > 1
+        ]
     notes = []
     effect = _largest_effect(clusters.by_sample, scores)
     if effect is not None:

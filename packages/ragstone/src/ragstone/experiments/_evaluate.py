@@ -350,8 +350,7 @@ class DeliverySummary:
         lines = [
             f"{self.sink}: {message} ({count} of {self.n} outcomes)" for message, count in by_count[:_REASONS_SHOWN]
         ]
-        rest = by_count[_REASONS_SHOWN:]
-        if rest:
+        if rest := by_count[_REASONS_SHOWN:]:
             count = sum(count for _, count in rest)
             lines.append(f"{self.sink}: {len(rest)} other reasons ({count} of {self.n} outcomes)")
         return lines
@@ -367,11 +366,9 @@ async def deliver(sink: Sink, samples: Iterable[Sample], outcomes: Sequence[Outc
     while batch := list(itertools.islice(deliveries, _BATCH)):
         try:
             await _write(sink, batch, result)
-        except SinkError as error:
-            result.failed[str(error)] += result.n - result.answered
-            break
         except Exception as error:  # noqa: BLE001  an error in a third-party sink must not lose the scores
-            result.failed[f"{type(error).__name__}: {error}"] += result.n - result.answered
+            kind = "" if isinstance(error, SinkError) else f"{type(error).__name__}: "
+            result.failed[f"{kind}{error}"] += result.n - result.answered
             break
     return result
 

@@ -287,12 +287,9 @@ class Experiment(Reported, Evaluated):
         missing = {name for s in summaries for name in s.missing} if self.reading else set()
         if self.reading and (remedies := self.reading.remedies(sorted(missing))):
             table += f"\nif these columns are the missing fields: {' '.join(remedies)}"
-        for note in self.notes():
-            table += f"\n{note}"
-        for error in self.sink_errors:
-            table += f"\nnot delivered to {error}"
-        for sink, n_skipped in self.sink_skipped.items():
-            table += f"\nskipped by {sink}: {n_skipped} of {len(self.outcomes)} outcomes"
+        lines = [*self.notes(), *(f"not delivered to {error}" for error in self.sink_errors)]
+        lines += [f"skipped by {sink}: {n} of {len(self.outcomes)} outcomes" for sink, n in self.sink_skipped.items()]
+        table += "".join(f"\n{line}" for line in lines)
         if self.n_resumed or self.n_cut:
             cut = f". {count(self.n_cut, 'cut line')} of it, scored again" if self.n_cut else ""
             table += f"\noutcomes from an interrupted run: {count(self.n_resumed, 'sample')}{cut}"

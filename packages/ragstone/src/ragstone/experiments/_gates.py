@@ -6,7 +6,7 @@ import math
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Final, Literal
 from xml.etree import ElementTree as ET
@@ -48,28 +48,6 @@ class GateCase:
     verdict: str
 
 
-def write_junit(path: str | os.PathLike[str], cases: Sequence[GateCase], *, name: str, details: str) -> None:
-    """Write a gate as JUnit XML: one test case for each metric and system. Failed ones contain `details`."""
-    states = [case.state for case in cases]
-    counts = {"tests": len(cases), "failures": states.count("failed"), "errors": states.count("error")}
-    suite = ET.Element("testsuite", {"name": _xml(name)} | {key: str(n) for key, n in counts.items()})
-    for case in cases:
-        group = f"{name}.{case.system}" if case.system else name
-        item = ET.SubElement(suite, "testcase", {"classname": _xml(group), "name": _xml(case.metric)})
-        if case.state == "passed":
-            ET.SubElement(item, "system-out").text = _xml(f"{case.value}: {case.verdict}")
-        else:
-            kind = "failure" if case.state == "failed" else "error"
-            ET.SubElement(item, kind, {"message": _xml(f"{case.value}: {case.verdict}")}).text = _xml(details)
-    root = ET.Element("testsuites", {key: str(n) for key, n in counts.items()})
-    root.append(suite)
-    try:
-        text = ET.tostring(root, encoding="unicode")
-        write_output(path, f"<?xml version='1.0' encoding='utf-8'?>\n{text}")
-    except OSError as error:
-        raise ConfigurationError(f"cannot write {os.fspath(path)!r}: {error.strerror}") from error
-
-
 class GateCheck(ABC):
     """The result of a gate: whether all metrics pass, as a table, and as files."""
 
@@ -96,7 +74,25 @@ class GateCheck(ABC):
         Raises:
             ConfigurationError: If the file cannot be written.
         """
-        write_junit(path, self.cases(), name=self.suite, details=str(self))
+        cases, details = self.cases(), _xml(str(self))
+        states = [case.state for case in cases]
+        numbers = {"tests": len(cases), "failures": states.count("failed"), "errors": states.count("error")}
+        counts = {key: str(n) for key, n in numbers.items()}
+        root = ET.Element("testsuites", counts)
+        suite = ET.SubElement(root, "testsuite", {"name": _xml(self.suite)} | counts)
+        for case in cases:
+            group = f"{self.suite}.{case.system}" if case.system else self.suite
+            item = ET.SubElement(suite, "testcase", {"classname": _xml(group), "name": _xml(case.metric)})
+            text = _xml(f"{case.value}: {case.verdict}")
+            if case.state == "passed":
+                ET.SubElement(item, "system-out").text = text
+            else:
+                kind = "failure" if case.state == "failed" else "error"
+                ET.SubElement(item, kind, {"message": text}).text = details
+        try:
+            write_output(path, f"<?xml version='1.0' encoding='utf-8'?>\n{ET.tostring(root, encoding='unicode')}")
+        except OSError as error:
+            raise ConfigurationError(f"cannot write {os.fspath(path)!r}: {error.strerror}") from error
 
     def to_markdown(self) -> str:
         """Return the result as a Markdown table, for summaries of CI jobs."""
@@ -251,19 +247,15 @@ def check_thresholds(thresholds: Mapping[str, float], cards: Iterable[MetricCard
                 f"a threshold for {name!r}, which is not scored. Scored metrics: {', '.join(sorted(known)) or 'none'}"
             )
         for card in own:
-            _check_threshold(card, threshold)
+            if not (math.isfinite(threshold) and card.low < threshold < card.high):
+                raise ConfigurationError(
+                    f"the threshold of {card.name} must be a number above {card.low:g} and below {card.high:g}, got "
+                    f"{threshold!r}, because no sample can show that a mean is exactly at an end of its range. Give a value "
+                    f"inside, such as {card.name}={_inside(card):g}"
+                )
             if card.name not in found or full_name(name) == card.name:
                 found[card.name] = float(threshold)
     return found
-
-
-def _check_threshold(card: MetricCard, threshold: float) -> None:
-    if not (math.isfinite(threshold) and card.low < threshold < card.high):
-        raise ConfigurationError(
-            f"the threshold of {card.name} must be a number above {card.low:g} and below {card.high:g}, got {threshold!r}, "
-            "because no sample can show that a mean is exactly at an end of its range. Give a value inside, such as "
-            f"{card.name}={_inside(card):g}"
-        )
 
 
 def _inside(card: MetricCard) -> float:

@@ -29,6 +29,7 @@ from ragstone.settings import Analysis
 from ragstone.stats import Estimate, estimate_mean, failure_bounds
 
 if TYPE_CHECKING:
+    from ragstone.experiments._compare.pairs import SystemMean
     from ragstone.store import MetricCounts, Store
 
 
@@ -202,22 +203,20 @@ def _summarize(table: ScoreTable, metric: MetricScores, confidence_level: float)
     )
 
 
-def format_end(value: float) -> str:
-    """Format an end of an interval."""
-    return f"{value:.3f}" if math.isfinite(value) else "no bound"
+def mean_cells(row: MetricSummary | SystemMean) -> tuple[str, str]:
+    """Format a mean with its interval, and the counts."""
+    mean, e = "no score", row.estimate
+    if e is not None:
+        low, high = (f"{end:.3f}" if math.isfinite(end) else "no bound" for end in (e.low, e.high))
+        mean = f"{e.value:.3f} [{low}, {high}]"
+    return mean, f"{row.n_scored} / {row.n_failed} / {row.n_not_applicable}"
 
 
 def _lies_in(low: float, high: float) -> str:
     """Describe the possible range of a mean, which may be unbounded on a side."""
-    match math.isfinite(low), math.isfinite(high):
-        case True, True:
-            return f"lies in [{low:.3f}, {high:.3f}]"
-        case True, False:
-            return f"is at least {low:.3f}"
-        case False, True:
-            return f"is at most {high:.3f}"
-        case _:
-            return "may be anything"
+    if math.isfinite(low):
+        return f"lies in [{low:.3f}, {high:.3f}]" if math.isfinite(high) else f"is at least {low:.3f}"
+    return f"is at most {high:.3f}" if math.isfinite(high) else "may be anything"
 
 
 def format_table(summaries: Sequence[MetricSummary], *, titles: Mapping[str, str] | None = None) -> str:
@@ -231,11 +230,7 @@ def format_table(summaries: Sequence[MetricSummary], *, titles: Mapping[str, str
     notes = []
     missing_fields: dict[tuple[str, ...], list[str]] = {}
     for s in summaries:
-        if s.estimate is None:
-            mean = "no score"
-        else:
-            mean = f"{s.estimate.value:.3f} [{format_end(s.estimate.low)}, {format_end(s.estimate.high)}]"
-        rows.append((s.metric, mean, f"{s.n_scored} / {s.n_failed} / {s.n_not_applicable}"))
+        rows.append((s.metric, *mean_cells(s)))
         if s.n_failed and s.bounds:
             kinds = ", ".join(f"{n} {kind}" for kind, n in s.failure_kinds.items()) or f"{s.n_failed} failed"
             notes.append(f"{s.metric}: {kinds}. Depending on their scores, the mean {_lies_in(*s.bounds)}.")
@@ -243,11 +238,8 @@ def format_table(summaries: Sequence[MetricSummary], *, titles: Mapping[str, str
             missing_fields.setdefault(s.missing, []).append(s.metric)
         if s.reasons:
             most_frequent, *others = s.reasons
-            more = (
-                f" ({count(s.reasons[most_frequent], 'sample')}, {len(others)} more {'reason' if len(others) == 1 else 'reasons'})"
-                if others
-                else ""
-            )
+            rest = f"{len(others)} more {'reason' if len(others) == 1 else 'reasons'}"
+            more = f" ({count(s.reasons[most_frequent], 'sample')}, {rest})" if others else ""
             notes.append(f"{s.metric}: not applicable to {sum(s.reasons.values())}: {most_frequent}{more}")
     # One line for all metrics that lack the same fields: without qrels there would be eight.
     notes += [

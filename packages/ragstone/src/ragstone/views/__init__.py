@@ -37,7 +37,7 @@ from ragstone.views._model import (
 )
 from ragstone.views._notebook import Chart, compared_chart, metric_chart, notebook_comparison, notebook_report
 from ragstone.views._terminal import ReportText
-from ragstone.views._terminal_answers import Answers, AnswersText, AnswerText
+from ragstone.views._terminal_answers import Answers, AnswerText, list_answers
 from ragstone.views._words import cause_rows, describe_low, describe_spent, format_interval, format_mean, format_share
 
 __all__ = ["AnswerView", "Answers", "Chart", "ReportView"]

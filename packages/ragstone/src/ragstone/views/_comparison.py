@@ -79,11 +79,8 @@ def _verdict(view: ComparisonView) -> Markup:
         else:
             findings.append([line.rstrip(":")])
     (first, *parts), *others = findings
-    n = (
-        f"{count(view.n_common, 'common sample')}"
-        if view.n_common
-        else ", ".join(f"{n:,} samples of {system}" for system, n in view.n_samples.items())
-    )
+    n = ", ".join(f"{n:,} samples of {system}" for system, n in view.n_samples.items())
+    n = count(view.n_common, "common sample") if view.n_common else n
     gate = view.gate[:1] and (tag("p", tag("b", "Gate: "), view.gate[0][0], class_="next"), _gate(view.gate[1:]))
     return tag(
         "section",
@@ -127,10 +124,7 @@ def _cut(view: ComparisonView) -> str:
 
 
 def _name(metric: ComparedMetric) -> Markup:
-    notes = [
-        *(["lower is better"] if metric.lower_is_better else []),
-        *(["exploratory"] if metric.is_exploratory else []),
-    ]
+    notes = ["lower is better"] * metric.lower_is_better + ["exploratory"] * metric.is_exploratory
     small = tag("small", ", ".join(notes)) if notes else None
     return tag("td", tag("b", metric.title), tag("span", metric.name, class_="id"), small)
 

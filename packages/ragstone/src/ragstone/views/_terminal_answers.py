@@ -36,12 +36,8 @@ class AnswerText:
         """Return the lines."""
         view, canvas = self._view, self._canvas
         canvas.wrap(view.name, "bold")
-        about = (
-            view.id
-            if view.time is None
-            else f"{view.id}, {datetime.fromtimestamp(view.time, tz=UTC):%Y-%m-%d %H:%M} UTC"
-        )
-        canvas.add((about, "dim"))
+        time = "" if view.time is None else f", {datetime.fromtimestamp(view.time, tz=UTC):%Y-%m-%d %H:%M} UTC"
+        canvas.add((f"{view.id}{time}", "dim"))
         if view.why:
             canvas.wrap(view.why, "red" if view.cause else "green")
         if view.history:
@@ -103,10 +99,8 @@ class AnswerText:
 
     def _passage(self, passage: PassageView) -> None:
         canvas = self._canvas
-        parts: list[str | tuple[str, str]] = [(f"  {passage.position:>2}  ", "dim")]
-        parts += [
-            (f"{mark} ", {"relevant": "green", "used": "cyan", "distracting": "red"}[mark]) for mark in passage.marks
-        ]
+        styles = {"relevant": "green", "used": "cyan", "distracting": "red"}
+        parts = [(f"  {passage.position:>2}  ", "dim"), *((f"{mark} ", styles[mark]) for mark in passage.marks)]
         if passage.label_source is not None and not {"relevant", "distracting"} & set(passage.marks):
             parts.append(("not relevant ", "dim"))
         facts = [passage.id] if passage.id else []
@@ -117,46 +111,32 @@ class AnswerText:
                 interval = f" [{low:.2f}, {high:.2f}]" if high - low > _EQUAL else ""
             facts.append(f"p(answer) {passage.p_answer:.2f}{interval}")
         about = ", ".join(facts)
-        first = sum(len(part if isinstance(part, str) else part[0]) for part in parts)
-        if first + len(about) <= canvas.width:
-            parts.append((about, "dim"))
-            about = ""
-        canvas.add(*parts)
-        if about:
+        if sum(len(part) for part, _ in parts) + len(about) <= canvas.width:
+            canvas.add(*parts, (about, "dim"))
+        else:
+            canvas.add(*parts)
             canvas.wrap(about, "dim", indent=6)
         text = passage.text if len(passage.text) <= _PASSAGE_CHARS else f"{passage.text[:_PASSAGE_CHARS]}…"
         canvas.wrap(text, indent=6)
 
 
-class AnswersText:
-    """Answers, ordered by `metric` (None: the mean of all scores), as lines of styled text of at most 100 columns."""
+def list_answers(views: Sequence[AnswerView], *, metric: str | None, width: int, ascii_only: bool) -> list[Text]:
+    """Return answers, ordered by `metric` (None: the mean of all scores), as lines of styled text of at most 100 columns.
 
-    def __init__(
-        self, views: Sequence[AnswerView], *, metric: str | None = None, width: int = 80, ascii_only: bool = False
-    ) -> None:
-        self._views = views
-        self._metric = metric
-        self._canvas = Canvas(width, ascii_only=ascii_only)
-
-    def lines(self) -> list[Text]:
-        """Return the lines: for each answer its rating or score, the question, the cause and the id."""
-        canvas = self._canvas
-        for view in self._views:
-            rating = self._rating(view)
-            number = " n.a." if rating is None else f"{rating:5.2f}"
-            canvas.add((f"{number}  ", "bold"), canvas.cut(view.name, canvas.width - 7))
-            if view.cause_title is not None:
-                canvas.wrap(view.cause_title, "red", indent=7)
-            canvas.add(" " * 7, (view.id, "dim"))
-        canvas.add()
-        what = f"the score of {self._metric}" if self._metric else "the mean of the scores, 0 is worst and 1 is best"
-        canvas.wrap(f"{count(len(self._views), 'answer')}. The number is {what}.", "dim")
-        return canvas.lines
-
-    def _rating(self, view: AnswerView) -> float | None:
-        if self._metric is None:
-            return view.rating
-        return next((score.value for score in view.scores if score.metric == self._metric), None)
+    Each has its rating or score, the question, the cause and the id.
+    """
+    canvas = Canvas(width, ascii_only=ascii_only)
+    for view in views:
+        rating = next((s.value for s in view.scores if s.metric == metric), None) if metric else view.rating
+        number = " n.a." if rating is None else f"{rating:5.2f}"
+        canvas.add((f"{number}  ", "bold"), canvas.cut(view.name, canvas.width - 7))
+        if view.cause_title is not None:
+            canvas.wrap(view.cause_title, "red", indent=7)
+        canvas.add(" " * 7, (view.id, "dim"))
+    canvas.add()
+    what = f"the score of {metric}" if metric else "the mean of the scores, 0 is worst and 1 is best"
+    canvas.wrap(f"{count(len(views), 'answer')}. The number is {what}.", "dim")
+    return canvas.lines
 
 
 class Answers(Sequence[AnswerView]):

@@ -114,26 +114,12 @@ class Comparison:
         Raises:
             ConfigurationError: If a system, metric or margin is invalid.
         """
-        _require_paired("a gate needs", paired=self.paired)
-        return self._check(gate_metrics, baseline, margin)
+        return self._check("a gate needs", baseline, metrics=gate_metrics, margin=margin)
 
-    def _check(
-        self,
-        metrics: Sequence[str] | str | None,
-        baseline: str | None,
-        margin: float | Mapping[str, float] | None,
-        *,
-        equivalence: bool = False,
-    ) -> RegressionCheck:
-        return check_regression(
-            self.scores,
-            self._test,
-            baseline=baseline or self.baseline or self.systems[0],
-            metrics=metrics,
-            margin=margin,
-            equivalence=equivalence,
-            notes=self.notes,
-        )
+    def _check(self, what_needs: str, baseline: str | None, **options: Any) -> RegressionCheck:
+        _require_paired(what_needs, paired=self.paired)
+        against = baseline or self.baseline or self.systems[0]
+        return check_regression(self.scores, self._test, baseline=against, notes=self.notes, **options)
 
     def check_equivalence(
         self,
@@ -159,8 +145,8 @@ class Comparison:
         Source:
             Schuirmann 1987 (two one-sided tests). Berger 1982 (all metrics).
         """
-        _require_paired("a test of equivalence needs", paired=self.paired)
-        return self._check(gate_metrics, baseline, margin, equivalence=True)
+        needs = "a test of equivalence needs"
+        return self._check(needs, baseline, metrics=gate_metrics, margin=margin, equivalence=True)
 
     @property
     def cheapest(self) -> tuple[str, ...]:
@@ -322,11 +308,9 @@ class Comparison:
             "Holm's correction)"
             for h in self.hypotheses
         ]
-        if self.hypotheses:
-            lines.append("")
-        is_corrected = self.across_metrics or self.primary is not None
-        level = self.confidence_level
-        return (*lines, *overview(self.metrics, confidence_level=level, across_metrics=is_corrected))
+        is_corrected, level = self.across_metrics or self.primary is not None, self.confidence_level
+        verdicts = overview(self.metrics, confidence_level=level, across_metrics=is_corrected)
+        return (*lines, *([""] if lines else []), *verdicts)
 
     def details(self) -> str:
         """Return the tables of all means and differences."""

@@ -11,7 +11,7 @@ from typing import Final, Literal
 from ragstone._util.table import text_table
 from ragstone.experiments._cards import titles_of
 from ragstone.experiments._compare.pairs import MetricComparison, PairDifference
-from ragstone.experiments._summary import ci_heading, format_end
+from ragstone.experiments._summary import ci_heading, mean_cells
 
 Kind = Literal["claimed", "within", "undecided", "identical", "incomparable"]
 """Finding for a pair: a significant difference, a difference below the minimum effect, undecided, identical scores, or no
@@ -162,11 +162,7 @@ def means_table(metrics: Sequence[MetricComparison]) -> str:
     """Format the means of all metrics and systems as a table, with intervals and counts."""
     estimates = (s.estimate for metric in metrics for s in metric.systems)
     rows = [("metric", "system", ci_heading(estimates), "n scored / failed / n.a.")]
-    for metric in metrics:
-        for s in metric.systems:
-            e = s.estimate
-            mean = "no score" if e is None else f"{e.value:.3f} [{format_end(e.low)}, {format_end(e.high)}]"
-            rows.append((metric.metric, s.system, mean, f"{s.n_scored} / {s.n_failed} / {s.n_not_applicable}"))
+    rows += [(metric.metric, s.system, *mean_cells(s)) for metric in metrics for s in metric.systems]
     return text_table(rows, n_keys=2, titles=titles_of(metric.metric for metric in metrics))
 
 

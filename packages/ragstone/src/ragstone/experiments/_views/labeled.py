@@ -48,7 +48,8 @@ def build_labels(
     values, drawn = human.values, human.probabilities
     if not values:
         return None
-    compared = _Compared(values, drawn, table, confidence_level)
+    numbers = {id_: row for row, id_ in enumerate(table.sample_ids)}
+    compared = _Compared(values, drawn, table, confidence_level, numbers)
     metrics = []
     for row in rows:
         if not takes_labels(row.stage, row.low, row.high, lower_is_better=row.lower_is_better):
@@ -83,17 +84,15 @@ def takes_labels(stage: str, low: float, high: float, *, lower_is_better: bool) 
     return stage != "passages" and not lower_is_better and math.isfinite(low) and math.isfinite(high)
 
 
+@dataclass(frozen=True, slots=True)
 class _Compared:
     """Labels, and the table of the scores that they are compared with."""
 
-    def __init__(
-        self, values: Mapping[str, float], drawn: Mapping[str, float], table: ScoreTable, confidence_level: float
-    ) -> None:
-        self._values = values
-        self._drawn = drawn
-        self._table = table
-        self._confidence_level = confidence_level
-        self._rows = {id_: row for row, id_ in enumerate(table.sample_ids)}
+    _values: Mapping[str, float]
+    _drawn: Mapping[str, float]
+    _table: ScoreTable
+    _confidence_level: float
+    _rows: Mapping[str, int]
 
     def correct(self, values: Mapping[str, float], scores: Mapping[str, float]) -> PredictionPoweredMean | None:
         """Estimate the mean label of all requests with a score, or return None with too few labels of drawn requests."""
@@ -123,13 +122,11 @@ class _Compared:
         found: Agreement | None = None
         if len(ids) >= _FEWEST:
             rows = [self._rows[each] for each in ids]
+            shares: list[float] = self._table.inclusion[rows].tolist()
             found = drawn_kappa(
                 [wrong[each] for each in ids],
                 [values[each] < _CORRECT_FROM for each in ids],
-                [
-                    self._drawn[each] * share
-                    for each, share in zip(ids, self._table.inclusion[rows].tolist(), strict=True)
-                ],
+                [self._drawn[each] * share for each, share in zip(ids, shares, strict=True)],
                 clusters=self._table.clusters_of(rows),
                 confidence_level=self._confidence_level,
             )
@@ -152,11 +149,6 @@ class _Compared:
             f"According to people, {format_share(share)} of all answers are wrong, estimated from {count(share.n, 'label')}; "
             f"the metrics alone say {100 * result.judge_mean:.0f} %."
         )
-        numbers = {
-            "share": share.value,
-            "low": share.low,
-            "high": share.high,
-            "metrics": result.judge_mean,
-            "n": share.n,
-        }
+        ends = {"share": share.value, "low": share.low, "high": share.high}
+        numbers = ends | {"metrics": result.judge_mean, "n": share.n}
         return [Statement(text=text, kind="count", numbers=numbers)]
