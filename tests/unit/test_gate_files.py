@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -96,14 +97,13 @@ def test_a_report_in_markdown_ends_with_the_gate() -> None:
     assert "thresholds" not in Path("report.md").read_text(encoding="utf-8")
 
 
-def test_control_characters_do_not_break_the_file(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("files")
+def test_control_characters_do_not_break_the_file() -> None:
     """Names of metrics and systems come from files. XML does not allow all characters."""
-    from ragstone.experiments._gates import GateCase, write_junit
-
     odd = "a\x00<b>&\x1b\ud800\uffff"
-    case = GateCase(metric=odd, system=odd, state="failed", value=odd, verdict=odd)
-    write_junit(tmp_path / "gate.xml", [case], name="x", details=odd)
-    assert {("x.a <b>&   ", "a <b>&   "): "failure"} == cases(str(tmp_path / "gate.xml"))
+    check = ragstone.compare({"old": "old.jsonl", odd: "new.jsonl"}).check_regression("ccrs.qr")
+    replace(check, gates=tuple(replace(gate, metric=odd) for gate in check.gates)).write_junit("gate.xml")
+    assert {("ragstone regression.a <b>&   ", "a <b>&   "): "failure"} == cases("gate.xml")
 
 
 @pytest.mark.usefixtures("files")

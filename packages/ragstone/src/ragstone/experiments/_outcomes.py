@@ -482,9 +482,8 @@ def _reading(period: Period) -> Iterator[None]:
 def _day(time: float | None) -> str:
     if time is None:
         return ""
-    return (
-        datetime.fromtimestamp(time, tz=UTC).isoformat(timespec="minutes").removesuffix("+00:00").removesuffix("T00:00")
-    )
+    minute = datetime.fromtimestamp(time, tz=UTC).isoformat(timespec="minutes")
+    return minute.removesuffix("+00:00").removesuffix("T00:00")
 
 
 def names_of(sources: Sequence[OutcomeSource]) -> list[str]:

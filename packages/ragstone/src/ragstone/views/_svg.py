@@ -77,9 +77,8 @@ def share_axis(all_share: float | None) -> Markup:
         text = f"all {100 * all_share:.0f} %"
         half = _TICK * len(text) / 2
         # The ends of the axis have labels too, which it must not cover.
-        middle = min(
-            max(_PAD + all_share * (width - 2 * _PAD), _PAD + 4 * _TICK + half), width - _PAD - 6 * _TICK - half
-        )
+        place = _PAD + all_share * (width - 2 * _PAD)
+        middle = min(max(place, _PAD + 4 * _TICK + half), width - _PAD - 6 * _TICK - half)
         parts.append(tag("text", text, x=middle, y=11.0, class_="tick middle"))
     return _svg(width, 14.0, "axis from 0 to 100 %", parts)
 

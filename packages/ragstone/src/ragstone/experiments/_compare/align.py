@@ -73,19 +73,14 @@ def align(
     cards = {name: card for source in reversed(opened) for name, card in source.cards.items()}
     reader = TableReader(tuple(source.name for source in opened), cards)
     systems = [_read(reader, at, source, selected) for at, source in enumerate(opened)]
-    _check_metrics(reader, systems, selected)
-    notes = [
-        note
-        for name, columns in reader.columns.items()
-        for note in judge_notes(
-            name,
-            {
-                system: _scales(columns[at].origins) if at in columns else set()
-                for at, system in enumerate(reader.systems)
-            },
-            allowed=analysis.allow_different_judges,
-        )
-    ]
+    for name in selected or ():
+        if not any(selects(name, metric, reader.cards.get(metric) or card_of(metric)) for metric in reader.columns):
+            known = sorted({*reader.columns, *(metric for system in systems for metric in system.others)})
+            raise ConfigurationError(f"no system has outcomes of {name!r}. Available: {', '.join(known) or 'none'}.")
+    notes: list[str] = []
+    for name, columns in reader.columns.items():
+        scales = {s: _scales(columns[at].origins) if at in columns else set() for at, s in enumerate(reader.systems)}
+        notes += judge_notes(name, scales, allowed=analysis.allow_different_judges)
     ids, has = tuple(reader.rows), reader.presence()
     other_ids: Mapping[tuple[str, str], str] = {}
     left_out: Collection[int] = ()
@@ -97,10 +92,9 @@ def align(
         merged, left_out = matched.merged, matched.left_out
         notes += matched.notes
         other_ids = {
-            (system, ids[row]): ids[other]
+            (reader.systems[at], ids[row]): ids[other]
             for other, row in merged.items()
-            for system, is_there in zip(reader.systems, has[other], strict=True)
-            if is_there
+            for at in has[other].nonzero()[0].tolist()
         }
         reader.merge(merged)
         has = reader.presence()
@@ -132,13 +126,8 @@ def align(
     clusters = choose_clusters(analysis.cluster, labels, ids)
     spent = tuple({same.get(id_, id_): one for id_, one in source.spent().items()} for source in opened)
     table = replace(table.depend(probabilities, clusters), by_system=spent)
-    cluster_texts = cluster_notes(
-        analysis.cluster,
-        clusters,
-        labels,
-        ids,
-        {m.name: _compared(m, ids, paired=paired) for m in table.metrics.values()},
-    )
+    scores = {m.name: _compared(m, ids, paired=paired) for m in table.metrics.values()}
+    cluster_texts = cluster_notes(analysis.cluster, clusters, labels, ids, scores)
     notes += [
         f"{name}: {system.repeated} outcomes repeat a sample and metric. The last one is used."
         for name, system in zip(reader.systems, systems, strict=True)
@@ -223,14 +212,6 @@ def _read(reader: TableReader, at: int, source: Source, selected: Sequence[str] 
             "a score."
         )
     return system
-
-
-def _check_metrics(reader: TableReader, systems: Sequence[_System], selected: Sequence[str] | None) -> None:
-    """Raise an error if no system has outcomes of a selected metric."""
-    for name in selected or ():
-        if not any(selects(name, metric, reader.cards.get(metric) or card_of(metric)) for metric in reader.columns):
-            known = sorted({*reader.columns, *(metric for system in systems for metric in system.others)})
-            raise ConfigurationError(f"no system has outcomes of {name!r}. Available: {', '.join(known) or 'none'}.")
 
 
 def _scales(origins: Iterable[Origin]) -> set[Origin]:

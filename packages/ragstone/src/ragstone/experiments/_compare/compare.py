@@ -283,16 +283,12 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
+        names = ("n_common", "paired", "confidence_level", "across_metrics", "primary", "seed")
         return {
             "systems": list(self.systems),
             "baseline": self.baseline,
             "n_samples": dict(self.n_samples),
-            "n_common": self.n_common,
-            "paired": self.paired,
-            "confidence_level": self.confidence_level,
-            "across_metrics": self.across_metrics,
-            "primary": self.primary,
-            "seed": self.seed,
+            **{name: getattr(self, name) for name in names},
             "verdict": list(self.verdict),
             "metrics": [_finite(asdict(m)) for m in self.metrics],
             "hypotheses": [asdict(h) for h in self.hypotheses],

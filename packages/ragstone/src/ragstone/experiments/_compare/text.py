@@ -378,8 +378,8 @@ def _claim_lines(claimed: Sequence[Finding], n_metrics: int, *, has_sizes: bool)
     for (winner, other), wins in sorted(by_pair.items(), key=lambda kv: (-n_wins[kv[0][0]], kv[0][0], -len(kv[1]))):
         head = f"{winner} beats {other} on {len(wins)} of {n_metrics} metrics"
         if not has_sizes:
-            doubts = (" (failed samples could reverse it)" if _doubt(metric, pair) else "" for metric, pair in wins)
-            names = (f"{metric.metric}{doubt}" for (metric, _), doubt in zip(wins, doubts, strict=True))
+            doubt = " (failed samples could reverse it)"
+            names = (f"{metric.metric}{doubt if _doubt(metric, pair) else ''}" for metric, pair in wins)
             lines.append(f"{head}: {', '.join(names)}")
             continue
         width = max(len(full_name(metric)) for metric, _ in wins)
