@@ -38,7 +38,7 @@ _MAX_PARTS: Final = 100
 _JOINED: Final = re.compile(r";(?=\S)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Layout:
     """A layout of rows."""
 
@@ -68,15 +68,7 @@ class Layout:
 def _layout(
     name: str, keys: str, note: str = "", answers: str = "", parts: str = "", ideal: str = "", **fields: Any
 ) -> Layout:
-    return Layout(
-        name=name,
-        keys=frozenset(keys.split()),
-        fields=fields,
-        note=note,
-        answers=tuple(answers.split()),
-        parts=tuple(parts.split()),
-        ideal=ideal,
-    )
+    return Layout(name, frozenset(keys.split()), fields, note, tuple(answers.split()), tuple(parts.split()), ideal)
 
 
 _DEEPEVAL: Final[Mapping[str, Any]] = {

@@ -220,16 +220,11 @@ def _split_known(traces: Sequence[Trace], store: Store) -> tuple[list[Trace], in
         other = fresh.get(trace.trace_id) or stored.get(trace.trace_id)
         if other is None:
             fresh[trace.trace_id] = trace
-        elif _is_same_request(other, trace):
+        elif (other.query, other.response) == (trace.query, trace.response):  # even if their sources differ
             n_known += 1
         else:
             clashing.append(trace.trace_id)
     return list(fresh.values()), n_known, clashing
-
-
-def _is_same_request(one: Trace, other: Trace) -> bool:
-    """Return whether two traces record the same request, even if their sources differ."""
-    return (one.query, one.response) == (other.query, other.response)
 
 
 def select_shard(

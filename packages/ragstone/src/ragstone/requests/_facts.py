@@ -248,7 +248,8 @@ class Facts:
                 if passages is not None:
                     searches.append(Search(step, passages))
                     taken.update(self._around([step]))
-            if searches or any(True for _ in self._made_documents()):
+            made = (one for one in self.tree.finished if self.counts(one) and one.kind not in ("model", "tool"))
+            if searches or any(value.passages and value.is_evident for one in made for value in one.outputs):
                 break  # texts that only a question shows to be retrieved never stand next to others
         return sorted(searches, key=lambda search: self.tree.place[search.step.id])
 
@@ -293,13 +294,6 @@ class Facts:
         known = {self.canonical(text) for text in texts}
         is_made = self._is_written(texts) or any(call.reply in known for call in self.calls) or self.echoes(step)
         return [PassageDraft(text=text) for text in texts] if not is_made and self._is_shown(step, texts) else None
-
-    def _made_documents(self) -> Iterator[PassageDraft]:
-        """Yield the documents in what steps other than tools and models gave back."""
-        for step in self.tree.finished:
-            if self.counts(step) and step.kind not in ("model", "tool"):
-                for value in step.outputs:
-                    yield from (value.passages or ()) if value.is_evident else ()
 
     def tool_values(self, step: Step) -> list[Value]:
         """Return the values in the result of a tool, also those in a text of it."""

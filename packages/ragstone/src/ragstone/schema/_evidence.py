@@ -18,8 +18,7 @@ Part = Literal["query", "contexts", "response"]
 
 _DOUBTFUL: Final[dict[str, tuple[tuple[Part, ...], str]]] = {
     "several_questions": (
-        ("query",),
-        "several texts of the inputs could be the question; state it, or name it question",
+        ("query",), "several texts of the inputs could be the question; state it, or name it question",
     ),
     "several_answers": (
         ("contexts", "response"),
@@ -30,24 +29,20 @@ _DOUBTFUL: Final[dict[str, tuple[tuple[Part, ...], str]]] = {
         "no model call of the request wrote the answer (a fixed text, for example), so no prompt shows its contexts",
     ),
     "empty_answer": (
-        ("contexts",),
-        "the answer is empty and no model call of the request wrote it, so no prompt shows its contexts",
+        ("contexts",), "the answer is empty and no model call of the request wrote it, so no prompt shows its contexts",
     ),
     "not_in_prompt": (
-        ("contexts",),
-        "passages were found, but none of them is in the prompt of the model call that wrote the answer",
+        ("contexts",), "passages were found, but none of them is in the prompt of the model call that wrote the answer",
     ),
     "short_passage": (
-        ("contexts",),
-        "a passage of fewer than 32 characters and 4 words is in the prompt, possibly by coincidence",
+        ("contexts",), "a passage of fewer than 32 characters and 4 words is in the prompt, possibly by coincidence",
     ),
     "short_reply": (
         ("contexts",),
         "the prompt contains a few words that an earlier call replied, or what a tool made of them, and that call saw other passages",
     ),
     "passages_from_earlier_turn": (
-        ("contexts",),
-        "the prompt contains results of tools that ran in an earlier request of the session",
+        ("contexts",), "the prompt contains results of tools that ran in an earlier request of the session",
     ),
     "too_large": (("contexts",), "passages and prompts are too large to compare (more than 20 million characters)"),
     "no_answer": (
@@ -55,17 +50,14 @@ _DOUBTFUL: Final[dict[str, tuple[tuple[Part, ...], str]]] = {
         "the application ended the request without an answer that is known; name it answer, or pass it to answer() in a block",
     ),
     "answered_twice": (
-        (),
-        "the application called answer() twice, and the last answer counts; use a block for each request",
+        (), "the application called answer() twice, and the last answer counts; use a block for each request",
     ),
     "without_text": ((), "hits that the application passed do not have a text under a known name; name it with text="),
     "unreadable": (
-        ("contexts",),
-        "hits or a prompt that the application passed could not be read; see monitor.errors and the log",
+        ("contexts",), "hits or a prompt that the application passed could not be read; see monitor.errors and the log",
     ),
     "internal_error": (
-        ("query", "contexts", "response"),
-        "the steps of the request could not be read; please report this",
+        ("query", "contexts", "response"), "the steps of the request could not be read; please report this",
     ),
     "text_in_state": (
         ("contexts",),
@@ -79,7 +71,7 @@ _DOUBTFUL: Final[dict[str, tuple[tuple[Part, ...], str]]] = {
         ("contexts",),
         "a tool returned plain text; add retriever_tools={NAME: True} if it retrieves, {NAME: False} if it does not",
     ),
-}
+}  # fmt: skip
 """By code: the parts of a trace that are in doubt, and why. Without a part, the doubt is only counted."""
 _UNKNOWN: Final[tuple[tuple[Part, ...], str]] = (
     ("query", "contexts", "response"),

@@ -204,11 +204,10 @@ def _forget_sessions(db: Sql, traces: Sequence[Any]) -> None:
 
 def _forget_in_alarms(db: Sql, ids: Sequence[str]) -> None:
     for number, body in db.execute("SELECT number, body FROM alarms").fetchall():
-        if not any(id_ in body for id_ in ids):
-            continue
-        record = json.loads(body)
-        record["traces"] = [trace_id for trace_id in record.get("traces", ()) if trace_id not in ids]
-        db.execute("UPDATE alarms SET body = ? WHERE number = ?", (json.dumps(record), number))
+        if any(id_ in body for id_ in ids):
+            record = json.loads(body)
+            record["traces"] = [trace_id for trace_id in record.get("traces", ()) if trace_id not in ids]
+            db.execute("UPDATE alarms SET body = ? WHERE number = ?", (json.dumps(record), number))
 
 
 def _forget_damaged_labels(db: Sql, ids: Sequence[str]) -> None:

@@ -137,6 +137,9 @@ def _line(row: list[Any]) -> bytes:
 
 def _parse(data: bytes) -> WaitingLabels:
     waiting = WaitingLabels([], [], [], [])
+    lists: dict[type, list[Any]] = {
+        StoredLabel: waiting.labels, DrawnRequest: waiting.drawn, StoredCase: waiting.cases,
+    }  # fmt: skip
     for line in data.split(b"\n"):
         if not line:
             continue
@@ -145,12 +148,7 @@ def _parse(data: bytes) -> WaitingLabels:
         except (ValueError, TypeError, LookupError, RecursionError):
             waiting.damaged.append(line.decode("utf-8", "replace"))
         else:
-            if isinstance(record, StoredLabel):
-                waiting.labels.append(record)
-            elif isinstance(record, StoredCase):
-                waiting.cases.append(record)
-            else:
-                waiting.drawn.append(record)
+            lists[type(record)].append(record)
     return waiting
 
 
