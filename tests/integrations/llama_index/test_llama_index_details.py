@@ -89,7 +89,7 @@ def test_usage_as_providers_name_it(app, raw):
 def step_of(reply):
     """Read the reply of a model."""
     step = Step(id=1, kind="model")
-    assert fill_reply(step, reply)
+    fill_reply(step, reply)
     return step
 
 

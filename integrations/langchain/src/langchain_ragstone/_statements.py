@@ -21,10 +21,8 @@ def stated_contexts(contexts: Iterable[Document | str | Mapping[str, Any] | Pass
 
     Raise ConfigurationError if an item is none of these, or if `contexts` is a single text or mapping.
     """
-    if isinstance(contexts, str | Mapping):
-        items: Any = contexts  # refused below, with an explanation
-    else:
-        passages = Passages()
+    passages, items = Passages(), contexts
+    if not isinstance(contexts, str | Mapping):  # which `make_draft` refuses, with an explanation
         items = [passages.of(item) if isinstance(item, Document) else item for item in contexts]
     return make_draft(contexts=items).contexts or []
 

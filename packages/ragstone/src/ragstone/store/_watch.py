@@ -57,10 +57,9 @@ class WatchTables:
         """Return the backfills that have ended and from which streams have not learned so far."""
         ended = []
         for progress in map(json.loads, read_all_meta(self._db, BACKFILL).values()):
-            if progress["state"] == "running" or progress.get("learned"):
-                continue
-            keys = [key for metric in progress["metrics"] for key in self._keys_of(metric)]
-            ended.append(EndedBackfill(id=progress["id"], since=progress["since"], keys=keys))
+            if progress["state"] != "running" and not progress.get("learned"):
+                keys = [key for metric in progress["metrics"] for key in self._keys_of(metric)]
+                ended.append(EndedBackfill(id=progress["id"], since=progress["since"], keys=keys))
         return ended
 
     def mark_learned(self, backfill: str) -> None:

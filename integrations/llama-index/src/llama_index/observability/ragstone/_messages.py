@@ -28,9 +28,8 @@ def prompt_from(messages: Iterable[object]) -> tuple[Message, ...]:
     for message in messages:
         if isinstance(message, ChatMessage):
             for call in _tool_calls(message):
-                tools[_look_up(call, "tool_call_id") or _look_up(call, "tool_id") or _look_up(call, "id")] = _tool_name(
-                    call
-                )
+                key = _look_up(call, "tool_call_id") or _look_up(call, "tool_id") or _look_up(call, "id")
+                tools[key] = _tool_name(call)
             read.append(message_from(message, tool=tools.get(message.additional_kwargs.get("tool_call_id"))))
     return tuple(read)
 
@@ -64,8 +63,8 @@ def model_from(payload: Mapping[str, Any]) -> str | None:
     return next((name for name in names if isinstance(name, str) and name and name != "unknown"), None)
 
 
-def fill_reply(step: Step, response: object) -> bool:
-    """Fill in the reply, the model and the token counts of a model's step; return False for anything but a reply.
+def fill_reply(step: Step, response: object) -> None:
+    """Fill in the reply, the model and the token counts of a model's step, from a reply.
 
     A reply without text that calls tools is kept as the arguments of the calls, in JSON: with structured output, they
     are the answer.
@@ -80,14 +79,13 @@ def fill_reply(step: Step, response: object) -> bool:
     elif isinstance(response, CompletionResponse):
         step.reply, about = response.text, [response.additional_kwargs]
     else:
-        return False
+        return
     raw = response.raw
     step.add_search(raw)
     names = (_look_up(raw, "model"), _look_up(raw, "model_version"), _look_up(raw, "modelVersion"))
     places = about if raw is None else [*(_at(raw, path) for path in _USAGE), *about]
     step.model = next((name for name in names if isinstance(name, str) and name), step.model)
     step.set_tokens(*places)
-    return True
 
 
 def _arguments(calls: Sequence[Any]) -> str | None:

@@ -138,10 +138,9 @@ def _fill_tool_result(step: Step, result: Any, passages: Passages) -> None:
     raw = result.raw_output if isinstance(result, ToolOutput) else result
     nodes = raw if _is_nodes(raw) else _sources_in(raw)
     step.passages = passages.found(nodes) if nodes else None
-    values = outputs_of(raw, passages)
-    if content and not any(value.path == () and value.text for value in values):
-        values = (Value((), text=content), *values)
-    step.outputs = values
+    step.outputs = outputs_of(raw, passages)
+    if content and not any(value.path == () and value.text for value in step.outputs):
+        step.outputs = (Value((), text=content), *step.outputs)
     if isinstance(result, ToolOutput) and result.is_error:  # which the model reads, and which is not a result
         step.error = f"{step.name}: {content}"
 
