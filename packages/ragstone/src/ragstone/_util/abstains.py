@@ -449,8 +449,7 @@ def _clause_declines(clause: str, language: _Language, *, has_source: bool) -> b
     clause = re.split("[;\uff1b]", clause, maxsplit=1)[0].strip()
     if language.has("replies", clause) or language.has("phrases", clause):
         return True
-    head = language.split("ends", clause)[0]
-    parts = (part.strip(" ,") for part in language.split("results", head))
+    parts = (part.strip(" ,") for part in language.split("results", language.split("ends", clause)[0]))
     return any(_part_declines(part, language, has_source=has_source) for part in parts)
 
 

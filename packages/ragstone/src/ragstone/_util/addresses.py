@@ -49,9 +49,7 @@ def allowed_hosts(host: str, others: Collection[str]) -> frozenset[str]:
 
 def name_in(host: str) -> str:
     """Return the name in a header `Host`, without the port."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0]
+    return host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
 
 
 def is_equal(given: str, known: str) -> bool:

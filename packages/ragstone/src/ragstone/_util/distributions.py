@@ -57,8 +57,7 @@ def student_quantile(freedom: float, p: float) -> float:
     # Newton's method for the logarithms of tail and quantile, which are nearly proportional far from the center.
     for _ in range(_STEPS):
         found = _student_tail(freedom, t)
-        slope = t * _student_density(freedom, t) / found
-        step = math.log(found / tail) / slope
+        step = math.log(found / tail) / (t * _student_density(freedom, t) / found)
         t *= math.exp(min(max(step, -1.0), 1.0))
         if abs(step) < 1e-14:
             break

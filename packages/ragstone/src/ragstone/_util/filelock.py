@@ -39,14 +39,10 @@ class FileLock:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._path = Path(path)
+        self.path = Path(path)
+        """Path of the lock file."""
         self._fd: int | None = None
         after_fork_in_child(self._close)
-
-    @property
-    def path(self) -> Path:
-        """Path of the lock file."""
-        return self._path
 
     @property
     def held(self) -> bool:
@@ -61,7 +57,7 @@ class FileLock:
         """
         if self._fd is not None:
             return True
-        fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+        fd = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             if not try_flock(fd):
                 os.close(fd)
@@ -72,7 +68,7 @@ class FileLock:
             os.close(fd)
             if isinstance(error, OSError) and error.filename is None and error.errno is not None:
                 # The error of a system call on an open file does not contain its name.
-                raise OSError(error.errno, error.strerror, str(self._path)) from error
+                raise OSError(error.errno, error.strerror, str(self.path)) from error
             raise
         self._fd = fd
         return True
@@ -84,7 +80,7 @@ class FileLock:
     def owner(self) -> int | None:
         """Return the process id of the last owner, for messages. None if it is unknown."""
         try:
-            return int(self._path.read_text(encoding="ascii"))
+            return int(self.path.read_text(encoding="ascii"))
         except (OSError, ValueError):
             return None
 

@@ -34,7 +34,9 @@ class IdTable:
     def add(self, id_: str, number: int = 0) -> int | None:
         """Add an id with a number from 0. Return the number of an id that the table contains, which stays the same."""
         if 3 * len(self._high) >= 2 * len(self._slots):
-            self._grow()
+            self._slots = array("I", bytes(8 * len(self._slots)))
+            for index, (stored_high, stored_low) in enumerate(zip(self._high, self._low, strict=True)):
+                self._slots[self._slot(stored_high, stored_low)] = index + 1
         high, low = self._digest(id_)
         slot = self._slot(high, low)
         if (found := self._slots[slot]) != _EMPTY:
@@ -63,8 +65,3 @@ class IdTable:
                 break
             slot = (slot + 1) & mask
         return slot
-
-    def _grow(self) -> None:
-        self._slots = array("I", bytes(8 * len(self._slots)))
-        for index, (high, low) in enumerate(zip(self._high, self._low, strict=True)):
-            self._slots[self._slot(high, low)] = index + 1

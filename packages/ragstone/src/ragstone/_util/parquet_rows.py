@@ -38,12 +38,13 @@ def parquet_rows(path: Path, *, extra: str, name: str = "") -> Iterator[tuple[in
             groups = _read_groups(file)
             _check_pages(file, groups)
         # Texts stay in their dictionaries, and a column is not read as a whole.
-        texts = _text_columns(pq.read_metadata(path))
+        metadata = pq.read_metadata(path)
+        columns = [metadata.schema.column(i) for i in range(metadata.num_columns)]
+        texts = [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
         with pq.ParquetFile(path, read_dictionary=texts, buffer_size=2**20, pre_buffer=False) as table:
             for index, group in enumerate(groups):
                 for batch in table.iter_batches(batch_size=_batch_rows(group), row_groups=[index]):
-                    for row in _batch_values(batch, number):
-                        number += 1
+                    for number, row in _batch_values(batch, number):  # noqa: B020 - evaluated once, before the loop
                         yield number, row
     except (pa.ArrowException, *_DAMAGE) as error:
         raise _damage_error(name or str(path), "Parquet", number, error) from error
@@ -62,33 +63,27 @@ def arrow_rows(path: Path) -> Iterator[tuple[int, dict[str, Any] | DataError]]:
             batches = map(reader.get_batch, range(reader.num_record_batches)) if is_file else reader
             for whole in batches:
                 for start in range(0, whole.num_rows, _BATCH):
-                    for row in _batch_values(whole.slice(start, _BATCH), number):
-                        number += 1
+                    for number, row in _batch_values(whole.slice(start, _BATCH), number):  # noqa: B020 - evaluated once, before the loop
                         yield number, row
     except (pa.ArrowException, *_DAMAGE) as error:
         raise _damage_error(str(path), "Arrow", number, error) from error
 
 
-def _batch_values(batch: Any, before: int) -> Iterator[dict[str, Any] | DataError]:
+def _batch_values(batch: Any, before: int) -> Iterator[tuple[int, dict[str, Any] | DataError]]:
     """Yield the rows of a batch that follows `before` rows."""
     batch.validate(full=True)  # damaged places in a dictionary would be read as memory
     refuse_repeated(batch.schema.names, "the file")
     sizes = _row_bytes(batch.to_struct_array())
     for i in range(batch.num_rows):
         if sizes[i] > MAX_ROW_BYTES:
-            yield DataError(f"row {before + i + 1} has more than {MAX_ROW_BYTES} bytes")
+            yield before + i + 1, DataError(f"row {before + i + 1} has more than {MAX_ROW_BYTES} bytes")
         else:
-            yield batch.slice(i, 1).to_pylist()[0]
+            yield before + i + 1, batch.slice(i, 1).to_pylist()[0]
 
 
 def _damage_error(name: str, kind: str, number: int, error: BaseException) -> DataError:
     what = " ".join(str(error).split())[:200]
     return DataError(f"{name!r} cannot be read as {kind} from row {number + 1}: {what}")
-
-
-def _text_columns(metadata: Any) -> list[str]:
-    columns = [metadata.schema.column(i) for i in range(metadata.num_columns)]
-    return [column.path for column in columns if column.physical_type == "BYTE_ARRAY"]
 
 
 class _Column(NamedTuple):
@@ -115,8 +110,7 @@ def _batch_rows(group: _Group) -> int:
         raise DataError(
             f"a row group has {sum(in_lists):,} values in lists, more than {_REPEATED:,}. Write the file with smaller row groups"
         )
-    average = max(in_lists, default=0) // max(group.n_rows, 1)
-    return max(1, min(_BATCH, MAX_ROW_VALUES // max(average, 1)))
+    return max(1, min(_BATCH, MAX_ROW_VALUES // max(max(in_lists, default=0) // max(group.n_rows, 1), 1)))
 
 
 def _row_bytes(array: Any) -> Any:
@@ -130,8 +124,7 @@ def _row_bytes(array: Any) -> Any:
         lengths = _row_bytes(array.dictionary)
         if not len(lengths):
             return np.full(len(array), _VALUE_BYTES, np.int64)
-        places = pc.fill_null(array.indices, 0).to_numpy(zero_copy_only=False)
-        return lengths[places]
+        return lengths[pc.fill_null(array.indices, 0).to_numpy(zero_copy_only=False)]
     if pa.types.is_struct(kind):
         total = np.full(len(array), _VALUE_BYTES, np.int64)
         for field in array.flatten():
@@ -262,6 +255,8 @@ class _Compact:
     LIST: Final = 9
     STRUCT: Final = 12
     _NUMBERS: Final = (4, 5, 6)
+    _SIZES: Final = {1: 0, 2: 0, 3: 1, 7: 8}
+    """Bytes of the values of a kind with a fixed size: true, false, a byte, and a floating-point number."""
     _MAX_DEPTH: Final = 8
 
     def __init__(self, data: bytes) -> None:
@@ -310,14 +305,10 @@ class _Compact:
 
     def skip(self, kind: int) -> None:
         """Skip a value."""
-        if kind in (1, 2):  # true, false
-            return
-        if kind == 3:
-            self.place += 1
+        if kind in self._SIZES:
+            self.place += self._SIZES[kind]
         elif kind in self._NUMBERS:
             self._varint()
-        elif kind == 7:
-            self.place += 8
         elif kind == 8:
             n_bytes = self._varint()
             self.place += n_bytes

@@ -23,6 +23,4 @@ def watchdog_interval_s() -> float | None:
     """Return how often "WATCHDOG=1" must be sent in seconds (half of the manager's limit), or None without a watchdog."""
     text = os.environ.get("WATCHDOG_USEC", "")
     pid = os.environ.get("WATCHDOG_PID", "")
-    if not text.isdigit() or int(text) == 0 or (pid and pid != str(os.getpid())):
-        return None
-    return int(text) / 2e6
+    return None if not text.isdigit() or int(text) == 0 or (pid and pid != str(os.getpid())) else int(text) / 2e6

@@ -47,8 +47,7 @@ def _render(
 ) -> tuple[list[str], list[list[int]]]:
     """Return the lines, and the columns of each block."""
     full = [row for row in rows if len(row) > 1]
-    n_columns = len(rows[0])
-    least = [max(_longest(row[i], head=header and n == 0) for n, row in enumerate(full)) for i in range(n_columns)]
+    least = [max(_longest(row[i], head=header and n == 0) for n, row in enumerate(full)) for i in range(len(rows[0]))]
     for _ in range(n_optional):
         if _total(least) > available:
             least.pop()

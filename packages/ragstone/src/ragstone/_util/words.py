@@ -89,8 +89,7 @@ def _sentences(text: str) -> Iterator[tuple[int, int]]:
         for match in _SENTENCE_END.finditer(text)
         if _ends_sentence(text, match)
     )
-    breaks = itertools.chain([(0, 0)], ends, [(len(text), len(text))])
-    for (_, start), (end, _) in itertools.pairwise(breaks):
+    for (_, start), (end, _) in itertools.pairwise(itertools.chain([(0, 0)], ends, [(len(text), len(text))])):
         part = text[start:end]
         if split_words(part):
             yield end - len(part.lstrip()), start + len(part.rstrip())

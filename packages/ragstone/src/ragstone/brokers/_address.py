@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from ragstone.errors import ConfigurationError
+from ragstone.errors import BrokerError, ConfigurationError
 
 _PORTS: Final = {"redis": 6379, "rediss": 6379, "nats": 4222, "tls": 4222}
 _TLS_FILES: Final = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
@@ -60,6 +60,21 @@ class BrokerAddress:
         text = " ".join(text.split())
         return (text.replace(self.password, "***") if self.password else text)[:500]
 
+    def full_error(self) -> BrokerError:
+        """Return the error of an application whose queue is full."""
+        return BrokerError(
+            f"{self.name} has {self.max_entries} entries or more that no worker has stored. "
+            f"Start a worker: ragstone worker STORE --judge JUDGE --from {self.name}"
+        )
+
+    def other_store_error(self, remedy: str) -> ConfigurationError:
+        """Return the error of a worker whose store is not the one of the queue."""
+        return ConfigurationError(
+            f"the entries of {self.name} belong to another store. Choose another name in the path of the URL, for "
+            "applications and workers. If that store does not exist anymore, give its entries to this one with: "
+            f"{remedy}"
+        )
+
 
 def is_broker_url(store: str | os.PathLike[str]) -> bool:
     """Return whether a store is the URL of a message broker."""
@@ -70,8 +85,7 @@ def describe_broker(url: str) -> str:
     """Return the URL of a message broker without credentials, also if it is invalid."""
     scheme, _, rest = url.partition("://")
     # Everything before the last `@` may be a password, in any notation.
-    shown = rest.rpartition("@")[2].partition("?")[0]
-    return f"{scheme}://" + "".join(c if c.isprintable() else "?" for c in shown)
+    return f"{scheme}://" + "".join(c if c.isprintable() else "?" for c in rest.rpartition("@")[2].partition("?")[0])
 
 
 def parse_broker_url(url: str) -> BrokerAddress:

@@ -227,10 +227,7 @@ class NatsBroker:
         ]
         for result in await asyncio.gather(*sends, return_exceptions=True):
             if isinstance(result, APIError) and result.err_code == _FULL:
-                raise BrokerError(
-                    f"{self.name} has {self._address.max_entries} entries or more that no worker has stored. "
-                    f"Start a worker: ragstone worker STORE --judge JUDGE --from {self.name}"
-                )
+                raise self._address.full_error()
             if isinstance(result, BaseException):
                 raise result
         await self._bucket.put(f"sent.{segment}", str(next_offset).encode())
@@ -253,13 +250,8 @@ class NatsBroker:
         try:
             await self._bucket.create("store", store_id.encode())
         except (KeyWrongLastSequenceError, KeyValueError):
-            owner = (await self._bucket.get("store")).value or b""
-            if owner != store_id.encode():
-                raise ConfigurationError(
-                    f"the entries of {self.name} belong to another store. Choose another name in the path of the URL, for "
-                    "applications and workers. If that store does not exist anymore, give its entries to this one with: "
-                    f"nats kv del {self._stream} store"
-                ) from None
+            if ((await self._bucket.get("store")).value or b"") != store_id.encode():
+                raise self._address.other_store_error(f"nats kv del {self._stream} store") from None
         await self._add_consumer()
         await self._deliver_forgotten()
         await self._restore()
@@ -293,7 +285,10 @@ class NatsBroker:
         is_floor_right = True
         if before.num_ack_pending and before.ack_floor is not None:
             # All entries up to the floor are acknowledged, and the next one is in progress.
-            is_floor_right = await self._has_entry(before.ack_floor.stream_seq + 1)
+            try:
+                await self._js.get_msg(self._stream, before.ack_floor.stream_seq + 1)
+            except NotFoundError:
+                is_floor_right = False
         after = await self._js.consumer_info(self._stream, _DURABLE)
         if (before.num_pending, before.num_ack_pending, before.ack_floor, before.delivered) != (
             after.num_pending,
@@ -309,13 +304,6 @@ class NatsBroker:
         with contextlib.suppress(nats.errors.Error):
             await self._pull.unsubscribe()
         await self._add_consumer()
-
-    async def _has_entry(self, number: int) -> bool:
-        try:
-            await self._js.get_msg(self._stream, number)
-        except NotFoundError:
-            return False
-        return True
 
     async def _restore(self) -> None:
         """Receive entries again that another version of Ragstone has set aside."""

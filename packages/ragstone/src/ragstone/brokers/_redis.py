@@ -174,10 +174,7 @@ class RedisBroker:
                 )
             )
         if position < 0:
-            raise BrokerError(
-                f"{self.name} has {self._address.max_entries} entries or more that no worker has stored. "
-                f"Start a worker: ragstone worker STORE --judge JUDGE --from {self.name}"
-            )
+            raise self._address.full_error()
         return position
 
     def forget(self, segment: str) -> None:
@@ -201,11 +198,7 @@ class RedisBroker:
             pipe.hget(self._meta, "store")
             owner = pipe.execute()[-1]
         if owner != store_id.encode():
-            raise ConfigurationError(
-                f"the entries of {self.name} belong to another store. Choose another name in the path of the URL, for "
-                "applications and workers. If that store does not exist anymore, give its entries to this one with: "
-                f"redis-cli HDEL '{self._meta}' store"
-            )
+            raise self._address.other_store_error(f"redis-cli HDEL '{self._meta}' store")
         with self._errors():
             try:
                 # From 0, so that entries which came before the first worker are received.
@@ -270,8 +263,7 @@ class RedisBroker:
             kept = data if reason == "other_version" else data[:_MAX_KEPT]
             pipe = self._client.pipeline(transaction=True)
             if is_kept:
-                fields = {"reason": reason, "by": _VERSION, "bytes": len(data), _FIELD: kept}
-                pipe.xadd(self._aside, fields)
+                pipe.xadd(self._aside, {"reason": reason, "by": _VERSION, "bytes": len(data), _FIELD: kept})
             pipe.hincrby(self._meta, f"set_aside:{reason}", 1)
             pipe.xack(self._stream, _GROUP, message.key)
             pipe.xdel(self._stream, message.key)

@@ -40,12 +40,8 @@ class BrokerRelay:
         self._positions: dict[str, int] = {}
         self._ended_at: dict[str, float] = {}
         """When each segment was found to be published completely, on the monotonic clock."""
-        self._error: str | None = None
-
-    @property
-    def error(self) -> str | None:
+        self.error: str | None = None
         """Why nothing can be published at present, or None."""
-        return self._error
 
     def run(self, closing: threading.Event) -> None:
         """Publish until `closing` is set, and then what is in the spool, unless there is an error."""
@@ -74,15 +70,15 @@ class BrokerRelay:
                 return 0
             moved = self.publish(broker)
         except (BrokerError, ConfigurationError, SpoolError, OSError) as error:
-            if str(error) != self._error:
+            if str(error) != self.error:
                 # The message says what to do. A traceback would not help.
                 logger.error("ragstone cannot publish, and tries again. Requests stay in the spool: %s", error)  # noqa: TRY400
-            self._error = str(error)
+            self.error = str(error)
             self._positions.clear()
             return None
-        if self._error is not None:
+        if self.error is not None:
             logger.warning("ragstone publishes again")
-            self._error = None
+            self.error = None
         return moved
 
     def publish(self, broker: Broker) -> int:

@@ -51,8 +51,10 @@ class BrokerTraceSource:
         self._retry_at = 0.0
         self._retry_s = 0.0
         self._read_status_at = 0.0
-        self._status = BrokerStatus()
-        self._has_more = True
+        self.status = BrokerStatus()
+        """State of the broker, at most a few seconds old."""
+        self.may_have_more = True
+        """Whether the broker has entries, also those that other workers have received and may not store."""
         # A unique name for each worker, because several may share a store. It is a segment of the store.
         self._segment = f"broker-{uuid.uuid4().hex[:16]}"
         self._offset = 0
@@ -65,16 +67,6 @@ class BrokerTraceSource:
         """URL of the broker without credentials."""
         return self._broker.name
 
-    @property
-    def status(self) -> BrokerStatus:
-        """State of the broker, at most a few seconds old."""
-        return self._status
-
-    @property
-    def may_have_more(self) -> bool:
-        """Whether the broker has entries, also those that other workers have received and may not store."""
-        return self._has_more
-
     def transfer_batch(self, store: Store, errors: StepErrors) -> int:
         """Move a batch into the store. After an error, further calls do nothing for a while.
 
@@ -86,13 +78,13 @@ class BrokerTraceSource:
         if moved >= 0:
             self._retry_s = 0.0
             return moved
-        self._has_more = False  # the error is what an idle worker waits for
+        self.may_have_more = False  # the error is what an idle worker waits for
         self._joined = False  # the broker may have lost the group
         self._again = True
         self._retry_s = min(max(2 * self._retry_s, _RETRY_MIN_S), _RETRY_MAX_S)
         self._retry_at = self._clock() + self._retry_s
         why = next((error for error in errors.current if self.name in error), None)
-        self._status = self._status.model_copy(update={"error": why})
+        self.status = self.status.model_copy(update={"error": why})
         return 0
 
     def _move(self, store: Store) -> int:
@@ -105,7 +97,9 @@ class BrokerTraceSource:
             self._store(messages, store)
             self._again = False
         if not messages or self._clock() >= self._read_status_at:
-            self._read_status()
+            self._read_status_at = self._clock() + _STATUS_S
+            self.status = self._broker.status()
+            self.may_have_more = bool(self.status.waiting or self.status.in_progress)
         return len(messages)
 
     def _receive(self) -> list[Message]:
@@ -118,11 +112,6 @@ class BrokerTraceSource:
         n_bytes = sum(len(message.data or b"") for message in messages)
         self._limit = max(1, min(_BATCH, self._limit * _BATCH_BYTES // max(n_bytes, 1)))
         return messages
-
-    def _read_status(self) -> None:
-        self._read_status_at = self._clock() + _STATUS_S
-        self._status = self._broker.status()
-        self._has_more = bool(self._status.waiting or self._status.in_progress)
 
     # -- storing -----------------------------------------------------------------------------------------------
 
@@ -140,7 +129,10 @@ class BrokerTraceSource:
                 counted.append((message, entry))
         self._ingest_requests(requests, store)
         for message, entry in counted:
-            self._ingest_counted(message, entry, store)
+            # Such an entry must not be stored twice, and does not have an id of its own.
+            segment = self._key(message)
+            if self._ingest_alone(message, partial(store.traces.ingest, segment, 1, [entry]), store):
+                store.traces.forget_segment(segment)
 
     def _ingest_requests(self, batch: Sequence[tuple[Message, SpoolEntry]], store: Store) -> None:
         if len(batch) > 1:
@@ -153,12 +145,6 @@ class BrokerTraceSource:
                 return
         for message, entry in batch:
             self._ingest_alone(message, partial(self._ingest, self._segment, [entry], store), store)
-
-    def _ingest_counted(self, message: Message, entry: SpoolEntry, store: Store) -> None:
-        """Store an entry that must not be stored twice, and does not have an id of its own."""
-        segment = self._key(message)
-        if self._ingest_alone(message, partial(store.traces.ingest, segment, 1, [entry]), store):
-            store.traces.forget_segment(segment)
 
     def _ingest_alone(self, message: Message, attempt: Callable[[], object], store: Store) -> bool:
         """Store an entry, and return True. Set it aside if the store does not accept it, but accepts others.
@@ -224,9 +210,8 @@ def _is_temporary(error: Exception) -> bool:
 
     Both drivers follow PEP 249. A server that is away has an error of its own, because some entries have it as well.
     """
-    causes = type(error.__cause__).__mro__
     return not isinstance(error, StoreUnavailableError) and any(
-        cause.__name__ == "OperationalError" for cause in causes
+        cause.__name__ == "OperationalError" for cause in type(error.__cause__).__mro__
     )
 
 

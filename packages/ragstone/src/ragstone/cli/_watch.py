@@ -95,11 +95,9 @@ def watch_command(
 def read_alarm(tables: WatchTables, number: int) -> Alarm:
     """Return an alarm."""
     alarms = all_alarms(tables)
-    for alarm in alarms:
-        if alarm.number == number:
-            return alarm
-    counts = {0: "no alarms so far", 1: "only alarm 1"}
-    known = counts.get(len(alarms), f"alarms 1 to {len(alarms)}")
+    if (found := next((alarm for alarm in alarms if alarm.number == number), None)) is not None:
+        return found
+    known = {0: "no alarms so far", 1: "only alarm 1"}.get(len(alarms), f"alarms 1 to {len(alarms)}")
     raise DataError(f"alarm {number} not found. This store has {known}: ragstone watch STORE")
 
 
@@ -268,13 +266,12 @@ def _row(shown: _ShownStream) -> tuple[str, ...]:
             state += f", {shown.units_needed:,} more sessions"
     elif stream.target is not None:
         state = f"{state}, target"
-    finds = ", ".join(f"{100 * drop:.0f}: {_days(days)}" for drop, days in shown.delays.items())
     return (
         sanitize_for_terminal(name) if stream.kind == "score" else name,
         state,
         _show(stream, shown.mean),
         _show(stream, stream.reference),
-        finds,
+        ", ".join(f"{100 * drop:.0f}: {_days(days)}" for drop, days in shown.delays.items()),
     )
 
 

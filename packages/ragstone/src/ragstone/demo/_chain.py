@@ -130,11 +130,8 @@ class Bm25:
     def search(self, query: str, k: int = 4) -> list[tuple[DemoPassage, float]]:
         """Return the best `k` passages with their scores (above 0), best first. Ties keep the order of the corpus."""
         terms = set(words(query))
-        ranked = sorted(
-            ((p, self._score(terms, counts)) for p, counts in zip(self._passages, self._counts, strict=True)),
-            key=lambda hit: hit[1],
-            reverse=True,
-        )
+        scored = [(p, self._score(terms, counts)) for p, counts in zip(self._passages, self._counts, strict=True)]
+        ranked = sorted(scored, key=lambda hit: hit[1], reverse=True)
         return [hit for hit in ranked[:k] if hit[1] > 0]
 
     def _score(self, terms: set[str], counts: Counter[str]) -> float:

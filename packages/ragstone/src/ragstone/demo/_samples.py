@@ -7,9 +7,10 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
-from ragstone.demo._chain import Bm25, DemoPassage, DemoQuestion, extract_answer, load_corpus, load_questions
+from ragstone.demo._chain import Bm25, extract_answer, load_corpus, load_questions
 
 # Mistakes that the extracted answers do not make by themselves.
 _NOT_RETRIEVED: Final = frozenset({"q14", "q21"})
@@ -51,22 +52,14 @@ def _answers(*, k: int, with_mistakes: bool) -> Iterator[dict[str, Any]]:
         yield {
             "id": question.id,
             "query": question.query,
-            "contexts": [_context(passage, question) for passage in hits],
+            "contexts": [{"id": p.id, "text": p.text, "relevance": int(p.id in question.gold)} for p in hits],
             "response": response,
             "reference": question.reference,
         }
 
 
-def _context(passage: DemoPassage, question: DemoQuestion) -> dict[str, Any]:
-    return {"id": passage.id, "text": passage.text, "relevance": int(passage.id in question.gold)}
-
-
-def _new_answers() -> Iterator[dict[str, Any]]:
-    return _answers(k=4, with_mistakes=True)
-
-
-def _old_answers() -> Iterator[dict[str, Any]]:
-    return _answers(k=1, with_mistakes=False)
+_new_answers = partial(_answers, k=4, with_mistakes=True)
+_old_answers = partial(_answers, k=1, with_mistakes=False)
 
 
 def _questions() -> Iterator[dict[str, Any]]:

@@ -45,7 +45,8 @@ class Board:
         self._command = command
         self._wait = wait
         self._clock = clock
-        self._parts: dict[str, str] = {}
+        self.parts: dict[str, str] = {}
+        """HTML of the parts with content, by name."""
         self._changed_at: dict[str, int] = {}
         """Number of the update in which a part changed last."""
         self._n_updates = 0
@@ -64,12 +65,7 @@ class Board:
 
     def document(self) -> LiveDocument:
         """Return the page."""
-        return LiveDocument.of_report(self._title, self._parts, revision=self.revision)
-
-    @property
-    def parts(self) -> Mapping[str, str]:
-        """HTML of the parts with content, by name."""
-        return self._parts
+        return LiveDocument.of_report(self._title, self.parts, revision=self.revision)
 
     def changed_since(self, revision: str) -> list[str]:
         """Return the names of the parts that changed after a revision."""
@@ -92,10 +88,10 @@ class Board:
     def _build(self) -> dict[str, str] | None:
         """Return the parts, or None if nothing changed. A problem is a part of the page, above the last good state."""
         try:
-            if not self.report.refresh() and self._parts:
-                return {**self._parts, "problem": ""} if self._parts.get("problem") else None
+            if not self.report.refresh() and self.parts:
+                return {**self.parts, "problem": ""} if self.parts.get("problem") else None
         except RagstoneError as error:
-            kept = self._parts or live_parts(None, self.report.ledger, latest=(), command=self._command)
+            kept = self.parts or live_parts(None, self.report.ledger, latest=(), command=self._command)
             return {**kept, "problem": problem_part(str(error))}
         report = self.report
         store = self._command.removeprefix("ragstone view ")
@@ -107,12 +103,12 @@ class Board:
         return {**parts, _ROWS: str(self._n_updates + 1)}
 
     async def _show(self, parts: Mapping[str, str]) -> None:
-        changed = [name for name in {**self._parts, **parts} if self._parts.get(name, "") != parts.get(name, "")]
+        changed = [name for name in {**self.parts, **parts} if self.parts.get(name, "") != parts.get(name, "")]
         if not changed:
             return
         self._n_updates += 1
         self._changed_at |= dict.fromkeys(changed, self._n_updates)
-        self._parts = dict(parts)
+        self.parts = dict(parts)
         self._updated.set()
         self._updated = asyncio.Event()
 

@@ -36,11 +36,7 @@ class LabelDesk:
     @property
     def routes(self) -> list[web.RouteDef]:
         """The routes, for the application."""
-        return [
-            web.get("/label", self._page),
-            web.post("/label", self._save),
-            web.get("/label/item", self._item),
-        ]
+        return [web.get("/label", self._page), web.post("/label", self._save), web.get("/label/item", self._item)]
 
     async def _page(self, _: web.Request) -> web.Response:
         return html(self._document.text, headers={"Content-Security-Policy": self._document.policy})

@@ -11,7 +11,6 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Literal, Self
 
 from ragstone import judges, metrics, sinks
@@ -282,8 +281,7 @@ class Monitor(RequestBlocks):
             ```
         """
         keys = _KEYS | {str(role): str(role) for role in judges.ROLES if not _is_model(arguments.get(role))}
-        completed = complete(keys, arguments, call="Monitor", file=path)
-        return cls(**{**arguments, **completed})
+        return cls(**{**arguments, **complete(keys, arguments, call="Monitor", file=path)})
 
     def _after_fork(self) -> None:
         self._lock = threading.Lock()
@@ -381,9 +379,7 @@ class Monitor(RequestBlocks):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None and not _in_event_loop():
                 with closing(self._background.finish(self.flush)) as waits:
@@ -395,9 +391,7 @@ class Monitor(RequestBlocks):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None:
                 with closing(self._background.finish(self.flush)) as waits:

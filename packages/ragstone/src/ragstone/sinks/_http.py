@@ -169,7 +169,8 @@ def parse_error_response(
     status = response.status_code
     if response.is_success:
         return None
-    message = f"{host_and_port(urlsplit(str(response.url)))} answered {status}{_excerpt(response)}"
+    text = printable(response.text)
+    message = f"{host_and_port(urlsplit(str(response.url)))} answered {status}{f': {text}' if text else ''}"
     if status in missing:
         return SinkTargetMissingError(message)
     if status in (401, 403):
@@ -191,11 +192,6 @@ def _storable(value: Any) -> Any:
             return [_storable(item) for item in value]
         case _:
             return value
-
-
-def _excerpt(response: httpx.Response) -> str:
-    text = printable(response.text)
-    return f": {text}" if text else ""
 
 
 def printable(text: str) -> str:

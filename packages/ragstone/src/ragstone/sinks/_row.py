@@ -135,13 +135,12 @@ def cause_note_of(delivery: Delivery) -> Note | None:
         return None
     about = {name: getattr(delivery, name) for name in _CAUSE_FIELDS}
     title = f"{cause.title}."
-    words = (title, cause.why, cause.next)
     return Note(
         id=str(uuid.uuid5(_CAUSE_IDS, delivery.outcome.id)),
         name=CAUSE,
         label=cause.name.replace("_", " "),
         # In words and without captured text. Some evidence begins with the title.
-        comment=" ".join(filter(None, words[cause.why.startswith(title) :])),
+        comment=" ".join(filter(None, (title, cause.why, cause.next)[cause.why.startswith(title) :])),
         metadata={"cause": cause.name} | {name: value for name, value in about.items() if value not in (None, "")},
     )
 
@@ -225,8 +224,6 @@ async def write_each(
             if error is None:
                 try:
                     error = await send(delivery)
-                except SinkDeniedError:
-                    raise
                 except SinkError as raised:
                     error = raised
             if isinstance(error, SinkDeniedError):

@@ -105,11 +105,9 @@ class LangfuseSink(HttpSink):
         return errors
 
     async def _write_chunk(self, chunk: Sequence[tuple[Delivery, dict[str, Any]]]) -> dict[str, SinkError]:
-        if len(chunk) > 1 and self._form != "object":
-            error = await self._post([body for _, body in chunk])
-            if error is None:
-                self._form = "array"
-                return {}
+        if len(chunk) > 1 and self._form != "object" and await self._post([body for _, body in chunk]) is None:
+            self._form = "array"
+            return {}
         # Either the server rejects a row without saying which, or it does not accept arrays. Sending each row
         # separately shows which. A score that already arrived is replaced by itself.
         bodies: dict[str, list[dict[str, Any]]] = {}

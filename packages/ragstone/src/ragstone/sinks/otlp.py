@@ -187,8 +187,7 @@ def _logs_url(endpoint: str | None) -> SplitResult:
     environ = os.environ
     exact = None
     if endpoint is None:
-        protocol = environ.get("OTEL_EXPORTER_OTLP_LOGS_PROTOCOL") or environ.get("OTEL_EXPORTER_OTLP_PROTOCOL")
-        if protocol == "grpc":
+        if (environ.get("OTEL_EXPORTER_OTLP_LOGS_PROTOCOL") or environ.get("OTEL_EXPORTER_OTLP_PROTOCOL")) == "grpc":
             raise ConfigurationError(
                 "OTEL_EXPORTER_OTLP_PROTOCOL is 'grpc', but the sink 'otlp' supports only http/protobuf. "
                 "Give the HTTP receiver: 'otlp:http://host:4318'."

@@ -242,8 +242,7 @@ def _read_start(file: BinaryIO, name: str) -> tuple[Header | None, int]:
     if is_cut_header(first):
         # A segment gets its name after its header, so it had one. How many entries it had is not known: at least one.
         return Header(created_at, 1), len(first)
-    second = file.readline()
-    if unframe(second) is not None and len(first) <= _LONGEST_HEADER:
+    if unframe(file.readline()) is not None and len(first) <= _LONGEST_HEADER:
         return Header(created_at, None), len(first)
     # Otherwise what comes before the first valid line may have been entries. It counts as damaged lines.
     return (Header(created_at, None), 0) if any(unframe(line) is not None for line in file) else (None, 0)
@@ -346,5 +345,4 @@ def _is_final(file: BinaryIO) -> bool:
     """Return whether a segment can no longer grow: it is sealed, or its writer no longer holds its lock."""
     if try_flock(file.fileno(), shared=True):
         return True
-    size = os.fstat(file.fileno()).st_size
-    return os.pread(file.fileno(), len(END), max(0, size - len(END))) == END
+    return os.pread(file.fileno(), len(END), max(0, os.fstat(file.fileno()).st_size - len(END))) == END

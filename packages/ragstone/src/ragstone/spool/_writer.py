@@ -48,16 +48,12 @@ class SpoolWriter:
         self._max_segment_bytes = max_segment_bytes
         self._max_spool_bytes = max_spool_bytes
         self._clock = clock
-        self._name: str | None = None
+        self.segment: str | None = None
+        """Name of the open segment, or None before the first append and after `close`."""
         self._fd = -1
         self._size = 0
         self._n_lines = self._count_at = 0
         after_fork_in_child(self._abandon)
-
-    @property
-    def segment(self) -> str | None:
-        """Name of the open segment, or None before the first append and after `close`."""
-        return self._name
 
     def append(self, lines: Sequence[bytes]) -> None:
         """Append all lines, or none of them if an exception is raised.
@@ -84,7 +80,7 @@ class SpoolWriter:
             # them: one whose process is killed in between is there and not counted, and never the reverse.
             # Linux appends to a file that was opened for appending, whatever the offset is.
             with contextlib.suppress(OSError):
-                fd = os.open(self._directory / str(self._name), os.O_WRONLY | getattr(os, "O_CLOEXEC", 0))
+                fd = os.open(self._directory / str(self.segment), os.O_WRONLY | getattr(os, "O_CLOEXEC", 0))
                 try:
                     os.pwrite(fd, count_field(self._n_lines), self._count_at)
                 finally:
@@ -138,7 +134,7 @@ class SpoolWriter:
             os.close(fd)
             hidden.unlink(missing_ok=True)
             raise
-        self._fd, self._name, self._size, self._n_lines = fd, name, len(first), 0
+        self._fd, self.segment, self._size, self._n_lines = fd, name, len(first), 0
         self._count_at = len(first) - len(count_field(0))
 
     def _write(self, data: bytes) -> None:
@@ -170,7 +166,7 @@ class SpoolWriter:
 
     def _abandon(self) -> None:
         """Close the segment without a seal: after an error, and in a forked child (the parent keeps its lock)."""
-        fd, self._fd, self._name, self._size = self._fd, -1, None, 0
+        fd, self._fd, self.segment, self._size = self._fd, -1, None, 0
         if fd >= 0:
             os.close(fd)
 

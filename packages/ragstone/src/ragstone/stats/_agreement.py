@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from ragstone.stats._cluster import cluster_codes, effective_number, jackknife_interval
+from ragstone.stats._cluster import check_resampling, cluster_codes, effective_number, jackknife_interval
 from ragstone.stats._mean import Estimate, wilson_interval
 from ragstone.stats._weight import estimate_mean
 
@@ -141,7 +141,7 @@ def cohen_kappa(
         raise ValueError(f"both raters must rate the same items, got {len(first)} and {len(second)} ratings")
     if weights not in ("none", "linear", "quadratic"):
         raise ValueError(f"weights must be 'none', 'linear' or 'quadratic', got {weights!r}")
-    _check(n_resamples, confidence_level)
+    check_resampling(n_resamples, confidence_level)
     codes, labels = _coded(list(zip(first, second, strict=True)), categories)
     rated = np.asarray((codes >= 0).all(axis=1))
     groups = _groups(clusters, rated)
@@ -163,8 +163,7 @@ def cohen_kappa(
         tables[:, cells] = times
         shares = tables.reshape(-1, k, k) / times.sum(axis=1)[:, None, None]
         observed = (shares * distance).sum(axis=(1, 2))
-        chance = np.einsum("bi,bj,ij->b", shares.sum(axis=2), shares.sum(axis=1), distance)
-        return observed, chance
+        return observed, np.einsum("bi,bj,ij->b", shares.sum(axis=2), shares.sum(axis=1), distance)
 
     sizes = None
     if groups is None:
@@ -218,7 +217,7 @@ def fleiss_kappa(
     """
     import numpy as np
 
-    _check(n_resamples, confidence_level)
+    check_resampling(n_resamples, confidence_level)
     codes, labels = _coded(ratings, None)
     if not len(codes):
         return Agreement(coefficient=None, observed=None, expected=None, n=0, n_left_out=0)
@@ -284,7 +283,7 @@ def krippendorff_alpha(
     """
     import numpy as np
 
-    _check(n_resamples, confidence_level)
+    check_resampling(n_resamples, confidence_level)
     if scale not in ("nominal", "ordinal", "interval"):
         raise ValueError(f"scale must be 'nominal', 'ordinal' or 'interval', got {scale!r}")
     codes, labels = _coded(ratings, None)
@@ -335,16 +334,7 @@ def krippendorff_alpha(
     if scale == "nominal":
         return result
     # A squared difference is not a share, so 1 minus it is not an agreement.
-    return Agreement(
-        coefficient=result.coefficient, observed=None, expected=None, n=result.n, n_left_out=result.n_left_out
-    )
-
-
-def _check(n_resamples: int, confidence_level: float) -> None:
-    if n_resamples < 1 or not 0 < confidence_level < 1:
-        raise ValueError(
-            f"n_resamples must be at least 1 and confidence_level in (0, 1), got {n_resamples} and {confidence_level}"
-        )
+    return replace(result, observed=None, expected=None)
 
 
 def _groups(clusters: Sequence[Hashable] | None, used: NDArray[np.bool_]) -> NDArray[np.intp] | None:

@@ -150,7 +150,8 @@ class CalendarDetector:
         Raises:
             ValueError: If an option is out of range.
         """
-        _check_range(low, high)
+        if not (math.isfinite(low) and math.isfinite(high) and low < high):
+            raise ValueError(f"low and high must be finite with low < high, got low={low} and high={high}")
         if not low < reference < high:
             raise ValueError(f"reference must be strictly between low and high ({low} and {high}), got {reference}")
         if direction not in ("drop", "rise"):
@@ -214,12 +215,6 @@ class CalendarDetector:
         new = cls(state["reference"], direction=state["direction"], low=state["low"], high=state["high"])
         new.n_alarms, new._m = state["n_alarms"], list(state["m"])
         return new
-
-
-def _check_range(low: float, high: float) -> None:
-    """Check that a range is finite and not empty."""
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise ValueError(f"low and high must be finite with low < high, got low={low} and high={high}")
 
 
 def _unit(x: float, low: float, high: float) -> float:

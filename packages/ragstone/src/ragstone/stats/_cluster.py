@@ -18,6 +18,14 @@ _ROUNDING: Final = 1e-12
 """Relative spread below which cluster means are equal."""
 
 
+def check_resampling(n_resamples: int, confidence_level: float) -> None:
+    """Raise ValueError if an option of a resampling method is out of range."""
+    if n_resamples < 1 or not 0 < confidence_level < 1:
+        raise ValueError(
+            f"n_resamples must be at least 1 and confidence_level in (0, 1), got {n_resamples} and {confidence_level}"
+        )
+
+
 def cluster_codes(labels: Sequence[Hashable]) -> NDArray[np.intp]:
     """Return the number of the cluster of each item, from 0 in order of occurrence. Each None is a cluster of its own."""
     import numpy as np

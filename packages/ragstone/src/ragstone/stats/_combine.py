@@ -62,5 +62,4 @@ def weighted_sum_interval(terms: Iterable[WeightedTerm]) -> tuple[float, float, 
             squares_above.append(up * up)
     value = math.fsum(values)
     low = value - math.fsum(below) - math.sqrt(math.fsum(squares_below))
-    high = value + math.fsum(above) + math.sqrt(math.fsum(squares_above))
-    return value, low, high
+    return value, low, value + math.fsum(above) + math.sqrt(math.fsum(squares_above))

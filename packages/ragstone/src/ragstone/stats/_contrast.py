@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ragstone.stats._bootstrap import resampled_means
-from ragstone.stats._cluster import cluster_codes
+from ragstone.stats._cluster import check_resampling, cluster_codes
 from ragstone.stats._mean import Estimate
 from ragstone.stats._weight import estimate_mean
 
@@ -86,10 +86,7 @@ def compare_groups(
             f"both groups need at least one score, and all scores must be finite, got {a.size} and {b.size} scores. Omit "
             "failures, and report their number"
         )
-    if n_resamples < 1 or not 0 < confidence_level < 1:
-        raise ValueError(
-            f"n_resamples must be at least 1 and confidence_level in (0, 1), got {n_resamples} and {confidence_level}"
-        )
+    check_resampling(n_resamples, confidence_level)
     labels = (None, None) if clusters is None else clusters
     for x, own in zip((a, b), labels, strict=True):
         if own is not None and len(own) != x.size:

@@ -235,8 +235,7 @@ def _influences(
     elif kind == "spearman":
         by_x, by_y = _signs_of(x, corners[0]), _signs_of(y, corners[1])
         a, b = by_x(np.ones(n)), by_y(np.ones(n))
-        both = a * b - by_x(b[:n]) - by_y(a[:n])
-        times, products = 3, (both, a * a - 2 * by_x(a[:n]), b * b - 2 * by_y(b[:n]))
+        times, products = 3, (a * b - by_x(b[:n]) - by_y(a[:n]), a * a - 2 * by_x(a[:n]), b * b - 2 * by_y(b[:n]))
     else:
         times, products = 2, _concordances(x, y, corners)
     mean, first, second = (float(values[:n].mean()) for values in products)
@@ -324,8 +323,7 @@ def _interval(
     if variance <= _PERFECT:
         moved = moved[: max(1, round(effective_number(sizes)))]
     if k > _CHUNKS:
-        parts = np.array_split(np.sort(moved), _CHUNKS)
-        moved = np.concatenate([np.full(part.size, part.mean()) for part in parts])
+        moved = np.concatenate([np.full(part.size, part.mean()) for part in np.array_split(np.sort(moved), _CHUNKS)])
     found = mean_interval(np.clip(r + moved, low, high), low=low, high=high, confidence_level=confidence_level)
     return found.low, found.high, found.method if found.low > -1 or found.high < 1 else "range"
 

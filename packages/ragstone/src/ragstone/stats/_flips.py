@@ -70,8 +70,7 @@ def flip_rate(
         m = len(known)
         if m < 2:
             continue
-        apart = sum(known[j] - known[i] > edge for i in range(m) for j in range(i + 1, m))
-        shares.append(apart / (m * (m - 1) / 2))
+        shares.append(sum(known[j] - known[i] > edge for i in range(m) for j in range(i + 1, m)) / (m * (m - 1) / 2))
         mean = math.fsum(known) / m
         squares.append(math.fsum((v - mean) ** 2 for v in known))
         freedom += m - 1

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from ragstone.stats._cluster import cluster_codes
+from ragstone.stats._cluster import check_resampling, cluster_codes
 from ragstone.stats._mean import mean_interval
 from ragstone.stats._sign_flips import FamilyResult, PairResult
 from ragstone.stats._step_down import step_down
@@ -62,10 +62,7 @@ def independent_differences(
     """
     import numpy as np
 
-    if n_resamples < 1 or not 0 < confidence_level < 1:
-        raise ValueError(
-            f"n_resamples must be at least 1 and confidence_level in (0, 1), got {n_resamples} and {confidence_level}"
-        )
+    check_resampling(n_resamples, confidence_level)
     family = [(j, i) for i, j in itertools.combinations(range(n_groups), 2)] if pairs is None else list(pairs)
     if any(not (0 <= i < n_groups and 0 <= j < n_groups and i != j) for i, j in family) or not family:
         raise ValueError(f"each of pairs must be two of the {n_groups} groups, counted from 0, got {family!r}")
@@ -79,7 +76,19 @@ def independent_differences(
         [(i, j) for i, j in family if i in found and j in found and min(found[i].k, found[j].k) > 1]
         for found in moments
     ]
-    by_metric, is_large = _draw_maxima(units, moments, tested, n_resamples, seed)
+    compared = sorted({g for of_metric in tested for pair in of_metric for g in pair})
+    is_large = bool(compared) and all(
+        found[g].k >= _MANY
+        for found, of_metric in zip(moments, tested, strict=True)
+        for pair in of_metric
+        for g in pair
+    )
+    if is_large:
+        by_metric = _normal_limit(moments, tested, compared, max(n_resamples, 100_000), seed)
+    else:
+        by_metric = (
+            _permute_maxima(units, tested, compared, n_resamples, seed) if compared else np.zeros((len(tested), 0))
+        )
     drawn = np.sort(by_metric.max(axis=0))
     reached = [
         [_statistic(found, pair) if pair in of_metric else None for pair in family]
@@ -227,28 +236,6 @@ def _statistic(moments: dict[int, _Moments], pair: tuple[int, int]) -> float:
     first, second = moments[pair[0]], moments[pair[1]]
     difference, error = first.mean - second.mean, math.sqrt(first.variance + second.variance)
     return abs(difference) / error * (1 - _SAME) if error else (math.inf if difference else 0.0)
-
-
-def _draw_maxima(
-    units: _Units,
-    moments: Sequence[dict[int, _Moments]],
-    tested: Sequence[Sequence[tuple[int, int]]],
-    n_resamples: int,
-    seed: int,
-) -> tuple[NDArray[np.float64], bool]:
-    """Draw the largest standardized difference of each metric (metrics by draws), and return if the groups are large.
-
-    The draws are permutations, or the normal limit of large groups.
-    """
-    import numpy as np
-
-    compared = sorted({g for pairs in tested for pair in pairs for g in pair})
-    if not compared:
-        return np.zeros((len(tested), 0)), False
-    smallest = min(found[g].k for found, pairs in zip(moments, tested, strict=True) for pair in pairs for g in pair)
-    if smallest >= _MANY:
-        return _normal_limit(moments, tested, compared, max(n_resamples, 100_000), seed), True
-    return _permute_maxima(units, tested, compared, n_resamples, seed), False
 
 
 def _own(group: _Moments, ends: tuple[float, float], confidence_level: float) -> tuple[float, float]:

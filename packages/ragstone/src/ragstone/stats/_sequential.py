@@ -44,8 +44,7 @@ def beta_mixture_interval(successes: int, n: int, *, confidence_level: float = 0
 
     mode = successes / n
     low = 0.0 if successes == 0 else find_edge(rejected, mode, 0.0)
-    high = 1.0 if failures == 0 else find_edge(rejected, mode, 1.0)
-    return Bounds(low, high)
+    return Bounds(low, 1.0 if failures == 0 else find_edge(rejected, mode, 1.0))
 
 
 def _log_beta(a: float, b: float) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ragstone.stats._mean import Estimate
@@ -40,14 +40,7 @@ class VarianceComponent:
     def sd(self) -> Estimate:
         """The component as a standard deviation, in the unit of the values."""
         v = self.variance
-        return Estimate(
-            value=math.sqrt(v.value),
-            low=math.sqrt(v.low),
-            high=math.sqrt(v.high),
-            confidence_level=v.confidence_level,
-            method=v.method,
-            n=v.n,
-        )
+        return replace(v, value=math.sqrt(v.value), low=math.sqrt(v.low), high=math.sqrt(v.high))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -143,8 +143,6 @@ class MemoryRecorder(RequestBlocks):
     def record(self, draft: TraceDraft | Request) -> bool:
         """Store the draft if `accept` is true, and return whether it was stored. A request is assembled at once."""
         if self._accept:
-            if isinstance(draft, Request):
-                draft = assemble(draft)
             # `list.append` is atomic, and capture hooks call this from many threads.
-            self.drafts.append(draft)
+            self.drafts.append(assemble(draft) if isinstance(draft, Request) else draft)
         return self._accept

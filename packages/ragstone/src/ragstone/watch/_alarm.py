@@ -143,9 +143,8 @@ def describe_alarm(number: int, stream: Stream, *, raised_at: float, options: Wa
     named = _significant(slices)
     before, after = units[: change.start] or units, units[change.start :]
     began = after[0].closed_at
-    sizes = {name: getattr(change, name) for name in ("before", "before_se", "after", "drop", "low", "high")}
     return Alarm(
-        **sizes,
+        **{name: getattr(change, name) for name in ("before", "before_se", "after", "drop", "low", "high")},
         number=number,
         key=stream.key,
         kind=stream.kind,

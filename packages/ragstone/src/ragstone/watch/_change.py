@@ -75,8 +75,7 @@ def find_change(
         return None
     # The weights are relative: a unit of the mean weight is one observation.
     variance = max(float(rest[best]) / float(total[-1]), 1e-12)
-    ratio = (rest - rest[best]) / (2 * variance * float(total[-1]) / n)
-    plausible = np.flatnonzero(ratio <= _WITHIN)
+    plausible = np.flatnonzero(((rest - rest[best]) / (2 * variance * float(total[-1]) / n)) <= _WITHIN)
     w2 = np.cumsum(w * w)
     se = np.sqrt(variance * (w2[starts - 1] / w_before**2 + (w2[-1] - w2[starts - 1]) / w_after**2))
     return Change(

@@ -223,10 +223,9 @@ class _Fold:
                 continue
             self._streams[name] = stream
             self._touched.add(name)
+            n_active = 1 + sum(unit.closed_at - at <= ACTIVE_S for other, at in self._last.items() if other != name)
             amounts = partial(self._tables.unit_amounts, key)
-            event = stream.update(
-                unit, budget=self._budget, n_active=self._n_active(name, unit), options=self._options, amounts=amounts
-            )
+            event = stream.update(unit, budget=self._budget, n_active=n_active, options=self._options, amounts=amounts)
             if stream.detector is not None:
                 self._last[name] = stream.last_at
             if event is not None:
@@ -237,10 +236,6 @@ class _Fold:
         for key, kind in sorted(self._touched):
             self._tables.save_stream(StreamRow(key=key, kind=kind, state=self._streams[key, kind].state()))
         self._tables.save_budget(self._budget.state())
-
-    def _n_active(self, name: tuple[StreamKey, StreamKind], unit: Unit) -> int:
-        others = sum(unit.closed_at - at <= ACTIVE_S for other, at in self._last.items() if other != name)
-        return others + 1
 
     def _history(self, key: StreamKey, since: float, until: float) -> list[Unit]:
         return self._tables.units(key, since=since, until=until)

@@ -42,7 +42,6 @@ def read_requests(folder: Path) -> Iterator[tuple[Path, AlarmRequest]]:
         return
     for path in sorted(folder.glob("*.json"), key=lambda p: p.stat().st_mtime):
         try:
-            values = json.loads(path.read_text(encoding="utf-8"))
-            yield path, AlarmRequest(**values)
+            yield path, AlarmRequest(**json.loads(path.read_text(encoding="utf-8")))
         except (ValueError, TypeError):
             path.unlink(missing_ok=True)

@@ -31,6 +31,11 @@ _EDGE: Final = 1e-6
 
 _SCALES: Final[dict[StreamKind, Scale]] = {"failures": Scale(low=0.0, high=1.0, higher_is_better=False)}
 
+_STORED: Final = (
+    "learn_days", "target", "n_since_alarm", "started_at", "last_at", "n_units", "n_repeated", "p_floor",
+)  # fmt: skip
+"""Attributes of a stream that its state has as they are."""
+
 
 def _inside(reference: float) -> float:
     return min(max(reference, _EDGE), 1 - _EDGE)
@@ -242,10 +247,8 @@ class Stream:
             weight = weight + failed_weight
             value, mine = failed_weight / weight, np.full(len(units), fill_value=True)
         else:
-            value, mine = (
-                np.clip((value - self.scale.low) / (self.scale.high - self.scale.low), 0.0, 1.0),
-                ~np.isnan(value),
-            )
+            value = np.clip((value - self.scale.low) / (self.scale.high - self.scale.low), 0.0, 1.0)
+            mine = ~np.isnan(value)
         return LearningUnits(
             values=value[mine],
             totals=weight[mine],
@@ -260,17 +263,10 @@ class Stream:
         return {
             "scale": [self.scale.low, self.scale.high, self.scale.higher_is_better],
             "learns_from": self.learns_from,
-            "learn_days": self.learn_days,
             "baseline": None if self.baseline is None else self.baseline.state(),
-            "target": self.target,
             "detector": None if self.detector is None else self.detector.state(),
             "recovery": None if self.recovery is None else self.recovery.state(),
-            "n_since_alarm": self.n_since_alarm,
-            "started_at": self.started_at,
-            "last_at": self.last_at,
-            "n_units": self.n_units,
-            "n_repeated": self.n_repeated,
-            "p_floor": self.p_floor,
+            **{name: getattr(self, name) for name in _STORED},
         }
 
     @classmethod
@@ -278,9 +274,7 @@ class Stream:
         """Resume from a state returned by `state()`."""
         low, high, higher_is_better = state["scale"]
         new = cls(key, kind, Scale(low=low, high=high, higher_is_better=higher_is_better), start=state["learns_from"])
-        for name in (
-            "learn_days", "target", "n_since_alarm", "started_at", "last_at", "n_units", "n_repeated", "p_floor"
-        ):  # fmt: skip
+        for name in _STORED:
             setattr(new, name, state[name])
         new.baseline = None if state["baseline"] is None else Baseline(**state["baseline"])
         new.detector = None if state["detector"] is None else CalendarDetector.from_state(state["detector"])

@@ -59,12 +59,8 @@ def alarm_lines(
             lines.append(("value", f"the mean of the scores is watched, but one answer is {rule}"))
     if alarm.follow_up is not None:
         later = alarm.follow_up
-        lines.append(
-            (
-                "follow-up",
-                f"{_points(later.drop)} points [{_points(later.low)}, {_points(later.high)}] in {later.n} sessions after it",
-            )
-        )
+        interval = f"[{_points(later.low)}, {_points(later.high)}]"
+        lines.append(("follow-up", f"{_points(later.drop)} points {interval} in {later.n} sessions after it"))
     if alarm.state != "open" and alarm.closed_at is not None:
         lines.append((alarm.state, _time(alarm.closed_at, zone)))
     if not alarm.is_covered:

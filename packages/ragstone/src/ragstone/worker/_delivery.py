@@ -79,16 +79,14 @@ class Dispatcher(Generic[Item]):
         try:
             # A copy, because a sink may change its batch.
             failed = await self._write(list(items)) or {}
-        except SinkRejectedError as error:
-            if len(items) > 1:
+        except SinkError as error:
+            if isinstance(error, SinkRejectedError) and len(items) > 1:
                 # Split the batch until only the rejected row remains, so that the other rows arrive.
                 middle = len(items) // 2
                 await self.deliver(items[:middle])
                 if not self._stopped:
                     await self.deliver(items[middle:])
                 return
-            failed = {item.id: error for item in items}
-        except SinkError as error:
             failed = {item.id: error for item in items}
         except Exception as error:
             if _ENDING in str(error):
@@ -130,11 +128,8 @@ class Dispatcher(Generic[Item]):
 
     def _failures(self, items: Sequence[Item], error: SinkError, *, some_sent: bool) -> Iterator[Callable[[], None]]:
         name, message = self.name, str(error)
-        if isinstance(error, SinkNoTargetError):
-            yield self._mark(items, "skipped", message)
-            return
-        if isinstance(error, SinkRejectedError):
-            yield self._mark(items, "failed", message)
+        if isinstance(error, SinkNoTargetError | SinkRejectedError):
+            yield self._mark(items, "skipped" if isinstance(error, SinkNoTargetError) else "failed", message)
             return
         is_missing = isinstance(error, SinkTargetMissingError)
         if is_missing:
@@ -234,5 +229,4 @@ def _last_with_cause(
     outcomes = [o for o in answer.outcomes if planned.get(o.metric, o.key[2:]) == o.key[2:]]
     if answer.state == "pending" or not outcomes:
         return None, None
-    sample = None if answer.trace is None else sample_from_trace(answer.trace)
-    return outcomes[-1].id, diagnose(sample, outcomes)
+    return outcomes[-1].id, diagnose(None if answer.trace is None else sample_from_trace(answer.trace), outcomes)

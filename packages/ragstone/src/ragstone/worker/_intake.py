@@ -93,8 +93,7 @@ def _state_directory(name: str, folder: str | None = None) -> Path:
     name = re.sub(r"[^A-Za-z0-9.-]+", "_", name)
     if folder:
         return Path(folder).absolute() / f"{name}.spool"
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(state) / "ragstone" / f"{name}.spool"
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "ragstone" / f"{name}.spool"
 
 
 def get_skip_reason(trace: Trace) -> str | None:
@@ -205,10 +204,9 @@ class SpoolTraceSource:
 
     def _move(self, store: Store, errors: StepErrors) -> int:
         empty: list[SegmentState] = []
-        segments = errors.run_step("list the spool", self._reader.segments, empty)
         return sum(
             errors.run_step(f"drain {s.name}", lambda name=s.name: self._drain(name, store), 0)  # type: ignore[misc]
-            for s in segments
+            for s in errors.run_step("list the spool", self._reader.segments, empty)
         )
 
     def _drain(self, name: str, store: Store) -> int:

@@ -183,8 +183,7 @@ class _Part:
 
 
 def _describe_role(metrics: Sequence[Metric]) -> str:
-    uses_reader = any(isinstance(metric, ReaderMetric) for metric in metrics)
-    return "the reader or its judge" if uses_reader else "the judge"
+    return "the reader or its judge" if any(isinstance(metric, ReaderMetric) for metric in metrics) else "the judge"
 
 
 class JudgeOutage:

@@ -62,8 +62,7 @@ class RetentionStep:
         if ages.requests_older_than:
             oldest = now - ages.seconds("requests_older_than")
             steps.append(("old requests", lambda: upkeep.remove_requests(before=oldest, limit=_PER_TURN)))
-        n = max([self._errors.run_step(f"remove {name}", step, 0) for name, step in steps])
-        if n == _PER_TURN:
+        if max([self._errors.run_step(f"remove {name}", step, 0) for name, step in steps]) == _PER_TURN:
             return True
         self._next = time.monotonic() + _times.RETENTION_S
         return False

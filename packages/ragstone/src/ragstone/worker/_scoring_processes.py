@@ -97,8 +97,7 @@ class ScoringProcesses:
         for slot in self._slots:
             slot.judge_hashes, slot.on_usage = dict(judge_hashes), on_usage
         # All have started or failed before an error is raised, so that none is left behind.
-        started = await asyncio.gather(*(slot.running() for slot in self._slots), return_exceptions=True)
-        for process in started:
+        for process in await asyncio.gather(*(slot.running() for slot in self._slots), return_exceptions=True):
             if isinstance(process, BaseException):
                 raise process
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from functools import cached_property, partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from ragstone._util.abstains import OWN_REFUSALS, own_refusals
@@ -116,13 +115,12 @@ class ScoringSetup:
         """The user's own prompts, when the setup was created."""
         self.scorer = self.scorer_of(self.metrics)
         """Scorer for all metrics."""
-        self._to_close: list[Judge | Reader | Embedder] = []
-        if closes_models or not isinstance(judge, Judge):
-            self._to_close.append(self.judge)
-        if self.reader is not None and (closes_models or not isinstance(reader, Reader)):
-            self._to_close.append(self.reader)
-        if self.embedder is not None and (closes_models or not isinstance(embedder, Embedder)):
-            self._to_close.append(self.embedder)
+        kinds: tuple[Any, ...] = (Judge, Reader, Embedder)
+        self._to_close: list[Any] = [
+            model
+            for model, spec, kind in zip(made.values(), models.values(), kinds, strict=True)
+            if model is not None and (closes_models or not isinstance(spec, kind))
+        ]
 
     @property
     def scorable(self) -> Sequence[Metric]:
@@ -229,9 +227,7 @@ class ScoringSetup:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
 

@@ -77,8 +77,7 @@ class ScorerSpec:
         without = {
             role for role, spec in specs.items() if spec is None or (isinstance(spec, EndpointOptions) and not spec.url)
         }
-        named = specs.keys() - without
-        if (missing := describe_unnamed(resolve_metrics(self.metrics), named)) is not None:
+        if (missing := describe_unnamed(resolve_metrics(self.metrics), specs.keys() - without)) is not None:
             raise ConfigurationError(missing)
 
     def open(

@@ -115,8 +115,7 @@ def _with_spooled(stored: Sequence[ScoringPlan], spooled: dict[str, list[float]]
     without = len(spooled.pop("null", ()))
     for text, times in sorted(spooled.items()):
         made = ScoringPlan.of_settings(json.loads(text), since=max(times))
-        since = applies_since(plans.values(), made)
-        plan = plans.get(made.id, made).model_copy(update={"since": since})
+        plan = plans.get(made.id, made).model_copy(update={"since": applies_since(plans.values(), made)})
         plan = plans.get(plan.replaced_by or "", plan)
         plans[plan.id] = plan.model_copy(update={"pending": plan.pending + len(times)})
     ordered = sorted(plans.values(), key=lambda plan: (plan.replaced_by is None, plan.since, plan.id))

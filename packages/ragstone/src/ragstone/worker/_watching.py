@@ -174,8 +174,7 @@ class StreamWatcher:
         if self._after is not None:
             self._next = 0.0
         if canaries is not None:
-            traces = [trace for trace_id in canaries if (trace := store.traces.get(trace_id)) is not None]
-            self._due = now, traces
+            self._due = now, [trace for trace_id in canaries if (trace := store.traces.get(trace_id)) is not None]
         for path, _ in requests:
             path.unlink(missing_ok=True)
         for alarm in (*result.alarms, *moved):
@@ -187,8 +186,7 @@ class StreamWatcher:
 
     def _render(self, item: AlarmDelivery) -> str:
         alarm = Alarm.from_dict(item.alarm)
-        title = self._titles.get(alarm.key.metric, "")
-        return render_alarm(alarm, title=title, store=self._store, event=item.event)
+        return render_alarm(alarm, title=self._titles.get(alarm.key.metric, ""), store=self._store, event=item.event)
 
     async def aclose(self) -> None:
         """Close the destinations of alarms."""
@@ -203,8 +201,7 @@ async def score_canaries(
 
     `at` is in Unix seconds. Calls count against the judge's budget. `record` counts their cost for the daily budget.
     """
-    judged = [metric for metric in setup.metrics if setup.scorer.judged_by(metric) is not None]
-    scorer = setup.scorer_of(judged)
+    scorer = setup.scorer_of([metric for metric in setup.metrics if setup.scorer.judged_by(metric) is not None])
     scores: list[tuple[StreamKey, str, float]] = []
     usage, n_failed = Usage(), 0
     with cache_bypassed():

@@ -328,8 +328,7 @@ class Worker:
         """Return the metrics of the store if its current plan is another one than that of this worker."""
         if self._plan is None or self._setup.missing is not None:
             return []
-        current = store.ledger().plans[-1]
-        return store.plan.metrics() if plan_differences(current.settings, self._setup.plan) else []
+        return store.plan.metrics() if plan_differences(store.ledger().plans[-1].settings, self._setup.plan) else []
 
     def _plan_metrics(self, store: Store) -> list[PlannedMetric]:
         """Return the metrics. If a model is not named, the judged ones have the judge that the store knows."""
