@@ -64,8 +64,7 @@ def backfill_command(
     if not start < end:
         raise ConfigurationError("the start of a backfill must be before its end")
     names = split_metrics(metrics)
-    plan = StorePlan.read(store)
-    _, models = models_for_store(context, plan, metrics=names, keeps_plan=True, dry_run=dry_run)
+    _, models = models_for_store(context, StorePlan.read(store), metrics=names, keeps_plan=True, dry_run=dry_run)
     limits = models.settings.limits
     setup = ScoringSetup(names, **models.specs(), limits=limits, closes_models=True, may_lack_models=dry_run)
     with (
@@ -139,8 +138,7 @@ async def _score(
                 daily_budget=models.settings.daily_budget.stated,
             )
             done = await backfill.run()
-    n_outside = done["n_left"] if done["state"] == "done" else 0
-    text = "\n".join([_line(done), *_why_not(counts, n_outside, are="are")])
+    text = "\n".join([_line(done), *_why_not(counts, done["n_left"] if done["state"] == "done" else 0, are="are")])
     print_result(done | counts._asdict(), text, json_output=json_output)
     if interrupted.is_set():
         raise typer.Exit(ExitCode.INTERRUPTED)

@@ -74,12 +74,11 @@ class _Finding:
         if self.dimension is not None:
             values["dimension"] = self.dimension
         if self.can is not None:
-            advice = list(_advice(self.can))
             values |= {
                 "capabilities": self.can.model_dump(mode="json"),
                 "estimator": self.can.estimator,
                 "why": _why(self.can),
-                "advice": advice,
+                "advice": list(_advice(self.can)),
             }
         if self.items is not None:
             values["items"] = {**asdict(self.items), "kappa": self.items.kappa, "usable": self.items.is_usable}
@@ -132,8 +131,7 @@ def doctor_command(
         if store is not None:
             read_ledger(store)  # says that it does not exist
         plan = None if store is None else StorePlan.read(store).plan
-        recorded = {} if plan is None else plan.settings
-        _print_settings(settings_of(context, plan=recorded), json_output=json_output)
+        _print_settings(settings_of(context, plan={} if plan is None else plan.settings), json_output=json_output)
         return
     if store is not None:
         raise ConfigurationError("--store completes the settings that --settings prints. Add --settings")

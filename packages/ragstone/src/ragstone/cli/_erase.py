@@ -49,8 +49,7 @@ def erase_command(
         cached = ReplyCache(folder)
         replies = cached.clear(since=found.stored.since) if cached.path.exists() else 0
     values = {"erased": not dry_run, **asdict(found), "replies": replies}
-    text = "\n".join(_lines(found, folder, replies, dry_run=dry_run))
-    print_result(values, text, json_output=json_output)
+    print_result(values, "\n".join(_lines(found, folder, replies, dry_run=dry_run)), json_output=json_output)
 
 
 def _lines(found: Erasure, folder: Path | None, replies: int | None, *, dry_run: bool) -> list[str]:

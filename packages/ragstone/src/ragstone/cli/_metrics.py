@@ -157,8 +157,7 @@ def _plain(value: Any) -> str:
 
 def _as_dict(metric: Metric) -> dict[str, Any]:
     card = metric.card
-    values = {field.name: getattr(card, field.name) for field in dataclasses.fields(card)}
-    return values | {
+    return {field.name: getattr(card, field.name) for field in dataclasses.fields(card)} | {
         "low": card.low if math.isfinite(card.low) else None,
         "high": card.high if math.isfinite(card.high) else None,
         "example": None if card.example is None else dataclasses.asdict(card.example),

@@ -240,9 +240,8 @@ def _spend_line(ledger: Ledger) -> str:
         parts.append(f"the tokens of {count(uncounted, 'call')} are unknown")
     if unpriced := spent.calls - spent.priced_calls:
         parts.append(f"the cost of {count(unpriced, 'call')} is unknown")
-    reached = describe_reached(limits, spent)
     return f"spent today (UTC): {', '.join(parts)}" + (
-        ". The daily budget is reached, scoring continues at 00:00 UTC" if reached else ""
+        ". The daily budget is reached, scoring continues at 00:00 UTC" if describe_reached(limits, spent) else ""
     )
 
 

@@ -123,8 +123,7 @@ def replay_command(
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     check = None
     if thresholds and not stopped:
-        cards = [metric.card for metric in resolve_metrics(names)]
-        check = check_source(store, thresholds, analysis, cards=cards)
+        check = check_source(store, thresholds, analysis, cards=[metric.card for metric in resolve_metrics(names)])
         if junit is not None:
             check.write_junit(junit)
     if json_output:
@@ -143,8 +142,7 @@ def replay_command(
             }
         )
     else:
-        lines = [*_file_lines(report.files), *_skipped_lines(report.skipped)]
-        print_text("\n".join(lines), err=True)
+        print_text("\n".join([*_file_lines(report.files), *_skipped_lines(report.skipped)]), err=True)
         print_text(format_table(summaries, titles=titles_of(summary.metric for summary in summaries)))
         for note in notes:
             print_text(note)

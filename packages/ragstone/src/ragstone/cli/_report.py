@@ -154,8 +154,7 @@ def _read_systems(sources: Sequence[str], baseline: str | None) -> _Systems:
     candidates = [name for name in by_name if name != baseline]
     if not candidates:
         raise ConfigurationError(f"the baseline {baseline!r} is the only source. Give the source to report as well")
-    reported = others.pop(candidates[-1])
-    return _Systems(reported, candidates[-1], others, baseline, tuple(by_name))
+    return _Systems(others.pop(candidates[-1]), candidates[-1], others, baseline, tuple(by_name))
 
 
 def _data_of(systems: _Systems, data: Sequence[str]) -> dict[str | None, str]:
@@ -205,8 +204,7 @@ def _next_steps(
 ) -> list[tuple[str, str]]:
     """Return commands that show more. `data` are options of all sources, `texts` those of the reported one."""
     # A baseline that is not one of the sources comes first in the order.
-    position = systems.order.index(systems.name) - (len(systems.order) - len(sources))
-    _, path = parse_named_file(sources[position])
+    _, path = parse_named_file(sources[systems.order.index(systems.name) - (len(systems.order) - len(sources))])
     shown = "STORE" if is_database_url(path) else shlex.quote(path)
     steps = []
     if view.worst:

@@ -96,8 +96,7 @@ class DryRunEmbedder(LexicalEmbedder):
 
     @override
     async def embed(self, texts: Sequence[str]) -> NDArray[np.float64]:
-        n_tokens = max(1, sum(map(len, texts)) // _CHARS_PER_TOKEN)
-        record_usage(Usage(calls=1, input_tokens=n_tokens))
+        record_usage(Usage(calls=1, input_tokens=max(1, sum(map(len, texts)) // _CHARS_PER_TOKEN)))
         return await super().embed(texts)
 
 

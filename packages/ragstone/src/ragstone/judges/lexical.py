@@ -263,8 +263,7 @@ def _best(fields: Fields, measure: Callable[[list[str], list[str]], float]) -> f
 def _f1(reference: list[str], response: list[str]) -> float:
     if content := _content(reference):
         reference, response = content, _content(response)
-    common = (Counter(reference) & Counter(response)).total()
-    return 2 * common / (len(reference) + len(response))
+    return 2 * (Counter(reference) & Counter(response)).total() / (len(reference) + len(response))
 
 
 _MEASURES: Final[Mapping[str, Callable[[Fields], float]]] = {

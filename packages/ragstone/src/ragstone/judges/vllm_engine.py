@@ -179,8 +179,7 @@ class VllmModel:
     ) -> Completion:
         from vllm.sampling_params import StructuredOutputsParams
 
-        constraint = StructuredOutputsParams(**form)
-        fields = {"max_tokens": max_tokens, **sampling, "structured_outputs": constraint}
+        fields = {"max_tokens": max_tokens, **sampling, "structured_outputs": StructuredOutputsParams(**form)}
         (output,) = await self._asked([await self.chat_ids(messages)], [fields])
         return completion_of(output.outputs[0])
 

@@ -190,8 +190,7 @@ class ClaimCheck:
             return tuple(mark == 1 for mark in reply.marks)
 
         chunks = (tuple(parts[start : start + _CHUNK]) for start in range(0, len(parts), _CHUNK))
-        marks = await gather_or_cancel(map(ask, chunks))
-        return tuple(itertools.chain.from_iterable(marks))
+        return tuple(itertools.chain.from_iterable(await gather_or_cancel(map(ask, chunks))))
 
     async def ask_texts_once(self, prompt: Prompt, *, most: int, max_tokens: int | None = None) -> TextListReply:
         """Ask for a list of texts, once per sample. Raise JudgeError if the judge does not return a usable reply."""

@@ -308,8 +308,7 @@ def own_prompts(texts: Mapping[str, str]) -> Iterator[None]:
 
 def _check_own_name(criterion: Criterion) -> None:
     others = [metric.card for metric in all_metrics() if metric is not criterion]
-    taken = {key for card in others for key in (card.name, card.group)}
-    if criterion.name in taken:
+    if criterion.name in {key for card in others for key in (card.name, card.group)}:
         raise ConfigurationError(
             f"{criterion!r} has the name of a registered metric or group. Choose another name, such as "
             f"'criterion.{criterion.name.rpartition('.')[2]}'"

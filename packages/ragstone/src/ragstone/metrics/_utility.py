@@ -69,8 +69,7 @@ class PassageUtility:
             values |= {name: n for name, n in counts.items() if n}
         if self.error is not None:
             # An error may quote any text, and files cannot store lone surrogates.
-            reason = str(self.error).encode(errors="replace").decode()
-            values["error"] = {"kind": self.error.kind, "reason": reason}
+            values["error"] = {"kind": self.error.kind, "reason": str(self.error).encode(errors="replace").decode()}
         return values
 
 

@@ -116,8 +116,7 @@ class Composite(MetricBase):
                 vars(self).update({role: model, f"with_{role}": partial(self._with_model, role)})
 
     def _version(self, versions: Iterable[str]) -> str:
-        parts = sorted(zip(self.weights.items(), versions, strict=True))
-        stated = json.dumps([parts, self._covariance])
+        stated = json.dumps([sorted(zip(self.weights.items(), versions, strict=True)), self._covariance])
         return f"1({hashlib.sha256(stated.encode()).hexdigest()[:12]})"
 
     def _with_model(self, role: str, model: Any) -> Composite:

@@ -274,8 +274,7 @@ def _derive_name(text: str) -> str:
         if len("_".join([*kept, word])) > _MAX_SLUG:
             break
         kept.append(word)
-    has_other_letters = any(letter.isalpha() and not letter.isascii() for letter in plain)
-    if len(kept) < len(words) or has_other_letters or not kept:
+    if len(kept) < len(words) or any(letter.isalpha() and not letter.isascii() for letter in plain) or not kept:
         kept.append(hashlib.sha256(text.encode(errors="replace")).hexdigest()[:6])
     return f"criterion.{'_'.join(kept)}"
 

@@ -111,8 +111,7 @@ class Udcg(UdcgBase):
         inner = (helps + gamma * distracts) / 2
         step = f"({helps:g} + {gamma:.4g} * {distracts:g}) / 2 = {inner:.4f}, and its sigmoid is the value"
         # Its passages have the labels 1 and 0, so the judge is not asked.
-        by_labels = labels != "judge" and threshold <= 1
-        self.example = _worked_example(2, sigmoid(inner), step) if by_labels else None
+        self.example = _worked_example(2, sigmoid(inner), step) if labels != "judge" and threshold <= 1 else None
 
     def _weights(self, k: int) -> tuple[Sequence[float], Sequence[float]]:
         return [1 / k] * k, [self.gamma / k] * k

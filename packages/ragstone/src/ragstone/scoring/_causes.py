@@ -39,54 +39,41 @@ class Cause:
     is_wrong: bool = True
 
 
-CAUSES: Final = (
-    Cause(
-        name="no_relevant_passage",
-        title="No relevant passage was retrieved",
-        next="Work on the retriever: hybrid search, chunking, or more passages.",
+_CAUSES: Final = {
+    "no_relevant_passage": (
+        "No relevant passage was retrieved",
+        "Work on the retriever: hybrid search, chunking, or more passages.",
     ),
-    Cause(
-        name="missed_passage",
-        title="The model missed a relevant passage",
-        next="Work on the prompt, the order of the passages, or the model: the passage was there.",
+    "missed_passage": (
+        "The model missed a relevant passage",
+        "Work on the prompt, the order of the passages, or the model: the passage was there.",
     ),
-    Cause(
-        name="abstained",
-        title="The model did not answer",
-        next="Find out whether a relevant passage was there: label passages, or add the metric udcg.",
+    "abstained": (
+        "The model did not answer",
+        "Find out whether a relevant passage was there: label passages, or add the metric udcg.",
     ),
-    Cause(
-        name="should_abstain",
-        title="The model answered a question without an answer",
-        next="Instruct the model to say that it does not know, and test it with such questions.",
+    "should_abstain": (
+        "The model answered a question without an answer",
+        "Instruct the model to say that it does not know, and test it with such questions.",
     ),
-    Cause(
-        name="unsupported_claims",
-        title="The answer makes unsupported claims",
-        next="Instruct the model to answer from the passages only, and check its claims.",
+    "unsupported_claims": (
+        "The answer makes unsupported claims",
+        "Instruct the model to answer from the passages only, and check its claims.",
     ),
-    Cause(
-        name="wrong_passage",
-        title="The answer follows the wrong passage",
-        next="Add a reranker, or retrieve fewer passages.",
+    "wrong_passage": ("The answer follows the wrong passage", "Add a reranker, or retrieve fewer passages."),
+    "unexplained": (
+        "The cause is not known from these metrics",
+        "Add metrics that say why: udcg for the passages, ragas.faithfulness for the claims.",
     ),
-    Cause(
-        name="unexplained",
-        title="The cause is not known from these metrics",
-        next="Add metrics that say why: udcg for the passages, ragas.faithfulness for the claims.",
+    "correct_unsupported": (
+        "Correct, with an unsupported claim",
+        "Instruct the model to answer from the passages only.",
     ),
-    Cause(
-        name="correct_unsupported",
-        title="Correct, with an unsupported claim",
-        next="Instruct the model to answer from the passages only.",
-        is_wrong=False,
-    ),
-    Cause(
-        name="not_scored",
-        title="Not scored",
-        next="Run `ragstone doctor` to find out why the judge failed.",
-        is_wrong=False,
-    ),
+    "not_scored": ("Not scored", "Run `ragstone doctor` to find out why the judge failed."),
+}
+CAUSES: Final = tuple(
+    Cause(name=name, title=title, next=advice, is_wrong=name not in ("correct_unsupported", "not_scored"))
+    for name, (title, advice) in _CAUSES.items()
 )
 """All causes, in the order in which they are checked, except the last one."""
 

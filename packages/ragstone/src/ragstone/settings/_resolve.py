@@ -193,8 +193,7 @@ def _merge(layers: list[_Layer]) -> Configuration:
         values: dict[str, Any] = {}
         # A plan does not contain secrets, so those of another source are not for its endpoint.
         urls = _urls(table, [by_table if layer.source != "plan" else {} for layer, by_table in read])
-        stated_urls = (by_table.get(table, {}).get("url") for _, by_table in read)
-        called = next(filter(None, [*stated_urls, *urls]), None)
+        called = next(filter(None, [*(by_table.get(table, {}).get("url") for _, by_table in read), *urls]), None)
         for number, (layer, by_table) in enumerate(read):
             stated = by_table.get(table)
             if not stated:
@@ -253,8 +252,7 @@ def _by_table(layer: _Layer) -> dict[str, dict[str, Any]]:
             raise _unknown_key(layer.place(key), table, name)
         if name in by_table.setdefault(table, {}):
             raise ConfigurationError(f"{layer.place(key)}: {table}.{name} is set twice. Remove one of them.")
-        is_text = layer.parses_text and isinstance(value, str)
-        by_table[table][name] = parse(field_of_key, value) if is_text else value
+        by_table[table][name] = parse(field_of_key, value) if layer.parses_text and isinstance(value, str) else value
     return by_table
 
 

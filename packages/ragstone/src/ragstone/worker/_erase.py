@@ -63,9 +63,8 @@ def erase_requests(
         errors.raise_first()
     found = opened.traces.find(users=users, sessions=sessions, ids=ids)
     # Before the requests are erased: with them, the store forgets which files contain them.
-    cases = _erase_cases(opened, {*found, *ids}, dry_run=dry_run)
     return Erasure(
-        cases=cases,
+        cases=_erase_cases(opened, {*found, *ids}, dry_run=dry_run),
         # Also ids that were not found: feedback about them may wait.
         stored=opened.upkeep.erase([*found, *ids], dry_run=dry_run),
         waiting=waiting,

@@ -35,10 +35,9 @@ async def read_bound(
     model: ChatModel, messages: Sequence[Message], phrases: Sequence[str], *, top_logprobs: int
 ) -> AbstentionEstimate:
     """Bound the probability that the reply starts with a phrase, from one request."""
-    longest = max(map(len, phrases))
     request = ChatRequest(
         messages=messages,
-        max_tokens=max(_MIN_TOKENS, longest // _TOKEN_CHARS + 2),
+        max_tokens=max(_MIN_TOKENS, max(map(len, phrases)) // _TOKEN_CHARS + 2),
         sampling={"temperature": 0.0},
         top_logprobs=top_logprobs,
     )
@@ -99,8 +98,7 @@ def bound(tokens: Sequence[TokenLogprobs], phrases: Sequence[str]) -> tuple[floa
     tail += reached
     low = min(1.0, certain)
     seen = min(1.0, certain + possible)
-    high = min(1.0, certain + possible + tail)
-    return max(0.0, low - _ROUNDING), seen, min(1.0, high + _ROUNDING)
+    return max(0.0, low - _ROUNDING), seen, min(1.0, certain + possible + tail + _ROUNDING)
 
 
 def _stage(prefix: str, phrases: Sequence[str]) -> Literal["phrase", "way", "open", "elsewhere"]:
@@ -124,8 +122,7 @@ def _unlisted(listed: Sequence[tuple[str, float]], own: str, prefix: str, phrase
     left = max(0.0, 1.0 - math.fsum(math.exp(min(0.0, logprob)) for _, logprob in listed))
     # The list may contain the reply's own token in addition, however unlikely it is.
     ranked = [logprob for text, logprob in listed if text != own] or [logprob for _, logprob in listed]
-    least = math.exp(min(0.0, *ranked))
-    return min(left, least * _missing({text for text, _ in listed}, prefix, phrases))
+    return min(left, math.exp(min(0.0, *ranked)) * _missing({text for text, _ in listed}, prefix, phrases))
 
 
 def _missing(listed: set[str], prefix: str, phrases: Sequence[str]) -> int:

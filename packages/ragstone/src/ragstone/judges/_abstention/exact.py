@@ -83,8 +83,7 @@ class ExactSequence:
 
     async def _chain(self, messages: Sequence[Message]) -> AbstentionEstimate:
         plan = await self._plan.get()
-        prompt = tuple(await self._model.chat_ids(messages))
-        tree = _Tree(prompt, plan.end)
+        tree = _Tree(tuple(await self._model.chat_ids(messages)), plan.end)
         for ids in plan.complete | plan.starts:
             tree.want(ids)
         tree.also((), plan.variants)

@@ -191,8 +191,7 @@ class ChatClient:
             if "seed" in sampling:
                 # With the same seed the next request would return the same replies.
                 sampling["seed"] += len(replies)
-            rest = await self.complete(replace(request, n=request.n - len(replies), sampling=sampling))
-            return (*replies, *rest)
+            return (*replies, *await self.complete(replace(request, n=request.n - len(replies), sampling=sampling)))
         return replies[: request.n]
 
     async def chat(

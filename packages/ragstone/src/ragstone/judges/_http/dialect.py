@@ -135,8 +135,7 @@ class Dialect:
     def from_json(cls, text: str) -> Dialect:
         """Read a dialect from JSON. Raise ValueError if the text is not a dialect."""
         known = json.loads(text)
-        names = {field.name for field in fields(cls)}
-        if not isinstance(known, dict) or known.keys() != names:
+        if not isinstance(known, dict) or known.keys() != {field.name for field in fields(cls)}:
             raise ValueError(f"{text!r:.80} is not a dialect")
         return cls(**known | {"omitted": frozenset((str(kind), str(name)) for kind, name in known["omitted"])})
 
@@ -159,8 +158,7 @@ def drop_order(named: set[str] | frozenset[str], sampling: Mapping[str, Any]) ->
     neutral = frozenset(name for name in named if sampling[name] in _NEUTRAL.get(name, ()))
     if neutral:
         return neutral
-    rest = sorted(named, key=lambda name: (name == "temperature", name != "seed", name))
-    return frozenset(rest[:1])
+    return frozenset(sorted(named, key=lambda name: (name == "temperature", name != "seed", name))[:1])
 
 
 def controls_of(

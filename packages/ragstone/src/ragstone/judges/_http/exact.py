@@ -45,8 +45,7 @@ class LogprobReader(ChatClient):
         """Return the token ids of a text, without special tokens."""
         if text in self._texts:
             return list(self._texts[text])
-        reply = await self.post("//tokenize", {"prompt": text, "add_special_tokens": False}, inference=False)
-        ids = token_ids(reply)
+        ids = token_ids(await self.post("//tokenize", {"prompt": text, "add_special_tokens": False}, inference=False))
         if len(text) <= 200 and len(self._texts) < _MAX_REMEMBERED:
             self._texts[text] = list(ids)
         return ids

@@ -19,8 +19,7 @@ _PROSE: Final = 512
 
 def sign_of_reasoning(reply: Mapping[str, Any], max_tokens: int) -> str | None:
     """Return the evidence in a chat completion that the model reasons first, or None without evidence."""
-    choice = _first_choice(reply)
-    message = choice.get("message")
+    message = _first_choice(reply).get("message")
     message = message if isinstance(message, Mapping) else {}
     for name in _FIELDS:
         if message.get(name):

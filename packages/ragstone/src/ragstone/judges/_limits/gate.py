@@ -389,8 +389,7 @@ class EndpointLimiter:
             until_probe_s < _TOGETHER_S if probing is None else now - probing < breaker.grace_s(self.window.latency_s)
         )
         for waiter in list(self._waiters):
-            waited_s = min(outage_duration_s, now - waiter.waits_since)
-            if waited_s >= waiter.max_outage_s and not worth_waiting:
+            if min(outage_duration_s, now - waiter.waits_since) >= waiter.max_outage_s and not worth_waiting:
                 self._waiters.remove(waiter)
                 message = breaker.message(now, waiter.max_outage_s)
                 parcels.append((waiter, JudgeUnavailableError(message, kind=breaker.kind)))
@@ -398,8 +397,7 @@ class EndpointLimiter:
 
     def _admit(self, waiter: Waiter, now: float) -> Permit:
         self._waiters.remove(waiter)
-        n_in_flight = len(self._in_flight) + 1
-        permit = Permit(waiter, now, self.window.rounds_refused, n_in_flight, self._replies.n)
+        permit = Permit(waiter, now, self.window.rounds_refused, len(self._in_flight) + 1, self._replies.n)
         waiter.permit = permit
         self._in_flight.add(permit)
         self.window.sent(now)

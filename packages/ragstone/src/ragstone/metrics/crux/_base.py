@@ -104,8 +104,7 @@ class CruxMetric(MetricBase):
         if (known := self._known(sample)) is not None:
             return known
         reply = await sub_questions_of(judge, TASK_FROM_REFERENCE, reference=_reference(sample))
-        questions = questions_in(reply.texts, "reference", sample)
-        return replace(questions, replies=((reply.raw, reply.method),))
+        return replace(questions_in(reply.texts, "reference", sample), replies=((reply.raw, reply.method),))
 
     def _known(self, sample: Sample) -> Questions | None:
         """Return the sample's own sub-questions, or None if it does not have any."""

@@ -46,10 +46,9 @@ def _marks(*marks: int) -> dict[str, int]:
 
 
 def _row(*retrieved: str, **more: Any) -> dict[str, Any]:
-    contexts = [{"id": passage, "text": _TEXTS[passage]} for passage in retrieved]
     return {
         "query": "Tell me about the graduation.",  # codespell:ignore tell
-        "contexts": contexts,
+        "contexts": [{"id": passage, "text": _TEXTS[passage]} for passage in retrieved],
         "sub_questions": _QUESTIONS,
     } | {"ratings": _RATINGS, **more}
 

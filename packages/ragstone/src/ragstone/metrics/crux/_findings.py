@@ -149,10 +149,9 @@ async def rate_contexts(sample: Sample, questions: Questions, judge: Judge) -> R
 async def rate_response(sample: Sample, questions: Questions, judge: Judge) -> Rated:
     """Rate the response for the same sub-questions. Raise JudgeError if the judge does not return a usable reply."""
     reply = await rate_answerability(judge, sample.response or "", questions.texts)
-    ratings = {text: {"response": float(mark)} for text, mark in zip(questions.texts, reply.marks, strict=True)}
     return Rated(
         keys=("response",),
-        ratings=ratings,
+        ratings={text: {"response": float(mark)} for text, mark in zip(questions.texts, reply.marks, strict=True)},
         n_judged=int(bool(reply.method)),
         judged={"response": [*reply.marks]},
         replies=(reply,),

@@ -18,11 +18,11 @@ from ragstone.metrics.crux._findings import Questions, questions_in
 from ragstone.metrics.crux._redundancy import Novelty, Redundancy
 from ragstone.schema import Failure, NotApplicable, Sample, Score
 
-_SOURCE = "adapted from CRUX, section 3.1. Sub-questions from the query are our own"
-
 
 class _Free(CruxMetric):
-    source = _SOURCE
+    source = "adapted from CRUX, section 3.1. Sub-questions from the query are our own"
+    needs: tuple[str, ...] = ("query", "contexts")
+    judge_calls = 1
     tasks = (TASK_FROM_QUERY, RATING_TASK, RATING_EXAMPLES)
 
     def check_sample(self, sample: Sample) -> NotApplicable | None:
@@ -35,8 +35,7 @@ class _Free(CruxMetric):
 
     async def _questions(self, sample: Sample, judge: Judge) -> Questions:
         reply = await sub_questions_of(judge, TASK_FROM_QUERY, **question_fields(sample))
-        questions = questions_in(reply.texts, "query", sample)
-        return replace(questions, replies=((reply.raw, reply.method),))
+        return replace(questions_in(reply.texts, "query", sample), replies=((reply.raw, reply.method),))
 
 
 class FreeCoverage(_Free, Coverage):
@@ -48,8 +47,6 @@ class FreeCoverage(_Free, Coverage):
     _next_step = 'Read details["missing"]; never compare with context coverage.'
     description = "How many sub-questions of the query do the retrieved passages answer?"
     formula = "sub-questions of the query that a retrieved passage answers (rating >= 3) / sub-questions of the query"
-    needs = ("query", "contexts")
-    judge_calls = 1
     example = _examples.FREE_COVERAGE
 
 
@@ -75,8 +72,6 @@ class FreeRedundancy(_Free, Redundancy):
     _meaning = "passages repeat each other"
     _next_step = "Remove duplicates; diversify."
     description = "How many answers to sub-questions of the query do the passages repeat?"
-    needs = ("query", "contexts")
-    judge_calls = 1
     example = _examples.FREE_REDUNDANCY
 
 
@@ -88,8 +83,6 @@ class FreeNovelty(_Free, Novelty):
     _meaning = "many passages add nothing new"
     _next_step = "Retrieve fewer, or diversify."
     description = "How many passages answer a sub-question of the query that no higher-ranked passage answers?"
-    needs = ("query", "contexts")
-    judge_calls = 1
     example = _examples.FREE_NOVELTY
 
 

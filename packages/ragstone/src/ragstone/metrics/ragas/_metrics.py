@@ -156,14 +156,9 @@ def average_precision_bounds(texts: Sequence[str], useful: dict[str, Mark]) -> t
 
 
 def _average_precision(useful: Sequence[bool]) -> float:
-    hits = 0
-    total = 0.0
-    for k, mark in enumerate(useful, start=1):
-        if mark:
-            hits += 1
-            total += hits / k
+    ranks = [k for k, mark in enumerate(useful, start=1) if mark]
     # Without useful passages, all precisions are 0.
-    return total / hits if hits else 0.0
+    return sum(hits / k for hits, k in enumerate(ranks, start=1)) / len(ranks) if ranks else 0.0
 
 
 class ContextRecall(ClaimMetric):

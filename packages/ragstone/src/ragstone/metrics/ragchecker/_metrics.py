@@ -213,8 +213,9 @@ class ContextUtilization(_OfReference):
 
 
 class _OfResponse(_RagChecker):
-    """Base class of shares of the response's claims that depend on whether these are right and found."""
+    """Base class of the shares of the response's claims that no passage supports, and that are right or wrong."""
 
+    counts_right: bool
     direction = "lower"
     judge_calls = 2
     judge_calls_per_passage = 1
@@ -224,12 +225,9 @@ class _OfResponse(_RagChecker):
         if not claims:
             return NO_RESPONSE_CLAIM
         right, by_passage = await pair(check.supported_by_references(claims), check.supported_by_passages(claims))
-        counted = self._counted(right, any_of(by_passage, len(claims)))
+        missing = negated(any_of(by_passage, len(claims)))
         details = {"claims": describe_claims(claims, right=right, passages=_supporting_passages(claims, by_passage))}
-        return ClaimShare(share=share(counted), details=details)
-
-    def _counted(self, right: Sequence[Mark], found: Sequence[Mark]) -> tuple[Mark, ...]:
-        raise NotImplementedError
+        return ClaimShare(share=share(both(right if self.counts_right else negated(right), missing)), details=details)
 
 
 class Hallucination(_OfResponse):
@@ -242,9 +240,7 @@ class Hallucination(_OfResponse):
     description = "How many of the response's claims does neither the reference nor a passage support?"
     formula = "claims of the response that no reference and no passage supports / claims of the response"
     example = examples.HALLUCINATION
-
-    def _counted(self, right: Sequence[Mark], found: Sequence[Mark]) -> tuple[Mark, ...]:
-        return both(negated(right), negated(found))
+    counts_right = False
 
 
 class SelfKnowledge(_OfResponse):
@@ -257,9 +253,7 @@ class SelfKnowledge(_OfResponse):
     description = "How many of the response's claims are correct although no passage supports them?"
     formula = "claims of the response that a reference but no passage supports / claims of the response"
     example = examples.SELF_KNOWLEDGE
-
-    def _counted(self, right: Sequence[Mark], found: Sequence[Mark]) -> tuple[Mark, ...]:
-        return both(right, negated(found))
+    counts_right = True
 
 
 class Faithfulness(_RagChecker):
@@ -292,6 +286,7 @@ class Faithfulness(_RagChecker):
 class _NoiseSensitivity(_RagChecker):
     """Base class of the shares of wrong claims that come from one class of passages."""
 
+    counts_relevant: bool
     direction = "lower"
     judge_calls = 3
     judge_calls_per_passage = 2
@@ -309,15 +304,14 @@ class _NoiseSensitivity(_RagChecker):
         relevant = _relevant(reference_by_passage)
         n = len(claims)
         in_relevant = any_of([both(c, (r,) * n) for c, r in zip(by_passage, relevant, strict=True)], n)
-        counted = self._counted(negated(right), in_relevant, any_of(by_passage, n))
+        wrong = negated(right)
+        outside = both(wrong, any_of(by_passage, n), negated(in_relevant))
         details = {
             "claims": describe_claims(claims, right=right, passages=_supporting_passages(claims, by_passage)),
             "relevant": list(relevant),
         }
+        counted = both(wrong, in_relevant) if self.counts_relevant else outside
         return ClaimShare(share=share(counted), details=details)
-
-    def _counted(self, wrong: Sequence[Mark], in_relevant: Sequence[Mark], found: Sequence[Mark]) -> tuple[Mark, ...]:
-        raise NotImplementedError
 
 
 class NoiseSensitivityRelevant(_NoiseSensitivity):
@@ -330,9 +324,7 @@ class NoiseSensitivityRelevant(_NoiseSensitivity):
     description = "How many of the response's claims are wrong and supported by a relevant passage?"
     formula = "claims of the response that are wrong and found in a relevant passage / claims of the response"
     example = examples.NOISE_RELEVANT
-
-    def _counted(self, wrong: Sequence[Mark], in_relevant: Sequence[Mark], found: Sequence[Mark]) -> tuple[Mark, ...]:  # noqa: ARG002
-        return both(wrong, in_relevant)
+    counts_relevant = True
 
 
 class NoiseSensitivityIrrelevant(_NoiseSensitivity):
@@ -345,9 +337,7 @@ class NoiseSensitivityIrrelevant(_NoiseSensitivity):
     description = "How many of the response's claims are wrong and supported only by irrelevant passages?"
     formula = "claims of the response that are wrong and found only in irrelevant passages / claims of the response"
     example = examples.NOISE_IRRELEVANT
-
-    def _counted(self, wrong: Sequence[Mark], in_relevant: Sequence[Mark], found: Sequence[Mark]) -> tuple[Mark, ...]:
-        return both(wrong, found, negated(in_relevant))
+    counts_relevant = False
 
 
 def _relevant(by_passage: Sequence[Sequence[Mark]]) -> tuple[Mark, ...]:

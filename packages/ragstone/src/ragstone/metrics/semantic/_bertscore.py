@@ -131,8 +131,7 @@ class BertScore(SemanticMetric[_Encoder]):
         if not scored:
             return None
         f1, position, precision, recall, cut = max(scored)
-        details = {"layer": model.layer, "precision": precision, "recall": recall, "truncated": cut}
-        return f1, -position, details
+        return f1, -position, {"layer": model.layer, "precision": precision, "recall": recall, "truncated": cut}
 
 
 def f1_of(precision: float, recall: float) -> float:
@@ -148,9 +147,8 @@ def _vectors(encoder: _Encoder, text: str) -> tuple[Tensor, Tensor, bool]:
     import torch
 
     tokenizer = encoder.tokenizer
-    kind = type(tokenizer).__name__
     # These tokenizers encode a word after a space differently. The authors' library adds the space.
-    blank = " " if kind.startswith(("Roberta", "GPT2")) else ""
+    blank = " " if type(tokenizer).__name__.startswith(("Roberta", "GPT2")) else ""
     ids = tokenizer(blank + text.strip(), verbose=False)["input_ids"]
     cut = len(ids) > encoder.most_tokens
     if cut:

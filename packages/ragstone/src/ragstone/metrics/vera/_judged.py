@@ -35,6 +35,8 @@ _RELEVANT: Final = Task(
 
 class _Vera(ClaimMetric):
     judge_calls = 1
+    needs: tuple[str, ...] = ("contexts", "response")
+    tasks: tuple[str, ...] = (IN_PASSAGES,)
 
 
 class Faithfulness(_Vera):
@@ -48,8 +50,6 @@ class Faithfulness(_Vera):
     description = "Do the retrieved passages support the response as a whole: yes or no?"
     source = "VERA, section 3.1, faithfulness (one label per answer)"
     formula = "1 if the passages support the whole response, else 0"
-    needs = ("contexts", "response")
-    tasks = (IN_PASSAGES,)
     example = examples.FAITHFULNESS
 
     async def _compute(self, check: ClaimCheck) -> ClaimShare | str:
@@ -69,8 +69,6 @@ class Groundedness(_Vera):
     description = "How many sentences of the response do the retrieved passages support?"
     source = 'VERA, section 3.1, "retrieval recall"'
     formula = "sentences of the response that the passages support / sentences of the response"
-    needs = ("contexts", "response")
-    tasks = (IN_PASSAGES,)
     example = examples.GROUNDEDNESS
 
     async def _compute(self, check: ClaimCheck) -> ClaimShare | str:
@@ -89,7 +87,6 @@ class RetrievalRecall(_Vera):
     source = "VERA, section 3.2 (context recall in the enriched text)"
     formula = "sentences of the reference that the passages support / sentences of the reference"
     needs = ("contexts", "reference")
-    tasks = (IN_PASSAGES,)
     example = examples.RETRIEVAL_RECALL
 
     async def _compute(self, check: ClaimCheck) -> ClaimShare | str:
