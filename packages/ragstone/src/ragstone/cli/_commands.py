@@ -104,9 +104,7 @@ COMMANDS: Final = {
         "Draw scored requests at random, to be labeled.", "ragstone.db --limit 100 -o to-label.csv", "analysis.seed"
     ),
     "labels cases": Command(
-        "Write scored requests as cases of a test set.",
-        "ragstone.db --limit 50 -o cases.jsonl",
-        "analysis.seed",
+        "Write scored requests as cases of a test set.", "ragstone.db --limit 50 -o cases.jsonl", "analysis.seed"
     ),
     "labels add": Command(
         "Add labels from a file.", "ragstone.db labeled.csv", "research.label_range research.label_values"

@@ -21,7 +21,7 @@ from ragstone.schema import Failure, NotApplicable, Sample, Score
 
 class _Free(CruxMetric):
     source = "adapted from CRUX, section 3.1. Sub-questions from the query are our own"
-    needs: tuple[str, ...] = ("query", "contexts")
+    needs = ("query", "contexts")
     judge_calls = 1
     tasks = (TASK_FROM_QUERY, RATING_TASK, RATING_EXAMPLES)
 

@@ -11,16 +11,7 @@ from ragstone.metrics.ranking._measures import KINDS
 from ragstone.metrics.ranking._metric import AlphaNdcg, RankingMetric
 from ragstone.metrics.ranking._ndcg import ndcg
 
-__all__ = [
-    "alpha_ndcg",
-    "average_precision",
-    "f1",
-    "hit_rate",
-    "ndcg",
-    "precision",
-    "recall",
-    "reciprocal_rank",
-]
+__all__ = ["alpha_ndcg", "average_precision", "f1", "hit_rate", "ndcg", "precision", "recall", "reciprocal_rank"]
 
 RANKING: Final[tuple[Metric, ...]] = (
     *(RankingMetric(kind.name, kind.k) for kind in KINDS.values() if not kind.is_by_name_only),
