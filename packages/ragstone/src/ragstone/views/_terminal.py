@@ -123,9 +123,8 @@ class ReportText:
                 stage = row.stage
                 canvas.add((_STAGES[stage], "bold"))
             self._metric(row, titles[row.name], layout)
-        own = [row for row in rows if row.axis != (0.0, 1.0)]
-        for row in own:
-            if layout.axis:
+        for row in rows if layout.axis else ():
+            if row.axis != (0.0, 1.0):
                 neutral = f", {row.neutral:g} means without effect" if row.neutral is not None else ""
                 ends = f"{row.axis[0]:.2f} to {row.axis[1]:.2f}"
                 canvas.wrap(f"{titles[row.name]}: the axis is {ends}{neutral}", "dim")

@@ -16,6 +16,7 @@ from ragstone.experiments._app.saved import SavedRuns
 from ragstone.requests import RequestBlock
 from ragstone.schema import Sample, Trace, sample_from_trace
 
+_OF_ROW: Final = ("query", "history", "reference", "sub_questions", "qrels", "ratings")
 _STOPS_AFTER: Final = 10
 """Samples without any answer, as the first ones of a run, after which it stops."""
 
@@ -34,9 +35,8 @@ class AppRun:
     @property
     def sample(self) -> Sample:
         """What the application retrieved and answered, with the references and labels of the row."""
-        row = self.row
-        kept = ("query", "history", "reference", "sub_questions", "qrels", "ratings", "metadata")
-        return sample_from_trace(self.trace).model_copy(update={name: getattr(row, name) for name in kept})
+        kept = {name: getattr(self.row, name) for name in (*_OF_ROW, "metadata")}
+        return sample_from_trace(self.trace).model_copy(update=kept)
 
 
 class AppRunner:
@@ -187,7 +187,5 @@ class AppRunner:
         return AppRun(row=row, repeat=repeat, trace=trace, failure=failure)
 
     def _trace(self, block: RequestBlock, row: Sample, repeat: int) -> Trace:
-        kept = {
-            name: getattr(row, name) for name in ("query", "history", "reference", "sub_questions", "qrels", "ratings")
-        }
+        kept = {name: getattr(row, name) for name in _OF_ROW}
         return self._recorder.take(block).model_copy(update=kept | {"trace_id": self._run_id(row, repeat)})

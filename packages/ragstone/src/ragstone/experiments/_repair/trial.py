@@ -34,12 +34,13 @@ from ragstone.experiments._repair.shares import (
     repair_shares,
 )
 from ragstone.experiments._summary import CONFIDENCE_LEVEL, check_level
+from ragstone.experiments._views.changes import WRONG
 from ragstone.judges import EmbedderSpec, JudgeSpec, ReaderSpec, wait_for_outages
 from ragstone.metrics import Metric
 from ragstone.reading import SampleSource, case_of, iter_samples
 from ragstone.requests import RequestBlock, RetrievalChange, RetrieverTools, changed_retrieval
 from ragstone.schema import Failure, Outcome, Sample, Trace
-from ragstone.scoring import CAUSES, Scorer, Signals, find_cause, note_outcome, note_sample
+from ragstone.scoring import Scorer, Signals, find_cause, note_outcome, note_sample
 from ragstone.settings import Limits, takes_settings
 from ragstone.worker import open_setup
 
@@ -47,7 +48,6 @@ _PROBE: Final = 15
 """Wrong answers that are asked for first, to see whether the application retrieves in a way that can be changed."""
 _EARLY: Final = 40
 """Wrong answers from which the trial may end after half of them."""
-_WRONG: Final = frozenset(cause.name for cause in CAUSES if cause.is_wrong)
 _KEYS: Final = {
     "metrics": "scoring.metrics",
     "concurrency": "limits.concurrency",
@@ -353,4 +353,4 @@ def _judged(sample: Sample, outcomes: Sequence[Outcome]) -> tuple[bool | None, s
     for outcome in outcomes:
         note_outcome(signals, outcome, None)
     basis = signals.decided_by if signals.n_scores else None
-    return None if basis is None else find_cause(signals) not in _WRONG, basis
+    return None if basis is None else find_cause(signals) not in WRONG, basis

@@ -17,7 +17,7 @@ _SHOWN: Final = 6
 _FLOWS: Final = 12
 _NAMED: Final = 3
 """Most causes that a sentence names."""
-_WRONG: Final = frozenset(cause.name for cause in CAUSES if cause.is_wrong)
+WRONG: Final = frozenset(cause.name for cause in CAUSES if cause.is_wrong)
 _TITLES: Final = {cause.name: cause.title for cause in CAUSES}
 _NOT_WRONG: Final = "Not wrong"
 
@@ -68,7 +68,7 @@ def build_changes(
     common = [id_ for id_ in after if id_ in before] if compared.paired else []
     changed_ids = compared.changed
     if common:
-        is_wrong = {id_: (before[id_] in _WRONG, after[id_] in _WRONG) for id_ in common}
+        is_wrong = {id_: (before[id_] in WRONG, after[id_] in WRONG) for id_ in common}
         changed_ids = {id_: was for id_, (was, is_now) in is_wrong.items() if was != is_now}
     gained = [id_ for id_, is_better in changed_ids.items() if is_better]
     lost = [id_ for id_, is_better in changed_ids.items() if not is_better]

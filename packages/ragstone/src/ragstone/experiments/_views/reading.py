@@ -19,7 +19,7 @@ from ragstone.experiments._clusters import choose_clusters, cluster_notes
 from ragstone.experiments._summary import MetricSummary, summarize_table
 from ragstone.experiments._table import ScoreTable, TableReader, describe_unjudged
 from ragstone.experiments._views.answers import build_answer
-from ragstone.experiments._views.changes import Compared, build_changes
+from ragstone.experiments._views.changes import WRONG, Compared, build_changes
 from ragstone.experiments._views.labeled import build_labels
 from ragstone.experiments._views.reasons import AskReasons
 from ragstone.experiments._views.slices import SliceLabels
@@ -69,7 +69,6 @@ _QUERY_CHARS: Final = 300
 _WORST_DETAILS: Final = 100
 """Number of answers of each cause that come before the others."""
 _DETAILS_PAGE: Final = 200
-_WRONG: Final = frozenset(cause.name for cause in CAUSES if cause.is_wrong)
 _STAGES: Final = {"answer": 0, "support": 1, "passages": 2}
 
 
@@ -320,7 +319,7 @@ class Reading:
         if len(self._judged) >= _CAUSES_FROM:
             rows = [row for cause in CAUSES if (row := self._cause_row(cause, before)).n or row.n_before]
             rows.sort(key=lambda row: (not row.is_wrong, -row.n))
-        flags = [self.causes[id_] in _WRONG for id_ in self._judged]
+        flags = [self.causes[id_] in WRONG for id_ in self._judged]
         return Population(
             n_samples=len(self._signals),
             n_scored=len(self._scored),
@@ -441,7 +440,7 @@ class Reading:
         return chosen
 
     def _wrong_first(self, sample_id: str) -> tuple[bool, float, str]:
-        return (self.causes[sample_id] not in _WRONG, *self._badness_key(sample_id))
+        return (self.causes[sample_id] not in WRONG, *self._badness_key(sample_id))
 
     def worst(self, n: int) -> tuple[AnswerView, ...]:
         """Return the worst answers, worst first. Those without scores follow if conditions select them."""
@@ -463,11 +462,11 @@ class Reading:
     @property
     def wrong(self) -> dict[str, bool]:
         """Whether an answer is wrong, for those of which it is known."""
-        return {id_: self.causes[id_] in _WRONG for id_ in self._judged}
+        return {id_: self.causes[id_] in WRONG for id_ in self._judged}
 
     def latest_wrong(self, n: int) -> tuple[AnswerView, ...]:
         """Return the wrong answers that arrived last, the newest first."""
-        found = (id_ for id_ in reversed(self._scored) if self.causes[id_] in _WRONG)
+        found = (id_ for id_ in reversed(self._scored) if self.causes[id_] in WRONG)
         return self.answers(list(itertools.islice(found, n)))
 
     def _is_selected(self, sample_id: str) -> bool:
