@@ -279,14 +279,11 @@ def _metric(
         first, second = (
             each.clusters_of(values) or [None] * len(values) for each, values in zip(options, scores, strict=True)
         )
+        groups, bootstrap = [list(values.values()) for values in scores], options[0].bootstrap
         # Intervals of means are separate, those of differences simultaneous.
         contrast, separate = (
             compare_groups(
-                *(list(values.values()) for values in scores),
-                low=low,
-                high=high,
-                clusters=(first, second),
-                **options[0].bootstrap | {"confidence_level": level},
+                *groups, low=low, high=high, clusters=(first, second), **bootstrap | {"confidence_level": level}
             )
             for level in (difference_level, options[0].confidence_level)
         )

@@ -158,13 +158,8 @@ class Models:
 
     async def rate(self, sample: Sample, passage: Passage) -> PassageRating:
         """Rate a passage for a sample's query, from its annotation if that is from the same models."""
-        known = rating_from(
-            passage,
-            threshold=self._threshold,
-            labels=self._labels,
-            reader=self.reader.identity.hash,
-            judge=self.judge.identity.hash,
-        )
+        hashes = {"reader": self.reader.identity.hash, "judge": self.judge.identity.hash}
+        known = rating_from(passage, threshold=self._threshold, labels=self._labels, **hashes)
         if known is not None:
             return known
         (utility,) = await passage_utilities(
@@ -180,18 +175,14 @@ class Models:
         if utility.error is not None:
             raise utility.error
         self._judged |= utility.label is not None and utility.label.source != "data"
-        return rating_of(utility, reader=self.reader.identity.hash, judge=self.judge.identity.hash)
+        return rating_of(utility, **hashes)
 
     async def is_relevant(self, sample: Sample, passage: Passage, judge: Judge | None = None) -> bool:
         """Ask a judge whether a passage is relevant, also if the data say it."""
         self._judged |= judge is None
+        query, asked = sample.query or "", judge or self.judge
         label = await label_of(
-            passage,
-            query=sample.query or "",
-            reference=sample.reference,
-            judge=judge or self.judge,
-            mode="judge",
-            threshold=self._threshold,
+            passage, query=query, reference=sample.reference, judge=asked, mode="judge", threshold=self._threshold
         )
         return label.relevant
 

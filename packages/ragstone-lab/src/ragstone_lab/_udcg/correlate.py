@@ -66,17 +66,9 @@ class UdcgCorrelation(RunResult):
     seed: int = 0
 
     def __str__(self) -> str:
-        head = (
-            "metric",
-            "Spearman, mean [95% CI]",
-            "n",
-            "constant as 0",
-            "n",
-            "UDCG minus metric",
-            "p (Holm)",
-            "pooled",
-        )
-        rows: list[tuple[str, ...]] = [head]
+        rows: list[tuple[str, ...]] = [
+            ("metric", "Spearman, mean [95% CI]", "n", "constant as 0", "n", "UDCG minus metric", "p (Holm)", "pooled")
+        ]
         for m in self.metrics:
             n_defined, n_all = (str(estimate.n if estimate else 0) for estimate in (m.defined, m.all))
             cells = [shown(estimate, none="") for estimate in (m.defined, m.all, m.difference, m.pooled)]
@@ -163,19 +155,13 @@ def correlate_contexts(
     table = correlate_by_question(columns, contexts)
     all_notes += warn_small_sample(len(table.questions))
     rows = tested_rows(table.names, table.all, table.all[:, [0]] - table.all, {"udcg"}, seed)
-    tested = zip(rows, estimate_columns(table.defined), adjusted([test for *_, test in rows]), strict=True)
-    pooled = _pooled(columns, contexts)
+    p_values, pools = adjusted([test for *_, test in rows]), _pooled(columns, contexts).values()
+    tested = zip(rows, estimate_columns(table.defined), p_values, pools, strict=True)
     metrics = tuple(
         MetricCorrelation(
-            metric=name,
-            defined=defined,
-            all=mean,
-            pooled=pooled[name],
-            difference=difference,
-            p_value=p,
-            uncorrected=test,
+            metric=name, defined=defined, all=mean, pooled=pooled, difference=difference, p_value=p, uncorrected=test
         )
-        for (name, _, mean, difference, test), defined, p in tested
+        for (name, _, mean, difference, test), defined, p, pooled in tested
     )
     return UdcgCorrelation(
         metrics=metrics,

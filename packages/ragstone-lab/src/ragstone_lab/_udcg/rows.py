@@ -174,12 +174,9 @@ def rating_of(result: PassageUtility, *, reader: str, judge: str) -> PassageRati
     annotation["reader"] = reader
     if result.label.source != "data":
         annotation["judge"] = judge
+    relevant, gain = result.label.relevant, _gain(result.passage, relevant=result.label.relevant)
     return PassageRating(
-        text=result.passage.text,
-        relevant=result.label.relevant,
-        gain=_gain(result.passage, relevant=result.label.relevant),
-        utility=result.utility,
-        annotation=annotation,
+        text=result.passage.text, relevant=relevant, gain=gain, utility=result.utility, annotation=annotation
     )
 
 

@@ -165,16 +165,9 @@ def powers(systems: Sequence[SystemOutcomes], metrics: Sequence[str], options: O
         clusters = options.clusters_of(rows[i] for i in kept)
         found = tukey_p_values(shared, clusters, n_resamples=options.n_permutations, seed=options.seed)
         level, n = 1 - options.confidence_level, options.n_permutations
-        results.append(
-            MetricPower(
-                metric=metric,
-                power=discriminative_power(list(found.values()), confidence_level=options.confidence_level),
-                p_values={f"{columns[i][0]} / {columns[j][0]}": p for (i, j), p in found.items()},
-                n_samples=len(shared),
-                n_uncertain=sum(
-                    p is not None and abs(p - level) <= 2 * math.sqrt(p * (1 - p) / n) for p in found.values()
-                ),
-                n_permutations=n,
-            )
-        )
+        ps = {f"{columns[i][0]} / {columns[j][0]}": p for (i, j), p in found.items()}
+        power = discriminative_power(list(ps.values()), confidence_level=options.confidence_level)
+        n_uncertain = sum(p is not None and abs(p - level) <= 2 * math.sqrt(p * (1 - p) / n) for p in ps.values())
+        counts = {"n_samples": len(shared), "n_uncertain": n_uncertain, "n_permutations": n}
+        results.append(MetricPower(metric=metric, power=power, p_values=ps, **counts))
     return results

@@ -262,16 +262,10 @@ def read_stored_labels(
         # A source may be a period of its store.
         ids = system.sample_ids
         with open_store(store, mode="read") as opened:
+            common: dict[str, Any] = {"name": "label", "system": system.name}
             stored = [
-                LabelRecord(
-                    position=position,
-                    sample_id=each.trace_id,
-                    value=each.value,
-                    name="label",
-                    annotator=each.author,
-                    system=system.name,
-                )
-                for position, each in enumerate(opened.labels.read(), start=1)
+                LabelRecord(position=n, sample_id=each.trace_id, value=each.value, annotator=each.author, **common)
+                for n, each in enumerate(opened.labels.read(), start=1)
                 if each.value is not None and each.trace_id in ids
             ]
             if stored:

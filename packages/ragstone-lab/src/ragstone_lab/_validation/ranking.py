@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from ragstone.errors import DataError
 from ragstone.experiments import SystemOutcomes, count_units
@@ -83,18 +83,11 @@ def rankings(
             options.clusters_of(ids),
             **options.bootstrap,
         )
-        found.append(
-            SystemRanking(
-                metric=metric,
-                target=target,
-                tau=tau,
-                n_samples=len(ids),
-                n_incomplete=len(set.union(*(set(values) for values in (*scores, *goals)))) - len(ids),
-                n_same_order=sum(product > 0 for product in products),
-                n_other_order=sum(product < 0 for product in products),
-                means={system.name: pair for system, pair in zip(systems, pairs, strict=True)},
-            )
-        )
+        n_incomplete = len(set.union(*(set(values) for values in (*scores, *goals)))) - len(ids)
+        counts = {"n_samples": len(ids), "n_incomplete": n_incomplete}
+        counts |= {"n_same_order": sum(p > 0 for p in products), "n_other_order": sum(p < 0 for p in products)}
+        means = {system.name: pair for system, pair in zip(systems, pairs, strict=True)}
+        found.append(SystemRanking(metric=metric, target=target, tau=tau, means=means, **counts))
     if not found:
         raise DataError(
             f"no metric has two samples that all {len(systems)} systems share with the target {target!r}. Score the same "
@@ -163,22 +156,14 @@ def rank_records(
                     )
             baseline = next(iter(known))
             shared = [key for key in ranked if key in known[baseline]]
+            fields: dict[str, Any] = {f"n_{name}": counts[name] for name in ("undefined", "unscored", "tied")}
+            fields |= {"metric": metric, "system": system.name, "baseline": baseline, "relevant_from": relevant_from}
             for at, measure in enumerate(_MEASURES):
-                differences = [ranked[key][at] - known[baseline][key][at] for key in shared]
-                found.append(
-                    RecordRanking(
-                        metric=metric,
-                        system=system.name,
-                        measure=measure,
-                        mean=options.mean(system, {key: row[at] for key, row in ranked.items()}, 0, 1),
-                        baseline=baseline,
-                        difference=None
-                        if metric == baseline or not shared
-                        else estimate_difference(differences, bound=1.0, **options.interval(shared)),
-                        relevant_from=relevant_from,
-                        **{f"n_{name}": counts[name] for name in ("undefined", "unscored", "tied")},
-                    )
-                )
+                mean, difference = options.mean(system, {key: row[at] for key, row in ranked.items()}, 0, 1), None
+                if metric != baseline and shared:
+                    differences = [ranked[key][at] - known[baseline][key][at] for key in shared]
+                    difference = estimate_difference(differences, bound=1.0, **options.interval(shared))
+                found.append(RecordRanking(measure=measure, mean=mean, difference=difference, **fields))
     return found
 
 

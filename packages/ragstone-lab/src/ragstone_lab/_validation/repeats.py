@@ -96,9 +96,6 @@ def flips(
             ids.append(id_)
         rate = flip_rate(rows, threshold=threshold * width, **options.interval(ids))
         if rate is not None:
-            results.append(
-                MetricRepeatability(
-                    metric=metric, system=system.name, rate=rate, n_unscored=n_unscored, n_other_judge=n_other
-                )
-            )
+            counts = {"n_unscored": n_unscored, "n_other_judge": n_other}
+            results.append(MetricRepeatability(metric=metric, system=system.name, rate=rate, **counts))
     return results

@@ -126,15 +126,8 @@ def bounds_command(
 
     lab = Lab(context, json_output=json_output)
     lab.models = Models(with_cache(lab.settings, (output_dir / "cache").absolute()))
-    files = dict(map(parse_named_file, answers)) if answers else None
-    result = lab.run(
-        "answers",
-        retrieval_bounds,
-        data,
-        output_dir,
-        app=None if app is None else load_app(app),
-        answers={name or "": file for name, file in files.items()} if files else None,
-        metrics=split_metrics(metrics),
-        **lab.arguments("limits", "analysis"),
-    )
+    files = {name or "": file for name, file in map(parse_named_file, answers)} if answers else None
+    options = {"app": None if app is None else load_app(app), "answers": files, "metrics": split_metrics(metrics)}
+    options |= lab.arguments("limits", "analysis")
+    result = lab.run("answers", retrieval_bounds, data, output_dir, **options)
     lab.finish(result, saved=[f"saved in {output_dir}: outcomes.jsonl"])

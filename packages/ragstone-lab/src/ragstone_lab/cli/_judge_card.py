@@ -72,17 +72,10 @@ def judge_card_command(
     lab.print_plan(plan, plan.usage, dry_run=dry_run)
     if dry_run:
         return
+    options = chosen | lab.arguments("limits", "analysis", "research", omit=chosen)
     with show_progress("scoring", find_outage=find_outage) as progress:
-        card = judge_card(
-            str(labels),
-            source,
-            judge=judges,
-            output_dir=output_dir,
-            **chosen,
-            **lab.arguments("limits", "analysis", "research", omit=chosen),
-            progress=progress.update,
-            on_outcomes=progress.count,
-        )
+        options |= {"progress": progress.update, "on_outcomes": progress.count}
+        card = judge_card(str(labels), source, judge=judges, output_dir=output_dir, **options)
     lab.finish(card, saved=[f"saved in {output_dir}: result.json, journal.jsonl"])
 
 

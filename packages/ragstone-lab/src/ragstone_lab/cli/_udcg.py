@@ -133,14 +133,8 @@ def experiment_command(
         raise ConfigurationError("two data sets have the same name. Write NAME=FILE with a unique name for each")
     source: Any = sets if len(sets) > 1 else data[0]
     if dry_run:
-        plan = plan_udcg_experiment(
-            source,
-            output_dir,
-            n_readers=1 + len(research.other_readers),
-            n_judges=1 + (research.second_judge is not None),
-            calls_per_reading=models.calls_per_reading,
-            **chosen,
-        )
+        chosen |= {"n_readers": 1 + len(research.other_readers), "n_judges": 1 + (research.second_judge is not None)}
+        plan = plan_udcg_experiment(source, output_dir, calls_per_reading=models.calls_per_reading, **chosen)
         lab.print_plan(plan, plan.usage, dry_run=True)
         return
     if research.second_judge is not None:
@@ -149,15 +143,8 @@ def experiment_command(
         judge, (_, reader) = models.judge_or_none(), models.judge_and_reader()
         others = {url: models.build_other_reader(url, judge) for url in research.other_readers}
         chosen |= {"judge": judge, "reader": {"": reader, **others}}
-    result = lab.run(
-        "calls",
-        run_udcg_experiment,
-        source,
-        output_dir,
-        on_plan=lambda plan: lab.print_plan(plan, plan.usage, dry_run=False),
-        **lab.arguments("limits"),
-        **chosen,
-    )
+    chosen["on_plan"] = lambda plan: lab.print_plan(plan, plan.usage, dry_run=False)
+    result = lab.run("calls", run_udcg_experiment, source, output_dir, **lab.arguments("limits"), **chosen)
     gammas = [
         f"use the weight of distraction: ragstone evaluate FILE --metrics udcg@gamma={quote(str(path))}"
         for path in sorted(output_dir.glob("**/gamma.json"))
