@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 from ragstone.errors import DataError
@@ -44,9 +43,7 @@ class Journal(PartialFile):
         self._resume(self._read)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def append(self, key: str, value: Any) -> None:

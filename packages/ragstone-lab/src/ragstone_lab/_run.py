@@ -10,7 +10,6 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any, ClassVar, Final, Self, TypeVar
 
 from pydantic import TypeAdapter
@@ -134,9 +133,7 @@ class Run:
         self._meter = self._models.enter_context(metered())
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         for task in self._work.values():
             task.cancel()
         await asyncio.gather(*self._work.values(), return_exceptions=True)
@@ -450,5 +447,4 @@ class JournaledReader(_Journaled):
 
     def is_abstention(self, reply: str) -> bool:
         """Return whether a reply is an abstention."""
-        found: bool = self._model.is_abstention(reply)
-        return found
+        return bool(self._model.is_abstention(reply))
