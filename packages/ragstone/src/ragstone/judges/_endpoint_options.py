@@ -167,12 +167,8 @@ class EndpointOptions:
         for key in ("headers", "api_key"):
             if (value := other.connection.get(key)) and not (key == "api_key" and self.api_key_env):
                 connection.setdefault(key, value)
-        return replace(
-            self,
-            url=url,
-            api_key_env=self.api_key_env or other.api_key_env,
-            connection=cast("ConnectionOptions", connection),
-        )
+        variable = self.api_key_env or other.api_key_env
+        return replace(self, url=url, api_key_env=variable, connection=cast("ConnectionOptions", connection))
 
     def resolve(self) -> ConnectionOptions:
         """Return the arguments of the model, with the secrets that environment variables hold."""

@@ -91,9 +91,8 @@ class ModelJudge:
         self.model = model
         self._constrained = model if isinstance(model, ConstrainedModel) else None
         self._adaptive = model if isinstance(model, AdaptiveModel) else None
-        self._sampling = {
-            name: value for name, value in (("temperature", temperature), ("seed", seed)) if value is not None
-        }
+        stated = {"temperature": temperature, "seed": seed}
+        self._sampling = {name: value for name, value in stated.items() if value is not None}
         self._number_max_tokens = max_tokens
         self._score_mode = score_mode
         self._draws = draws

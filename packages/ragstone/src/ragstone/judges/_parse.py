@@ -211,21 +211,14 @@ def _without_scale(text: str, low: float, high: float) -> tuple[str, bool]:
 
 def _tokens(text: str) -> list[str]:
     """Return all numbers of the text. Raise an error if a digit is part of something else (a name, a range, a date)."""
-    rest: list[str] = []
-    tokens: list[str] = []
-    end = 0
     for match in _TOKEN.finditer(text):
         before = text[max(0, match.start() - _MAX_AROUND) : match.start()]
         after = text[match.end() : match.end() + _MAX_AROUND]
         if _NOT_BEFORE.search(before) or _NOT_AFTER.match(after):
             raise _AmbiguousReplyError(f"{(before + match[0] + after).strip()!r} is not a plain number")
-        tokens.append(match[0])
-        rest.append(text[end : match.start()])
-        end = match.end()
-    rest.append(text[end:])
-    if any(unicodedata.category(char) in ("Nd", "No") for char in "".join(rest)):
+    if any(unicodedata.category(char) in ("Nd", "No") for char in _TOKEN.sub("", text)):
         raise _AmbiguousReplyError("a digit is written in another script")
-    return tokens
+    return _TOKEN.findall(text)
 
 
 def _is_bare(line: str) -> bool:

@@ -197,9 +197,8 @@ class LexicalEmbedder:
         for row, text in zip(rows, texts, strict=True):
             words = split_words(text)
             for word, count in Counter(_content(words) or words).items():
-                row[int.from_bytes(hashlib.sha256(word.encode(errors="replace")).digest()[:2]) % self.dimension] += (
-                    count
-                )
+                digest = hashlib.sha256(word.encode(errors="replace")).digest()
+                row[int.from_bytes(digest[:2]) % self.dimension] += count
             if not row.any():
                 raise JudgeError(f"the text {text[:80]!r} contains no words to compare", kind="unsupported")
         return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True), dtype=np.float64)

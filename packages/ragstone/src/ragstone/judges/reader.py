@@ -125,13 +125,8 @@ class ChatReader:
         seed: int | None = None,
     ) -> None:
         kind = "exact_sequence" if estimator == "exact" else estimator
-        settings.check(
-            "reader",
-            "ChatReader",
-            estimator=estimator.removesuffix("_sequence"),
-            max_draws=max_draws,
-            max_tokens=max_tokens,
-        )
+        short = estimator.removesuffix("_sequence")
+        settings.check("reader", "ChatReader", estimator=short, max_draws=max_draws, max_tokens=max_tokens)
         settings.check("analysis", "ChatReader", confidence_level=confidence_level)
         if draw_max_tokens is not None and draw_max_tokens < 1:
             raise ConfigurationError(f"draw_max_tokens must be at least 1, got {draw_max_tokens!r}")
@@ -289,11 +284,8 @@ class ChatReader:
             JudgeReplyError: If the model declined ("refused"), or did not finish ("truncated", "repeated").
             JudgeError: If no reply is received.
         """
-        request = ChatRequest(
-            messages=self._prompt.messages(query, passages),
-            max_tokens=self._max_tokens,
-            sampling={"temperature": 0.0, **self._sampling},
-        )
+        messages, sampling = self._prompt.messages(query, passages), {"temperature": 0.0, **self._sampling}
+        request = ChatRequest(messages=messages, max_tokens=self._max_tokens, sampling=sampling)
         with metered(self._spent) as meter:
             (completion,) = await self.model.complete(request)
         text = after_reasoning(completion.text)

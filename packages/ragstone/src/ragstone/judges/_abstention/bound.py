@@ -35,12 +35,8 @@ async def read_bound(
     model: ChatModel, messages: Sequence[Message], phrases: Sequence[str], *, top_logprobs: int
 ) -> AbstentionEstimate:
     """Bound the probability that the reply starts with a phrase, from one request."""
-    request = ChatRequest(
-        messages=messages,
-        max_tokens=max(_MIN_TOKENS, max(map(len, phrases)) // _TOKEN_CHARS + 2),
-        sampling={"temperature": 0.0},
-        top_logprobs=top_logprobs,
-    )
+    size, greedy = max(_MIN_TOKENS, max(map(len, phrases)) // _TOKEN_CHARS + 2), {"temperature": 0.0}
+    request = ChatRequest(messages=messages, max_tokens=size, sampling=greedy, top_logprobs=top_logprobs)
     (completion,) = await model.complete(request)
     check_declined(completion, "reader")
     tokens = completion.tokens or ()
@@ -96,9 +92,8 @@ def bound(tokens: Sequence[TokenLogprobs], phrases: Sequence[str]) -> tuple[floa
         prefix, reached = prefix + token.text, following
     # The reply ended, or its read part did, before a phrase was complete. The probability of what follows is unknown.
     tail += reached
-    low = min(1.0, certain)
-    seen = min(1.0, certain + possible)
-    return max(0.0, low - _ROUNDING), seen, min(1.0, certain + possible + tail + _ROUNDING)
+    seen = certain + possible
+    return max(0.0, min(1.0, certain) - _ROUNDING), min(1.0, seen), min(1.0, seen + tail + _ROUNDING)
 
 
 def _stage(prefix: str, phrases: Sequence[str]) -> Literal["phrase", "way", "open", "elsewhere"]:
@@ -122,7 +117,8 @@ def _unlisted(listed: Sequence[tuple[str, float]], own: str, prefix: str, phrase
     left = max(0.0, 1.0 - math.fsum(math.exp(min(0.0, logprob)) for _, logprob in listed))
     # The list may contain the reply's own token in addition, however unlikely it is.
     ranked = [logprob for text, logprob in listed if text != own] or [logprob for _, logprob in listed]
-    return min(left, math.exp(min(0.0, *ranked)) * _missing({text for text, _ in listed}, prefix, phrases))
+    least = math.exp(min(0.0, *ranked))
+    return min(left, least * _missing({text for text, _ in listed}, prefix, phrases))
 
 
 def _missing(listed: set[str], prefix: str, phrases: Sequence[str]) -> int:

@@ -106,12 +106,8 @@ class MonteCarloSampler:
             planned = range(n_drawn + _BATCH, self._max_draws + _BATCH, _BATCH)
             looks += [min(drawn, self._max_draws) - n_missing for drawn in planned]
             found = _stopped(successes, n, tuple(looks), self._target_width, self._level)
-        interval = Interval(
-            low=min(found.low, found.value),
-            high=max(found.high, found.value),
-            confidence_level=self._level,
-            method=found.method,
-        )
+        low, high = min(found.low, found.value), max(found.high, found.value)
+        interval = Interval(low=low, high=high, confidence_level=self._level, method=found.method)
         return AbstentionEstimate(
             value=found.value,
             interval=interval,

@@ -64,12 +64,8 @@ class ChatClient:
         """Endpoint, model and the fields added to every request. The same object until one of them changes."""
         variant = (self._model, self._dialect.disables_thinking)
         if self._settings is None or self._settings[0] != variant:
-            extra: dict[str, Any] = {"enable_thinking": False} if self._dialect.disables_thinking else {}
-            settings = {
-                "endpoint": self._endpoint.public_url,
-                "model": self._model,
-                "extra_body": {**extra, **self._extra_body},
-            }
+            extra = {**({"enable_thinking": False} if self._dialect.disables_thinking else {}), **self._extra_body}
+            settings = {"endpoint": self._endpoint.public_url, "model": self._model, "extra_body": extra}
             self._settings = (variant, MappingProxyType(settings))
         return self._settings[1]
 
@@ -177,9 +173,7 @@ class ChatClient:
 
     async def complete(self, request: ChatRequest) -> tuple[Completion, ...]:
         """Return `request.n` replies, from one request if the endpoint supports that, else from several."""
-        fields: dict[str, Any] = {}
-        if request.n > 1:
-            fields["n"] = request.n
+        fields: dict[str, Any] = {"n": request.n} if request.n > 1 else {}
         if request.top_logprobs:
             fields |= {"logprobs": True, "top_logprobs": request.top_logprobs}
         reply = await self.chat(

@@ -50,7 +50,7 @@ def is_obeyed(constraint: str, reply: str, low: int, high: int) -> bool:
 
 def _regex_fields(low: int, high: int) -> dict[str, Any]:
     # Longest first, for engines that use the first matching alternative.
-    numbers = "|".join(str(number) for number in range(high, low - 1, -1))
+    numbers = "|".join(map(str, range(high, low - 1, -1)))
     # The fields of vLLM and of SGLang. Each ignores the other's.
     return {"structured_outputs": {"regex": f"({numbers})"}, "regex": f"({numbers})"}
 

@@ -406,14 +406,8 @@ class Endpoint:
         if status == 429 and error.code != "insufficient_quota":
             return FailedAttempt(reason, rate_limited=True, retry_after_s=wait_s)
         if status in (408, 409, 425) or status >= 500:
-            return FailedAttempt(
-                reason,
-                retry_after_s=wait_s,
-                overload=status in _OVERLOADED,
-                unreachable=status in (502, 503, 504),
-                status=status,
-                text=error.text,
-            )
+            failure = FailedAttempt(reason, retry_after_s=wait_s, status=status, text=error.text)
+            return replace(failure, overload=status in _OVERLOADED, unreachable=status in (502, 503, 504))
         msg = f"{self.public_url}: {reason}"
         if 300 <= status < 400:
             # A redirect would send the key and the texts to a server that the user did not name.

@@ -308,13 +308,8 @@ class _Probe:
         return tuple(routes), asked, boundary
 
     async def _first(self, fields: Mapping[str, Any]) -> dict[str, float]:
-        reply = await self._model.chat(
-            _YES,
-            max_tokens=1,
-            sampling={"temperature": 1.0},
-            fields={"logprobs": True, "top_logprobs": self._n_listed, **fields},
-            room=False,
-        )
+        fields = {"logprobs": True, "top_logprobs": self._n_listed, **fields}
+        reply = await self._model.chat(_YES, max_tokens=1, sampling={"temperature": 1.0}, fields=fields, room=False)
         entry = reply["choices"][0]["logprobs"]["content"][0]
         listed = {str(other["token"]): float(other["logprob"]) for other in entry["top_logprobs"]}
         return {token: value for token, value in listed.items() if value > _FLOOR}

@@ -38,9 +38,8 @@ class Budget:
     """
 
     def __init__(self, *, calls: int | None = None, tokens: int | None = None, usd: float | None = None) -> None:
-        self._limits: dict[str, Any] = {
-            name: limit for name, limit in (("calls", calls), ("tokens", tokens), ("usd", usd)) if limit is not None
-        }
+        stated = {"calls": calls, "tokens": tokens, "usd": usd}
+        self._limits: dict[str, Any] = {name: limit for name, limit in stated.items() if limit is not None}
         if not self._limits or not all(limit > 0 for limit in self._limits.values()):
             actual = ", ".join(f"{name}={limit!r}" for name, limit in self._limits.items()) or "none"
             raise ConfigurationError(f"a Budget needs calls, tokens or usd, each above 0, got {actual}")
@@ -138,14 +137,10 @@ def amounts_of(usage: Usage) -> dict[str, float]:
 def find_uncounted(limits: Iterable[str], usage: Usage) -> str | None:
     """Return why the usage of replies shows that a limit cannot be counted, or None. Such a limit would allow everything."""
     for name in limits:
-        if name == "tokens" and not usage.counted_calls:
-            return "in tokens cannot be counted: a model does not report its tokens. Limit calls"
-        if name == "usd" and usage.cost_usd is None:
-            return (
-                "in usd cannot be counted: set usd_per_million_tokens of every model"
-                if usage.counted_calls
-                else "in usd cannot be counted: a model does not report its tokens. Limit calls"
-            )
+        if name == "usd" and usage.cost_usd is None and usage.counted_calls:
+            return "in usd cannot be counted: set usd_per_million_tokens of every model"
+        if (name == "usd" and usage.cost_usd is None) or (name == "tokens" and not usage.counted_calls):
+            return f"in {name} cannot be counted: a model does not report its tokens. Limit calls"
     return None
 
 
