@@ -67,6 +67,7 @@ ONLY_HERE = {
         "judge-model",
         "erag",
         "run",
+        "full",
         "budget-usd",
         "set",
         "help-all",
