@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import fields
 from heapq import merge
 from itertools import islice
 from operator import itemgetter
@@ -156,12 +157,12 @@ def count_sent(db: Sql) -> Iterator[tuple[Range, int]]:
         yield each, int(n)
 
 
+_OTHER_FIELDS: Final = ("outcome", "otel_sampled", "is_backfilled", "attempts", "since", "cause")
 REQUEST_COLUMNS: Final = {
-    "trace_id": "t.trace_id", "run_id": "t.run_id", "otel_trace_id": "t.otel_trace_id",
-    "otel_span_id": "t.otel_span_id", "session_id": "t.session_id", "user_id": "t.user_id", "app": "t.app",
-    "release": "t.release", "environment": "t.environment", "name": "t.name", "requested_at": "t.started_at",
-    "inclusion_probability": "t.inclusion_probability",
-}  # fmt: skip
+    name: "t.started_at" if name == "requested_at" else f"t.{name}"
+    for name in (each.name for each in fields(Delivery))
+    if name not in _OTHER_FIELDS
+}
 """Fields of a `Delivery` that are read from a column of its request without conversion, with this column."""
 
 DELIVERY_FIELDS: Final = (

@@ -7,7 +7,7 @@ import json
 import secrets
 import uuid
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final, NamedTuple
 
 from ragstone.store._counters import DROPPED, add_to_counters, add_to_outcome_counts, state_counter
@@ -102,10 +102,13 @@ def _find(db: Sql, ids: Sequence[str], *, lock: str = "") -> tuple[ErasedRequest
             ids,
         )
     ]
-    sent, ranges = Counter[str](), []
-    states = dict(_deliveries(db, [outcome.id for outcome in outcomes]))
+    states: dict[tuple[str, str], str] = {}
+    for page in pages([outcome.id for outcome in outcomes]):
+        query = f"SELECT item_id, sink, state FROM outbox WHERE kind = 'outcome' AND item_id IN ({marks(page)})"  # noqa: S608
+        states |= {(item_id, sink): state for item_id, sink, state in db.execute(query, page)}
     final = Counter((state, sink) for (_, sink), state in states.items() if state != "pending")
-    sent.update({sink: n for (state, sink), n in final.items() if state == "sent"})
+    sent = Counter({sink: n for (state, sink), n in final.items() if state == "sent"})
+    ranges = []
     for each in read_ranges(db, lock=lock):
         n = sum(each.start < o.seq <= each.cursor and (o.id, each.sink) not in states for o in outcomes)
         if n:
@@ -114,8 +117,8 @@ def _find(db: Sql, ids: Sequence[str], *, lock: str = "") -> tuple[ErasedRequest
             ranges.append((each, each.sent - n))
     requests = [trace_id for _, trace_id, *_ in traces]
     labels, feedback = (
-        db.execute(f"SELECT COUNT(*) FROM {table} WHERE {column} IN ({marks(ids)})", ids).fetchone()[0]  # noqa: S608
-        for table, column in (("labels", "trace_id"), ("feedback", "trace_id"))
+        db.execute(f"SELECT COUNT(*) FROM {table} WHERE trace_id IN ({marks(ids)})", ids).fetchone()[0]  # noqa: S608
+        for table in ("labels", "feedback")
     )
     counts = ErasedRequests(
         requests=len(requests),
@@ -126,15 +129,6 @@ def _find(db: Sql, ids: Sequence[str], *, lock: str = "") -> tuple[ErasedRequest
         since=min((row[5] for row in traces), default=None),
     )
     return counts, _Found([row[:5] for row in traces], outcomes, ranges, final)
-
-
-def _deliveries(db: Sql, outcome_ids: Sequence[str]) -> Iterator[tuple[tuple[str, str], str]]:
-    for page in pages(outcome_ids):
-        for item_id, sink, state in db.execute(
-            f"SELECT item_id, sink, state FROM outbox WHERE kind = 'outcome' AND item_id IN ({marks(page)})",  # noqa: S608
-            page,
-        ):
-            yield (item_id, sink), state
 
 
 def erase_group(
@@ -241,10 +235,8 @@ def find_erased(db: Sql, trace_ids: Collection[str]) -> set[str]:
     by_key = {_key(salt, trace_id): trace_id for trace_id in trace_ids}
     found = set()
     for page in pages(list(by_key)):
-        found |= {
-            by_key[key]
-            for (key,) in db.execute(f"SELECT key FROM meta WHERE key IN ({marks(page)})", page)  # noqa: S608 - placeholders
-        }
+        rows = db.execute(f"SELECT key FROM meta WHERE key IN ({marks(page)})", page)  # noqa: S608 - placeholders
+        found |= {by_key[key] for (key,) in rows}
     return found
 
 

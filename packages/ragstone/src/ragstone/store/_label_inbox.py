@@ -33,9 +33,7 @@ _KINDS: Final[dict[str, type[StoredLabel | DrawnRequest | StoredCase]]] = {
 class WaitingLabels(NamedTuple):
     """The lines of an inbox."""
 
-    labels: list[StoredLabel]
-    drawn: list[DrawnRequest]
-    cases: list[StoredCase]
+    rows: list[StoredLabel | DrawnRequest | StoredCase]
     damaged: list[str]
     """Lines that differ from their checksum, or that were cut."""
 
@@ -136,19 +134,14 @@ def _line(row: list[Any]) -> bytes:
 
 
 def _parse(data: bytes) -> WaitingLabels:
-    waiting = WaitingLabels([], [], [], [])
-    lists: dict[type, list[Any]] = {
-        StoredLabel: waiting.labels, DrawnRequest: waiting.drawn, StoredCase: waiting.cases,
-    }  # fmt: skip
+    waiting = WaitingLabels([], [])
     for line in data.split(b"\n"):
         if not line:
             continue
         try:
-            record = _record(line)
+            waiting.rows.append(_record(line))
         except (ValueError, TypeError, LookupError, RecursionError):
             waiting.damaged.append(line.decode("utf-8", "replace"))
-        else:
-            lists[type(record)].append(record)
     return waiting
 
 

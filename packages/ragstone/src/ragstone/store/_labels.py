@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from ragstone.store._checksums import check_row, checksum_of
 from ragstone.store._database import Database, Part
 from ragstone.store._sql import Sql
 from ragstone.store._types import DrawnRequest, StoredCase, StoredLabel
 
-_Rows = Sequence[StoredLabel] | Sequence[DrawnRequest] | Sequence[StoredCase]
+_Rows = Sequence[StoredLabel | DrawnRequest | StoredCase]
+Row = TypeVar("Row", StoredLabel, DrawnRequest, StoredCase)
 
 
 class Labels(Part):
@@ -22,8 +23,7 @@ class Labels(Part):
     def read(self) -> list[StoredLabel]:
         """Return the labels of people, oldest first. The value of each is a number."""
         # The inbox first: what its owner takes meanwhile is then read twice, and not missed.
-        inbox = self._database.inbox
-        waiting = [] if inbox is None else inbox.read().labels
+        waiting = self._waiting(StoredLabel)
         with self._database.read() as db:
             rows = db.execute(
                 "SELECT checksum, trace_id, author, value, labeled_at, correction, relevant FROM labels ORDER BY seq"
@@ -42,8 +42,7 @@ class Labels(Part):
 
     def drawn(self) -> list[DrawnRequest]:
         """Return the requests that could be drawn to be labeled: those that were, in their order, then the others."""
-        inbox = self._database.inbox
-        waiting = [] if inbox is None else inbox.read().drawn
+        waiting = self._waiting(DrawnRequest)
         with self._database.read() as db:
             rows = db.execute("SELECT checksum, trace_id, probability, position FROM label_frame")
             stored = [DrawnRequest(*_checked("label_frame", row)) for row in rows]
@@ -56,8 +55,7 @@ class Labels(Part):
 
     def cases(self) -> list[StoredCase]:
         """Return the requests of the files of cases that were written from this store."""
-        inbox = self._database.inbox
-        waiting = [] if inbox is None else inbox.read().cases
+        waiting = self._waiting(StoredCase)
         with self._database.read() as db:
             stored = [
                 StoredCase(*row) for row in db.execute("SELECT path, trace_id FROM cases ORDER BY path, trace_id")
@@ -67,6 +65,11 @@ class Labels(Part):
     def save_cases(self, cases: Sequence[StoredCase]) -> None:
         """Note the requests of a file of cases, in addition to those that it had. Who may do this is described in `save`."""
         self._save("case", cases)
+
+    def _waiting(self, kind: type[Row]) -> list[Row]:
+        """Return the rows of a kind that wait in the inbox of a file, in their order."""
+        inbox = self._database.inbox
+        return [] if inbox is None else [row for row in inbox.read().rows if isinstance(row, kind)]
 
     def _save(self, kind: str, rows: _Rows) -> None:
         if self._database.inbox is None:
@@ -81,9 +84,7 @@ def take_labels(database: Database) -> None:
     """Store the labels that wait in the inbox, if this process owns the store."""
     if database.inbox and database.writable:
         with database.inbox.taking() as waiting, database.write() as db:
-            _write(db, waiting.labels)
-            _write(db, waiting.drawn)
-            _write(db, waiting.cases)
+            _write(db, waiting.rows)
             lines = [(database.now(), line) for line in waiting.damaged]
             db.executemany("INSERT INTO damaged_labels (found_at, line) VALUES (?, ?)", lines)
 

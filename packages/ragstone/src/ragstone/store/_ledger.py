@@ -60,12 +60,10 @@ def _nested_counts_of(db: Sql, prefix: str) -> dict[str, dict[str, int]]:
 
 
 def _declared_tools(db: Sql) -> dict[str, DeclaredTool]:
-    tools: dict[str, DeclaredTool] = {}
-    for key, n in _counts_of(db, "tool:").items():
-        use, _, name = key.partition(":")
-        before = tools.get(name, DeclaredTool())
-        tools[name] = DeclaredTool(captured=before.captured + n, called=before.called + (n if use == "called" else 0))
-    return dict(sorted(tools.items()))
+    counts = _nested_counts_of(db, "tool:")
+    called, unused = Counter(counts.get("called")), Counter(counts.get("unused"))
+    names = sorted(called | unused)
+    return {name: DeclaredTool(captured=called[name] + unused[name], called=called[name]) for name in names}
 
 
 def _erased_deliveries(db: Sql) -> dict[str, dict[str, int]]:

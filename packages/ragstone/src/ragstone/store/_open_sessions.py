@@ -11,11 +11,8 @@ from ragstone.store._watch_types import StreamKey, WatchedOutcome
 
 _LABELS: Final = {"release": "t.release", "environment": "t.environment", "operation": "t.name"}
 """Fields by which alarms can be sliced, with their column."""
-_FIELDS: Final = {
-    "seq": "q.seq", "trace_id": "q.trace_id", "session": "q.session", "requested_at": "q.requested_at",
-    "value": "q.value", "probability": "q.probability", "pending_at": "closed.pending_at",
-}  # fmt: skip
-"""Other fields of a `WatchedOutcome`, with their column."""
+_FIELDS: Final = ("seq", "trace_id", "session", "requested_at", "value", "probability", "pending_at")
+"""Other fields of a `WatchedOutcome`, which are columns with the same name."""
 
 
 def queue_outcomes(
@@ -55,7 +52,7 @@ class WatchQueue:
         rows = self._db.execute(
             f"""
             SELECT q.app, q.metric, q.metric_version, q.judge_hash, q.backfilled, t.slices, {", ".join(_LABELS.values())},
-                   {", ".join(_FIELDS.values())}
+                   q.seq, q.trace_id, q.session, q.requested_at, q.value, q.probability, closed.pending_at
             FROM (
                 SELECT s.app, s.session, (
                     SELECT MIN(p.started_at) FROM traces AS p

@@ -212,11 +212,7 @@ def _write_plan(db: Sql, metrics: Sequence[PlannedMetric], sinks: Sequence[str],
         [(*metric, position, finished_before[metric]) for position, metric in enumerate(metrics)],
     )
     set_sinks(db, sinks, now=now)
-    _settle_times(db, now=now)
-
-
-def _settle_times(db: Sql, *, now: float) -> None:
-    """Make retries and leases due that are far in the future, because the clock was put back since they were stored."""
+    # Retries and leases that are far in the future become due: the clock was put back since they were stored.
     latest = now + _LATEST_S
     db.execute("UPDATE outbox SET next_try = ? WHERE state = 'pending' AND next_try > ?", (now, latest))
     db.execute("UPDATE traces SET lease_until = ? WHERE state = 'pending' AND lease_until > ?", (now, latest))

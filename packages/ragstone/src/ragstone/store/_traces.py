@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, Final, TypeVar
 
 from ragstone.schema import Captured, Dropped, Feedback, Ignored, Outcome, SampledOut, Trace, TraceOutline
@@ -19,10 +19,8 @@ from ragstone.store._types import RequestLabel, StoredAnswer, StorePosition, Tra
 
 R = TypeVar("R")
 
-_REPORTED: Final = (
-    "trace_id", "state", "started_at", "received_at", "inclusion_probability", "attempts", "lease_owner", "lease_until",
-    "text_removed_at",
-)  # fmt: skip
+_NOT_COLUMNS: Final = ("reasons", "trace", "outcomes", "backfilled", "feedback")
+_REPORTED: Final = tuple(each.name for each in fields(TraceReport) if each.name not in _NOT_COLUMNS)
 """Columns of a request that have the name of a field of a `TraceReport`."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from math import inf, isfinite
 from typing import Any, Final, NamedTuple, get_args
 
@@ -185,32 +186,23 @@ def _check_unit(row: Sequence[Any]) -> None:
         raise damaged("watch_units", seq, "its labels cannot be read")
 
 
-def _check_json(table: str, states: Sequence[str]) -> Callable[[Sequence[Any]], None]:
-    def check(row: Sequence[Any]) -> None:
-        number, state, body = row
-        if state not in states:
-            raise damaged(table, number, "its state is unknown")
-        if body is not None and not isinstance(json.loads(body), dict):
-            raise damaged(table, number, "its body cannot be read")
-
-    return check
+def _check_json(table: str, states: Sequence[str], row: Sequence[Any]) -> None:
+    number, state, body = row
+    if state not in states:
+        raise damaged(table, number, "its state is unknown")
+    if body is not None and not isinstance(json.loads(body), dict):
+        raise damaged(table, number, "its body cannot be read")
 
 
-def _check_columns(table: str) -> Callable[[Sequence[Any]], None]:
-    def check(row: Sequence[Any]) -> None:
-        _, checksum, *columns = row
-        check_row(table, checksum, columns)
-
-    return check
+def _check_columns(table: str, row: Sequence[Any]) -> None:
+    _, checksum, *columns = row
+    check_row(table, checksum, columns)
 
 
-def _check_reference(table: str) -> Callable[[Sequence[Any]], None]:
-    def check(row: Sequence[Any]) -> None:
-        _, name, there = row
-        if there is None:
-            raise damaged(table, name, "the row that it belongs to is missing")
-
-    return check
+def _check_reference(table: str, row: Sequence[Any]) -> None:
+    _, name, there = row
+    if there is None:
+        raise damaged(table, name, "the row that it belongs to is missing")
 
 
 def _columns(table: str, alias: str) -> str:
@@ -242,7 +234,7 @@ _TABLES: Final = (
             SELECT b.seq, b.seq, t.seq FROM {table}_bodies AS b LEFT JOIN {table}s AS t ON t.seq = b.seq
             WHERE b.seq > ? ORDER BY b.seq LIMIT ?
             """,  # noqa: S608 - one of two tables
-            _check_reference(f"{table}_bodies"),
+            partial(_check_reference, f"{table}_bodies"),
         )
         for table in ("trace", "outcome")
     ),
@@ -250,7 +242,7 @@ _TABLES: Final = (
         _Table(
             table,
             f"SELECT x.{key}, {_columns(table, 'x')} FROM {table} AS x WHERE x.{key} > ? ORDER BY x.{key} LIMIT ?",  # noqa: S608
-            _check_columns(table),
+            partial(_check_columns, table),
             first,
         )
         for table, key, first in (("labels", "seq", -1), ("label_frame", "trace_id", ""), ("feedback", "seq", -1))
@@ -274,11 +266,11 @@ _TABLES: Final = (
     _Table(
         "streams",
         "SELECT id, kind, state FROM streams WHERE id > ? ORDER BY id LIMIT ?",
-        _check_json("streams", ("score", "failures")),
+        partial(_check_json, "streams", ("score", "failures")),
     ),
     _Table(
         "alarms",
         "SELECT number, state, body FROM alarms WHERE number > ? ORDER BY number LIMIT ?",
-        _check_json("alarms", ("open", "recovered", "accepted")),
+        partial(_check_json, "alarms", ("open", "recovered", "accepted")),
     ),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from typing import Any, Final
 
 from ragstone.store._database import Lock, Part
@@ -19,9 +20,7 @@ BACKFILL: Final = "backfill:"
 """Beginning of the keys in `meta` of the progress of backfills."""
 _UNITS_KEPT_S: Final = 100 * 86_400.0
 """Units are kept for 100 days: a baseline and the time around an alarm need at most 28 days of them."""
-_UNIT_COLUMNS: Final = (
-    "session", "closed_at", "value", "weight", "failed_weight", "p_min", "gap_s", "worst_trace", "worst_value",
-)  # fmt: skip
+_UNIT_COLUMNS: Final = tuple(each.name for each in fields(Unit) if each.name != "labels")
 """Columns that have the name of a field of a `Unit`."""
 
 

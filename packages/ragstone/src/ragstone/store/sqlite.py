@@ -425,30 +425,19 @@ def _store_error(exc: sqlite3.Error, *, path: str) -> StoreError:
         )
     if code == sqlite3.SQLITE_CORRUPT or any(sign in str(exc) for sign in _DAMAGE):
         return damaged_store(repr(path), path, exc)
-    if code == sqlite3.SQLITE_FULL:
-        return StoreError(
-            f"no space left for the store {path!r} ({exc}). Nothing of this step was stored. Free disk space and try "
-            "again."
-        )
-    if code == sqlite3.SQLITE_READONLY:
-        return StoreError(
-            f"the store {path!r} cannot be written ({exc}). Give this user write permission on the file and on its "
-            "directory."
-        )
-    if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
-        return StoreError(
-            f"the store {path!r} cannot be opened ({exc}). Check that the file and its directory exist and that this "
-            "user may write to the directory, where SQLite keeps two small files even for readers. Or copy the file, with the "
-            "one that ends in -wal."
-        )
-    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return StoreError(
-            f"the store {path!r} has been locked by another process for more than {BUSY_TIMEOUT_S:.0f} s ({exc}). Close "
-            "other programs that have it open, then try again."
-        )
-    if code == sqlite3.SQLITE_IOERR:
-        return StoreError(
-            f"disk error for the store {path!r} ({exc}). Nothing of this step was stored. Check the disk, its "
-            "quota and its mount."
-        )
-    return StoreError(f"the store {path!r} failed: {exc}. This is a bug in Ragstone. Please report it.")
+    code = {sqlite3.SQLITE_PERM: sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_LOCKED: sqlite3.SQLITE_BUSY}.get(code, code)
+    texts = {
+        sqlite3.SQLITE_FULL: f"no space left for the store {path!r} ({exc}). Nothing of this step was stored. Free disk space "
+        "and try again.",
+        sqlite3.SQLITE_READONLY: f"the store {path!r} cannot be written ({exc}). Give this user write permission on the file "
+        "and on its directory.",
+        sqlite3.SQLITE_CANTOPEN: f"the store {path!r} cannot be opened ({exc}). Check that the file and its directory exist "
+        "and that this user may write to the directory, where SQLite keeps two small files even for readers. Or copy the file, "
+        "with the one that ends in -wal.",
+        sqlite3.SQLITE_BUSY: f"the store {path!r} has been locked by another process for more than {BUSY_TIMEOUT_S:.0f} s "
+        f"({exc}). Close other programs that have it open, then try again.",
+        sqlite3.SQLITE_IOERR: f"disk error for the store {path!r} ({exc}). Nothing of this step was stored. Check the disk, "
+        "its quota and its mount.",
+    }
+    bug = f"the store {path!r} failed: {exc}. This is a bug in Ragstone. Please report it."
+    return StoreError(texts.get(code, bug))
