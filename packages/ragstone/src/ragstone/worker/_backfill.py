@@ -89,18 +89,13 @@ class Backfill:
 
     async def _run(self, committer: Committer) -> dict[str, Any]:
         tasks: set[asyncio.Task[None]] = set()
+        read = partial(
+            self._store.outcomes.unscored, self._planned, since=self._since, sample=self._sample, limit=_PAGE
+        )
         before: tuple[float, int] | None = (math.nextafter(self._until, 0.0), 2**62)
         try:
             while before is not None and not self._ends():
-                read = partial(
-                    self._store.outcomes.unscored,
-                    self._planned,
-                    since=self._since,
-                    before=before,
-                    sample=self._sample,
-                    limit=_PAGE,
-                )
-                page = await committer.call(read)
+                page = await committer.call(partial(read, before=before))
                 before = page.before
                 for item in page.traces:
                     await self._free_slot(tasks)
@@ -172,15 +167,9 @@ class Backfill:
         self._n_failed += sum(isinstance(o, Failure) for o in paid)
         self.has_score = self.has_score or any(isinstance(o, Score) for o in paid)
         self.judged.add(paid)
-        n: int | None = None
-        while n is None:
-            n = await committer.run_step(
-                "store outcomes of a backfill",
-                lambda: self._store.outcomes.add_backfilled(trace.trace_id, paid, sample=self._sample),
-                None,
-            )
-            if n is None:
-                await asyncio.sleep(_times.STORE_RETRY_S)
+        add = partial(self._store.outcomes.add_backfilled, trace.trace_id, paid, sample=self._sample)
+        while await committer.run_step("store outcomes of a backfill", add, None) is None:  # noqa: ASYNC110 - no event says so
+            await asyncio.sleep(_times.STORE_RETRY_S)
 
     def _groups(self, missing: tuple[str, ...]) -> MetricGroups:
         """Return the groups of the metrics that a request lacks."""

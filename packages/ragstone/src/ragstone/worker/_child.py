@@ -51,11 +51,6 @@ class Work(Protocol):
         """Do the work, until the owner stops it."""
 
 
-def to_pickled(value: object) -> bytes:
-    """Return an object as bytes for another process."""
-    return pickle.dumps(value)
-
-
 def _from_pickled(data: bytes) -> Any:
     try:
         return pickle.loads(data)  # noqa: S301 - from the owner
@@ -67,7 +62,7 @@ def _from_pickled(data: bytes) -> Any:
 
 
 def _to_frame(name: str, values: tuple[object, ...]) -> bytes:
-    data = to_pickled((name, values))
+    data = pickle.dumps((name, values))
     return len(data).to_bytes(_LENGTH) + data
 
 

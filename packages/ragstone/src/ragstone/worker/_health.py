@@ -55,16 +55,10 @@ def add_health_routes(
     """
     from aiohttp import web
 
-    def answer(name: str, current: WorkerState, *, is_good: bool) -> web.Response:
+    async def answer(request: web.Request) -> web.Response:
+        current = state()
+        name, is_good = ("alive", current.is_alive) if request.path == "/healthz" else ("ready", current.is_ready)
         return web.json_response({name: is_good} | asdict(current), status=200 if is_good else 503)
-
-    async def healthz(_request: web.Request) -> web.Response:
-        current = state()
-        return answer("alive", current, is_good=current.is_alive)
-
-    async def readyz(_request: web.Request) -> web.Response:
-        current = state()
-        return answer("ready", current, is_good=current.is_ready)
 
     async def metrics(request: web.Request) -> web.Response:
         if registry is None:
@@ -74,5 +68,5 @@ def add_health_routes(
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
         return web.Response(body=encode(registry), headers={"Content-Type": content_type})
 
-    for path, handler in (("/healthz", healthz), ("/readyz", readyz), ("/metrics", metrics)):
+    for path, handler in (("/healthz", answer), ("/readyz", answer), ("/metrics", metrics)):
         app.router.add_get(path, handler)

@@ -64,12 +64,8 @@ class FailureHold:
         self, attempt: Callable[[], Awaitable[Sequence[Outcome]]], _extend_lease: Callable[[], object]
     ) -> Sequence[Outcome]:
         outcomes = await attempt()
-        self._count(outcomes)
-        return outcomes
-
-    def _count(self, outcomes: Sequence[Outcome]) -> None:
         if self._works:
-            return
+            return outcomes
         self._counts.add(outcomes)
         self._works = self._counts.n_scored > 0
         if self._works:
@@ -83,6 +79,7 @@ class FailureHold:
             self._changed.set()
             if self._on_pause is not None:
                 self._on_pause(f"{self._role} fails systematically: {cause}")
+        return outcomes
 
     async def _wait_for_others(self, extend_lease: Callable[[], object]) -> bool:
         """Wait for the outcomes of other traces, and return whether to try again."""

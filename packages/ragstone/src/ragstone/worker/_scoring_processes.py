@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import pickle
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from ragstone.errors import ConfigurationError, JudgeError, JudgeUnavailableError
@@ -12,7 +13,7 @@ from ragstone.metrics import Metric
 from ragstone.schema import Outcome, Sample, Usage
 from ragstone.scoring import Scorer
 from ragstone.worker import _times
-from ragstone.worker._child import Child, ChildError, to_pickled
+from ragstone.worker._child import Child, ChildError
 from ragstone.worker._scoring_work import Reply, ScoringWork
 
 logger = logging.getLogger("ragstone")
@@ -195,7 +196,7 @@ class _Slot:
         if self._is_closed:
             raise JudgeUnavailableError("the scoring processes were closed")
         if process.pid is None:
-            await process.start(to_pickled(ScoringWork(self._spec, self.judge_hashes, self._budget is not None)))
+            await process.start(pickle.dumps(ScoringWork(self._spec, self.judge_hashes, self._budget is not None)))
         await asyncio.shield(process.ready)
         return process
 
@@ -278,9 +279,8 @@ class _Process(Child):
         report_outage(self, is_down=is_down, outage=outage)
 
     def on_failed(self, kind: str, text: str) -> None:
-        if not self._cannot_start(
-            ConfigurationError(f"a scoring process cannot use the metrics and models: {kind}: {text}")
-        ):
+        error = ConfigurationError(f"a scoring process cannot use the metrics and models: {kind}: {text}")
+        if not self._cannot_start(error):
             logger.error("ragstone: the scoring process %s failed: %s: %s", self.pid, kind, text)
 
     def on_end(self) -> None:

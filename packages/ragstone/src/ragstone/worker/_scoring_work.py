@@ -122,9 +122,8 @@ class _Server:
             for planned in self._setup.planned_metrics():
                 if planned.judge_hash != judge_hashes.get(planned.name, planned.judge_hash):
                     judge = self._setup.judge.identity.name
-                    raise ConfigurationError(
-                        f"the models of {planned.name} are others than those of the owner ({judge})"
-                    )
+                    text = f"the models of {planned.name} are others than those of the owner ({judge})"
+                    raise ConfigurationError(text)
         return scorer.usage
 
     def on_score(self, number: int, sample: str, metrics: tuple[str, ...], settings: CallContext) -> None:
@@ -172,11 +171,10 @@ class _Server:
             self._owner.send("state", *state)
 
     def _scorer(self, names: tuple[str, ...]) -> Scorer:
-        scorer = self._scorers.get(names)
-        if scorer is None:
+        if names not in self._scorers:
             metrics = [metric for metric in self._setup.metrics if metric.card.name in names]
-            scorer = self._scorers[names] = self._setup.scorer_of(metrics)
-        return scorer
+            self._scorers[names] = self._setup.scorer_of(metrics)
+        return self._scorers[names]
 
     async def _report_outages(self) -> None:
         """During an outage no sample may end, so that no reply shows its state."""

@@ -141,12 +141,8 @@ class ScoringSetup:
         """Return the metrics with the identity of their judge, which is final after the scorer's `prepare`."""
         from ragstone.store import PlannedMetric
 
-        return [
-            PlannedMetric(
-                name=metric.card.name, version=metric.card.version, judge_hash=identity.hash if identity else ""
-            )
-            for metric, identity in ((metric, self.scorer.judged_by(metric)) for metric in self.metrics)
-        ]
+        judged = [(metric.card, self.scorer.judged_by(metric)) for metric in self.metrics]
+        return [PlannedMetric(card.name, card.version, identity.hash if identity else "") for card, identity in judged]
 
     async def explain(
         self, scorer: Scorer, sample: Sample, outcomes: Sequence[Score | NotApplicable | Failure]

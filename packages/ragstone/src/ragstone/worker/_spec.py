@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypedDict, Unpack
@@ -67,10 +68,8 @@ class ScorerSpec:
                 object.__setattr__(self, role, os.environ.get(f"RAGSTONE_{role.upper()}") or None)
             self._endpoint(role)
         for name, value in self._values():
-            from ragstone.worker._child import to_pickled
-
             try:
-                to_pickled(value)
+                pickle.dumps(value)
             except Exception as error:
                 raise ConfigurationError(_describe_unpicklable(name, value, error)) from error
         specs = {role: self._endpoint(role) for role in ROLES}
@@ -138,15 +137,10 @@ class ScorerSpec:
         Raises:
             ConfigurationError: If fewer requests may be in flight than there are processes.
         """
-        parts: dict[Any, tuple[Any, ...]] = {}
-        for role in ROLES:
-            spec = self._endpoint(role)
-            parts[role] = spec.split(n) if isinstance(spec, EndpointOptions) else (spec,) * n
-        concurrency = max(1, self.concurrency // n)
-        return tuple(
-            replace(self, concurrency=concurrency, **{role: parts[role][number] for role in ROLES})
-            for number in range(n)
-        )
+        specs = [self._endpoint(role) for role in ROLES]
+        parts = [spec.split(n) if isinstance(spec, EndpointOptions) else (spec,) * n for spec in specs]
+        shared = replace(self, concurrency=max(1, self.concurrency // n))
+        return tuple(replace(shared, **dict(zip(ROLES, part, strict=True))) for part in zip(*parts, strict=True))
 
     def _endpoint(self, role: Any, budget: Budget | None = None) -> Any:
         """Return a model as options, or the object that the user passed. None if the judge's model is the reader."""

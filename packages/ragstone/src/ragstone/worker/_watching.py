@@ -164,11 +164,8 @@ class StreamWatcher:
                 tables, now=now, options=self._options, scales=self._scales, limit=_FOLDED_OUTCOMES, after=self._after
             )
             done = self._done
-            moved = (
-                []
-                if done is None
-                else end_round(tables, done, scales=self._scales, keep_since=now - _times.CANARIES_KEPT_S)
-            )
+            keep_since = now - _times.CANARIES_KEPT_S
+            moved = [] if done is None else end_round(tables, done, scales=self._scales, keep_since=keep_since)
             canaries = begin_round(tables, now=now, options=self._options)
         self._done, self._after = None, result.more_after
         if self._after is not None:
@@ -178,11 +175,9 @@ class StreamWatcher:
         for path, _ in requests:
             path.unlink(missing_ok=True)
         for alarm in (*result.alarms, *moved):
-            logger.warning("ragstone watch: %s", self._line(alarm))
+            text = render_alarm(alarm, title=self._titles.get(alarm.key.metric, ""))
+            logger.warning("ragstone watch: %s", text.partition("\n")[0])
         return bool(result.n_outcomes or requests or done or canaries or self._after is not None)
-
-    def _line(self, alarm: Alarm) -> str:
-        return render_alarm(alarm, title=self._titles.get(alarm.key.metric, "")).partition("\n")[0]
 
     def _render(self, item: AlarmDelivery) -> str:
         alarm = Alarm.from_dict(item.alarm)

@@ -504,19 +504,12 @@ class Worker:
                     task.add_done_callback(end)
                 self._publish(turn)
                 is_full = len(turn.claimed) >= free
-                busy = bool(
-                    moved
-                    or turn.claimed
-                    or had_work
-                    or scoring
-                    or deliveries
-                    or turn.is_leased_to_others
-                    or any(i.may_have_more for i in self._intakes)
-                )
+                is_new, may_come = bool(moved or turn.claimed), any(i.may_have_more for i in self._intakes)
+                busy = bool(is_new or had_work or scoring or deliveries or turn.is_leased_to_others or may_come)
                 self.idle = not busy and not self._errors
                 self.poll_count += 1
                 ends, self._is_awaited = until_idle or self._is_awaited, False
-                if ends and not (moved or turn.claimed or any(i.may_have_more for i in self._intakes)):
+                if ends and not (is_new or may_come):
                     parts.release_held()
                 if until_idle and not (busy or turn.folded or turn.pruning):
                     # Sessions may have closed since the last turn, and an alarm is delivered before the end.
@@ -530,9 +523,7 @@ class Worker:
                 if ending and not (had_work or scoring or deliveries):
                     break
                 # Polling is needed only for new captures, because finished tasks wake the loop.
-                wait_s = (
-                    _times.POLL_MIN_S if moved or turn.claimed or turn.pruning else min(2 * wait_s, _times.POLL_MAX_S)
-                )
+                wait_s = _times.POLL_MIN_S if is_new or turn.pruning else min(2 * wait_s, _times.POLL_MAX_S)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(woken.wait(), wait_s)
         finally:
@@ -577,10 +568,8 @@ class Worker:
             if not turn.over_budget and free > 0:
                 # At least a quarter of the slots, so that one claim serves several traces. They wait if there is none.
                 limit, whole = max(free, self._setup.limits.concurrency // 4), self._setup.missing is not None
-                claim = partial(
-                    store.leases.claim, self._name, limit, lease_s=self._lease_s, plan=self._plan, whole=whole
-                )
-                turn.claimed = self._errors.run_step("claim traces", claim, Claims())
+                claim = partial(store.leases.claim, self._name, limit, lease_s=self._lease_s, plan=self._plan)
+                turn.claimed = self._errors.run_step("claim traces", partial(claim, whole=whole), Claims())
         if store.is_shared and not (ending or turn.over_budget or turn.moved or turn.claimed):
             # A killed worker keeps its leases until they expire. Until then, this worker has not seen all work.
             has_others = partial(store.leases.has_others, self._name, received_by=self._awaited_since)

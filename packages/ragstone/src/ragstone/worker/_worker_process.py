@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pickle
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from ragstone.errors import ConfigurationError
 from ragstone.sinks import Sink
 from ragstone.worker import _times
-from ragstone.worker._child import Child, Owner, to_pickled
+from ragstone.worker._child import Child, Owner
 from ragstone.worker._spec import ScorerSpec
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class WorkerWork:
     def __post_init__(self) -> None:
         for name, value in [*(("sinks", sink) for sink in self.sinks), *self.options.items()]:
             try:
-                to_pickled(value)
+                pickle.dumps(value)
             except Exception as error:
                 raise ConfigurationError(
                     f"{name}: {value!r} cannot be sent to a worker process ({type(error).__name__}: {error}). Give "
@@ -102,7 +103,7 @@ class WorkerProcess(Child):
 
     def __init__(self, work: WorkerWork) -> None:
         super().__init__()
-        self._work = to_pickled(work)
+        self._work = pickle.dumps(work)
         self._asked_at = 0.0
         self._numbers = count(1)
         self._answer = _Answer()
