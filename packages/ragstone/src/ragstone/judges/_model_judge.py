@@ -250,8 +250,7 @@ class ModelJudge:
         return parse_json(raw, schema), raw, "second_reply"
 
     async def _expected(self, messages: list[Message], low: float, high: float) -> NumberReply:
-        read = await self._reads.read(messages, low, high)
-        if read is None:
+        if (read := await self._reads.read(messages, low, high)) is None:
             reply = await self._single(messages, low, high)
             return replace(reply, method=f"{reply.method}_no_probabilities")
         if read.mass < _LEAST_MASS:

@@ -123,8 +123,7 @@ def _shortened(text: str, max_chars: int = 120) -> str:
 
 
 def _read(reply: str, low: float, high: float) -> float:
-    text = after_reasoning(reply)
-    if text is None:
+    if (text := after_reasoning(reply)) is None:
         raise _AmbiguousReplyError("the reasoning does not end")
     if (fence := _FENCE.match(text)) and text.endswith("```", fence.end()):
         text = text[fence.end() : -3].rstrip()

@@ -301,8 +301,7 @@ class ChatReader:
             JudgeError: If no usable reply is received.
         """
         with metered(self._spent):
-            exact = find_exact_route(self.model, await self.model.capabilities())
-            if exact is None:
+            if (exact := find_exact_route(self.model, await self.model.capabilities())) is None:
                 raise ConfigurationError(
                     f"{self.model.name} does not provide the probability of a given answer. Use a vLLM server or "
                     "vllm:MODEL as reader. `ragstone doctor` shows what an endpoint provides"

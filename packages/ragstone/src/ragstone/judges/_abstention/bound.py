@@ -117,8 +117,7 @@ def _unlisted(listed: Sequence[tuple[str, float]], own: str, prefix: str, phrase
     left = max(0.0, 1.0 - math.fsum(math.exp(min(0.0, logprob)) for _, logprob in listed))
     # The list may contain the reply's own token in addition, however unlikely it is.
     ranked = [logprob for text, logprob in listed if text != own] or [logprob for _, logprob in listed]
-    least = math.exp(min(0.0, *ranked))
-    return min(left, least * _missing({text for text, _ in listed}, prefix, phrases))
+    return min(left, math.exp(min(0.0, *ranked)) * _missing({text for text, _ in listed}, prefix, phrases))
 
 
 def _missing(listed: set[str], prefix: str, phrases: Sequence[str]) -> int:

@@ -47,8 +47,7 @@ class AbstentionMatcher:
 
         A reply that was `cut` before its first word, within a possible phrase or within its reasoning is "open".
         """
-        answer = after_reasoning(reply)
-        if answer is None:
+        if (answer := after_reasoning(reply)) is None:
             return "open"
         answer = _plain(answer)
         if any(_starts(answer, pattern) for pattern in self._patterns):

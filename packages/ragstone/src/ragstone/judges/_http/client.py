@@ -231,8 +231,7 @@ class ChatClient:
                             # Fails as well if the reason is another one.
                             await self._endpoint.request("POST", "/chat/completions", control)
                             refused.isolated = True
-                        adapted = self._dialect.adapted(refused, wanted, extra, room=room)
-                        if adapted is None:
+                        if (adapted := self._dialect.adapted(refused, wanted, extra, room=room)) is None:
                             if refused.isolated:
                                 names = ("status", "param", "text", "isolated")
                                 self._refusals[kind] = str(refused), {name: getattr(refused, name) for name in names}
@@ -296,8 +295,7 @@ class ChatClient:
             try:
                 return token_ids(await self.post("//tokenize", body, inference=False))
             except RequestRefusedError as refused:
-                adapted = self._dialect.adapted(refused, {})
-                if adapted is None:
+                if (adapted := self._dialect.adapted(refused, {})) is None:
                     raise
                 self._adapt(adapted)
 

@@ -155,8 +155,7 @@ def drop_order(named: set[str] | frozenset[str], sampling: Mapping[str, Any]) ->
     Parameters without an effect come first, all together. Then the seed, then one of the others, and the temperature
     last: "temperature and top_p cannot both be specified" must not change the temperature.
     """
-    neutral = frozenset(name for name in named if sampling[name] in _NEUTRAL.get(name, ()))
-    if neutral:
+    if neutral := frozenset(name for name in named if sampling[name] in _NEUTRAL.get(name, ())):
         return neutral
     return frozenset(sorted(named, key=lambda name: (name == "temperature", name != "seed", name))[:1])
 

@@ -53,8 +53,7 @@ def _first_choice(reply: Mapping[str, Any]) -> Mapping[str, Any]:
 async def measure_reasoning(ask: Callable[[int], Awaitable[Mapping[str, Any]]]) -> str | None:
     """Return the evidence that a model reasons first, from one or two replies to a request for one word."""
     reply = await ask(_SHORT)
-    sign = sign_of_reasoning(reply, _SHORT)
-    if sign is None and is_cut(reply):
+    if (sign := sign_of_reasoning(reply, _SHORT)) is None and is_cut(reply):
         # The reply is too long for one word. If the chat template starts the reasoning, only its end is visible.
         sign = sign_of_reasoning(await ask(_PROSE), _PROSE)
     return sign

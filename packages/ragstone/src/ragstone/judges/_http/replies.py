@@ -122,8 +122,7 @@ def read_tokens(logprobs: object) -> tuple[TokenLogprobs, ...] | None:
 
 def _logprob(value: object) -> float:
     """Return a number of a reply as a log-probability. Raise ValueError if it is not one."""
-    logprob = logprob_or_none(value)
-    if logprob is None:
+    if (logprob := logprob_or_none(value)) is None:
         raise ValueError(f"{value!r:.40} is not a log-probability")
     return logprob
 

@@ -187,8 +187,7 @@ class AiohttpTransport:
             raise _connection_failure(error) from error
 
     def _url(self, url: str) -> URL:
-        known = self._urls.get(url)
-        if known is None:
+        if (known := self._urls.get(url)) is None:
             from yarl import URL
 
             parts = urlsplit(url) if "://" in url else self._parts._replace(path=self._parts.path + url)
@@ -302,8 +301,7 @@ _loop_of: Final[WeakKeyDictionary[Any, asyncio.AbstractEventLoop]] = WeakKeyDict
 
 async def _take_reply(response: Any) -> None:
     """Read the body of a reply up to the limit, before the client reads all of it. Other requests of the client are left alone."""
-    exchange = _exchange.get()
-    if exchange is None:
+    if (exchange := _exchange.get()) is None:
         return
     body = _BoundedBody(response.headers.get("content-encoding", ""), exchange.max_bytes)
     if body.expect(response.headers.get("content-length")):

@@ -442,8 +442,7 @@ class EndpointLimiter:
     def _wake_in(self, loop: asyncio.AbstractEventLoop, delay_s: float) -> None:
         # Only the thread of this event loop reads and writes its timer.
         due = self._clock() + delay_s
-        known = self._timers.get(loop)
-        if known is not None:
+        if (known := self._timers.get(loop)) is not None:
             if known[0] <= due:
                 return
             known[1].cancel()
@@ -521,8 +520,7 @@ def _deliver(future: asyncio.Future[Permit | Exception], result: Permit | Except
 
 
 def _mark_stale(reference: weakref.ref[EndpointLimiter]) -> None:
-    limiter = reference()
-    if limiter is not None:
+    if (limiter := reference()) is not None:
         limiter._stale = True  # noqa: SLF001  same module
 
 
@@ -544,8 +542,7 @@ class _Registry:
 
     def get(self, key: tuple[str, str]) -> EndpointLimiter:
         with self._lock:
-            limiter = self._known.get(key)
-            if limiter is None:
+            if (limiter := self._known.get(key)) is None:
                 self._known[key] = limiter = EndpointLimiter()
             return limiter
 
