@@ -24,7 +24,7 @@ SOURCES = [
     "integrations/llama-index/src",
 ]
 CORE = [
-    *("-e", "packages/ragstone[otlp,grpc,pandas,parquet,postgres,prometheus,redis,nats,text,replay,excel,mcp]"),
+    *("-e", "packages/ragstone[otlp,grpc,pandas,parquet,postgres,prometheus,redis,text,replay,excel,mcp]"),
     *("-e", "packages/ragstone-lab[fit]"),
 ]
 """The core with all that its tests need, and the lab."""
@@ -320,7 +320,7 @@ def install_tracing_tools(session: nox.Session, *, required: bool = False) -> di
 
 @nox.session
 def servers(session: nox.Session) -> None:
-    """Test sinks, stores and message brokers against real servers. Debian's (PostgreSQL, Redis, NATS) are used if installed."""
+    """Test sinks, stores and message brokers against real servers. Debian's (PostgreSQL, Redis) are used if installed."""
     required = bool(os.environ.get("RAGSTONE_REQUIRE_SERVERS"))
     # Playwright for the pictures of what Phoenix and MLflow show. Without Chromium they are skipped.
     session.install("uv", *CORE, *group("test"), *group("deploy"), *group("browser"))

@@ -37,7 +37,7 @@ GUIDES = {
     "--fail-under": "../how-to/gate.md",
     "--fit-weights": "metrics.md#a-composite",
     "--format": "../how-to/replay.md#what-is-read",
-    "--from": "../how-to/production.md#requests-from-other-hosts-redis-or-nats",
+    "--from": "../how-to/production.md#requests-from-other-hosts-redis",
     "--judge": "../how-to/judge-endpoints.md",
     "--metrics": "metrics.md",
     "--qrels": "../how-to/ranking.md",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import tempfile
 from pathlib import Path
 
@@ -162,25 +161,6 @@ class Redis(Broker):
         return f"redis://127.0.0.1:{self.port}/{name}{options}"
 
 
-class Nats(Broker):
-    """A NATS server with JetStream."""
-
-    def command(self, folder):
-        """The program with its arguments. Debian has it in a folder of administrators."""
-        found = executable("RAGSTONE_NATS", "nats-server", folders=["/usr/sbin"])
-        return [found, "-js", "-sd", folder, "-a", "127.0.0.1", "-p", self.port]
-
-    def is_ready(self):
-        """Whether it accepts connections."""
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
-            return True
-        return False
-
-    def url(self, name="app"):
-        """The URL of a queue."""
-        return f"nats://127.0.0.1:{self.port}/{name}"
-
-
 @contextlib.contextmanager
 def starting(kind, folder):
     """The function that starts brokers, with options of their program. All are stopped at the end of the block."""
@@ -209,20 +189,6 @@ def redis_server(tmp_path_factory):
 def start_redis(tmp_path):
     """The function that starts a Redis server of the test's own."""
     with starting(Redis, tmp_path) as start:
-        yield start
-
-
-@pytest.fixture(scope="session")
-def nats_server(tmp_path_factory):
-    """A NATS server for all tests."""
-    with starting(Nats, tmp_path_factory.mktemp("nats")) as start:
-        yield start()
-
-
-@pytest.fixture
-def start_nats(tmp_path):
-    """The function that starts a NATS server of the test's own."""
-    with starting(Nats, tmp_path) as start:
         yield start
 
 

@@ -53,8 +53,6 @@ COMBINATIONS = {
     "redis-file": ("redis", {}, ("broker", "owner", "application"), 3),
     "redis-file-processes": ("redis", {"processes": 2}, ("broker", "child", "owner", "owner and child", "application"), 0),
     "redis-postgresql": ("redis", {"workers": 2, "processes": 2}, ALL, 0),
-    "nats-file-processes": ("nats", {"processes": 2}, ("broker", "child", "owner", "owner and child", "application"), 0),
-    "nats-postgresql": ("nats", {"workers": 2}, ("broker", "database", "owner", "application"), 2),
 }  # fmt: skip
 
 

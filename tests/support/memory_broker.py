@@ -35,7 +35,6 @@ class MemoryBroker:
 
     name = "memory://queue"
     settle_s = 0.0
-    max_line_bytes = 10**6
 
     def __init__(self, queue):
         self._queue = queue

@@ -1,4 +1,4 @@
-"""Message brokers between applications and workers on several hosts: Redis Streams and NATS JetStream."""
+"""Message brokers between applications and workers on several hosts: Redis Streams."""
 
 from typing import TYPE_CHECKING
 

@@ -11,13 +11,12 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from ragstone.errors import BrokerError, ConfigurationError
 
-_PORTS: Final = {"redis": 6379, "rediss": 6379, "nats": 4222, "tls": 4222}
+_SCHEMES: Final = ("redis", "rediss")
+_PORT: Final = 6379
 _TLS_FILES: Final = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 _OPTIONS: Final = {
     "redis": ("db", "accept_loss", "max_entries"),
     "rediss": ("db", "accept_loss", "max_entries", *_TLS_FILES),
-    "nats": ("accept_loss", "max_entries"),
-    "tls": ("accept_loss", "max_entries", *_TLS_FILES),
 }
 _APP: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,63}")
 _MAX_ENTRIES: Final = 100_000
@@ -47,7 +46,7 @@ class BrokerAddress:
     @property
     def is_encrypted(self) -> bool:
         """Whether the connection uses TLS."""
-        return self.scheme in ("rediss", "tls")
+        return self.scheme == "rediss"
 
     @property
     def name(self) -> str:
@@ -78,7 +77,7 @@ class BrokerAddress:
 
 def is_broker_url(store: str | os.PathLike[str]) -> bool:
     """Return whether a store is the URL of a message broker."""
-    return os.fspath(store).startswith(tuple(f"{scheme}://" for scheme in _PORTS))
+    return os.fspath(store).startswith(tuple(f"{scheme}://" for scheme in _SCHEMES))
 
 
 def describe_broker(url: str) -> str:
@@ -101,8 +100,8 @@ def parse_broker_url(url: str) -> BrokerAddress:
         options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
     except ValueError:
         raise _invalid(shown, "it cannot be parsed") from None
-    if scheme not in _PORTS:
-        raise _invalid(shown, f"its scheme is not one of {', '.join(_PORTS)}")
+    if scheme not in _SCHEMES:
+        raise _invalid(shown, f"its scheme is not one of {', '.join(_SCHEMES)}")
     if not host or parts.fragment or "@" in (host + parts.path):
         raise _invalid(shown, "it does not have a host")
     app = unquote(parts.path.removeprefix("/"))
@@ -116,7 +115,7 @@ def parse_broker_url(url: str) -> BrokerAddress:
     return BrokerAddress(
         scheme=scheme,
         host=host,
-        port=_PORTS[scheme] if port is None else port,
+        port=_PORT if port is None else port,
         app=app,
         username=None if username is None else unquote(username),
         password=unquote(password) if password else os.environ.get(_PASSWORD) or None,
@@ -138,6 +137,6 @@ def _number(options: Mapping[str, str], name: str, default: int, *, least: int, 
 
 def _invalid(shown: str, why: str) -> ConfigurationError:
     return ConfigurationError(
-        f"the URL of the message broker {shown!r} is invalid: {why}. Write 'redis://host:6379/NAME' or 'nats://host:4222/NAME', "
+        f"the URL of the message broker {shown!r} is invalid: {why}. Write 'redis://host:6379/NAME', "
         "with percent-encoding for '@', '/', ':' and '%' in user and password"
     )

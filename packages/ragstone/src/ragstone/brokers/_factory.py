@@ -51,10 +51,6 @@ def read_broker_status(url: str) -> tuple[str, BrokerStatus]:
 
 
 def _broker(address: BrokerAddress) -> Broker:
-    if address.scheme in ("redis", "rediss"):
-        with needs_extra("redis", "redis", "a Redis stream"):
-            from ragstone.brokers._redis import RedisBroker
-        return RedisBroker(address)
-    with needs_extra("nats", "nats-py", "a NATS stream"):
-        from ragstone.brokers._nats import NatsBroker
-    return NatsBroker(address)
+    with needs_extra("redis", "redis", "a Redis stream"):
+        from ragstone.brokers._redis import RedisBroker
+    return RedisBroker(address)

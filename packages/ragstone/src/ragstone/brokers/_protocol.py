@@ -34,8 +34,6 @@ class Broker(Protocol):
     """URL without credentials, for messages."""
     settle_s: float
     """Seconds after which the broker does not forget an entry anymore that it has confirmed. Final after `check`."""
-    max_line_bytes: int
-    """Longest line that the broker accepts. Final after `check`."""
 
     def check(self) -> None:
         """Check that the broker keeps entries. Raise ConfigurationError if it may lose them."""

@@ -31,7 +31,6 @@ _GROUP: Final = "ragstone"
 _FORMAT: Final = b"%d" % SCHEMA_VERSION
 _FIELD: Final = b"e"
 """Field of an entry that has the framed line."""
-_MAX_LINE: Final = 64 * 2**20
 _MAX_KEPT: Final = 2**20
 """Bytes of an entry that are kept if it is set aside, and cannot be used by another version."""
 _MAX_ASIDE: Final = 10_000
@@ -72,8 +71,6 @@ class RedisBroker:
 
     After `take_over_s` seconds, entries that a worker does not acknowledge are delivered to another one.
     """
-
-    max_line_bytes = _MAX_LINE
 
     def __init__(self, address: BrokerAddress, *, take_over_s: float = _TAKE_OVER_S) -> None:
         self.name = address.name

@@ -12,8 +12,7 @@ from typing import Final
 from ragstone._util.filelock import FileLock
 from ragstone.brokers._protocol import Broker
 from ragstone.errors import BrokerError, ConfigurationError, SpoolError
-from ragstone.schema import Dropped, spool_entry_adapter
-from ragstone.spool import SpoolReader, frame_line
+from ragstone.spool import SpoolReader
 
 logger = logging.getLogger("ragstone")
 
@@ -99,11 +98,7 @@ class BrokerRelay:
             offset = self._positions[name] = broker.position(name)
         batch = self._reader.read_lines(name, offset, max_entries=_BATCH)
         if batch.entries:
-            lines = [
-                line if len(line) <= broker.max_line_bytes else self._keep_long(line, name, broker)
-                for line in batch.entries
-            ]
-            self._positions[name] = broker.publish(name, offset, batch.next_offset, lines)
+            self._positions[name] = broker.publish(name, offset, batch.next_offset, batch.entries)
             self._ended_at.pop(name, None)
         elif batch.at_end:
             self._remove(name, offset, broker)
@@ -120,22 +115,6 @@ class BrokerRelay:
             return
         self._reader.remove(name)
         broker.forget(name)
-
-    def _keep_long(self, line: bytes, name: str, broker: Broker) -> bytes:
-        """Keep a line that the broker does not accept next to the spool, and return one that counts it as dropped."""
-        folder = self.directory.with_name(f"{self.directory.name}.aside")
-        folder.mkdir(mode=0o700, exist_ok=True)
-        path = folder / f"{name}-{line[:8].decode()}.line"
-        path.write_bytes(line)
-        path.chmod(0o600)
-        logger.error(
-            "ragstone cannot publish a request of %d bytes: %s accepts %d. It is kept in %s",
-            len(line),
-            broker.name,
-            broker.max_line_bytes,
-            path,
-        )
-        return frame_line(spool_entry_adapter.dump_json(Dropped(reason="too_large", n=1, at=time.time())))
 
     def count_unsent(self) -> int:
         """Return the number of entries in the spool that are not published.

@@ -27,7 +27,7 @@ Options:
     dry_run: Print the expected cost, and exit.
     field (FIELD=COLUMN): A column with an unknown name: query=Frage.
     file: Rows with query and contexts, several per query: JSONL, JSON, CSV or Parquet.
-    from_url (--from URL): Message broker of the applications: redis://HOST/NAME or nats://HOST/NAME, as in
+    from_url (--from URL): Message broker of the applications: redis://HOST/NAME, as in
         Monitor(store=...).
     label (COLUMN[=METRIC]): Column of labels, or LIST.NAME for labels in a list, of people or of claims, passages or
         sub-questions. Repeatable. Default: detected.

@@ -96,7 +96,7 @@ class Monitor(RequestBlocks):
         metrics: Names, groups or metric objects.
         store: Path of the SQLite store, with its spool in `<store>.spool`. Or the URL of a PostgreSQL database, which
             monitors and workers of several hosts can share. Its spool is in `RAGSTONE_SPOOL`. Or the URL of a message
-            broker ("redis://host/app", "nats://host/app"), which a `ragstone worker --from` reads: then this process
+            broker ("redis://host/app"), which a `ragstone worker --from` reads: then this process
             does not score.
         sinks: Destinations of outcomes in addition to the store ("jsonl:PATH", "otlp", a `Sink`).
         app: Name of the application, the label that separates services in reports and in Prometheus. Default:
