@@ -6,7 +6,8 @@ import pytest
 
 from ragstone.errors import BrokerError, ConfigurationError
 from ragstone.schema import Captured, Dropped, Feedback, Trace, spool_entry_adapter
-from ragstone.spool import SpoolWriter, frame_line
+from ragstone.spool import SpoolWriter
+from ragstone.spool._format import LAST, frame
 from ragstone.store import open_store
 from ragstone.worker import StepErrors
 from waiting import wait_until
@@ -21,7 +22,7 @@ def payload(entry) -> bytes:
 
 def line(entry) -> bytes:
     """The framed line of an entry."""
-    return frame_line(payload(entry))
+    return frame(payload(entry), LAST)
 
 
 def captured(trace_id, **fields) -> Captured:
@@ -29,7 +30,7 @@ def captured(trace_id, **fields) -> Captured:
     return Captured(trace=Trace(trace_id=trace_id, started_at=1.0, query="Which stone?", response="Granite.", **fields))
 
 
-OTHER = frame_line(b'{"entry":"captured","schema_version":99,"trace":{"schema_version":99,"trace_id":"n"}}')
+OTHER = frame(b'{"entry":"captured","schema_version":99,"trace":{"schema_version":99,"trace_id":"n"}}', LAST)
 
 
 class BrokerContract:
@@ -159,8 +160,8 @@ class BrokerContract:
         bad = [
             b"no line",
             line(captured("x"))[:-5],
-            frame_line(b'{"entry":"captured"}'),
-            frame_line(b"[" * 50_000),
+            frame(b'{"entry":"captured"}', LAST),
+            frame(b"[" * 50_000, LAST),
             OTHER,
         ]
         good = [line(captured("t1")), line(captured("t2"))]

@@ -20,7 +20,8 @@ from ragstone.brokers._source import BrokerTraceSource
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.errors import ConfigurationError, RagstoneError, StoreError, StoreUnavailableError
 from ragstone.monitor import Monitor
-from ragstone.spool import SpoolWriter, frame_line, parse_line
+from ragstone.spool import SpoolWriter, parse_line
+from ragstone.spool._format import LAST, frame
 from ragstone.store import open_store, resolve_store
 from ragstone.worker import ScoringSetup, StepErrors
 from waiting import wait_until
@@ -42,7 +43,7 @@ def spool(tmp_path):
 
 def _frame_json(value):
     """The framed line of any JSON."""
-    return frame_line(json.dumps(value).encode())
+    return frame(json.dumps(value).encode(), LAST)
 
 
 def append(writer, *trace_ids):

@@ -104,11 +104,6 @@ def frame(payload: bytes, mark: bytes) -> bytes:
     return b"%08x %08x %b\n" % (zlib.crc32(body), len(payload), body)
 
 
-def frame_line(payload: bytes) -> bytes:
-    """Return the line of an append with one entry."""
-    return frame(payload, LAST)
-
-
 def unframe(line: bytes) -> tuple[bytes, bytes] | None:
     """Return the mark and the payload of a line, or None if the line is damaged or not from a spool."""
     if len(line) <= _PREFIX or not line.endswith(b"\n"):
