@@ -32,9 +32,6 @@ def sample_file(name: str) -> str:
 
     Args:
         name: One of `SAMPLE_FILES`.
-
-    Raises:
-        KeyError: If `name` is not one of them.
     """
     return "".join(f"{line}\n" for line in _WRITERS[name]())
 

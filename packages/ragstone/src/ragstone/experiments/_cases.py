@@ -146,11 +146,6 @@ def choose_cases(
         worst: Number of the worst wrong answers. None draws.
         limit: Expected number of drawn cases.
         seed: Seed of the drawn numbers.
-
-    Raises:
-        ConfigurationError: If the source is not a store, or a number or a condition is invalid.
-        DataError: If no request is selected.
-        StoreError: If the store cannot be read.
     """
     store, conditions = store_of(source), parse_where(where) if where is not None else ()
     if store is None:

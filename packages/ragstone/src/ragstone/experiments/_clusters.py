@@ -179,10 +179,6 @@ def choose_clusters(
         labels: Labels by key and sample id.
         sample_ids: The samples.
         known: Keys that the samples have, for messages.
-
-    Raises:
-        ConfigurationError: If no sample has the key.
-        DataError: If all samples are in one cluster.
     """
     if cluster is None or cluster == NO_CLUSTER:
         return None

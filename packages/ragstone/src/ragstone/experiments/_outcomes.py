@@ -380,10 +380,6 @@ def open_source(
     an analysis of its own, and takes this one only if it `compares`. Then all outcomes of a store are read, also those
     of earlier versions of its metrics. Composites with a file among `metrics` are computed from the outcomes of their
     metrics.
-
-    Raises:
-        ConfigurationError: If the file does not exist, or the confidence level is invalid.
-        StoreError: If a store cannot be read.
     """
     opened = _open(source, name, tuple(samples), analysis or Analysis(), compares=compares)
     opened.composites = find_composites(metrics)

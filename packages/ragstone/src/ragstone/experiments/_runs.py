@@ -32,12 +32,7 @@ def run_times(store: Store) -> dict[str, float]:
 
 
 def check_run(store: str | os.PathLike[str], name: str) -> None:
-    """Check that a run can be stored, before it costs anything. A store that does not exist is created.
-
-    Raises:
-        ConfigurationError: If the store has a run with this name, or captured requests.
-        StoreError: If the store cannot be opened, or another process owns it.
-    """
+    """Check that a run can be stored, before it costs anything. A store that does not exist is created."""
     with open_store(store, mode="own") as opened:
         times = run_times(opened)
         if name in times:
@@ -52,10 +47,6 @@ def save_run(store: str | os.PathLike[str], name: str, experiment: Evaluated, tr
     """Store an evaluation as a run: redacted samples as requests that all start now, with their outcomes.
 
     `traces` are the calls of the application, of which the first one for each sample says what it needed.
-
-    Raises:
-        RedactionError: If a sample cannot be redacted. Then nothing is stored.
-        StoreError: If the store cannot be written.
     """
     calls = {trace.trace_id: trace for trace in traces}
     outcomes = defaultdict[str, list[Outcome]](list)

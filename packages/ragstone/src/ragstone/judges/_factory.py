@@ -138,9 +138,6 @@ def judge_from(
 
     "nli:MODEL" and "classifier:MODEL" (experimental) run a cross-encoder in this process. They need the extra `models`, and
     answer only whether evidence supports claims.
-
-    Raises:
-        ConfigurationError: If `spec` is not the name of a judge, or the judge does not support `score_mode`.
     """
     connection = connection or {}
     names = connection.get("option_names") or OptionNames()
@@ -233,10 +230,6 @@ def reader_from(
     """Create the reader that `spec` names. None uses `RAGSTONE_READER` from the environment, else the judge's model.
 
     If a judge is not named either, the result stands for none: metrics that need a reader are not computed with it.
-
-    Raises:
-        ConfigurationError: If `spec` is not the name of a reader, if `spec` is missing and the judge does not have a
-            model, or if the reader does not support options.
     """
     spec = spec or os.environ.get("RAGSTONE_READER") or None
     if spec is not None and not isinstance(spec, str):
@@ -275,10 +268,6 @@ def embedder_from(
     """Create the embedder that `spec` names. None uses `RAGSTONE_EMBEDDER` from the environment.
 
     If neither names an embedder, the result stands for none: metrics that need one are not computed with it.
-
-    Raises:
-        ConfigurationError: If `spec` is not the name of an embedder.
-        MissingExtraError: If a local model is named, and sentence-transformers is not installed.
     """
     names = (connection or {}).get("option_names") or OptionNames("embedder")
     connection = {**(connection or {}), "option_names": names}

@@ -75,10 +75,6 @@ def parse_number(text: str, low: float = 0, high: float = 100) -> float:
         low: Smallest valid number.
         high: Largest valid number.
 
-    Raises:
-        JudgeReplyError: With kind "unparseable", for no number, several numbers, a range ("70-80"), a bound (">80"),
-            another denominator ("4/5"), a boolean, NaN, infinity or a number out of range. `raw` is the reply.
-
     Examples:
         ```python
         parse_number('<think>80? No, lower.</think>{"score": 75}')  # 75.0

@@ -162,11 +162,7 @@ class TextReply:
 
 
 def bounded_number(value: float, low: float, high: float, *, what: str) -> float:
-    """Return a number that a model returned, without rounding errors at the ends of its range.
-
-    Raises:
-        JudgeReplyError: If it is not a number, or outside of [low, high] by more than rounding errors.
-    """
+    """Return a number that a model returned, without rounding errors at the ends of its range."""
     if not low - ROUNDING <= value <= high + ROUNDING:
         raise JudgeReplyError(f"{what} must be from {low:g} to {high:g}, got {value!r}")
     return float(min(max(value, low), high))
@@ -230,11 +226,7 @@ class AbstentionEstimate:
 
 
 async def ask_number(judge: Judge, prompt: Prompt, *, low: float = 0, high: float = 100) -> NumberReply:
-    """Request one number in [low, high] from any judge, and check its reply.
-
-    Raises:
-        JudgeError: If no usable reply is received, or the number or its interval is out of range.
-    """
+    """Request one number in [low, high] from any judge, and check its reply."""
     reply = await judge.ask_number(prompt, low=low, high=high)
     ends = () if reply.interval is None else (reply.interval.low, reply.interval.high)
     for number in (reply.value, *ends):

@@ -203,12 +203,7 @@ class LocalEmbedder:
 
 
 async def embed_texts(embedder: Embedder, texts: Sequence[str]) -> NDArray[np.float64]:
-    """Return one vector of length 1 per text from any embedder, of which only the directions count.
-
-    Raises:
-        JudgeError: If no usable reply is received, a text does not have a vector with a direction, or at least three
-            texts with different words have the same vector.
-    """
+    """Return one vector of length 1 per text from any embedder, of which only the directions count."""
     try:
         rows = _unit_rows(await embedder.embed(texts))
     except (TypeError, ValueError) as error:

@@ -49,9 +49,6 @@ def _and(row: Sequence[Mark]) -> Mark:
 def share(marks: Sequence[Mark]) -> ShareBounds:
     """Compute the share of yes.
 
-    Raises:
-        ZeroDivisionError: If `marks` is empty.
-
     Examples:
         >>> share([True, None, False, False])
         ShareBounds(low=0.25, high=0.5)

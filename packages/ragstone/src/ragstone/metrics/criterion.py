@@ -152,10 +152,6 @@ def read_criteria(path: str | os.PathLike[str]) -> tuple[Criterion, ...]:
 
     The keys of a table are the arguments of `Criterion`.
 
-    Raises:
-        ConfigurationError: If the file cannot be read, does not contain criteria, or one of them is invalid. The
-            message names the file and the number of the criterion.
-
     Examples:
         ```toml
         [[criterion]]

@@ -79,10 +79,6 @@ def parse_cell(text: str) -> list[Any]:
 
     The text is read once, so that the time is linear in its length.
 
-    Raises:
-        CellError: If the text is not a list, or it is one whose items cannot be known: NumPy omitted some, texts stand
-            side by side without a blank, an escape has two meanings, or a set is unordered.
-
     Examples:
         >>> parse_cell("['a','b',]"), parse_cell("[Document(page_content='a')]")
         (['a', 'b'], [{'page_content': 'a'}])

@@ -79,10 +79,6 @@ def read_hits(
 
     Returns:
         One list for each query of a batch, in the order of the result, at most 1,000 passages each.
-
-    Raises:
-        ConfigurationError: If the shape is not known, or an argument does not fit it. The message holds names of
-            types and fields, never texts.
     """
     if texts is not None:
         return Hits([_zipped(hits, texts, ids, scores)])

@@ -27,9 +27,6 @@ def read_python_text(text: str) -> Any:
         Documents as mappings, in the lists and mappings around them. A value in a document's metadata that is not a
         literal is its text.
 
-    Raises:
-        ValueError: If the text does not contain documents in this form.
-
     Examples:
         >>> read_python_text("[Document(id='7', metadata={'page': 2}, page_content='It is 8 m.')]")
         [{'id': '7', 'metadata': {'page': 2}, 'page_content': 'It is 8 m.'}]

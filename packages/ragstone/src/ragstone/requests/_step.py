@@ -28,10 +28,6 @@ def read_retriever_tools(tools: Iterable[str] | RetrieverTools) -> dict[str, str
     Returns:
         The separator, None or False for each tool name.
 
-    Raises:
-        ConfigurationError: If a name is not a non-empty string, or a value is not a non-empty string, True, False or
-            None.
-
     Examples:
         >>> read_retriever_tools({"search_policy"})
         {'search_policy': None}

@@ -27,9 +27,6 @@ def weighted_sum_interval(terms: Iterable[WeightedTerm]) -> tuple[float, float, 
     approximately keeps the confidence level, even for asymmetric intervals. The sum of both parts is conservative.
     Quantities that share one estimate are not independent. Pass them as one term with the sum of their weights.
 
-    Raises:
-        ValueError: If the value of a term is outside its interval, or a number is not finite.
-
     Source:
         Zou and Donner 2008, "Construction of confidence limits about effect measures: a general approach".
 

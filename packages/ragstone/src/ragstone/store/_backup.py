@@ -27,11 +27,6 @@ def backup_store(store: str | os.PathLike[str], file: str | os.PathLike[str]) ->
     Args:
         store: The store file.
         file: The backup. It must not exist.
-
-    Raises:
-        ConfigurationError: If the store is a database on a server, or `file` exists.
-        StoreError: If the store cannot be read, or the backup cannot be written.
-        StoreCorruptError: If the store is damaged. Then nothing is written.
     """
     if is_database_url(store):
         raise ConfigurationError(
@@ -52,13 +47,6 @@ def restore_store(
         file: The backup.
         store: The store file.
         replace: Replace a store that exists. Its process must not run.
-
-    Raises:
-        ConfigurationError: If the store is a database on a server, or exists and `replace` is not set.
-        StoreOwnedError: If the store that is to be replaced is in use.
-        StoreVersionError: If another version of Ragstone wrote the backup.
-        StoreCorruptError: If the backup is damaged. Then nothing changes.
-        StoreError: If a file cannot be read or written.
     """
     if is_database_url(store):
         raise ConfigurationError("a store in PostgreSQL is restored with pg_restore --dbname=URL FILE.")

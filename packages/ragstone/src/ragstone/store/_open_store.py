@@ -25,10 +25,6 @@ def open_store(
         store: The path of a file, or the URL of a PostgreSQL database.
         mode: "own" to write, "read" to read.
         clock: Returns Unix seconds. Used by tests.
-
-    Raises:
-        MissingExtraError: If the store is a database and the extra `postgres` is not installed.
-        StoreError: If the store cannot be opened. See `SqliteStore.open`.
     """
     if not is_database_url(store):
         check_path(store)

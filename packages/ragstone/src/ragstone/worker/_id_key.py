@@ -22,9 +22,6 @@ def id_hasher(store: str | os.PathLike[str], ids: Ids) -> IdHasher | None:
     Args:
         store: Path of a store file, or URL of a database.
         ids: "keep" or "hash".
-
-    Raises:
-        ConfigurationError: If `ids` has another value, or the key of a database is missing or too short.
     """
     if ids == "keep":
         return None

@@ -177,9 +177,6 @@ def open_setup(
 
     With other processes, objects have to be picklable, as in a `ScorerSpec`. `limits` say how many processes score, how
     many samples they score concurrently, and the deadline of each sample.
-
-    Raises:
-        ConfigurationError: As `ScoringSetup` and `ScorerSpec`.
     """
     limits = limits or Limits()
     if limits.processes == 1:

@@ -63,9 +63,6 @@ def judge_hypotheses(table: ScoreTable, hypotheses: Hypotheses, analysis: Analys
     A hypothesis is supported only if all its terms are, so its p-value is the largest of its terms, and the terms do not need a
     correction (intersection-union test). Hypotheses are corrected with Holm's procedure.
 
-    Raises:
-        ConfigurationError: If a term cannot be parsed, or a system or metric is unknown.
-
     Source:
         Berger 1982 (largest p-value). Holm 1979. CCRS, section 4.2, uses the largest of p-values adjusted for all pairs,
         which is more conservative than needed.

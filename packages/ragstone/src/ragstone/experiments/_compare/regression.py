@@ -180,10 +180,6 @@ def check_regression(
     more is excluded for any scores of failed samples. Because all metrics must pass, the probability of passing in spite of
     such a loss on any metric is at most 1 - the confidence level without a correction (intersection-union test). With
     `equivalence`, a gain of the margin or more must be excluded too (two one-sided tests, Schuirmann 1987).
-
-    Raises:
-        ConfigurationError: If a system, metric or margin is invalid.
-        DataError: If the baseline does not have a score of any metric.
     """
     if baseline not in table.systems:
         raise ConfigurationError(f"unknown baseline {baseline!r}. Systems: {', '.join(map(repr, table.systems))}.")

@@ -152,13 +152,6 @@ async def arepair(
         output: JSON file for the result. An interrupted trial resumes with the same file.
         on_plan: Called with the numbers of wrong answers and of calls before they are made.
         progress: As for `evaluate`.
-
-    Raises:
-        ConfigurationError: As for `evaluate`, and if `hook` does not exist, or the application does not call it or any
-            retriever that can be changed.
-        DataError: If no row has a question.
-        ApplicationError: If the application fails on each of the first 10 calls.
-        JudgeError: As for `evaluate`.
     """
     check_level(confidence_level)
     if repeats < 2:

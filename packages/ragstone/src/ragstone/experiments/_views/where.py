@@ -75,9 +75,6 @@ def parse_where(text: str) -> tuple[Condition, ...]:
 
     Operators are =, !=, <, <=, >, >= and ~ (contains, without case). A value with spaces is quoted, and so is a metric with
     arguments: `"ccrs.ac@em_weight=0"<0.5`.
-
-    Raises:
-        ConfigurationError: If the text does not have this form, or an order operator has a value that is not a number.
     """
     conditions, position = [], 0
     while True:
@@ -105,11 +102,7 @@ def parse_where(text: str) -> tuple[Condition, ...]:
 
 
 def check_keys(conditions: Sequence[Condition], known: Collection[str]) -> None:
-    """Check that every key occurs.
-
-    Raises:
-        ConfigurationError: If no sample has a key, or a cause does not exist.
-    """
+    """Check that every key occurs."""
     for condition in conditions:
         if condition.key == CAUSE and condition.value not in _CAUSE_NAMES:
             raise ConfigurationError(f"unknown cause {condition.value!r}. Causes: {', '.join(_CAUSE_NAMES)}")
