@@ -59,8 +59,8 @@ class RagstoneCallbackHandler(BaseCallbackHandler):
 
     The metadata of a call may contain `user_id`, `session_id` (or LangGraph's `thread_id`) and `reference`: one correct
     answer, or several. An application that searches without a retriever can state the contexts inside a chain step:
-    `dispatch_custom_event("rag.contexts", {"contexts": documents})`. Calls inside a `Monitor.request` block become steps
-    of that request.
+    `dispatch_custom_event("rag.contexts", {"contexts": documents})`. Calls inside a `Monitor.request` block become
+    steps of that request.
     """
 
     # Plain attributes: LangChain reads them at each event, and a property is a call.

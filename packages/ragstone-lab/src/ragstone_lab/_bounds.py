@@ -115,11 +115,11 @@ def retrieval_bounds(
 ) -> RetrievalBounds:
     """Measure how much the quality of the answers can still gain by a better retriever, and by a better generator.
 
-    Each question is answered without retrieval (`direct`), with the real retrieval (`retrieved`) and from the passages that
-    suffice (`oracle`). Its reference is a fourth answer, if it has one. The paired differences of these answers are the
-    gains: of retrieval today (retrieved - direct), of a perfect retriever (oracle - retrieved), and of a generator that
-    answers like the reference (reference - oracle). Questions without passages that suffice, or without an answer of each
-    condition, are excluded and counted.
+    Each question is answered without retrieval (`direct`), with the real retrieval (`retrieved`) and from the passages
+    that suffice (`oracle`). Its reference is a fourth answer, if it has one. The paired differences of these answers
+    are the gains: of retrieval today (retrieved - direct), of a perfect retriever (oracle - retrieved), and of a
+    generator that answers like the reference (reference - oracle). Questions without passages that suffice, or without
+    an answer of each condition, are excluded and counted.
 
     Args:
         data: Questions with `required` (the passages that suffice, as {id: text}) and what the metrics need: the
@@ -138,8 +138,8 @@ def retrieval_bounds(
         **options: Other options of `ragstone.evaluate`, such as `concurrency`, `app_timeout_s` and `progress`.
 
     Raises:
-        ConfigurationError: If neither or both of `app` and `answers` are given, a condition is missing, or the application
-            does not take a row.
+        ConfigurationError: If neither or both of `app` and `answers` are given, a condition is missing, or the
+            application does not take a row.
         DataError: If no question can take part, or a row answers another question.
         ApplicationError: If the application fails on each of the first 10 answers.
         JudgeError: If the judge is unavailable, or fails systematically.

@@ -25,10 +25,10 @@ def key_of(*parts: object) -> str:
 class Journal(PartialFile):
     """An append-only JSONL file of model replies with one owner at a time, used in a `with` block.
 
-    Each reply is written as one line. If a kill leaves an incomplete last line, it is removed when the file is opened, and
-    only this call is repeated. With the path None, the replies are only in memory. A missing file is created. Raise
-    ConfigurationError if another process uses the file, StoreError if it cannot be read or written, and DataError if the
-    file is not a journal, or a line before the last is damaged.
+    Each reply is written as one line. If a kill leaves an incomplete last line, it is removed when the file is opened,
+    and only this call is repeated. With the path None, the replies are only in memory. A missing file is created. Raise
+    ConfigurationError if another process uses the file, StoreError if it cannot be read or written, and DataError if
+    the file is not a journal, or a line before the last is damaged.
     """
 
     def __init__(self, path: Path | None = None) -> None:

@@ -96,8 +96,8 @@ class Run:
     Replies are read from the journal, or written to it before they are used. Equal calls are one call. After a model
     fails systematically (with `stop_early`), no further call is made, and later calls fail with the same error. With a
     stored journal, from which another run continues, also after a budget is exhausted or a model is unavailable. The
-    default journal is in memory. With `waits`, the caller decides when to give up a model that is unavailable. A kill of the process loses at most `concurrency` calls. `on_answer` is called after
-    each distinct call that was answered, with the number of these calls.
+    default journal is in memory. With `waits`, the caller decides when to give up a model that is unavailable. A kill
+    of the process loses at most `concurrency` calls. `on_answer` is called after each distinct call that was answered, with the number of these calls.
 
     Raises:
         JudgeError: At the end of the block, if a model failed systematically.
@@ -439,8 +439,8 @@ class JournaledReader(_Journaled):
         """Read the log-probability of an answer once. Raise ConfigurationError if the reader does not provide it."""
         if not isinstance(self._model, ExactReader):
             raise ConfigurationError(
-                f"part answer-prob needs the probability of a given answer, which the reader {self.identity.name} does not "
-                "provide. Use a vLLM server or vllm:MODEL as reader, or omit this part"
+                f"part answer-prob needs the probability of a given answer, which the reader {self.identity.name} does "
+                "not provide. Use a vLLM server or vllm:MODEL as reader, or omit this part"
             )
         ask = partial(self._model.answer_logprob, query, passages, answer)
         return await self._once(float, ask, "logprob", query, list(passages), answer)

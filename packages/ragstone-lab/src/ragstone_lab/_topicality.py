@@ -41,8 +41,8 @@ class TopicalityMetric:
     contrast: GroupDifference | None
     """In-domain minus out-of-domain, or None if a set does not have scores."""
     bounds: tuple[float, float] | None
-    """Lowest and highest possible difference for any scores of failed queries. Infinite for an unbounded metric. None if a
-    set has neither scores nor failures."""
+    """Lowest and highest possible difference for any scores of failed queries. Infinite for an unbounded metric. None
+    if a set has neither scores nor failures."""
     carries_signal: bool
     """False for faithfulness: an answer can be faithful to passages that are unrelated to the domain."""
     higher_is_better: bool
@@ -152,8 +152,8 @@ class TopicalityReport:
             f"CI: {self.confidence_level:.0%} for each mean, {self.confidence_level:.0%} for all differences together",
             f"SE: standard error of the mean by bootstrap, {self.n_resamples:,} resamples (decreases with more queries). SD: standard deviation of the scores",
             *(
-                f"{m.metric}, {m.in_domain} and {m.out_of_domain}: {m.n_failed} queries failed. Depending on their scores, the difference is "
-                f"between {m.bounds[0]:+.3f} and {m.bounds[1]:+.3f}."
+                f"{m.metric}, {m.in_domain} and {m.out_of_domain}: {m.n_failed} queries failed. Depending on their "
+                f"scores, the difference is between {m.bounds[0]:+.3f} and {m.bounds[1]:+.3f}."
                 for m in self.metrics
                 if m.bounds is not None and m.n_failed
             ),
@@ -173,8 +173,8 @@ def topicality(
 ) -> TopicalityReport:
     """Compare in-domain with out-of-domain queries, all answered from the same repository.
 
-    The report contains the mean of each set and the difference of each pair of sets for each metric, with confidence intervals
-    over queries.
+    The report contains the mean of each set and the difference of each pair of sets for each metric, with confidence
+    intervals over queries.
     A repository that is about the domain retrieves precisely and completely for in-domain queries, but not for others.
     Faithfulness is not informative and is excluded from the verdict: answers can be faithful to useless passages.
 
@@ -185,16 +185,16 @@ def topicality(
 
     Args:
         in_domain: Outcomes of in-domain queries: an `Experiment`, a file (`evaluate --output`) or a store.
-        out_of_domain: Outcomes of other queries, from the same judge: one set, or several, those that are closest to the domain
-            first (sales, basketball, random).
-        metrics: Names or groups. Default: all with outcomes. Retrieval precision, retrieval recall and answer relevance are
-            the most informative.
+        out_of_domain: Outcomes of other queries, from the same judge: one set, or several, those that are closest to
+            the domain first (sales, basketball, random).
+        metrics: Names or groups. Default: all with outcomes. Retrieval precision, retrieval recall and answer relevance
+            are the most informative.
         confidence_level: Simultaneous confidence level of all differences of the verdict, in (0, 1).
         n_resamples: Number of bootstrap resamples.
         seed: Seed of the random numbers.
-        cluster: Key whose equal values make a cluster of queries, such as "document_id": intervals then treat whole clusters as
-            independent. "auto" uses `session_id` if at least 5% of the queries of a set share one. None or "none":
-            independent queries.
+        cluster: Key whose equal values make a cluster of queries, such as "document_id": intervals then treat whole
+            clusters as independent. "auto" uses `session_id` if at least 5% of the queries of a set share one. None or
+            "none": independent queries.
 
     Raises:
         ConfigurationError: If a file does not exist, an option is out of range, or no query of a set has the key of `cluster`.

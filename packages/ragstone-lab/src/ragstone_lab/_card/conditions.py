@@ -48,13 +48,13 @@ def judge_of(judge: Judge, run: Run) -> Judge:
     if run.condition == "reasoned":
         if not isinstance(judge, ModelJudge):
             raise ConfigurationError(
-                f"the condition 'reasoned' needs a judge with a model, and {judge.identity.name!r} does not have one. Omit the "
-                "condition (--set research.conditions=wording,order,repeats)"
+                f"the condition 'reasoned' needs a judge with a model, and {judge.identity.name!r} does not have one. "
+                "Omit the condition (--set research.conditions=wording,order,repeats)"
             )
         if judge.score_mode == "reasoned":
             raise ConfigurationError(
-                f"the condition 'reasoned' compares this score mode with the judge's own, and {judge.identity.name!r} uses it "
-                "already. Omit the condition, or the judge's score mode"
+                f"the condition 'reasoned' compares this score mode with the judge's own, and {judge.identity.name!r} "
+                "uses it already. Omit the condition, or the judge's score mode"
             )
         return judge.with_score_mode("reasoned")
     return judge

@@ -217,8 +217,8 @@ def _of_one_system(labels: Sequence[LabelRecord]) -> list[LabelRecord]:
     systems = sorted({label.system for label in labels if label.system is not None})
     if len(systems) > 1:
         raise DataError(
-            f"the labels belong to {len(systems)} systems ({', '.join(systems[:3])}), and a judge card needs one answer for each "
-            "id. Keep the labels and samples of one system, or give each answer its own id"
+            f"the labels belong to {len(systems)} systems ({', '.join(systems[:3])}), and a judge card needs one "
+            "answer for each id. Keep the labels and samples of one system, or give each answer its own id"
         )
     return [replace(label, system=None) for label in labels]
 
@@ -236,8 +236,8 @@ def _check_applicable(metrics: Sequence[Metric], samples: Sequence[Sample], labe
         if unmet and all(unmet):
             first = unmet[0]
             raise DataError(
-                f"{metric.card.name} does not apply to any labeled sample: {first.reason if first else ''}. Give the rows with "
-                "these fields as data (--data FILE), or omit the metric (--metrics)"
+                f"{metric.card.name} does not apply to any labeled sample: {first.reason if first else ''}. Give the "
+                "rows with these fields as data (--data FILE), or omit the metric (--metrics)"
             )
 
 
@@ -251,8 +251,8 @@ def _check_enough(metrics: Sequence[Metric], labels: Sequence[LabelRecord]) -> N
     if few := {name: n for name, n in counts.items() if 0 < n < _MIN_LABELS}:
         name, n = min(few.items(), key=lambda item: item[1])
         raise DataError(
-            f"{name} has {n} labeled samples, and a judge card needs at least {_MIN_LABELS}, better {_RECOMMENDED} to 200: "
-            f"{_describe_width(n)}. Label more samples, or omit the metric (--metrics)"
+            f"{name} has {n} labeled samples, and a judge card needs at least {_MIN_LABELS}, better {_RECOMMENDED} to "
+            f"200: {_describe_width(n)}. Label more samples, or omit the metric (--metrics)"
         )
 
 

@@ -59,8 +59,8 @@ class JudgeCard(RunResult):
         if self.joint:
             parts += ["all judges", _variance(self.joint, ci)]
         conditions = (
-            f"conditions: {self.n_crossed} labeled samples, {self.repeats} repeats. A score changes if it differs by more "
-            f"than {100 * self.flip_threshold:g} points"
+            f"conditions: {self.n_crossed} labeled samples, {self.repeats} repeats. A score changes if it differs by "
+            f"more than {100 * self.flip_threshold:g} points"
         )
         notes = ["points: hundredths of the metric's range", conditions, *self.run_lines()]
         return "\n\n".join(filter(None, [*parts, "\n".join(notes)]))

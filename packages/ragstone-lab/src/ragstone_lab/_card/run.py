@@ -55,14 +55,14 @@ def judge_card(
 ) -> JudgeCard:
     """Measure from human labels how far the scores of judges can be trusted.
 
-    Each judge scores all samples once. On at most `max_crossed` labeled samples, it also scores under each condition: with two
-    paraphrases of every task, with the passages in two other orders, again, and with its reasons first. The
+    Each judge scores all samples once. On at most `max_crossed` labeled samples, it also scores under each condition:
+    with two paraphrases of every task, with the passages in two other orders, again, and with its reasons first. The
     wordings are crossed with samples, judges and repeats, so that the variance can be split.
 
     Args:
         labels: Human labels, as for `validate_metrics`: 50 to 200 are recommended.
-        data: Samples to score, of which the labeled ones should be a random sample. Samples without a label are used for the
-            estimated human mean only. None: the rows of `labels` are the samples.
+        data: Samples to score, of which the labeled ones should be a random sample. Samples without a label are used
+            for the estimated human mean only. None: the rows of `labels` are the samples.
         judge: One or several judges, each in a form of `evaluate`.
         metrics: Names, groups or metric objects that call the judge. None: those that the labels name, otherwise "ccrs".
         conditions: Names out of "wording", "order", "repeats" and "reasoned".
@@ -83,8 +83,8 @@ def judge_card(
         stop_early: Stop if a judge fails systematically.
         progress: Called with (finished samples, all samples). A sample counts once in each run of each judge.
         on_outcomes: Called with the outcomes of each sample.
-        output_dir: Directory of the journal of all replies and of `result.json`. After an interruption the same call resumes
-            in it without repeating answered calls. None: nothing is kept.
+        output_dir: Directory of the journal of all replies and of `result.json`. After an interruption the same call
+            resumes in it without repeating answered calls. None: nothing is kept.
 
     Raises:
         ConfigurationError: If no judge is named, a judge, metric or condition is unknown, a judge is given twice, or an option is out of range.
@@ -150,8 +150,8 @@ def _read_judges(given: Sequence[str | Judge]) -> list[Judge]:
         name = each.identity.name
         if (name, each.identity.hash) in seen:
             raise ConfigurationError(
-                f"the judge {spec if isinstance(spec, str) else name!r} is given twice. Name each judge once; --repeats N "
-                "scores several times with one judge"
+                f"the judge {spec if isinstance(spec, str) else name!r} is given twice. Name each judge once; "
+                "--repeats N scores several times with one judge"
             )
         seen.add((name, each.identity.hash))
     return judges
@@ -183,8 +183,8 @@ async def _score_all(
             if done.judge_unavailable:
                 raise JudgeError(
                     f"the judge {done.judge.name} did not answer for longer than max_outage_s={max_outage_s:g} "
-                    "(limits.max_outage_s). When it is available, run the same command again. With an output directory it "
-                    "does not repeat answered calls",
+                    "(limits.max_outage_s). When it is available, run the same command again. With an output directory "
+                    "it does not repeat answered calls",
                     kind="unavailable",
                 )
             runs[run] = done

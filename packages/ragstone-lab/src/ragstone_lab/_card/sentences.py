@@ -36,8 +36,8 @@ def findings_of(judges: Sequence[JudgeReport], joint: Mapping[str, VarianceSplit
         own, single = split.component("judge"), split.component("question", "judge")
         if own is not None and single is not None:
             found.append(
-                f"{name}: the judge accounts for {own.share:.0%} of the variance, and {single.share:.0%} is disagreement of "
-                "the judges about single answers. Compare systems only with scores of the same judge"
+                f"{name}: the judge accounts for {own.share:.0%} of the variance, and {single.share:.0%} is "
+                "disagreement of the judges about single answers. Compare systems only with scores of the same judge"
             )
     return tuple(found)
 
@@ -49,8 +49,8 @@ def _about(metric: MetricReport) -> Iterator[str]:
         if any(map(_is_shift, effects)):
             size = max(means) - min(means)
             yield (
-                f"a difference below {_whole_points(size)} points between systems is within what this judge's wording moves "
-                f"(the means of {n} wordings of the same task are up to {size:.1f} points apart)"
+                f"a difference below {_whole_points(size)} points between systems is within what this judge's wording "
+                f"moves (the means of {n} wordings of the same task are up to {size:.1f} points apart)"
             )
         else:
             limit = _whole_points(_largest_shift(effects))
@@ -64,8 +64,8 @@ def _about(metric: MetricReport) -> Iterator[str]:
     if metric.repeats is not None:
         rate = metric.repeats
         yield (
-            f"{rate.pairs.value:.0%} [{100 * rate.pairs.low:.0f}, {100 * rate.pairs.high:.0f}] of the pairs of repeated scores "
-            f"differ by more than {rate.threshold:g} points"
+            f"{rate.pairs.value:.0%} [{100 * rate.pairs.low:.0f}, {100 * rate.pairs.high:.0f}] of the pairs of "
+            f"repeated scores differ by more than {rate.threshold:g} points"
         )
     for effect in metric.effects_of("reasoned"):
         yield _about_variant(effect)
@@ -90,8 +90,8 @@ def _about_people(metric: MetricReport) -> Iterator[str]:
     judge = found.krippendorff.coefficient
     if people is not None and judge is not None:
         yield (
-            f"people agree with each other with alpha {people.value:.2f} [{people.low:.2f}, {people.high:.2f}], and the judge with "
-            f"people with alpha {judge.value:.2f} [{judge.low:.2f}, {judge.high:.2f}]"
+            f"people agree with each other with alpha {people.value:.2f} [{people.low:.2f}, {people.high:.2f}], and "
+            f"the judge with people with alpha {judge.value:.2f} [{judge.low:.2f}, {judge.high:.2f}]"
         )
     yield _about_own_model(metric.self_preference)
     if found.bias is not None:

@@ -1,7 +1,7 @@
 """Other wordings of the task texts: two paraphrases of each, to measure how much the wording moves a judge's scores.
 
-A paraphrase asks for the same as the task of the metric, in other words, in another order, and with the same scale. It is used
-only here: metrics, their prompts and their versions do not change. If the meaning of a task changes, change its paraphrases too.
+A paraphrase asks for the same as the task of the metric, in other words, in another order, and with the same scale. It
+is used only here: metrics, their prompts and their versions do not change. If the meaning of a task changes, change its paraphrases too.
 """
 
 from __future__ import annotations

@@ -43,8 +43,8 @@ class DatasetReview(RunResult):
             lines.append(f"judge: {count(self.n_asked, 'call')} for edited texts")
         if self.rated_by_baseline:
             lines.append(
-                "the lexical baseline (word overlap), which is not a judge, rated the edited texts. Run the command again "
-                "with --judge before you use the dataset."
+                "the lexical baseline (word overlap), which is not a judge, rated the edited texts. Run the command "
+                "again with --judge before you use the dataset."
             )
         return "\n".join(lines)
 
@@ -59,8 +59,8 @@ def apply_review(
 ) -> DatasetReview:
     """Write the dataset that results from the draft of `build_dataset` and its edited `review.csv`.
 
-    The judge rates edited texts again, and the journal keeps its replies. Answerable sub-questions and required passages are
-    computed again from the remaining texts.
+    The judge rates edited texts again, and the journal keeps its replies. Answerable sub-questions and required
+    passages are computed again from the remaining texts.
 
     Args:
         folder: The output directory of `build_dataset`.
@@ -71,8 +71,8 @@ def apply_review(
 
     Raises:
         ConfigurationError: If texts were edited and no judge is given.
-        DataError: If the draft is missing, or the review is invalid: an unknown or repeated line, a `keep` that is neither
-            yes nor no, or an empty text.
+        DataError: If the draft is missing, or the review is invalid: an unknown or repeated line, a `keep` that is
+            neither yes nor no, or an empty text.
         JudgeError: If a judge call fails. The journal keeps earlier replies, and no dataset is written.
 
     Examples:

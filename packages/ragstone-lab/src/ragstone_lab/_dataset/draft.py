@@ -82,8 +82,8 @@ def read_draft(path: Path) -> Draft:
             first = error.errors(include_url=False, include_input=False)[0]
             problem = ": ".join(filter(None, (".".join(map(str, first["loc"])), first["msg"])))
         raise DataError(
-            f"the draft {str(path)!r} cannot be read ({problem}). Create it again with `ragstone lab dataset build`, which does "
-            "not repeat answered judge calls."
+            f"the draft {str(path)!r} cannot be read ({problem}). Create it again with `ragstone lab dataset build`, "
+            "which does not repeat answered judge calls."
         ) from error
     return draft
 

@@ -134,13 +134,13 @@ def build_negatives(
 ) -> NegativeQueries:
     """Let the judge write queries on other subjects that the documents do not answer.
 
-    These are the negative queries of `topicality`: your application answers them like those of your domain. The judge writes
-    ten at a time after reading excerpts of the documents and the earlier queries. It then rates the passages with the
-    largest word overlap for each query. Queries that a passage answers, and those that repeat another, are dropped.
+    These are the negative queries of `topicality`: your application answers them like those of your domain. The judge
+    writes ten at a time after reading excerpts of the documents and the earlier queries. It then rates the passages
+    with the largest word overlap for each query. Queries that a passage answers, and those that repeat another, are dropped.
 
-    `queries.jsonl` in `output_dir` has a row with `id` and `query` for each, for a person to check: remove rows, or edit
-    queries. A file that was edited is never overwritten. After a kill the same call resumes without repeating answered judge
-    calls.
+    `queries.jsonl` in `output_dir` has a row with `id` and `query` for each, for a person to check: remove rows, or
+    edit queries. A file that was edited is never overwritten. After a kill the same call resumes without repeating
+    answered judge calls.
 
     Args:
         documents: Files and directories of the corpus: text, Markdown, or JSONL with `id` and `text`.
@@ -154,8 +154,8 @@ def build_negatives(
         progress: Called with (written queries, all queries).
 
     Raises:
-        ConfigurationError: If documents are missing, a number is out of range, the directory is in use, or `queries.jsonl` was
-            edited.
+        ConfigurationError: If documents are missing, a number is out of range, the directory is in use, or
+            `queries.jsonl` was edited.
         DataError: If a document or an earlier state is invalid.
         JudgeError: If the judge is unavailable at the start, or fails systematically.
 

@@ -52,8 +52,8 @@ class DatasetPlan:
     def calls(self) -> int:
         """Maximum number of judge calls.
 
-        One call each for the query and the sub-questions of each item, for each rewritten passage, and for each passage of
-        each pool.
+        One call each for the query and the sub-questions of each item, for each rewritten passage, and for each passage
+        of each pool.
         """
         return 2 * len(self.items) + len(self.spans) + sum(len(item.pool) for item in self.items)
 
@@ -79,9 +79,9 @@ class DatasetPlan:
 def plan_dataset(documents: Paths, *, reports: Paths = (), max_items: int = 20, max_passages: int = 12) -> DatasetPlan:
     """Read the documents and plan a dataset, without calling the judge.
 
-    Without reports, each section of a document (about 1000 words) becomes an item. With reports, each report becomes one.
-    The pool of an item consists of the passages of its section or of the report's documents, and of the passages of all
-    documents with the largest word overlap.
+    Without reports, each section of a document (about 1000 words) becomes an item. With reports, each report becomes
+    one. The pool of an item consists of the passages of its section or of the report's documents, and of the passages
+    of all documents with the largest word overlap.
 
     Args:
         documents: Files and directories: text, Markdown, or JSONL with `id` and `text`.
@@ -155,8 +155,8 @@ def _from_reports(
         own = tuple(span for name in report.about for span in spans[_document(name, report, spans)])
         if len(own) > max_passages:
             left_out.append(
-                f"the documents of {report.name!r} have {len(own)} passages, of which {len(own) - max_passages} are not in its "
-                "pool. To include all, increase research.max_passages."
+                f"the documents of {report.name!r} have {len(own)} passages, of which {len(own) - max_passages} are "
+                "not in its pool. To include all, increase research.max_passages."
             )
         anchor = _anchor(report, 0, len(report.text))
         items.append(PlannedItem(id=report.name, text=report.text, anchor=anchor, pool=own, reference=report.text))

@@ -13,33 +13,33 @@ from ragstone.extension import split_words
 from ragstone.judges import Prompt
 
 _QUERY_TASK: Final = (
-    "Your assignment: write the request that a person would send who wants a report like the one above and has not seen "
-    "it.\n"
+    "Your assignment: write the request that a person would send who wants a report like the one above and has not "
+    "seen it.\n"
     "Ask openly, in one to three sentences of at most 60 words together: name the subject, and which sides of it the report "
-    "has to treat. Give nothing away of what the report finds; no figures, no answers, no mention of 'the report above' or "
-    "'the text'. Use the language of the report."
+    "has to treat. Give nothing away of what the report finds; no figures, no answers, no mention of 'the report "
+    "above' or 'the text'. Use the language of the report."
 )
 _QUESTIONS_TASK: Final = (
     "Your assignment: write up to {n} questions that the report answers, and that together ask for everything that "
     "matters in it.\n"
     "Each asks for one thing and for another than the rest, can be understood by a person who has not seen the report "
-    "(names in place of 'he' or 'the company'), and is left open: the answer does not show in it. Use the language of the "
-    "report.\n"
+    "(names in place of 'he' or 'the company'), and is left open: the answer does not show in it. Use the language of "
+    "the report.\n"
     "Fewer are better than some that overlap."
 )
 _PASSAGE_TASK: Final = (
     "Your assignment: rewrite the passage so that it can be understood by itself.\n"
     "Put names in place of words like 'it', 'she', 'there', 'last year' where the beginning of the document or the text "
     "before the passage shows what they mean; leave them where it does not. Take over the wording, all facts and all "
-    "numbers as they are; add nothing that is not above, and leave nothing out. Keep the language. A passage that stands by "
-    "itself already is repeated as it is."
+    "numbers as they are; add nothing that is not above, and leave nothing out. Keep the language. A passage that "
+    "stands by itself already is repeated as it is."
 )
 _NEGATIVES_TASK: Final = (
-    "Your assignment: the excerpts come from a collection of documents. Write {n} questions that people would ask in an ordinary "
-    "search or chat, and that this collection does not answer because they are about something else.\n"
+    "Your assignment: the excerpts come from a collection of documents. Write {n} questions that people would ask in "
+    "an ordinary search or chat, and that this collection does not answer because they are about something else.\n"
     "Each is about another subject than the excerpts and than the rest of your questions (for example cooking, sport, law, "
-    "history, gardening, astronomy, travel), has a definite answer elsewhere, and can be understood by itself. Do not repeat "
-    "an earlier question. Do not mention the excerpts. Use the language of the excerpts."
+    "history, gardening, astronomy, travel), has a definite answer elsewhere, and can be understood by itself. Do not "
+    "repeat an earlier question. Do not mention the excerpts. Use the language of the excerpts."
 )
 _BEFORE_CHARS: Final = 600
 _BEGINNING_CHARS: Final = 300
@@ -99,8 +99,8 @@ def questions_shape(n: int) -> TypeAdapter[dict[str, list[str]]]:
 def distinct_questions(questions: Sequence[str]) -> tuple[str, ...]:
     """Remove questions that nearly repeat an earlier one.
 
-    Two questions are duplicates if they share at least 90% of their words and contain the same numbers: "in 2019?" and "in
-    2020?" are different.
+    Two questions are duplicates if they share at least 90% of their words and contain the same numbers: "in 2019?" and
+    "in 2020?" are different.
 
     Examples:
         >>> distinct_questions(["Who built the tower?", "Who built the  tower", "Who built the tower in 1884?"])

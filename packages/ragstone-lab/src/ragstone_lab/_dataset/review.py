@@ -1,8 +1,8 @@
 """The review: a table that a person edits in a spreadsheet.
 
-It has one line for each query, sub-question and passage. `keep` is yes or no, `text` can be edited, and a removed line counts
-as no. Cells that begin like a formula are written with a leading apostrophe, which is removed when they are read, so that
-text of a document does not run in a spreadsheet.
+It has one line for each query, sub-question and passage. `keep` is yes or no, `text` can be edited, and a removed line
+counts as no. Cells that begin like a formula are written with a leading apostrophe, which is removed when they are
+read, so that text of a document does not run in a spreadsheet.
 """
 
 from __future__ import annotations

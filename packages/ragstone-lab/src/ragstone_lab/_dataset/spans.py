@@ -105,8 +105,8 @@ class SpanIndex:
     def most_similar(self, text: str, most: int, *, own: Sequence[Span] = ()) -> tuple[Span, ...]:
         """Return at most `most` spans: a text's own, then those with the largest word overlap, weighted by word rarity.
 
-        Spans without a common word are never included. Word overlap misses passages that answer in different words, which
-        are then not in the pool.
+        Spans without a common word are never included. Word overlap misses passages that answer in different words,
+        which are then not in the pool.
         """
         words = sorted(word for word in set(split_words(text)) if word in self._n_spans)
         weight = {word: math.log(1 + len(self._spans) / self._n_spans[word]) for word in words}

@@ -20,8 +20,8 @@ from ragstone_lab._run import JournaledJudge, JournaledReader, Run
 from ragstone_lab._udcg.rows import Grade, PassageRating, rating_from, rating_of
 
 _GRADE_TASK: Final = (
-    "Your assignment: decide how the response answers the query. Where the reference has several parts, each is a correct "
-    "answer by itself, and one is enough.\n"
+    "Your assignment: decide how the response answers the query. Where the reference has several parts, each is a "
+    "correct answer by itself, and one is enough.\n"
     '"correct": the response states what the reference states, in whatever words, and nothing that contradicts it, also '
     'if it adds that it is not certain.\n"abstain": the response states no answer. It declines, or says that it does not '
     'know or that the passages do not say.\n"wrong": it states something else, or only a part of what is needed, or '
@@ -137,8 +137,8 @@ class Models:
         checked = [grade for by, grade, contains in self._graded.values() if by == _BY_JUDGE and contains]
         if missed := len(checked) - checked.count("correct"):
             notes.append(
-                f"{missed} of {count(len(checked), 'answer')} that contain a reference are not correct for the judge. Read them in "
-                "contexts.jsonl before you rely on its grades"
+                f"{missed} of {count(len(checked), 'answer')} that contain a reference are not correct for the judge. "
+                "Read them in contexts.jsonl before you rely on its grades"
             )
         queries = {query for query, _ in self._graded}
         if n_cut := sum(query in queries for query, *_ in self.reader.run_on):

@@ -88,8 +88,8 @@ def complete(
         n_missing = sum(isinstance(one, _IncompleteRow) and one.what != "no passages" for one in known)
         if n_missing:
             raise ConfigurationError(
-                f"{n_missing} of {len(rows)} rows lack a passage's utility or the answer's grade. Set reader= and judge= "
-                "(--reader, --judge), or annotate the rows first (ragstone lab udcg rank --keep-order)."
+                f"{n_missing} of {len(rows)} rows lack a passage's utility or the answer's grade. Set reader= and "
+                "judge= (--reader, --judge), or annotate the rows first (ragstone lab udcg rank --keep-order)."
             )
         if erag:
             raise ConfigurationError("eRAG scores need the reader's answers. Set reader= (--reader).")

@@ -100,8 +100,8 @@ def correlate_udcg(
 ) -> UdcgCorrelation:
     """Correlate retrieval metrics with graded answers, question by question.
 
-    For each question, the Spearman correlation (average ranks) of each metric with the grades of the answers (correct 2,
-    abstained 1, wrong 0) over the question's contexts. Then the mean over questions, with an interval over questions.
+    For each question, the Spearman correlation (average ranks) of each metric with the grades of the answers (correct
+    2, abstained 1, wrong 0) over the question's contexts. Then the mean over questions, with an interval over questions.
 
     Args:
         data: Rows as for `fit_udcg`.

@@ -123,13 +123,13 @@ def fit_udcg(
 ) -> UdcgFit:
     """Fit the weights of UDCG-theta to several contexts per question with graded answers.
 
-    A linear ranking SVM: it minimizes |w|^2 / 2 + C / (number of questions) * sum of max(0, 1 - w . (x_i - x_j)) over the
-    pairs of contexts (i, j) of a question where i has the better answer. x contains u+ and u- by position.
+    A linear ranking SVM: it minimizes |w|^2 / 2 + C / (number of questions) * sum of max(0, 1 - w . (x_i - x_j)) over
+    the pairs of contexts (i, j) of a question where i has the better answer. x contains u+ and u- by position.
 
     Args:
-        data: Rows with `contexts` and `grade` ("correct", "abstain" or "wrong", or 2, 1, 0). Rows with equal `question_id`
-            (or without it, equal query) belong to one question. Rows with an uncommon number of passages are excluded and
-            counted.
+        data: Rows with `contexts` and `grade` ("correct", "abstain" or "wrong", or 2, 1, 0). Rows with equal
+            `question_id` (or without it, equal query) belong to one question. Rows with an uncommon number of passages
+            are excluded and counted.
         reader: Model for missing utilities, and for answers of rows without grade and response.
         judge: Model for missing relevance labels and grades. Without reader and judge, no model is called.
         labels: Source of relevance labels, as for `Udcg`.
@@ -172,8 +172,8 @@ def fit_udcg(
     informative = [question for question in range(len(design.questions)) if design.has_different_grades(question)]
     if len(informative) < 2:
         raise DataError(
-            f"{len(informative)} of {len(design.questions)} questions have contexts of {k} passages with different grades. "
-            "Fitting and evaluation need at least 2."
+            f"{len(informative)} of {len(design.questions)} questions have contexts of {k} passages with different "
+            "grades. Fitting and evaluation need at least 2."
         )
     c, by_c = choose_c(design, informative, svm_c, folds=_FOLDS, seed=seed)
     weights, converged = solve(design, informative, c, seed)

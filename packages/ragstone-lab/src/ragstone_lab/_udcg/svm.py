@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 C_GRID: Final = (0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)
-"""Candidates for C, which is divided by the number of questions. With 0.01, the default of SVM-rank, the weights are nearly
-a plain sum of differences. Above 1000 they hardly change."""
+"""Candidates for C, which is divided by the number of questions. With 0.01, the default of SVM-rank, the weights are
+nearly a plain sum of differences. Above 1000 they hardly change."""
 
 Features = Literal["utility", "relevance_only", "binary"]
 
@@ -138,8 +138,8 @@ def choose_c(
 def cross_validated(design: Design, *, svm_c: Sequence[float] = C_GRID, seed: int = 0) -> NDArray[np.float64]:
     """Score each context with weights and C from the other questions. NaN if too few questions have different grades.
 
-    The weights of each fold are normalized to length 1, so that scores are comparable across folds. Within a question only
-    their direction matters.
+    The weights of each fold are normalized to length 1, so that scores are comparable across folds. Within a question
+    only their direction matters.
     """
     import numpy as np
 

@@ -52,8 +52,8 @@ class LabelOptions(Options):
     threshold: float | None = None
     """Score from which a sample is positive, for yes/no labels. None uses the middle of the range."""
     draws: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """Probabilities with which requests were drawn to be labeled, by system and id. Empty for labels of a file, which are a
-    random sample."""
+    """Probabilities with which requests were drawn to be labeled, by system and id. Empty for labels of a file, which
+    are a random sample."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +63,8 @@ class LabelAgreement:
     metric: str
     system: str
     level: str = "answer"
-    """What is compared: whole answers, or a claim, sub-question, or passage and sub-question of them. Then the counts and
-    numbers are about these parts, and the parts of one sample are a cluster."""
+    """What is compared: whole answers, or a claim, sub-question, or passage and sub-question of them. Then the counts
+    and numbers are about these parts, and the parts of one sample are a cluster."""
     n: int
     """Number of samples with a label and a score."""
     n_unscored: int
@@ -95,11 +95,11 @@ class LabelAgreement:
     human_mean: PredictionPoweredMean | None
     """Estimated human mean of all samples, as a score."""
     errors: JudgeErrors | None = None
-    """Errors of the judge about correct and wrong answers. None for a metric without a range or of which lower is better, and for
-    labels of requests that were drawn with different probabilities."""
+    """Errors of the judge about correct and wrong answers. None for a metric without a range or of which lower is
+    better, and for labels of requests that were drawn with different probabilities."""
     rogan_gladen: Estimate | None = None
-    """Share of correct answers among the samples without a label, from the errors of the judge. Unlike `human_mean` it does not
-    need labels of a random sample. None: unknown, and the notes say why."""
+    """Share of correct answers among the samples without a label, from the errors of the judge. Unlike `human_mean` it
+    does not need labels of a random sample. None: unknown, and the notes say why."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -281,8 +281,8 @@ def _agree_drawn(
 ) -> tuple[dict[str, Any], list[str]]:
     """Compare a metric with labels of requests that were drawn with different probabilities, for all requests.
 
-    Returns the share of requests on which both agree about "wrong", the kappa of this and the estimated mean label as fields of
-    the result, and notes.
+    Returns the share of requests on which both agree about "wrong", the kappa of this and the estimated mean label as
+    fields of the result, and notes.
     """
     scores, card = decisions_of(system, metric), system.cards[metric]
     low, high = card.low, card.high
@@ -290,8 +290,8 @@ def _agree_drawn(
     notes = ["labels of drawn requests: agreement is about wrong answers, and weighted as they were drawn"]
     if others := len(people) - len(ids):
         notes.append(
-            f"{others} labels of requests that were not drawn count in the correlations and in alpha only, because nothing is "
-            "known about how they were chosen"
+            f"{others} labels of requests that were not drawn count in the correlations and in alpha only, because "
+            "nothing is known about how they were chosen"
         )
     if len(ids) < 2:
         return {"exact": None, "cohen": None}, [
@@ -342,8 +342,8 @@ def estimate_difference(
 ) -> Estimate:
     """Estimate the mean of paired differences in [-bound, bound].
 
-    With enough differences other than 0 the interval is Student's. A few rare ones do not show their variance, so with fewer it
-    is that of a mean in a known range.
+    With enough differences other than 0 the interval is Student's. A few rare ones do not show their variance, so with
+    fewer it is that of a mean in a known range.
     """
     n_different = sum(abs(difference) > _SAME * bound for difference in differences)
     is_bounded = n_different < _MIN_DIFFERENT or max(differences) == min(differences)
@@ -460,7 +460,7 @@ def _human_mean(
     difference = compare_groups(judge, list(rest.values()), clusters=clusters, **options.bootstrap).difference
     if not difference.low <= 0 <= difference.high:
         notes.append(
-            f"the labeled samples are probably not a random sample, which the prediction-powered mean assumes: their scores "
-            f"differ from the others' by {shown(difference, sign='+')}"
+            f"the labeled samples are probably not a random sample, which the prediction-powered mean assumes: their "
+            f"scores differ from the others' by {shown(difference, sign='+')}"
         )
     return mean, notes + few

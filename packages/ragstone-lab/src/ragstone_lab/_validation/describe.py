@@ -81,8 +81,8 @@ class MetricPower:
 def distributions(systems: Sequence[SystemOutcomes], metrics: Sequence[str], options: Options) -> list[Distribution]:
     """Describe each metric in each system.
 
-    Means and shares at the bounds are weighted by the inverse of the sampling probabilities, and their intervals treat whole
-    clusters as independent. The other statistics describe the scored samples without weights.
+    Means and shares at the bounds are weighted by the inverse of the sampling probabilities, and their intervals treat
+    whole clusters as independent. The other statistics describe the scored samples without weights.
     """
     return [
         _distribution(system, metric, options)

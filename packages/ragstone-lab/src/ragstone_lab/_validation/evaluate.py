@@ -50,43 +50,43 @@ def validate_metrics(
     """Evaluate the metrics themselves on your outcomes.
 
     The report depends on the data. One system: distributions (ceilings, floors, ties) and correlations between metrics.
-    Several systems: average correlations, and the share of pairs with a significant difference for each metric. Repeats: how
-    often the judge's scores flip. Labels: agreement of each metric with human labels, and an estimate of the human mean.
+    Several systems: average correlations, and the share of pairs with a significant difference for each metric.
+    Repeats: how often the judge's scores flip. Labels: agreement of each metric with human labels, and an estimate of the human mean.
 
     Args:
         systems: Experiments, files of outcomes (`evaluate --output`), stores, or a mapping of names to those.
-        labels: Human labels. None: those that the stores among `systems` contain. Otherwise rows with an `id` and labels, in columns named like metrics, as `metric` and `label`, or one
-            `label` for all metrics. With several raters or systems, also `rater` and `system`. The labeled samples should be
-            a random sample, as the prediction-powered mean assumes.
+        labels: Human labels. None: those that the stores among `systems` contain. Otherwise rows with an `id` and
+            labels, in columns named like metrics, as `metric` and `label`, or one `label` for all metrics. With several
+            raters or systems, also `rater` and `system`. The labeled samples should be a random sample, as the prediction-powered mean assumes.
         label_columns: Columns of labels, each NAME or NAME=METRIC. Default: detected.
-        label_range: Lowest and highest possible label, such as (1, 5). Default: that of the labels' layout, otherwise the
-            metric's range if all labels lie in it, otherwise the lowest and highest label. A note states a guess.
+        label_range: Lowest and highest possible label, such as (1, 5). Default: that of the labels' layout, otherwise
+            the metric's range if all labels lie in it, otherwise the lowest and highest label. A note states a guess.
         label_values: Labels that are texts, lowest first.
         threshold: Score from which a sample is positive, for yes/no labels. Default: the middle of the metric's range.
         repeats: Outcomes of the same samples scored again. By system if there are several.
         flip_threshold: Two scores of a sample are a flip if they differ by more than this share of the metric's range.
-        target: Metric by which the other metrics' rankings of the systems are checked with Kendall's tau, or "labels" for the
-            human labels. Needs at least three systems that answered the same samples.
-        pass_at: Numbers k for pass@k: the probability that at least one of k answers to a question reaches `threshold`, from
-            repeated answers (`evaluate --repeats`, or `repeats`).
+        target: Metric by which the other metrics' rankings of the systems are checked with Kendall's tau, or "labels"
+            for the human labels. Needs at least three systems that answered the same samples.
+        pass_at: Numbers k for pass@k: the probability that at least one of k answers to a question reaches `threshold`,
+            from repeated answers (`evaluate --repeats`, or `repeats`).
         fit_weights: File for weights of a composite of the metrics, which are learned from the labels (`composite@FILE`).
         metrics: Names or groups. Default: all with outcomes.
         cluster: Key whose equal values make a cluster of samples, such as "session_id": means, shares, correlations and
-            the discriminative power then treat whole clusters as independent. "auto" uses `session_id` if at least 5% of the samples share one. None or "none" treats
-            samples as independent.
+            the discriminative power then treat whole clusters as independent. "auto" uses `session_id` if at least 5%
+            of the samples share one. None or "none" treats samples as independent.
         confidence_level: Confidence level of all intervals, and of the tests of the discriminative power.
         n_resamples: Number of bootstrap resamples.
         n_permutations: Number of permutations for p-values.
         seed: Seed of all random numbers.
 
     Raises:
-        ConfigurationError: If a file does not exist, no system is given, an option is out of range or no sample has the key
-            of `cluster`.
+        ConfigurationError: If a file does not exist, no system is given, an option is out of range or no sample has the
+            key of `cluster`.
         DataError: If all samples are in one cluster, or outcomes or labels are invalid, or labels or repeats do not match any sample.
 
     Source:
-        CCRS, section 4.1 and appendix C (distributions, validity, ties, discriminative power). Statistics as documented in
-        `ragstone.stats`.
+        CCRS, section 4.1 and appendix C (distributions, validity, ties, discriminative power). Statistics as documented
+        in `ragstone.stats`.
 
     Examples:
         >>> import ragstone
@@ -164,8 +164,8 @@ def _notes(systems: Sequence[SystemOutcomes], metrics: Sequence[str]) -> list[st
     uneven = [system.name for system in systems if is_unevenly_sampled(system, system.sample_ids)]
     if uneven:
         notes.append(
-            f"{', '.join(uneven)}: requests were sampled with different probabilities. Means and shares at a bound are weighted "
-            "by their inverse. All other numbers describe the scored requests without weights."
+            f"{', '.join(uneven)}: requests were sampled with different probabilities. Means and shares at a bound are "
+            "weighted by their inverse. All other numbers describe the scored requests without weights."
         )
     if any(system.is_baseline for system in systems):
         notes.append(BASELINE_NOTE)

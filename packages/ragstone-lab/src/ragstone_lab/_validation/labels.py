@@ -46,8 +46,8 @@ def read_labels(
     """Read the labels of a file or of rows.
 
     The source is as for `read_label_file`. `metrics` may be columns, and `columns` of labels are NAME or NAME=METRIC.
-    `label_range` is the lowest and highest possible label. `categories` are labels that are texts, lowest first. `fields` are
-    as for `read_samples`.
+    `label_range` is the lowest and highest possible label. `categories` are labels that are texts, lowest first.
+    `fields` are as for `read_samples`.
     """
     file = read_label_file(
         source, columns=columns, metrics=metrics, bounds=label_range, categories=categories, fields=fields
@@ -58,8 +58,8 @@ def read_labels(
         raise build_rows_error(file.rejected, file.n_rows - n_bad, remedy)
     if not file.records:
         raise DataError(
-            f"the data does not contain labels ({count(file.n_rows, 'row')}, and empty or NaN labels are skipped). Label "
-            "at least one row"
+            f"the data does not contain labels ({count(file.n_rows, 'row')}, and empty or NaN labels are skipped). "
+            "Label at least one row"
         )
     return file
 
@@ -96,8 +96,8 @@ def labels_of(
         has_id = any(each.sample_id == key for each in file.records) or " against " in key
         raise DataError(
             f"{repr(key) if has_id else f'the answer of row {key}'} has {n} labels{'' if metric is None else f' of {metric}'} {person}. Name the person in a column "
-            "(annotator), the part of the answer (claim, passage_id, sub_question), or the metric of each label (--label "
-            "COLUMN=METRIC)"
+            "(annotator), the part of the answer (claim, passage_id, sub_question), or the metric of each label "
+            "(--label COLUMN=METRIC)"
         )
     return labels
 

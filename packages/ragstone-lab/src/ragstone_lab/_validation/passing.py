@@ -65,7 +65,7 @@ def pass_rates(
             found.append(PassRate(metric=metric, system=system.name, k=k, rate=rate, threshold=limit, n_few=n_few))
     if all(one.rate is None for one in found):
         raise DataError(
-            f"pass@{min(ks)} needs at least {min(ks)} scored answers of one sample. Evaluate with --repeats, or pass more "
-            "outcomes of the same samples with --repeat"
+            f"pass@{min(ks)} needs at least {min(ks)} scored answers of one sample. Evaluate with --repeats, or pass "
+            "more outcomes of the same samples with --repeat"
         )
     return found

@@ -90,8 +90,8 @@ def rankings(
         found.append(SystemRanking(metric=metric, target=target, tau=tau, means=means, **counts))
     if not found:
         raise DataError(
-            f"no metric has two samples that all {len(systems)} systems share with the target {target!r}. Score the same "
-            "samples with all systems"
+            f"no metric has two samples that all {len(systems)} systems share with the target {target!r}. Score the "
+            "same samples with all systems"
         )
     return found
 

@@ -167,8 +167,8 @@ def _powers(found: Sequence[MetricPower]) -> str:
     first = found[0]
     ordered = sorted(found, key=lambda m: -1.0 if m.power.value is None else -m.power.value)
     text = result_table(ordered, _POWER, titles=titles_of(m.metric for m in found)) + (
-        f"\np-values: randomized Tukey HSD, paired, {first.n_permutations:,} permutations, adjusted for all pairs of a metric, "
-        f"significant below {1 - first.power.confidence_level:.3g}"
+        f"\np-values: randomized Tukey HSD, paired, {first.n_permutations:,} permutations, adjusted for all pairs of a "
+        f"metric, significant below {1 - first.power.confidence_level:.3g}"
     )
     for m in found:
         if m.n_uncertain:
@@ -354,6 +354,6 @@ def _findings(report: MetricValidation) -> Iterator[str]:
             among_people, judge = a.people.coefficient, a.krippendorff.coefficient
             if judge.value >= among_people.value:
                 yield (
-                    f"{a.name}, {a.system}: on these {a.n} samples the judge agrees with people at least as well as people "
-                    f"with each other (alpha {shown(judge)}, among people {shown(among_people)})"
+                    f"{a.name}, {a.system}: on these {a.n} samples the judge agrees with people at least as well as "
+                    f"people with each other (alpha {shown(judge)}, among people {shown(among_people)})"
                 )

@@ -133,6 +133,6 @@ def refuse_uneven(systems: Iterable[SystemOutcomes], what: str) -> None:
     """Raise DataError if the requests of a system were sampled with different probabilities."""
     if uneven := [system.name for system in systems if is_unevenly_sampled(system, system.sample_ids)]:
         raise DataError(
-            f"{', '.join(uneven)}: requests were sampled with different probabilities, and {what} are not weighted. Use "
-            "samples that were all kept, or sampled with one rate"
+            f"{', '.join(uneven)}: requests were sampled with different probabilities, and {what} are not weighted. "
+            "Use samples that were all kept, or sampled with one rate"
         )

@@ -19,8 +19,8 @@ def tukey_p_values(
 
     It is None for a system without a score.
 
-    A difference of two means is compared with the largest difference of any pair, in each permutation. Samples of a cluster that
-    the same systems have scored are permuted together. The observed data count as one permutation.
+    A difference of two means is compared with the largest difference of any pair, in each permutation. Samples of a
+    cluster that the same systems have scored are permuted together. The observed data count as one permutation.
     """
     scores = np.asarray(table, dtype=float)
     present = ~np.isnan(scores)

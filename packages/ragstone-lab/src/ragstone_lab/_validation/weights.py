@@ -35,8 +35,8 @@ class WeightFit:
 
     metrics: tuple[str, ...]
     weights: tuple[Estimate, ...]
-    """Weights that add up to 1, with percentile intervals over samples. A weight that is the same in all resamples has the
-    interval from 0 to what the low ends of the others leave: the samples do not show how much it varies."""
+    """Weights that add up to 1, with percentile intervals over samples. A weight that is the same in all resamples has
+    the interval from 0 to what the low ends of the others leave: the samples do not show how much it varies."""
     covariance: tuple[tuple[float, ...], ...]
     n_samples: int
     n_labels: int
@@ -56,8 +56,8 @@ class WeightFit:
             )
         if self.rank_correlation is None or self.rank_correlation.low <= 0:
             notes.append(
-                "the composite does not significantly follow the labels of other samples: label more samples before you use these "
-                "weights"
+                "the composite does not significantly follow the labels of other samples: label more samples before "
+                "you use these weights"
             )
         return tuple(notes)
 
@@ -85,8 +85,8 @@ def fit_composite(
 ) -> WeightFit:
     """Learn non-negative weights by least squares, with an intercept. The weights are divided by their sum.
 
-    Each score counts by its place between the worst and the best value of its metric, as in the composite. Metrics without a
-    bounded range, and those that not all systems have, are left out. Samples are resampled with all their systems and labels.
+    Each score counts by its place between the worst and the best value of its metric, as in the composite. Metrics
+    without a bounded range, and those that not all systems have, are left out. Samples are resampled with all their systems and labels.
     """
     import numpy as np
 

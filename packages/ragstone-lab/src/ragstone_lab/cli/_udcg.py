@@ -109,8 +109,8 @@ def experiment_command(
     """Repeat the experiments of the UDCG paper on your data.
 
     Options:
-        data: Questions: rows with query, reference and contexts (the ranked candidates, with relevance if known). Several
-            files: NAME=FILE names one.
+        data: Questions: rows with query, reference and contexts (the ranked candidates, with relevance if known).
+            Several files: NAME=FILE names one.
         output_dir (-o): Directory of the results. An interrupted run resumes in the same directory.
         parts: Comma-separated: position, k, distractors, orders, correlation, ablation, answer-prob, judges. Default:
             all but the last two.

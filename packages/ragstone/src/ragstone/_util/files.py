@@ -45,8 +45,8 @@ def check_not_read(output: str | os.PathLike[str] | None, *inputs: object) -> No
     for given in inputs:
         if output is not None and isinstance(given, str | os.PathLike) and _is_same_file(output, given):
             raise ConfigurationError(
-                f"cannot write the output to {os.fspath(output)!r}, because it is an input. Its content would be lost. Give "
-                "another path."
+                f"cannot write the output to {os.fspath(output)!r}, because it is an input. Its content would be lost. "
+                "Give another path."
             )
 
 

@@ -100,7 +100,7 @@ class LocalModel(Generic[T]):
             except Exception as error:  # noqa: BLE001  hubs, files and models raise many exception types
                 message = next((line for line in str(error).splitlines() if line.strip()), "no reason given")
                 self._refusal = (
-                    f"{self._feature} cannot load its model {self._name!r} ({type(error).__name__}: {message}). Check the "
-                    "name. Without a network, pass the directory of a downloaded model"
+                    f"{self._feature} cannot load its model {self._name!r} ({type(error).__name__}: {message}). Check "
+                    "the name. Without a network, pass the directory of a downloaded model"
                 )
         raise ConfigurationError(self._refusal)

@@ -111,6 +111,6 @@ class PartialFile:
             yield
         except OSError as error:
             raise StoreError(
-                f"{str(self.path)!r} cannot be read or written: {error.strerror or error}. It keeps what is finished while "
-                f"the run lasts. Make its directory writable, with enough space, or give another {self._option}"
+                f"{str(self.path)!r} cannot be read or written: {error.strerror or error}. It keeps what is finished "
+                f"while the run lasts. Make its directory writable, with enough space, or give another {self._option}"
             ) from error

@@ -22,8 +22,8 @@ _MAX_KEYS: Final = 50
 def shorten(value: Any, everything: str) -> Any:
     """Return a result as it is if its JSON has at most `MAX_BYTES`, otherwise with shorter lists and texts.
 
-    Texts and lists within lists become shorter first. Then the longest lists lose their last items. `left_out` of the short result
-    has the numbers of items by the path of their list, the number of characters, and `everything`: how to get the whole result.
+    Texts and lists within lists become shorter first. Then the longest lists lose their last items. `left_out` of the
+    short result has the numbers of items by the path of their list, the number of characters, and `everything`: how to get the whole result.
     """
     if _is_short(value):
         return value

@@ -143,8 +143,8 @@ class RedisBroker:
             )
         if risks and not self._address.accepts_loss:
             raise ConfigurationError(
-                f"{self.name} {', and '.join(risks)}. Change its configuration, also in its file, or accept the loss with "
-                "'?accept_loss=1' in the URL"
+                f"{self.name} {', and '.join(risks)}. Change its configuration, also in its file, or accept the loss "
+                "with '?accept_loss=1' in the URL"
             )
         self._checked = True
 

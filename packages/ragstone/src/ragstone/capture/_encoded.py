@@ -35,8 +35,8 @@ _DECODER: Final = json.JSONDecoder(strict=False, parse_int=len, parse_float=len)
 def redact_encoded(text: str, redact: Redactor, *, also_whole: bool = False) -> str:
     """Return a text redacted, also in what is encoded in it.
 
-    - Of a JSON text, each string is decoded, redacted and encoded, also if it is a JSON text itself. Numbers of 13 digits or more
-      are redacted, and become strings if that changes them. All else stays as it is written.
+    - Of a JSON text, each string is decoded, redacted and encoded, also if it is a JSON text itself. Numbers of 13
+      digits or more are redacted, and become strings if that changes them. All else stays as it is written.
     - Of another text, its JSON strings with escapes are redacted in the same way, then the text as a whole.
 
     `also_whole` applies `redact` to a whole JSON text too, because it may know a secret by the JSON around it.

@@ -34,8 +34,8 @@ def make_feedback(request_id: object, value: object, comment: object, *, given_a
         )
     if not isinstance(value, int | float) or not math.isfinite(value) or not 0 <= value <= 1:
         raise DataError(
-            f"the value of feedback must be a number from 0 (bad) to 1 (good), got {value!r:.50}. Map other scales to it: "
-            "(stars - 1) / 4."
+            f"the value of feedback must be a number from 0 (bad) to 1 (good), got {value!r:.50}. Map other scales to "
+            "it: (stars - 1) / 4."
         )
     if comment is not None and not isinstance(comment, str):
         raise DataError(f"the comment of feedback must be text, got {type(comment).__name__}.")

@@ -64,8 +64,8 @@ def _read_key(path: Path) -> bytes:
         ) from None
     if len(key) != _KEY_BYTES:
         raise StoreError(
-            f"the key of hashed ids in {str(path)!r} has {len(key)} bytes instead of {_KEY_BYTES}. Restore it from a backup: with "
-            "another key, the users and sessions of later requests differ from the earlier ones."
+            f"the key of hashed ids in {str(path)!r} has {len(key)} bytes instead of {_KEY_BYTES}. Restore it from a "
+            "backup: with another key, the users and sessions of later requests differ from the earlier ones."
         )
     return key
 

@@ -28,8 +28,8 @@ def redact_secrets(text: str) -> str:
     It detects:
 
     - E-mail addresses (also with `%40`).
-    - Payment card numbers of 13 to 19 digits that pass the Luhn check, in one piece or in the groups printed on cards, which
-      one or two blanks, tabs, line breaks, points or dashes separate. The digits may be those of any script.
+    - Payment card numbers of 13 to 19 digits that pass the Luhn check, in one piece or in the groups printed on cards,
+      which one or two blanks, tabs, line breaks, points or dashes separate. The digits may be those of any script.
     - Credentials after `Bearer`, `Authorization` and `api-key` (also `x-api-key`), and JSON Web Tokens.
     - Keys of API providers by their published prefixes. docs/how-to/redaction.md has the list.
     - Private keys in PEM.

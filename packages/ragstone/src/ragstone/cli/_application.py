@@ -25,12 +25,12 @@ def load_app(spec: str, *, option: str = "--app") -> Any:
     except ModuleNotFoundError as error:
         if error.name is None or not (module_name == error.name or module_name.startswith(f"{error.name}.")):
             raise ConfigurationError(
-                f"{option} {spec!r}: importing {module_name!r} failed, because {error.name!r} is not installed. Run ragstone in "
-                "the application's environment"
+                f"{option} {spec!r}: importing {module_name!r} failed, because {error.name!r} is not installed. Run "
+                "ragstone in the application's environment"
             ) from error
         raise ConfigurationError(
-            f"{option} {spec!r}: the module {module_name!r} was not found in {here} or among the installed packages. Run the "
-            "command in the directory that contains it"
+            f"{option} {spec!r}: the module {module_name!r} was not found in {here} or among the installed packages. "
+            "Run the command in the directory that contains it"
         ) from error
     except Exception as error:
         raise ConfigurationError(

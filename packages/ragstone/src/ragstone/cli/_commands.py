@@ -1,7 +1,7 @@
 """The commands by path: the purpose of each, an example, and the settings that it uses. No command is imported here.
 
-`load_function` imports the function `NAME_command` of the module of a command's name, or of its group. Another distribution
-adds the commands of a group of `EXTENSIONS` (see `ragstone.cli.extension`).
+`load_function` imports the function `NAME_command` of the module of a command's name, or of its group. Another
+distribution adds the commands of a group of `EXTENSIONS` (see `ragstone.cli.extension`).
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ COMMANDS: Final = {
     "repair": Command(
         "Find out which change of retrieval corrects wrong answers.",
         "cases.jsonl --app rag.chain:ask",
-        "scoring.metrics judge.url budget.usd --set judge reader embedder cache budget answers prompts limits.concurrency "
-        "limits.max_outage_s limits.app_concurrency limits.app_timeout_s "
+        "scoring.metrics judge.url budget.usd --set judge reader embedder cache budget answers prompts "
+        "limits.concurrency limits.max_outage_s limits.app_concurrency limits.app_timeout_s "
         "limits.stop_early analysis.confidence_level analysis.seed",
     ),
     "metrics": Command("List all metrics, or explain one with a worked example.", "ccrs.qr", "prompts"),

@@ -287,8 +287,8 @@ def _why(can: Capabilities) -> str:
         return f"p(abstain) is computed exactly ({can.exact_route}) from the probability of the whole abstention reply."
     if can.estimator == "first_token":
         return (
-            f"p(abstain) is bounded by the first token's {can.top_logprobs} listed log-probabilities, because the endpoint "
-            "does not return those of a whole reply. If the bounds are wide, replies are drawn as well."
+            f"p(abstain) is bounded by the first token's {can.top_logprobs} listed log-probabilities, because the "
+            "endpoint does not return those of a whole reply. If the bounds are wide, replies are drawn as well."
         )
     if can.reasons:
         reason = "the model reasons before it answers, so that first tokens do not predict the answer"

@@ -91,8 +91,8 @@ def evaluate_command(
         repeats (>=1 N): Calls of --app for each question.
         traces (hidden): JSONL file for the captured calls. An interrupted run resumes with the same one. Default:
             FILE.APP.traces.jsonl in the current directory.
-        test_set (METRIC): FILE is a test set: exit with 1 unless METRIC is shown to be better than at the last accepted look,
-            with an error of 5% over all looks at the set (FILE.looks).
+        test_set (METRIC): FILE is a test set: exit with 1 unless METRIC is shown to be better than at the last accepted
+            look, with an error of 5% over all looks at the set (FILE.looks).
 
     Output:
         output (-o): JSONL of the outcomes. Repeat to resume a run.
@@ -111,8 +111,8 @@ def evaluate_command(
         typer.echo(describe_looks(file), err=True)
     if app is None and (retriever_tool or no_retriever_tool):
         raise ConfigurationError(
-            "--retriever-tool and --no-retriever-tool are about the calls of --app, and do not change what is read from a file. "
-            "Add --app, or read exported traces: ragstone replay FILE --retriever-tool NAME"
+            "--retriever-tool and --no-retriever-tool are about the calls of --app, and do not change what is read "
+            "from a file. Add --app, or read exported traces: ragstone replay FILE --retriever-tool NAME"
         )
     if app is not None:
         application, traces = load_app(app), traces or default_traces(file, app)

@@ -57,8 +57,8 @@ def cases_command(
 ) -> None:
     """Write scored requests as cases of a test set.
 
-    Without --worst they are drawn at random, with their weights. Corrected answers and marked passages of the label page
-    become references and labels of passages.
+    Without --worst they are drawn at random, with their weights. Corrected answers and marked passages of the label
+    page become references and labels of passages.
 
     Options:
         store: The store, or a period of it: STORE@-7d...

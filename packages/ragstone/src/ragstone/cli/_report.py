@@ -163,8 +163,8 @@ def _data_of(systems: _Systems, data: Sequence[str]) -> dict[str | None, str]:
         return {systems.name: data[0]} if data else {}
     if len(data) != len(systems.order):
         raise ConfigurationError(
-            f"--data is given {len(data)} times for {len(systems.order)} sources. Give it once for each source, in the same "
-            f"order ({', '.join(map(repr, systems.order))}), or once for the reported one"
+            f"--data is given {len(data)} times for {len(systems.order)} sources. Give it once for each source, in the "
+            f"same order ({', '.join(map(repr, systems.order))}), or once for the reported one"
         )
     return dict(zip(systems.order, data, strict=True))
 

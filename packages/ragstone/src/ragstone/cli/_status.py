@@ -75,8 +75,8 @@ def _check(ledger: Ledger, store: str, not_ready: StoreNotReadyError | None) -> 
     if unbalanced:
         name = describe_store(store)
         raise StoreCorruptError(
-            f"the store {name!r} is damaged: its counts of {', '.join(unbalanced)} do not add up. See what is damaged with "
-            f"`ragstone store verify {quote_store(store)}`. {way_out(name)}"
+            f"the store {name!r} is damaged: its counts of {', '.join(unbalanced)} do not add up. See what is damaged "
+            f"with `ragstone store verify {quote_store(store)}`. {way_out(name)}"
         )
 
 

@@ -236,8 +236,8 @@ def _lines(shown: _Shown, store: str, now: float) -> list[str]:
     if late:
         names = ", ".join(stream_name(s.key.app, "", s.key.metric, s.kind) for s in late)
         notes.append(
-            f"not covered by this: {sanitize_for_terminal(names)}, because more than 10% of the units are of sessions seen "
-            "before"
+            f"not covered by this: {sanitize_for_terminal(names)}, because more than 10% of the units are of sessions "
+            "seen before"
         )
     lines = [text_table(table, align="llrrl"), "", *notes]
     lines += [f"\n{text}" for text in _alarm_lines([a for a in shown.alarms if not a.is_muted(now)], store)]

@@ -56,8 +56,8 @@ def worker_command(
         errors.raise_first()
         if not (n_moved or until_idle):
             raise ConfigurationError(
-                f"no metrics are named, and no request with a plan waits in {source.name}. Name them with --metrics, or start "
-                "the worker when the application has captured a request."
+                f"no metrics are named, and no request with a plan waits in {source.name}. Name them with --metrics, "
+                "or start the worker when the application has captured a request."
             )
         plan = StorePlan.read(store, plan_id=plan_id, replan=replan)
     names, models = models_for_store(context, plan)

@@ -24,20 +24,20 @@ def assert_score(
 ) -> None:
     """Raise AssertionError if a score of one case is worse than its threshold, or is missing.
 
-    One score is compared, not a mean: the test says something about this case only, and a judge's score near the threshold
-    can fall on either side. `Experiment.check` decides about a whole dataset. The compared number is the one that
-    decides if a score is good (`ragstone metrics NAME`): for `ccrs.ac` the better of exact match and judge.
+    One score is compared, not a mean: the test says something about this case only, and a judge's score near the
+    threshold can fall on either side. `Experiment.check` decides about a whole dataset. The compared number is the one
+    that decides if a score is good (`ragstone metrics NAME`): for `ccrs.ac` the better of exact match and judge.
 
     Args:
         case: A row with the field names of common libraries, or a sample.
-        thresholds: Thresholds by metric or group, in the metric's range: the smallest acceptable score, or the largest if
-            lower values are better.
+        thresholds: Thresholds by metric or group, in the metric's range: the smallest acceptable score, or the largest
+            if lower values are better.
         judge: The judge, as for `evaluate`.
         reader: The application's generator, as for `evaluate`.
 
     Raises:
-        AssertionError: If a score is worse than its threshold, failed, or is not applicable. The message is a table with the
-            judge's reasons.
+        AssertionError: If a score is worse than its threshold, failed, or is not applicable. The message is a table
+            with the judge's reasons.
         ConfigurationError: If a metric does not exist, or a threshold is not in its range.
         DataError: If the case is invalid.
 

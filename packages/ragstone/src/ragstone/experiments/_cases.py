@@ -137,8 +137,8 @@ def choose_cases(
 ) -> Cases:
     """Choose scored requests of a store as cases: the worst wrong ones, or requests that are drawn at random.
 
-    A request is drawn if a number from 0 to 1, which follows from its id and the seed, is below its probability. So the same
-    store gives the same cases again. Probabilities are those of `draw_to_label`.
+    A request is drawn if a number from 0 to 1, which follows from its id and the seed, is below its probability. So the
+    same store gives the same cases again. Probabilities are those of `draw_to_label`.
 
     Args:
         source: A store, or a period of one.

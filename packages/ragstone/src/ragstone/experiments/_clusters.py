@@ -127,8 +127,8 @@ class SampleFields:
                 self.inclusion_probabilities[sample_id] = value
         if self._n_with and self._without:
             raise DataError(
-                f"{self._without}: {_PROBABILITY} is missing, although other rows have it, so their mean cannot be weighted. "
-                "Give each row its sampling probability (1 if it was certain to be kept), or give none."
+                f"{self._without}: {_PROBABILITY} is missing, although other rows have it, so their mean cannot be "
+                "weighted. Give each row its sampling probability (1 if it was certain to be kept), or give none."
             )
 
 
@@ -162,8 +162,8 @@ def _probability(value: Any, place: str) -> float:
             number = float(value)
     if not 0 < number <= 1:
         raise DataError(
-            f"{place}: {_PROBABILITY} is {value!r}. It must be a number above 0 and at most 1: the probability with which this "
-            "request was kept. The weight of a row is its inverse."
+            f"{place}: {_PROBABILITY} is {value!r}. It must be a number above 0 and at most 1: the probability with "
+            "which this request was kept. The weight of a row is its inverse."
         )
     return float(number)
 
@@ -193,8 +193,8 @@ def choose_clusters(
         raise ConfigurationError(
             f"cluster {cluster!r}: no sample has this key. Keys of these samples: {_listed(others)}. A key is a column of "
             "the rows, session_id or user_id. A file of outcomes has session_id, user_id, document_id and the key that "
-            "`evaluate --set analysis.cluster=KEY` named when it was written. Other columns are read from the evaluated file: --data ROWS. "
-            "Without clusters, set cluster='none' (--set analysis.cluster=none)."
+            "`evaluate --set analysis.cluster=KEY` named when it was written. Other columns are read from the "
+            "evaluated file: --data ROWS. Without clusters, set cluster='none' (--set analysis.cluster=none)."
         )
     if len(own) == len(sample_ids) > 1 and len(set(own)) == 1:
         raise DataError(

@@ -87,13 +87,13 @@ async def aevaluate(
     """Score a dataset. Every sample and metric results in exactly one outcome.
 
     Args:
-        data: A path or URL of a file of rows (JSON lines, JSON, CSV, Excel, Parquet, Arrow, a TREC run) or traces, a store,
-            "-" for standard input, rows with field names of common libraries, samples, traces, or a table of pandas, Polars,
-            Arrow or Hugging Face.
+        data: A path or URL of a file of rows (JSON lines, JSON, CSV, Excel, Parquet, Arrow, a TREC run) or traces, a
+            store, "-" for standard input, rows with field names of common libraries, samples, traces, or a table of
+            pandas, Polars, Arrow or Hugging Face.
         metrics: Names, groups or metric objects.
-        app: The application to evaluate: a function of the question (or of the sample, if its first parameter is named `row`
-            or annotated as `Sample`), a LangChain runnable or graph, or a LlamaIndex query or chat engine. It is called for
-            each sample, and what it retrieves and answers is scored instead of the contexts and responses of the data.
+        app: The application to evaluate: a function of the question (or of the sample, if its first parameter is named
+            `row` or annotated as `Sample`), a LangChain runnable or graph, or a LlamaIndex query or chat engine. It is
+            called for each sample, and what it retrieves and answers is scored instead of the contexts and responses of the data.
         judge: "http://host:port/v1", "openai:MODEL", "lexical" or a `Judge`. Default: `RAGSTONE_JUDGE`.
         reader: The application's generator, for metrics that need it ("udcg"): the forms of `judge`, or a `Reader`
             (a `ChatReader` with the application's own prompt). Default: `RAGSTONE_READER`, otherwise the judge's model.
@@ -101,8 +101,8 @@ async def aevaluate(
             "local:MODEL" or an `Embedder`. Default: `RAGSTONE_EMBEDDER`.
         sinks: Destinations for the outcomes, in addition to the returned `Experiment`.
         fields: The data's column names by Ragstone's field names, for unknown column names.
-        references: References by sample id, for samples without a reference. Instead of the texts, a sample that has them,
-            whose question must be the same.
+        references: References by sample id, for samples without a reference. Instead of the texts, a sample that has
+            them, whose question must be the same.
         qrels: Relevance by sample id, for ranking metrics: path of TREC or BEIR qrels, or a mapping.
         on_bad_row: "raise" stops at an invalid row before any model call. "skip" skips and counts invalid rows.
         rows: Dotted path of the list in a document with several ("results.results"), or the name of a sheet.
@@ -112,31 +112,31 @@ async def aevaluate(
         concurrency: Number of samples scored concurrently.
         deadline_s: Seconds until a sample's open metrics fail as "timeout", without outages. Default: 120 after the
             last call.
-        max_outage_s: Seconds for which requests wait for a judge or reader that has answered and is now unavailable. Then
-            the outcomes that need it fail with kind "unavailable". It replaces the `max_outage_s` of the models.
+        max_outage_s: Seconds for which requests wait for a judge or reader that has answered and is now unavailable.
+            Then the outcomes that need it fail with kind "unavailable". It replaces the `max_outage_s` of the models.
         repeats: Number of calls of the application for each sample. Scores are means of the repeats.
         app_concurrency: Number of concurrent calls of the application.
         app_timeout_s: Seconds after which a call of the application fails.
-        retriever_tools: Names of the application's tools whose text results are passages, or a mapping from names to the
-            separator between passages.
-        traces: JSONL file for the captured calls of the application. If a run is interrupted, the next run with the same
-            file asks only for the missing answers.
+        retriever_tools: Names of the application's tools whose text results are passages, or a mapping from names to
+            the separator between passages.
+        traces: JSONL file for the captured calls of the application. If a run is interrupted, the next run with the
+            same file asks only for the missing answers.
         stop_early: Stop if the application fails on each of the first 10 samples, or the judge fails systematically: no
             score, and 20 failures over 10 samples with kind "rejected" or "truncated".
         reasons: Number of the worst answers for which the judge explains its lowest score, after scoring. Scores do not
             change. The reasons are `Score.explanation`.
-        processes: Number of processes that score. With more than 1, judge, reader and embedder are names or tables, and metrics
-            can be pickled. The processes share the limits and the budget.
+        processes: Number of processes that score. With more than 1, judge, reader and embedder are names or tables, and
+            metrics can be pickled. The processes share the limits and the budget.
         refusals: The application's own phrases of refusal. An answer that begins with one of them declines. Refusals in 17 languages are detected without them.
         prompts: Your own prompts in place of built-in ones, as in the table `[prompts]`: by metric, or by METRIC.NAME.
-        cluster: Column of the rows whose equal values make a cluster, such as "session_id": samples of one cluster resemble
-            each other, so intervals treat whole clusters as independent. "auto" uses `session_id` if at least 5% of the rows
-            share one. None or "none" treats rows as independent.
+        cluster: Column of the rows whose equal values make a cluster, such as "session_id": samples of one cluster
+            resemble each other, so intervals treat whole clusters as independent. "auto" uses `session_id` if at least
+            5% of the rows share one. None or "none" treats rows as independent.
         confidence_level: Confidence level of the intervals in the experiment's summary and report, and of its gates, in (0, 1).
-        output: JSONL file for the outcomes, as `Experiment.to_jsonl` writes it. Until the run ends, complete samples are in
-            `OUTPUT.partial`. If the run is interrupted, the same call scores only the others.
-        test_set: The metric that decides if the application is better than at the last accepted look at `data`, a test set whose
-            looks are written to DATA.looks. `Experiment.look` has the verdict, whose error rate holds over all looks.
+        output: JSONL file for the outcomes, as `Experiment.to_jsonl` writes it. Until the run ends, complete samples
+            are in `OUTPUT.partial`. If the run is interrupted, the same call scores only the others.
+        test_set: The metric that decides if the application is better than at the last accepted look at `data`, a test
+            set whose looks are written to DATA.looks. `Experiment.look` has the verdict, whose error rate holds over all looks.
         on_read: Called with the report of what was read, before the first call of a model or of the application.
         progress: Called with (finished samples, all samples) when scoring starts, and after each sample. Each repeat counts.
         on_outcomes: Called with the outcomes of each sample when they are complete, before `progress`.
@@ -181,16 +181,16 @@ async def aevaluate(
         on_read(reading)
     if not samples:
         raise DataError(
-            f"the data does not contain valid samples ({count(len(rejected), 'row')} rejected). Give rows with at least a query, "
-            "and for most metrics contexts and a response"
+            f"the data does not contain valid samples ({count(len(rejected), 'row')} rejected). Give rows with at "
+            "least a query, and for most metrics contexts and a response"
         )
     read_fields(samples, cluster_keys(cluster)).choose(cluster)
     if app is None and (repeats != 1 or traces is not None):
         raise ConfigurationError("repeats and traces belong to an application. Pass it as app (--app)")
     if reasons and repeats > 1:
         raise ConfigurationError(
-            f"a reason explains one answer, and with repeats={repeats} a score is the mean of several. Set repeats=1 or "
-            "reasons=0"
+            f"a reason explains one answer, and with repeats={repeats} a score is the mean of several. Set repeats=1 "
+            "or reasons=0"
         )
     with own_refusals(refusals), own_prompts(prompts or {}):
         setup = open_setup(
@@ -208,8 +208,8 @@ async def aevaluate(
 
         if app is None or output is not None or sinks or reasons:
             raise ConfigurationError(
-                "a test set shows one verdict on an application, because it wears out if scores are selected by. Give the "
-                "application (--app), and omit output, sinks and reasons"
+                "a test set shows one verdict on an application, because it wears out if scores are selected by. Give "
+                "the application (--app), and omit output, sinks and reasons"
             )
         looks = Looks(data, test_set, [metric.card for metric in setup.metrics])
     saved, runner = SavedRuns(traces), None

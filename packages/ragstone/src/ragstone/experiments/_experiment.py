@@ -98,12 +98,12 @@ class Reported(Reportable):
             path: File to write: a page that needs no network (`report.html`), or a summary for pull requests (`report.md`).
             targets: The mean that each metric should reach, by metric.
             n_worst: Maximum number of answers that are shown.
-            by: Labels (metadata of the samples) whose values are compared. Empty: those with 2 to 12 values of at least 20
-                answers each.
+            by: Labels (metadata of the samples) whose values are compared. Empty: those with 2 to 12 values of at least
+                20 answers each.
             max_mb: Size limit of a page, in MB. Answers that do not fit are listed without their texts.
             texts: Whether the file contains texts of questions, answers and passages.
-            baseline: An experiment, a file of outcomes or a store to compare with. The report then shows the differences
-                with their intervals, and the questions that were gained and lost.
+            baseline: An experiment, a file of outcomes or a store to compare with. The report then shows the
+                differences with their intervals, and the questions that were gained and lost.
 
         Raises:
             ConfigurationError: If the path, a target or the size limit is invalid, or scores are from different judges.
@@ -133,17 +133,17 @@ class Reported(Reportable):
     ) -> ScoreCheck:
         """Check if the mean of each metric reaches a threshold: `check = result.check(...)`, then `assert check.ok, check`.
 
-        A one-sided confidence limit decides. If the true mean equals the threshold, a metric passes with a probability of
-        at most 1 - `confidence_level`, because too few samples are undecided and fail. The scores of failed samples may be
-        anything in the metric's range. All metrics must pass, so their number does not need a correction.
+        A one-sided confidence limit decides. If the true mean equals the threshold, a metric passes with a probability
+        of at most 1 - `confidence_level`, because too few samples are undecided and fail. The scores of failed samples
+        may be anything in the metric's range. All metrics must pass, so their number does not need a correction.
 
         Args:
-            thresholds: Thresholds by metric or group, strictly inside the metric's range: the smallest acceptable mean, or
-                the largest if lower values are better.
-            undecided: Whether a metric fails or passes if the data show neither that its mean reaches the threshold nor that
-                it misses it. With "pass", a metric fails only if it is shown to be worse.
-            confidence_level: One minus the probability of a wrong decision, above 0.5 and below 1. None: the level of this
-                experiment (0.95).
+            thresholds: Thresholds by metric or group, strictly inside the metric's range: the smallest acceptable mean,
+                or the largest if lower values are better.
+            undecided: Whether a metric fails or passes if the data show neither that its mean reaches the threshold nor
+                that it misses it. With "pass", a metric fails only if it is shown to be worse.
+            confidence_level: One minus the probability of a wrong decision, above 0.5 and below 1. None: the level of
+                this experiment (0.95).
 
         Raises:
             ConfigurationError: If a threshold or an option is invalid, or a metric is not scored.
@@ -186,9 +186,9 @@ class Reported(Reportable):
 class Experiment(Reported, Evaluated):
     """The outcomes of one system on one dataset.
 
-    From 10,000 samples, or 64 MB of texts, `samples` and `outcomes` are sequences over temporary files, which are removed
-    when the experiment is closed or no longer used. They have a length and indexes and equal tuples, but keep little in
-    memory.
+    From 10,000 samples, or 64 MB of texts, `samples` and `outcomes` are sequences over temporary files, which are
+    removed when the experiment is closed or no longer used. They have a length and indexes and equal tuples, but keep
+    little in memory.
     """
 
     samples: Sequence[Sample]
@@ -208,16 +208,16 @@ class Experiment(Reported, Evaluated):
     sink_skipped: Mapping[str, int] = field(default_factory=dict)
     """Numbers of skipped outcomes by sink, for example because a tracing tool does not have a trace of the sample."""
     traces: tuple[Trace, ...] = field(default=())
-    """The captured calls of the application, if `app` was given: contexts, responses, errors, times and tokens. Ordered by
-    sample, then by repeat."""
+    """The captured calls of the application, if `app` was given: contexts, responses, errors, times and tokens. Ordered
+    by sample, then by repeat."""
     n_repeats: int = 1
     """Number of calls of the application for each sample. Scores are means of the repeats."""
     judge_unavailable: bool = False
     """Whether a judge or reader was unavailable at the end of the run, for longer than `max_outage_s`. Answers of an
     application are kept, so that the same call resumes."""
     n_resumed: int = 0
-    """Number of samples (with repeats: calls of the application) whose outcomes are from an interrupted run. `usage` does not
-    contain their cost."""
+    """Number of samples (with repeats: calls of the application) whose outcomes are from an interrupted run. `usage`
+    does not contain their cost."""
     n_cut: int = 0
     """Number of lines of the interrupted run that were cut or damaged. Their samples were scored again."""
     cluster: str | None = AUTO_CLUSTER
@@ -225,8 +225,8 @@ class Experiment(Reported, Evaluated):
     confidence_level: float = CONFIDENCE_LEVEL
     """Confidence level of the intervals in summaries, reports and gates."""
     look: Look | None = None
-    """The verdict on a test set (`evaluate(test_set=...)`). Unless it is a baseline or accepted, text and JSON of this experiment
-    do not contain scores: a set wears out if changes are selected by them."""
+    """The verdict on a test set (`evaluate(test_set=...)`). Unless it is a baseline or accepted, text and JSON of this
+    experiment do not contain scores: a set wears out if changes are selected by them."""
 
     def summary(self) -> tuple[MetricSummary, ...]:
         """Summarize each metric: mean, confidence interval and counts.
@@ -400,8 +400,8 @@ class Experiment(Reported, Evaluated):
         """Write the outcomes to a file, one JSON object per line.
 
         If the row has them, a line also has its `inclusion_probability` and the labels of its clusters (`session_id`,
-        `user_id`, `document_id` and the key of `cluster`), and what the `application` needed for its answer: `latency_s`,
-        `tokens` and `cost_usd`, as far as they are known. `compare` and `validate_metrics` use them.
+        `user_id`, `document_id` and the key of `cluster`), and what the `application` needed for its answer:
+        `latency_s`, `tokens` and `cost_usd`, as far as they are known. `compare` and `validate_metrics` use them.
         """
         fields, spent = read_fields(self.samples, cluster_keys(self.cluster)), self._spent()
 

@@ -127,8 +127,8 @@ class ScoreGate:
     """The mean that is demanded: at least this value, or at most if lower values are better."""
     higher_is_better: bool
     state: State
-    """ "reached" and "missed" are shown by a confidence limit. "undecided": the data show neither. "no score": no sample has
-    a score."""
+    """ "reached" and "missed" are shown by a confidence limit. "undecided": the data show neither. "no score": no
+    sample has a score."""
     ok: bool
     mean: float | None
     """Mean of the scored samples."""
@@ -250,8 +250,8 @@ def check_thresholds(thresholds: Mapping[str, float], cards: Iterable[MetricCard
             if not (math.isfinite(threshold) and card.low < threshold < card.high):
                 raise ConfigurationError(
                     f"the threshold of {card.name} must be a number above {card.low:g} and below {card.high:g}, got "
-                    f"{threshold!r}, because no sample can show that a mean is exactly at an end of its range. Give a value "
-                    f"inside, such as {card.name}={_inside(card):g}"
+                    f"{threshold!r}, because no sample can show that a mean is exactly at an end of its range. Give a "
+                    f"value inside, such as {card.name}={_inside(card):g}"
                 )
             if card.name not in found or full_name(name) == card.name:
                 found[card.name] = float(threshold)

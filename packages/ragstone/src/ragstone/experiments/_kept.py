@@ -40,8 +40,8 @@ class RunIdentity(NamedTuple):
 class KeptOutcomes(PartialFile):
     """The outcomes of complete samples, one line for each.
 
-    A sample is complete if all its metrics have an outcome that another attempt would not change. The line of a sample is
-    written as a whole when it is complete.
+    A sample is complete if all its metrics have an outcome that another attempt would not change. The line of a sample
+    is written as a whole when it is complete.
     """
 
     def __init__(self, output: str | os.PathLike[str] | None) -> None:

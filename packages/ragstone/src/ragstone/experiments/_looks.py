@@ -90,8 +90,8 @@ class Look:
 def find_share(n: int, noise: float) -> float:
     """Return the probability that one look accepts a gain of `GAIN` on `n` questions.
 
-    `noise` is the variance of a question's difference without a gain, in squared ranges. It is taken as the share of answers
-    that change from right to wrong or back, which with the gain makes an exact sign test.
+    `noise` is the variance of a question's difference without a gain, in squared ranges. It is taken as the share of
+    answers that change from right to wrong or back, which with the gain makes an exact sign test.
     """
     import numpy as np
     from scipy.stats import binom
@@ -131,8 +131,8 @@ def _read(file: Iterable[bytes], path: Path) -> tuple[list[dict[str, Any]], int,
         checksum = zlib.crc32(line[9:-1], checksum)
         if line[:9] != b"%08x " % checksum:
             raise StoreCorruptError(
-                f"{str(path)!r} is damaged: the checksum of line {number} is wrong, so a look may be missing. Restore the file "
-                "from a copy, or collect fresh cases in a new file"
+                f"{str(path)!r} is damaged: the checksum of line {number} is wrong, so a look may be missing. Restore "
+                "the file from a copy, or collect fresh cases in a new file"
             )
         entries.append(json.loads(line[9:-1]))
         check_version(f"line {number} of {str(path)!r}", entries[-1]["looks"])
@@ -184,8 +184,8 @@ class _History:
 class Looks:
     """The file of looks at a test set, open for one run: `with looks:`, then `open`, then `decide`.
 
-    A look counts from its first call of the application. If it does not end, the same run resumes it if answers of it are
-    kept. Otherwise its part of the error rate is spent. A run whose application answered nothing is withdrawn.
+    A look counts from its first call of the application. If it does not end, the same run resumes it if answers of it
+    are kept. Otherwise its part of the error rate is spent. A run whose application answered nothing is withdrawn.
     """
 
     def __init__(self, data: object, metric: str, cards: Sequence[MetricCard]) -> None:
@@ -214,8 +214,8 @@ class Looks:
     def open(self, run: RunIdentity, n: int, *, resumes: bool) -> None:
         """Begin a look, or resume the last one.
 
-        Raise DataError if the set has other content or is worn, ConfigurationError if its scores would not be comparable or
-        another process evaluates it, and StoreError if the file is damaged or cannot be written.
+        Raise DataError if the set has other content or is worn, ConfigurationError if its scores would not be
+        comparable or another process evaluates it, and StoreError if the file is damaged or cannot be written.
         """
         name, version, judge_hash = next(metric for metric in run.metrics if metric[0] == self._card.name)
         scale = (name, version, run.judge if judge_hash else None, judge_hash, run.repeats)
@@ -248,15 +248,15 @@ class Looks:
     def _check(self, first: dict[str, Any], about: dict[str, Any]) -> None:
         if first["data"] != about["data"]:
             raise DataError(
-                f"{str(self._path)!r} has the looks at another content ({first['n']:,} questions then, {about['n']:,} now). Restore "
-                "the content, or give the new set a name of its own. Its first evaluation is its baseline"
+                f"{str(self._path)!r} has the looks at another content ({first['n']:,} questions then, {about['n']:,} "
+                "now). Restore the content, or give the new set a name of its own. Its first evaluation is its baseline"
             )
         if changed := [
             f"{name} {about[name]!r} instead of {first[name]!r}" for name in _SCALE if first[name] != about[name]
         ]:
             raise ConfigurationError(
-                f"scores are not comparable with those of look 1 in {str(self._path)!r}: {', '.join(changed)}. Use what look 1 used, "
-                "or begin again with fresh cases in a new file"
+                f"scores are not comparable with those of look 1 in {str(self._path)!r}: {', '.join(changed)}. Use "
+                "what look 1 used, or begin again with fresh cases in a new file"
             )
 
     def _add(self, entry: dict[str, Any]) -> None:

@@ -56,8 +56,8 @@ class OutcomeLines:
                     except ValidationError as error:
                         if number > 1 and _is_cut(line, error):
                             _logger.warning(
-                                "line %d of %s, the last one, is incomplete and is skipped. Its writer was interrupted, or is still "
-                                "writing.",
+                                "line %d of %s, the last one, is incomplete and is skipped. Its writer was "
+                                "interrupted, or is still writing.",
                                 number,
                                 place,
                             )
@@ -121,8 +121,8 @@ class OutcomeLines:
             else f"{location}: {first['msg']}".removeprefix(": ")
         )
         return DataError(
-            f"{place} of {str(self._path)!r} is not an outcome ({problem}). `ragstone evaluate FILE --output OUTCOMES` writes "
-            "files of outcomes."
+            f"{place} of {str(self._path)!r} is not an outcome ({problem}). `ragstone evaluate FILE --output OUTCOMES` "
+            "writes files of outcomes."
         )
 
 
@@ -192,8 +192,8 @@ def check_samples(place: str, samples: Iterable[Sample], question_of: Callable[[
         examples = ", ".join(f"{sample.id!r} is {shorten_question(sample.query)}" for sample in other[:SHOWN])
         raise DataError(
             f"{len(other):,} of {count(n_known, 'common id')} of {place} and its samples (--data) belong to different questions: "
-            f"in the samples, {examples}{', ...' if len(other) > SHOWN else ''}. Give the file that was evaluated, with the same ids "
-            f"({NAME_IDS})"
+            f"in the samples, {examples}{', ...' if len(other) > SHOWN else ''}. Give the file that was evaluated, "
+            f"with the same ids ({NAME_IDS})"
         )
 
 

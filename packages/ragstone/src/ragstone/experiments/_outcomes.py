@@ -330,8 +330,8 @@ class StoredRequests(Source):
         notes = []
         if self._n_without_text:
             notes.append(
-                f"The texts of {self._n_without_text:,} requests were removed by retention. Their scores count, but what needs "
-                "a text (questions, abstentions, metadata) is unknown."
+                f"The texts of {self._n_without_text:,} requests were removed by retention. Their scores count, but "
+                "what needs a text (questions, abstentions, metadata) is unknown."
             )
         if dropped := ledger.total.dropped:
             notes.append(f"{dropped:,} requests were dropped before they were stored.")
@@ -451,8 +451,8 @@ def _check_sizes(outcomes: Iterable[Outcome], source: str) -> Iterable[Outcome]:
     for outcome in outcomes:
         if isinstance(outcome, Score) and abs(outcome.value) > _MOST:
             raise DataError(
-                f"{source!r} has the value {outcome.value:g} of {outcome.metric!r} for {outcome.sample_id!r}. Values must "
-                f"not exceed {_MOST:g}."
+                f"{source!r} has the value {outcome.value:g} of {outcome.metric!r} for {outcome.sample_id!r}. Values "
+                f"must not exceed {_MOST:g}."
             )
         yield outcome
 

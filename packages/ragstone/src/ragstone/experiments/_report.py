@@ -47,8 +47,8 @@ def build_report(
     """Build the report of one system: a verdict, each metric with its interval, causes, and the worst answers.
 
     Most arguments are those of `Experiment.report`. `samples` are those of a file of outcomes, for texts and labels of
-    clusters that it does not contain. `compared` is what a comparison says about the system, and `command` the command that
-    made the report. The judge explains the lowest score of `reasons` of the shown answers, and is closed afterwards.
+    clusters that it does not contain. `compared` is what a comparison says about the system, and `command` the command
+    that made the report. The judge explains the lowest score of `reasons` of the shown answers, and is closed afterwards.
     """
     file = None if path is None else check_output(path, REPORT_FORMATS)
     if not max_mb > 0:

@@ -90,8 +90,8 @@ class _ItemFile:
 
 def _disk_error(error: OSError) -> StoreError:
     return StoreError(
-        f"samples and outcomes of a large run cannot be kept in {tempfile.gettempdir()!r}: {error}. Free space there, or set "
-        "TMPDIR to a directory with more space"
+        f"samples and outcomes of a large run cannot be kept in {tempfile.gettempdir()!r}: {error}. Free space there, "
+        "or set TMPDIR to a directory with more space"
     )
 
 

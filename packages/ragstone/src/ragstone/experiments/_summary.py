@@ -56,9 +56,9 @@ class MetricSummary:
     n_failed: int
     n_not_applicable: int
     bounds: tuple[float, float] | None
-    """Lowest and highest possible mean over scored and failed samples, for any scores of the failed ones: within the metric's
-    range, or within the bounds that a failure reports (for example if some passages are known). Infinite on an unbounded
-    side."""
+    """Lowest and highest possible mean over scored and failed samples, for any scores of the failed ones: within the
+    metric's range, or within the bounds that a failure reports (for example if some passages are known). Infinite on an
+    unbounded side."""
     failure_kinds: dict[str, int]
     missing: tuple[str, ...]
     """Fields that samples lacked."""

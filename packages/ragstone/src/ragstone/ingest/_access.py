@@ -15,8 +15,8 @@ class Access:
     """Refuses messages of clients that do not have the token, or that ask for another host.
 
     - With a token, each message must have it in its header `Authorization`, after `Bearer`.
-    - Without one, on an address that only this machine can reach, the header `Host` must name this machine. Otherwise a web
-      site could let its own name point here, and send spans through a visitor's browser (DNS rebinding).
+    - Without one, on an address that only this machine can reach, the header `Host` must name this machine. Otherwise a
+      web site could let its own name point here, and send spans through a visitor's browser (DNS rebinding).
 
     Args:
         token: The token, at least 16 characters. None if the address, or a proxy in front of it, decides.
@@ -41,8 +41,8 @@ class Access:
         """
         if self._token is None and not is_loopback(host):
             raise ConfigurationError(
-                f"other machines can reach {option} {host}, so `ragstone ingest` needs a token: set RAGSTONE_INGEST_TOKEN or "
-                "--token. Write --token none if a proxy or the network decides who may send."
+                f"other machines can reach {option} {host}, so `ragstone ingest` needs a token: set "
+                "RAGSTONE_INGEST_TOKEN or --token. Write --token none if a proxy or the network decides who may send."
             )
 
     def refusal(self, listens_on: str, host: str, authorization: str) -> str | None:

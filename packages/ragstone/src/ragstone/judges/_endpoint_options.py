@@ -69,8 +69,8 @@ class EndpointOptions:
     ) -> Self:
         """Return these options with those of the command line, of which None is not given.
 
-        If `url` differs from the table's, the table describes another endpoint: its key must not be sent to this one, and
-        the whole table is ignored.
+        If `url` differs from the table's, the table describes another endpoint: its key must not be sent to this one,
+        and the whole table is ignored.
         """
         base = replace(self, url=None, api_key_env=None, connection=ConnectionOptions(), own={})
         if url is None or self.url in (None, url):
@@ -84,14 +84,14 @@ class EndpointOptions:
         """Divide the limits among several processes that call the same endpoint."""
         if self.url is not None and self.url.strip().startswith("vllm:"):
             raise ConfigurationError(
-                f"{self.names.value('url', self.url)} runs inside of one process. To score with {n} processes, start a server "
-                f"with this model, and set {self.names.option('url')} to its URL"
+                f"{self.names.value('url', self.url)} runs inside of one process. To score with {n} processes, start a "
+                f"server with this model, and set {self.names.option('url')} to its URL"
             )
         limit = self.connection.get("max_concurrent_requests") or DEFAULT_CONCURRENT_REQUESTS
         if limit < n:
             raise ConfigurationError(
-                f"{self.names.value('max_concurrent_requests', limit)} cannot be divided among {n} processes, because each "
-                "process needs at least one request. Set a higher limit, or fewer processes"
+                f"{self.names.value('max_concurrent_requests', limit)} cannot be divided among {n} processes, because "
+                "each process needs at least one request. Set a higher limit, or fewer processes"
             )
         parts: list[Self] = []
         for number in range(n):
@@ -185,8 +185,8 @@ class EndpointOptions:
     def plan_settings(self) -> dict[str, Any]:
         """Return the settings of this model in the plan of a store, such as `{"judge.url": URL, "judge.model": MODEL}`.
 
-        Empty if neither these options nor the environment name one. A URL that begins with `secret:` has lost its secret
-        parts, and names the keys that a plan does not keep.
+        Empty if neither these options nor the environment name one. A URL that begins with `secret:` has lost its
+        secret parts, and names the keys that a plan does not keep.
         """
         role = self.names.role
         url = self.url or os.environ.get(f"RAGSTONE_{role.upper()}") or ""

@@ -25,13 +25,13 @@ from ragstone.settings import public_name
 _OPENAI_URL: Final = "https://api.openai.com/v1"
 _FORMS: Final = (
     "'http://host:8000/v1' (the model is read from the server), 'openai:MODEL' (with OPENAI_API_KEY, and OPENAI_BASE_URL for "
-    "another endpoint), 'vllm:MODEL' (vLLM in this process), 'nli:MODEL' and 'classifier:MODEL' (a cross-encoder in this "
-    "process, for metrics of support, experimental), 'lexical' (the baseline without a model)"
+    "another endpoint), 'vllm:MODEL' (vLLM in this process), 'nli:MODEL' and 'classifier:MODEL' (a cross-encoder in "
+    "this process, for metrics of support, experimental), 'lexical' (the baseline without a model)"
 )
 _EMBEDDER_FORMS: Final = (
     "'http://host:8000/v1' (an endpoint with /v1/embeddings), 'openai:MODEL' (with OPENAI_API_KEY, and OPENAI_BASE_URL for "
-    "another endpoint), 'local:MODEL' (a sentence-transformers model: a directory, or a name on the hub), 'lexical' (the "
-    "baseline without a model)"
+    "another endpoint), 'local:MODEL' (a sentence-transformers model: a directory, or a name on the hub), 'lexical' "
+    "(the baseline without a model)"
 )
 _SHOWN_METRICS: Final = 5
 """Maximum number of metrics in the sentence about a model that is not named."""
@@ -136,8 +136,8 @@ def judge_from(
     URL: "vllm:Qwen/Qwen3-8B?max_model_len=8192&gpu_memory_utilization=0.5". A judge and a reader with the same model
     share it.
 
-    "nli:MODEL" and "classifier:MODEL" (experimental) run a cross-encoder in this process. They need the extra `models`, and
-    answer only whether evidence supports claims.
+    "nli:MODEL" and "classifier:MODEL" (experimental) run a cross-encoder in this process. They need the extra `models`,
+    and answer only whether evidence supports claims.
     """
     connection = connection or {}
     names = connection.get("option_names") or OptionNames()
@@ -156,8 +156,8 @@ def judge_from(
         _check_no_endpoint_options(spec, connection, names)
         if score_mode != "single":
             raise ConfigurationError(
-                f"{names.value('score_mode', score_mode)} needs a language model, and the {names.role} is {spec!r}. Known "
-                f"forms: {_FORMS}"
+                f"{names.value('score_mode', score_mode)} needs a language model, and the {names.role} is {spec!r}. "
+                f"Known forms: {_FORMS}"
             )
         if spec == "lexical":
             return LexicalJudge()
@@ -215,8 +215,8 @@ def _check_no_endpoint_options(spec: str | None, connection: ConnectionOptions, 
     for key in ("model", "api_key", "extra_body", "headers"):
         if connection.get(key) is not None:
             raise ConfigurationError(
-                f"{names.option(key)} is for an endpoint, and {reason}. Name the endpoint with {names.option('url')}, such as "
-                "'http://host:8000/v1' or 'openai:MODEL'"
+                f"{names.option(key)} is for an endpoint, and {reason}. Name the endpoint with {names.option('url')}, "
+                "such as 'http://host:8000/v1' or 'openai:MODEL'"
             )
 
 

@@ -305,8 +305,8 @@ _meters: ContextVar[tuple[UsageMeter, ...]] = ContextVar("ragstone_usage_meters"
 def metered(total: UsageMeter | None = None) -> AbstractContextManager[UsageMeter]:
     """Measure the usage of the block and of the tasks it starts. Blocks can be nested: each meter includes inner ones.
 
-    The meter also includes failed and canceled calls, whose usage is not returned in another way. At its end, the block adds
-    its usage to `total`.
+    The meter also includes failed and canceled calls, whose usage is not returned in another way. At its end, the block
+    adds its usage to `total`.
 
     Examples:
         ```python
@@ -382,8 +382,8 @@ def check_finished(completion: Completion, role: str, max_tokens: int, *, is_ope
         return
     if unit := repeated_end(completion.text):
         raise JudgeReplyError(
-            f"the {role}'s reply repeated {unit[:80]!r} until it was cut at {max_tokens} tokens, and would do so again. "
-            "Use a stronger model",
+            f"the {role}'s reply repeated {unit[:80]!r} until it was cut at {max_tokens} tokens, and would do so "
+            "again. Use a stronger model",
             kind="repeated",
             raw=completion.text,
         )

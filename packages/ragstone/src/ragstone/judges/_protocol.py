@@ -58,8 +58,8 @@ NO_CLAIMS: Final = "does not contain claims"
 """End of the reason of an outcome without claims."""
 OUTCOME_CHECKS: Final[Mapping[str, str]] = {
     "forced": (
-        "are numbers that the server forced, because the judge's replies were not numbers. They can be arbitrary: compare some "
-        "of them with your own ratings, or use another judge"
+        "are numbers that the server forced, because the judge's replies were not numbers. They can be arbitrary: "
+        "compare some of them with your own ratings, or use another judge"
     ),
     "second_request": "needed a second request, because the first reply was not usable",
     "no_probabilities": (

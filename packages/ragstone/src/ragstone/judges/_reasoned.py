@@ -19,8 +19,8 @@ _MAX_QUOTED: Final = 4000
 def reasoned_request(low: float, high: float) -> str:
     """Return the request for reasons and one number on the scale."""
     return (
-        "First write your reasons, in one to five sentences that name the words of the material which decide. Then write "
-        f"one last line, with one number from {low:g} to {high:g} in place of N:\nScore: N"
+        "First write your reasons, in one to five sentences that name the words of the material which decide. Then "
+        f"write one last line, with one number from {low:g} to {high:g} in place of N:\nScore: N"
     )
 
 

@@ -28,8 +28,8 @@ _PROBE: Final = "text"
 class EndpointEmbedder:
     """Embeds with the model of an OpenAI-compatible endpoint (`/v1/embeddings`): vLLM, TEI, Ollama, OpenAI, gateways.
 
-    Requests have the same limits, retries and budget as those of an `OpenAICompatibleModel`. With a reply cache, an equal
-    request is sent only once.
+    Requests have the same limits, retries and budget as those of an `OpenAICompatibleModel`. With a reply cache, an
+    equal request is sent only once.
 
     Args:
         base_url: "http://host:8000/v1". Omit it with `client=AsyncOpenAI(...)`.

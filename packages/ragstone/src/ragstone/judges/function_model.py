@@ -66,8 +66,8 @@ class FunctionModel:
         name: Display name of the model.
         settings: All settings that affect replies, without secrets (see `ChatModel`).
         max_concurrent_requests: Maximum number of concurrent requests.
-        timeout_s: Seconds for one reply. They start again while other requests are answered, as the model may have a queue. A
-            request that takes longer fails. Its thread ends when the client returns.
+        timeout_s: Seconds for one reply. They start again while other requests are answered, as the model may have a
+            queue. A request that takes longer fails. Its thread ends when the client returns.
         secrets: Texts that must not be in messages, such as keys.
 
     Raises:

@@ -62,8 +62,8 @@ class LexicalJudge:
     words with the evidence. `sub_questions` are the first sentences of the reference or query. `answerability` is five
     times the share of the question's words in the evidence, rounded. `answer_questions` is the first sentence of the
     response, and `question_equivalence` the share of the query's words in each question. `sentence_relevance` is 1 for
-    sentences with at least half of the query's words. `answer_grade` is abstain for an answer that declines, and correct
-    for one with at least half of the reference's words.
+    sentences with at least half of the query's words. `answer_grade` is abstain for an answer that declines, and
+    correct for one with at least half of the reference's words.
 
     Examples:
         ```python
@@ -171,8 +171,8 @@ class LexicalReader:
 class LexicalEmbedder:
     """Stand-in for an embedding model: a vector of word counts, so that the cosine measures common words.
 
-    Each distinct content word (each word, if a text has none) adds its count at a place that its hash determines. Like the
-    lexical judge it is for tests only.
+    Each distinct content word (each word, if a text has none) adds its count at a place that its hash determines. Like
+    the lexical judge it is for tests only.
 
     Examples:
         ```python

@@ -56,19 +56,19 @@ class ConnectionOptions(TypedDict, total=False):
 class OpenAICompatibleModel(LogprobReader):
     """Calls a chat model over HTTP, in the request format that the endpoint accepts.
 
-    One object may be used in several event loops, in turn or concurrently. It has its own connections in each. Redirects are
-    not followed, and nothing that the server sends is unlimited: replies have at most 4 MiB (vectors and log-probabilities of
-    prompts more, by the size of the request), and the server can request pauses of at most two minutes.
+    One object may be used in several event loops, in turn or concurrently. It has its own connections in each.
+    Redirects are not followed, and nothing that the server sends is unlimited: replies have at most 4 MiB (vectors and
+    log-probabilities of prompts more, by the size of the request), and the server can request pauses of at most two minutes.
 
     Args:
         base_url: "http://host:8000/v1". Without a path, `/v1` is added. A deployment at Azure is
             "https://NAME.openai.azure.com/openai/deployments/DEPLOYMENT?api-version=...".
-        client: Instead of a URL, a client of the `openai` package (`AsyncOpenAI`, `AsyncAzureOpenAI`) with its own sign-in. Its
-            base URL is the model's identity. Its `timeout` and `max_retries` do not apply: those below do. It is copied for
-            each event loop, unless it has an HTTP client of your own. Then it works in one event loop.
+        client: Instead of a URL, a client of the `openai` package (`AsyncOpenAI`, `AsyncAzureOpenAI`) with its own
+            sign-in. Its base URL is the model's identity. Its `timeout` and `max_retries` do not apply: those below do.
+            It is copied for each event loop, unless it has an HTTP client of your own. Then it works in one event loop.
         model: Model name. None uses the model that the server serves.
-        api_key: Sent as bearer token. A function, synchronous or not, is called for each request and returns the current key,
-            for tokens that expire. None sends no key, also if the environment contains one.
+        api_key: Sent as bearer token. A function, synchronous or not, is called for each request and returns the
+            current key, for tokens that expire. None sends no key, also if the environment contains one.
         max_concurrent_requests: Maximum number of concurrent requests. None sets no limit for this model, and the
             default without any limit is 16. The actual number adapts to the endpoint's replies. All models in a process
             with the same endpoint and key share this limit, `requests_per_minute` and `tokens_per_minute`. The smallest
@@ -87,9 +87,9 @@ class OpenAICompatibleModel(LogprobReader):
         tokens_per_minute: Maximum number of input and output tokens per minute. They are estimated before a request,
             and corrected by the reply.
         budget: Limit on calls, tokens or cost. It may be shared with other models.
-        max_outage_s: Seconds for which requests wait for an unavailable endpoint. After this time they fail immediately.
-            None uses 30, or less if the pauses between retries are short: at most four times their sum. `evaluate` has its
-            own `max_outage_s`, which replaces this one.
+        max_outage_s: Seconds for which requests wait for an unavailable endpoint. After this time they fail
+            immediately. None uses 30, or less if the pauses between retries are short: at most four times their sum.
+            `evaluate` has its own `max_outage_s`, which replaces this one.
         option_names: Names of these arguments in messages. None uses the names here. The commands pass those of their
             options.
 
@@ -145,8 +145,8 @@ class OpenAICompatibleModel(LogprobReader):
         settings.check("limits", call, max_outage_s=max_outage_s)
         if isinstance(api_key, str) and not api_key.isprintable():
             raise ConfigurationError(
-                f"the API key ({names.option('api_key')}) contains a line break or another control character. Remove it: a key that "
-                "was read from a file often ends with a line break"
+                f"the API key ({names.option('api_key')}) contains a line break or another control character. Remove "
+                "it: a key that was read from a file often ends with a line break"
             )
         for name, value in (headers or {}).items():
             if not _HEADER_NAME.fullmatch(name) or not value.isprintable():
@@ -156,8 +156,8 @@ class OpenAICompatibleModel(LogprobReader):
         if budget is not None and budget.needs_prices and usd_per_million_tokens is None:
             prices = names.option("usd_per_million_tokens")
             raise ConfigurationError(
-                f"{budget!r} limits the cost, which requires prices of the {names.role}. Set the USD per million input and "
-                f"output tokens, such as 0.15 and 0.60 (0 and 0 for a server of your own), with {prices}"
+                f"{budget!r} limits the cost, which requires prices of the {names.role}. Set the USD per million input "
+                f"and output tokens, such as 0.15 and 0.60 (0 and 0 for a server of your own), with {prices}"
             )
         probe_s = min(1.0, 2 * backoff_s)
         if max_outage_s is None:

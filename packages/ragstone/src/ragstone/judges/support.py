@@ -81,8 +81,8 @@ class SupportJudge:
         if len(numbers) != 1:
             sought = f"'supported={named}'" if named is not None else f"{self._kind!r} knows {', '.join(sorted(known))}"
             raise ConfigurationError(
-                f"the model has the labels {', '.join(labels)}, and {sought}, so it is unknown which label means that the "
-                f"evidence supports a claim. Name it: '{self._spec}?supported=LABEL'"
+                f"the model has the labels {', '.join(labels)}, and {sought}, so it is unknown which label means that "
+                f"the evidence supports a claim. Name it: '{self._spec}?supported=LABEL'"
             )
         return numbers[0]
 

@@ -27,11 +27,11 @@ _READS: Final = frozenset({"GET", "HEAD"})
 class Guard:
     """Refuses requests that do not come from the page itself or from a person who knows the token.
 
-    - The header `Host` must name an allowed host. Otherwise a web site could let its own name point to this machine and read
-      the page through a visitor's browser (DNS rebinding). On an open address, any IP address is allowed too, because
-      rebinding needs a name.
-    - With a token: the first request has it in its address, and the response sets a cookie and removes it from the address.
-      The cookie is a random value of this process, and not the token.
+    - The header `Host` must name an allowed host. Otherwise a web site could let its own name point to this machine and
+      read the page through a visitor's browser (DNS rebinding). On an open address, any IP address is allowed too,
+      because rebinding needs a name.
+    - With a token: the first request has it in its address, and the response sets a cookie and removes it from the
+      address. The cookie is a random value of this process, and not the token.
     - A request that writes must come from a page of this server (header `Origin`).
 
     Args:

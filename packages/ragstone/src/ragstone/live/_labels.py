@@ -85,9 +85,9 @@ class LabelDesk:
     def save(self, body: bytes) -> web.Response:
         """Save or remove a label, and return its request.
 
-        The JSON has `trace_id`, `author` and `value` (from 0 to 1, or None to remove the label), and may have `correction`
-        (the correct answer) and `relevant` (1-based positions of the relevant passages). Raise DataError if a field is
-        invalid, or the request was not drawn and is not a case.
+        The JSON has `trace_id`, `author` and `value` (from 0 to 1, or None to remove the label), and may have
+        `correction` (the correct answer) and `relevant` (1-based positions of the relevant passages). Raise DataError
+        if a field is invalid, or the request was not drawn and is not a case.
         """
         try:
             given = json.loads(body)

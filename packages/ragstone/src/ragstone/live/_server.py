@@ -91,8 +91,8 @@ def _user() -> str:
 def _check_token(token: str | None, host: str, *, is_local: bool) -> None:
     if token is None and not is_local:
         raise ConfigurationError(
-            f"other machines can reach {host!r}, so the page needs a token: add --token auto. The page shows the texts of "
-            "requests. Without --listen, only this machine can reach it."
+            f"other machines can reach {host!r}, so the page needs a token: add --token auto. The page shows the texts "
+            "of requests. Without --listen, only this machine can reach it."
         )
     if token is not None and len(token) < _MIN_TOKEN_CHARS:
         raise ConfigurationError(

@@ -67,8 +67,8 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_history": "question_fields",
             "_prompts": "OWN_PROMPTS RewordedJudge Task",
             "_registry": (
-                "all_metrics resolve_metrics bind_embedder bind_reader find_composites find_family full_name is_from_file "
-                "selects with_absolute_paths own_prompts"
+                "all_metrics resolve_metrics bind_embedder bind_reader find_composites find_family full_name "
+                "is_from_file selects with_absolute_paths own_prompts"
             ),
             "_relevance": "LabelMode label_of",
             "_shared": "compute_once share_work",

@@ -191,8 +191,8 @@ class MetricBase(ABC):
         """Return the same metric with other prompts, whose hash is part of its version.
 
         Args:
-            texts: Prompts by their name (`ragstone metrics NAME` shows both). Each `{field}` in a prompt is replaced by the
-                text of this field, in a tagged block.
+            texts: Prompts by their name (`ragstone metrics NAME` shows both). Each `{field}` in a prompt is replaced by
+                the text of this field, in a tagged block.
 
         Raises:
             ConfigurationError: If the metric does not have a prompt of a name, or a placeholder is unknown or missing.

@@ -43,11 +43,11 @@ Text: Sorry, I could not find this. Please ask the harbor office.
 Reply: {"items": []}"""
 EXTRACTION: Final = Task(
     "Your assignment: split the text into its claims, one item for each.\n"
-    "A claim is a short sentence that states one fact. A reader must understand it without the text: write names instead of "
-    "'he', 'it' or 'there'. If the text only answers the query, add what the query asks about.\n"
+    "A claim is a short sentence that states one fact. A reader must understand it without the text: write names "
+    "instead of 'he', 'it' or 'there'. If the text only answers the query, add what the query asks about.\n"
     "Include every fact that the text states, even if it is wrong. Do not add facts. Leave out opinions, advice, questions, "
-    "greetings, and sentences that say that something is unknown or was not found. If the text does not state a fact, return "
-    "an empty list.\n"
+    "greetings, and sentences that say that something is unknown or was not found. If the text does not state a fact, "
+    "return an empty list.\n"
     "Write the claims in the language of the text. If there is a block 'before', use it only to understand the text.",
     "claims",
     ("text",),
@@ -60,18 +60,18 @@ _AFTER_NONE: Final = (
 """What is added to a second request for the claims of a text that does not decline."""
 IN_PASSAGES: Final = Task(
     "Your assignment: for each numbered claim, decide whether the evidence supports it.\n"
-    "1: everything in the claim is stated in the evidence, in any words or language, or follows from it, from one part or "
-    "from several together.\n"
+    "1: everything in the claim is stated in the evidence, in any words or language, or follows from it, from one part "
+    "or from several together.\n"
     "0: a part of the claim is not in the evidence, or the evidence contradicts it.\n"
     "Use only the evidence, not your own knowledge. Decide on each claim by itself.",
     "support",
     ("evidence", "claims"),
 )
 IN_ANSWER: Final = Task(
-    "Your assignment: for each numbered claim, decide whether the evidence supports it. If there is a query, the evidence is "
-    "an answer to the query: read it in this way.\n"
-    "1: everything in the claim is stated in the evidence, in any words or language, or follows from it. If the evidence has "
-    "several parts, each is an answer by itself, and one that supports the claim is enough.\n"
+    "Your assignment: for each numbered claim, decide whether the evidence supports it. If there is a query, the "
+    "evidence is an answer to the query: read it in this way.\n"
+    "1: everything in the claim is stated in the evidence, in any words or language, or follows from it. If the "
+    "evidence has several parts, each is an answer by itself, and one that supports the claim is enough.\n"
     "0: a part of the claim is not in the evidence, or the evidence contradicts it.\n"
     "Use only the evidence, not your own knowledge. Decide on each claim by itself.",
     "support_in_answer",
@@ -161,8 +161,8 @@ class ClaimCheck:
         if reply.n_items >= most:
             # A server that enforces the maximum length ends the list there, even if claims are missing.
             raise JudgeReplyError(
-                f"the judge extracted {most} or more claims from {len(piece)} characters ({len(reply.texts)} different ones), "
-                "so the list may be incomplete",
+                f"the judge extracted {most} or more claims from {len(piece)} characters ({len(reply.texts)} different "
+                "ones), so the list may be incomplete",
                 kind="truncated" if 2 * len(reply.texts) > most else "repeated",
                 raw=reply.raw,
             )

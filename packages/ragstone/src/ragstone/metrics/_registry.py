@@ -137,8 +137,8 @@ class Family:
         for argument in self.arguments:
             if argument.is_required and argument.name not in values:
                 raise ConfigurationError(
-                    f"{self.name!r} needs an argument: {self.name}@{argument.placeholder}. `ragstone metrics` lists the "
-                    "metrics without one"
+                    f"{self.name!r} needs an argument: {self.name}@{argument.placeholder}. `ragstone metrics` lists "
+                    "the metrics without one"
                 )
         made = self.make(**self.fixed, **values)
         metrics = (made,) if isinstance(made, Metric) else tuple(made)
@@ -258,8 +258,8 @@ def resolve_metrics(specs: str | Metric | Sequence[str | Metric]) -> tuple[Metri
             other = resolved.get(name, metric)
             if other is not metric and ((is_object and name in objects) or other.card.version != metric.card.version):
                 raise ConfigurationError(
-                    f"two metrics have the name {name!r}: {other!r} and {metric!r}. Give each metric a unique name, or score "
-                    "them in two runs, because outcomes are stored by name"
+                    f"two metrics have the name {name!r}: {other!r} and {metric!r}. Give each metric a unique name, or "
+                    "score them in two runs, because outcomes are stored by name"
                 )
             if is_object:
                 objects.add(name)

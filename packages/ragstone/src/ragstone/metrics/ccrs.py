@@ -218,8 +218,8 @@ class AnswerCorrectness(CcrsMetric):
     """Reply of the judge in the example."""
     construct, in_formula = "answer_correctness", frozenset({"reference", "contexts"})
     task = (
-        "Your assignment: check the statements of the response against the reference. If it has several parts, each is a "
-        "correct answer by itself: use the one closest to the response.\n"
+        "Your assignment: check the statements of the response against the reference. If it has several parts, each is "
+        "a correct answer by itself: use the one closest to the response.\n"
         "100: everything that the response states agrees with the reference, in any words.\n"
         "50: a part is correct, and the rest is wrong or not in the reference.\n"
         "0: the answer is wrong, contradicts the reference, or is missing.\n"
@@ -283,13 +283,13 @@ class InformationRecall(CcrsMetric):
     )
     construct, in_formula = "information_recall", frozenset({"reference", "contexts"})
     task = (
-        "Your assignment: find the important points of the reference, and look for each of them in the response. If the "
-        "reference has several parts, each is a correct answer by itself: use the one closest to the response.\n"
+        "Your assignment: find the important points of the reference, and look for each of them in the response. If "
+        "the reference has several parts, each is a correct answer by itself: use the one closest to the response.\n"
         "100: every point is in the response, in any words.\n"
         "50: about half of the points are in the response.\n"
         "0: none is, or the response is empty.\n"
-        "A point counts only if it is stated correctly. Additional content does not matter. Use the contexts, if there are "
-        "any, only to understand names and terms."
+        "A point counts only if it is stated correctly. Additional content does not matter. Use the contexts, if there "
+        "are any, only to understand names and terms."
     )
 
 

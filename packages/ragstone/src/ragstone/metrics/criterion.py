@@ -204,13 +204,13 @@ def _read_text(text: str) -> str:
         )
     if len(text) > _MAX_CHARS:
         raise ConfigurationError(
-            f"the text of a criterion has {len(text)} characters, and the maximum is {_MAX_CHARS}. Shorten it, or write a "
-            "metric of your own (MetricBase)"
+            f"the text of a criterion has {len(text)} characters, and the maximum is {_MAX_CHARS}. Shorten it, or "
+            "write a metric of your own (MetricBase)"
         )
     if not _is_clean(text.replace("\n", " ").replace("\t", " ")):
         raise ConfigurationError(
-            f"the text of a criterion contains control or invisible characters: {text!r}. Remove them, because the judge "
-            "receives the text unchanged"
+            f"the text of a criterion contains control or invisible characters: {text!r}. Remove them, because the "
+            "judge receives the text unchanged"
         )
     return text.strip()
 
@@ -255,8 +255,8 @@ def _read_scale(scale: object) -> Literal["yes/no", "0-100"] | tuple[str, ...]:
 def _read_name(name: object) -> str:
     if not isinstance(name, str) or len(name) > _MAX_NAME or not _NAME.fullmatch(name):
         raise ConfigurationError(
-            f"{name!r} is not a valid name of a metric. Use lower-case letters, digits and underscores, with dots between "
-            f"parts, and at most {_MAX_NAME} characters, such as 'acme.names_version'"
+            f"{name!r} is not a valid name of a metric. Use lower-case letters, digits and underscores, with dots "
+            f"between parts, and at most {_MAX_NAME} characters, such as 'acme.names_version'"
         )
     return name
 

@@ -112,8 +112,8 @@ class RelayThread(Background):
         with suppress(RagstoneError):
             if n := self.relay.count_spooled():
                 logger.warning(
-                    "ragstone: up to %d entries are not published. They stay in %s until an application of this host with "
-                    "the same store runs",
+                    "ragstone: up to %d entries are not published. They stay in %s until an application of this host "
+                    "with the same store runs",
                     n,
                     self.relay.directory,
                 )

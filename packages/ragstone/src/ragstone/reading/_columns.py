@@ -24,8 +24,8 @@ FIELD_ALIASES: Final[Mapping[str, tuple[str, ...]]] = {
     name: (*_MAIN[name], *ROW_SYNONYMS.get(name, ())) for name in _ORDER
 }
 """Accepted names per field, in the order they are looked for (ragas, deepeval, openevals, Phoenix, LlamaIndex, MLflow,
-Langfuse, RAGChecker, autoevals, AutoRAG). The first is ours, and the only one printed. Case, blanks, dots, `-` and `_` do not
-matter."""
+Langfuse, RAGChecker, autoevals, AutoRAG). The first is ours, and the only one printed. Case, blanks, dots, `-` and `_`
+do not matter."""
 
 _LISTS: Final = ("contexts", "reference")
 """Fields that numbered columns (`context_1`, `context_2`) make a list of."""
@@ -314,8 +314,8 @@ def _split_answers(
 ) -> None:
     """Decide whether `answer` is the response, the correct answer, or neither, next to other columns.
 
-    The name of a column in `generated` says that a model wrote the text, or the user named it as the response. `is_correct`
-    is False if another column is the correct answer, and True if the application answers.
+    The name of a column in `generated` says that a model wrote the text, or the user named it as the response.
+    `is_correct` is False if another column is the correct answer, and True if the application answers.
     """
     columns = found.get("response", [])
     others = [column for column in columns if name_key(column) not in _WEAK_RESPONSES]

@@ -153,10 +153,10 @@ def read_label_file(
     """Read the labels of a file or of rows.
 
     Args:
-        source: Rows with labels, or a file in the layout of ARES, of RAGChecker's pairs, of ragas' annotations or of MTRAG's
-            human evaluation.
-        columns: Columns of labels: NAME, NAME=METRIC, or LIST.NAME for a label in each object of a list. Default: columns
-            named like metrics, otherwise `label` and the like, or the only label of a known layout.
+        source: Rows with labels, or a file in the layout of ARES, of RAGChecker's pairs, of ragas' annotations or of
+            MTRAG's human evaluation.
+        columns: Columns of labels: NAME, NAME=METRIC, or LIST.NAME for a label in each object of a list. Default:
+            columns named like metrics, otherwise `label` and the like, or the only label of a known layout.
         metrics: Names of metrics that may be columns.
         bounds: Lowest and highest possible label. None: those that the layout states.
         categories: Labels that are texts, lowest first. Their values are 0, 1, 2, ...
@@ -357,8 +357,8 @@ def _known(
                 collected.add(row.labels[name], record, name, metric, bounds_of(name))
     if layout.rows is _annotation_rows:
         collected.file.notes.append(
-            "an accepted score is a person's label. The label of a rejected one is its target, or without a target the other one "
-            "of 0 and 1 if the metric does not have other scores, otherwise unknown"
+            "an accepted score is a person's label. The label of a rejected one is its target, or without a target the "
+            "other one of 0 and 1 if the metric does not have other scores, otherwise unknown"
         )
 
 
@@ -471,8 +471,8 @@ class _Collector:
             first, known = self._answers.setdefault(id_, (position, texts))
             if any(None not in pair and pair[0] != pair[1] for pair in zip(known, texts, strict=True)):
                 raise DataError(
-                    f"row {position} has the id {id_[0]!r} of row {first} and another question or response. Give each answer "
-                    "its own id"
+                    f"row {position} has the id {id_[0]!r} of row {first} and another question or response. Give each "
+                    "answer its own id"
                 )
             return first
         passages = None if has_part or sample.contexts is None else tuple(each.text for each in sample.contexts)
@@ -546,12 +546,12 @@ class _Collector:
             if values and records[0].bounds is None and self._words[name] < len(values):
                 if self._words[name] and not all(0 <= value <= 1 for value in values):
                     raise DataError(
-                        f"{name} has words (such as yes) and numbers outside of 0 to 1. State the scale, of which words are the "
-                        "ends or the middle: --set research.label_range=LOW,HIGH"
+                        f"{name} has words (such as yes) and numbers outside of 0 to 1. State the scale, of which "
+                        "words are the ends or the middle: --set research.label_range=LOW,HIGH"
                     )
                 notes.append(
-                    f"{name}: the scale is not stated. The labels are from {min(values):g} to {max(values):g}, and the range "
-                    "is guessed from them and the metric's. State it: --set research.label_range=LOW,HIGH"
+                    f"{name}: the scale is not stated. The labels are from {min(values):g} to {max(values):g}, and the "
+                    "range is guessed from them and the metric's. State it: --set research.label_range=LOW,HIGH"
                 )
             units = [each for each in records if each.unit is not None]
             if units and units[0].passage is not None:

@@ -74,8 +74,8 @@ def read_conversation(
     if asked is None:
         roles = ", ".join(sorted({message.role for message in read})) or "none"
         raise DataError(
-            f"row {position}: {name} does not contain a message of the user (roles: {roles}). Add the question as a message "
-            "with the role 'user', or as a field 'query'"
+            f"row {position}: {name} does not contain a message of the user (roles: {roles}). Add the question as a "
+            "message with the role 'user', or as a field 'query'"
         )
     after = read[asked + 1 :]
     answer = after[-1] if after and after[-1].role == "assistant" and after[-1].text.strip() else None

@@ -119,8 +119,8 @@ class Repeats:
         rows = [row for row in self._rows if row.id in repeated]
         if any(row != first.setdefault(row.id, row) for row in rows):
             raise DataError(
-                f"{count(len(rows), 'row')} share {count(len({row.id for row in rows}), 'id')} and have different contents. "
-                f"{self.id_remedy(repeated)}"
+                f"{count(len(rows), 'row')} share {count(len({row.id for row in rows}), 'id')} and have different "
+                f"contents. {self.id_remedy(repeated)}"
             )
 
     def id_remedy(self, repeated: Iterable[str]) -> str:
@@ -163,8 +163,8 @@ class Repeats:
             is_id = not added and name == self._names.get("id")
             once = f"Read each once: {'' if is_id else field_option('id', name, *added) + ' '}--on-bad-row skip"
         problem = (
-            f"{count(len(rows), 'row')} have {count(n, 'different sample')}: the others repeat question, answer and passages "
-            f"of an earlier row{differ}. {once}{alone}"
+            f"{count(len(rows), 'row')} have {count(n, 'different sample')}: the others repeat question, answer and "
+            f"passages of an earlier row{differ}. {once}{alone}"
         )
         return problem, bool(name) and added is not None
 

@@ -80,8 +80,8 @@ def table_of(value: object, name: str, wanted: str | None = None) -> Table:
     path = choose_list(facts, wanted, name)
     if path == "predictions" and _QUERIES.isdisjoint(map(name_key, facts[path].keys)):
         raise DataError(
-            f"{name!r} has predictions of LlamaIndex without their questions, which are in another file, in its list examples, "
-            "in the same order. Add the query of each example to its prediction, and evaluate the result"
+            f"{name!r} has predictions of LlamaIndex without their questions, which are in another file, in its list "
+            "examples, in the same order. Add the query of each example to its prediction, and evaluate the result"
         )
     return Table(
         format="JSON object", rows=iter(lists[path]), chosen=path, others=tuple(describe_lists(facts, without=path))

@@ -138,8 +138,8 @@ def _label(value: Any, rank: int, position: int) -> float | None:
         number = float(plain) if isinstance(plain, bool) else to_number(plain)
     if number is None:
         raise DataError(
-            f"row {position}: passage {rank + 1} has the relevance {shorten(value)}; a label is a number (0, 1, or a grade), "
-            "true or false, yes or no; leave it out if the passage does not have a label"
+            f"row {position}: passage {rank + 1} has the relevance {shorten(value)}; a label is a number (0, 1, or a "
+            "grade), true or false, yes or no; leave it out if the passage does not have a label"
         )
     return number
 

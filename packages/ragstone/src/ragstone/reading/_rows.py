@@ -121,8 +121,8 @@ def sample_from_row(row: object, *, position: int, fields: Mapping[str, str] | N
             several fields (`{"id": "dataset+query_id"}`).
 
     Raises:
-        DataError: The row is not a mapping, none of its fields is known, two aliases of one field disagree, or a value has
-            a type that cannot be read.
+        DataError: The row is not a mapping, none of its fields is known, two aliases of one field disagree, or a value
+            has a type that cannot be read.
 
     Examples:
         >>> sample_from_row({"user_input": "Why?", "retrieved_contexts": ["Because."]}, position=1).query
@@ -548,8 +548,8 @@ class RowReader:
         joined = f"jq -c '.reference = (.{''.join(keys)} | join(\"\\n\")) | del(.{keys[0]})'"
         command = f"{joined} {shlex.quote(report.source or 'FILE')} > NEW.jsonl"
         report.note(
-            f"{path}: parts that are all required, not read as reference, whose texts are alternatives. To read them, join "
-            f"them to one text{f': {command}' if report.format == 'JSON lines' else ''}"
+            f"{path}: parts that are all required, not read as reference, whose texts are alternatives. To read them, "
+            f"join them to one text{f': {command}' if report.format == 'JSON lines' else ''}"
         )
 
     def _identified(self, passages: list[dict[str, Any]], ids: Any) -> list[dict[str, Any]]:

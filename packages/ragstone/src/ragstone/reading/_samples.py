@@ -83,8 +83,8 @@ def read_samples(
             Hugging Face. Files are JSON lines, JSON, CSV and other tables of text, Excel, Parquet, Arrow or TREC runs,
             plain, .gz or .zst. Their format and the layouts of known tools are detected by the content.
         fields: Maps field names of `Sample` to field names of the data, if the known aliases do not match.
-        references: Correct answers by sample id, added to samples without any. Instead of the answers, a sample that has
-            them, whose question must be the same.
+        references: Correct answers by sample id, added to samples without any. Instead of the answers, a sample that
+            has them, whose question must be the same.
         qrels: Relevance labels by sample id: a path of TREC or BEIR qrels, or a mapping. They are added to samples
             without any. With a TREC run, each query of the qrels becomes a sample, without passages if the run does not
             contain the query.

@@ -159,8 +159,8 @@ def of_store(name: str) -> str:
     from ragstone.store import describe_store, quote_store
 
     return (
-        f"{describe_store(name)!r} is a Ragstone store, which holds traces already, and is not a file to replay. Its scores "
-        f"and pending requests: ragstone status {quote_store(name)}"
+        f"{describe_store(name)!r} is a Ragstone store, which holds traces already, and is not a file to replay. Its "
+        f"scores and pending requests: ragstone status {quote_store(name)}"
     )
 
 

@@ -254,8 +254,8 @@ def _workbook(source: InputFile, wanted: str | None) -> Table:
         for row, left, cells in wide:
             if row == place + 1 and left < len(header) and "" in header[left:][:2]:
                 raise DataError(
-                    f"{source.name!r} has merged cells in its header ({cells}: {header[left]!r}), so that columns do not have a "
-                    "name. Unmerge them, and name each column in one row, such as contexts_1 and contexts_2"
+                    f"{source.name!r} has merged cells in its header ({cells}: {header[left]!r}), so that columns do "
+                    "not have a name. Unmerge them, and name each column in one row, such as contexts_1 and contexts_2"
                 )
         refuse_repeated(header, repr(source.name))
         stack.pop_all()

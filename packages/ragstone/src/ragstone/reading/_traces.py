@@ -55,23 +55,23 @@ def read_traces(
 
     It reads each format that `ragstone replay` reads. Memory does not grow with the files. Texts are not redacted.
 
-    A record that is not a trace is skipped: it is passed to `on_rejected`, or counted in a warning of the log at the end.
-    A file that is damaged from some place on ends there, the next file is read, and the error is raised at the end.
+    A record that is not a trace is skipped: it is passed to `on_rejected`, or counted in a warning of the log at the
+    end. A file that is damaged from some place on ends there, the next file is read, and the error is raised at the end.
 
     Args:
         sources: One or several files or directories, plain, .gz or .zst.
         format: Name of the format, or "auto" to detect it.
         retriever_tools: Names of tools that retrieve and return text, or a mapping from such names to the separator
             between the passages in their results. Without it, such a result is not read as contexts.
-        on_rejected: Function that receives each skipped record, with its place and the reason, and each unreadable file of
-            a directory.
+        on_rejected: Function that receives each skipped record, with its place and the reason, and each unreadable file
+            of a directory.
 
     Yields:
         The traces, in the order of the files. A trace id may occur several times, as in the files.
 
     Raises:
-        ConfigurationError: If a source or the format does not exist. Like the next ones, it is raised when the first trace
-            is read.
+        ConfigurationError: If a source or the format does not exist. Like the next ones, it is raised when the first
+            trace is read.
         DataError: If the format of a file is unknown, or a URL does not respond.
         DataError: After the last trace, if a file could not be read to its end.
 

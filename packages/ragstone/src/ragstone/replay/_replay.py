@@ -170,33 +170,33 @@ async def areplay_traces(
         store: Path of the store, which may be the one that an application captures into, or URL of a database.
         judge: "http://host:port/v1", "openai:MODEL", "lexical" or a `Judge`; None reads `RAGSTONE_JUDGE`.
         reader: The application's generator, for metrics that need it: the forms of `judge`, or a `Reader`.
-        embedder: The embedding model, for metrics that need it: "http://host:port/v1", "openai:MODEL", "local:MODEL" or an
-            `Embedder`; None reads `RAGSTONE_EMBEDDER`.
+        embedder: The embedding model, for metrics that need it: "http://host:port/v1", "openai:MODEL", "local:MODEL" or
+            an `Embedder`; None reads `RAGSTONE_EMBEDDER`.
         sinks: Where outcomes go besides the store.
         format: Name of the format, or "auto" to detect it from the file.
         retriever_tools: Names of tools that retrieve and return text, or a mapping from such names to the separator
             between the passages in their results. Without it, such a result is not read as contexts.
-        shard: One of several disjoint parts of the traces, such as "3/16" for the third of 16. A hash of the trace id decides,
-            so that several machines can each score a part of the same files, each into its own store. None is all traces.
+        shard: One of several disjoint parts of the traces, such as "3/16" for the third of 16. A hash of the trace id
+            decides, so that several machines can each score a part of the same files, each into its own store. None is all traces.
         concurrency: Traces scored at once.
         deadline_s: Seconds until a trace's open metrics fail as "timeout". Default: 120 after the last call.
-        max_outage_s: Seconds for which traces stay pending while the judge is unavailable. Then the run stops, and the next
-            one resumes.
-        stop_early: Stop if the judge fails systematically: no score, and 20 failures over 10 traces with kind "rejected" or
-            "truncated". The traces stay pending for the next run.
-        reasons: Number of the worst answers for which the judge explains its lowest score. An answer is explained when it
-            is scored, if it is among the worst so far, so that at the end at least the worst answers of the run are.
+        max_outage_s: Seconds for which traces stay pending while the judge is unavailable. Then the run stops, and the
+            next one resumes.
+        stop_early: Stop if the judge fails systematically: no score, and 20 failures over 10 traces with kind
+            "rejected" or "truncated". The traces stay pending for the next run.
+        reasons: Number of the worst answers for which the judge explains its lowest score. An answer is explained when
+            it is scored, if it is among the worst so far, so that at the end at least the worst answers of the run are.
         refusals: The application's own phrases of refusal. An answer that begins with one of them declines.
         prompts: Your own prompts in place of built-in ones, as in the table `[prompts]`.
-        processes: Number of processes that score. With more than 1, judge, reader and embedder are names or tables, and metrics
-            can be pickled. The processes share the limits and the budget.
+        processes: Number of processes that score. With more than 1, judge, reader and embedder are names or tables, and
+            metrics can be pickled. The processes share the limits and the budget.
         redact: Function from text to text, applied to every text before it is stored. None stores texts unchanged.
         ids: What is stored of the ids of users and sessions: "keep" or "hash", as in `Monitor`.
         started: Function that is called before work begins, with the source (for progress) and the worker (to stop it).
 
     Raises:
-        ConfigurationError: A source, format, metric, judge or sink that does not exist, a metric that needs a model that is
-            not named, or a shard out of range.
+        ConfigurationError: A source, format, metric, judge or sink that does not exist, a metric that needs a model
+            that is not named, or a shard out of range.
         DataError: A file whose format is not known, or an address that does not answer.
         JudgeError: The judge cannot be reached at all.
         StoreError: The store cannot be used, or another process owns it.

@@ -30,9 +30,9 @@ def assemble(request: Request) -> TraceDraft:
     capture or a recorded trace. Never raises. Compares at most 20 million characters.
 
     Returns:
-        `request.draft`, with query, standalone query, history, retrievals, contexts, response, model, tokens, time of the first
-        token, inner errors and evidence. If the steps cannot be read, what the application states and the doubt
-        "internal_error".
+        `request.draft`, with query, standalone query, history, retrievals, contexts, response, model, tokens, time of
+        the first token, inner errors and evidence. If the steps cannot be read, what the application states and the
+        doubt "internal_error".
     """
     draft = request.draft
     try:

@@ -1,8 +1,8 @@
 """The requests in flight through one handler of a framework's events.
 
 - Events of a request that has ended must not start a new one. The ids of recent steps are remembered.
-- A stream that is held open and never read does not have an end event. Requests older than `ttl_s`, and the oldest beyond
-  `max_live`, are given up.
+- A stream that is held open and never read does not have an end event. Requests older than `ttl_s`, and the oldest
+  beyond `max_live`, are given up.
 - The garbage collector may close an abandoned stream, and thereby call this module, while the same thread is inside it.
   The lock is re-entrant, and each section that holds it is a few operations on plain containers.
 - A forked child inherits requests that its parent will finish. It forgets them and starts with a new lock.

@@ -45,8 +45,8 @@ def read_retriever_tools(tools: Iterable[str] | RetrieverTools) -> dict[str, str
             raise ConfigurationError(f"retriever_tools: expected tool names, got {name!r}")
         if separator is not None and separator is not False and (not isinstance(separator, str) or not separator):
             raise ConfigurationError(
-                f"retriever_tools: the separator of {name!r} must be a non-empty string, None or True (the whole text is one "
-                f"passage) or False (the tool does not retrieve), got {separator!r}"
+                f"retriever_tools: the separator of {name!r} must be a non-empty string, None or True (the whole text "
+                f"is one passage) or False (the tool does not retrieve), got {separator!r}"
             )
     return separators
 

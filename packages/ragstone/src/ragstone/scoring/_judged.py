@@ -124,8 +124,8 @@ class JudgedCounts:
         if failure is None:
             return None
         return (
-            f"{failure.judge} failed on all of the first {self.n_failed} outcomes, {self.kinds[failure.kind]} of them with "
-            f"kind {failure.kind!r}. First failure: {failure.reason}"
+            f"{failure.judge} failed on all of the first {self.n_failed} outcomes, {self.kinds[failure.kind]} of them "
+            f"with kind {failure.kind!r}. First failure: {failure.reason}"
         )
 
     @staticmethod

@@ -200,8 +200,8 @@ class Answers(Settings):
 
     refusals: Annotated[Texts, AfterValidator(_phrases)] = key(
         (),
-        "The application's own phrases of refusal, in addition to those that are detected. An answer that begins with one "
-        "of them, or with it after an apology, declines.",
+        "The application's own phrases of refusal, in addition to those that are detected. An answer that begins with "
+        "one of them, or with it after an apology, declines.",
         rule="a list of texts with a letter or a digit",
     )
 
@@ -225,8 +225,8 @@ class Prompts(Settings):
         dict[str, Text], BeforeValidator(lambda value: dict(flat_names(value)) if isinstance(value, Mapping) else value)
     ] = key(
         {},
-        "Prompts by metric, or by METRIC.NAME for one of several prompts (`ragstone metrics NAME` shows them). {query} and "
-        "other placeholders stand for the texts of a sample.",
+        "Prompts by metric, or by METRIC.NAME for one of several prompts (`ragstone metrics NAME` shows them). {query} "
+        "and other placeholders stand for the texts of a sample.",
         rule="a table of texts, such as { 'ccrs.qr' = 'Rate how {response} answers {query}, from 0 to 100.' }",
     )
 

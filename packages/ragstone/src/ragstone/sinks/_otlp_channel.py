@@ -100,8 +100,8 @@ class OtlpChannel:
         if answer.status in _NO_LOGS:
             raise SinkUnavailableError(
                 f"the sink {self._name!r} needs a server that accepts logs, but this one answers HTTP {answer.status} for them. "
-                "Tracing tools often accept spans only: use the sink phoenix, mlflow, langfuse or langsmith for them, or "
-                "give otlp the address of an OpenTelemetry collector.",
+                "Tracing tools often accept spans only: use the sink phoenix, mlflow, langfuse or langsmith for them, "
+                "or give otlp the address of an OpenTelemetry collector.",
                 retry_after_s=answer.retry_after_s,
             )
         # The exporter treats a redirect as success.

@@ -16,9 +16,9 @@ def evaluation_attributes(delivery: Delivery, *, include_text: bool) -> dict[str
     """Return the attributes of the event for a `Score` or a `Failure`.
 
     Names under `gen_ai.` and `error.` are from the conventions, those of the evaluator from a proposal to them. The
-    conventions do not define names for the judge and the interval, so these are under `ragstone.`. `gen_ai.evaluation.score.label` is set only for a cause, because
-    scores are numbers without classes. With `include_text`, the explanation of a score or the reason of a failure is
-    added, which may quote captured text.
+    conventions do not define names for the judge and the interval, so these are under `ragstone.`.
+    `gen_ai.evaluation.score.label` is set only for a cause, because scores are numbers without classes. With
+    `include_text`, the explanation of a score or the reason of a failure is added, which may quote captured text.
     """
     outcome = delivery.outcome
     attributes: dict[str, AttributeValue | None] = {

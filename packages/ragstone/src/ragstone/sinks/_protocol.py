@@ -30,8 +30,8 @@ class Sink(Protocol):
 
         Returns:
             Errors by `outcome.id` of the deliveries that did not arrive. The error's class decides what happens next:
-            `SinkUnavailableError` (retried), `SinkTargetMissingError` (retried for a day), `SinkRejectedError` (failed),
-            `SinkNoTargetError` (skipped). None or an empty mapping if all arrived.
+            `SinkUnavailableError` (retried), `SinkTargetMissingError` (retried for a day), `SinkRejectedError`
+            (failed), `SinkNoTargetError` (skipped). None or an empty mapping if all arrived.
 
         Raises:
             SinkUnavailableError: If the request failed. The worker retries the whole batch later.

@@ -61,8 +61,8 @@ class JsonlSink:
         if self._path.exists() and not self._path.is_file():
             # Its end is read, so that a repeated delivery is not written twice. A device may not have one.
             raise ConfigurationError(
-                f"cannot write {os.fspath(path)!r}: it is a device or a pipe, whose lines cannot be read again. Give the path of "
-                "a file."
+                f"cannot write {os.fspath(path)!r}: it is a device or a pipe, whose lines cannot be read again. Give "
+                "the path of a file."
             )
         _check_content(self._path, os.fspath(path))
         self._include_text = include_text
@@ -145,8 +145,8 @@ def _check_content(path: Path, given: str) -> None:
         return  # missing, or written only
     if not _START.startswith(start):
         raise ConfigurationError(
-            f"cannot add outcomes to {given!r}: the file has another content. Give the path of a new file, or of one that this sink "
-            "has written."
+            f"cannot add outcomes to {given!r}: the file has another content. Give the path of a new file, or of one "
+            "that this sink has written."
         )
     version: Any = re.split(rb"[,}\s]", rest, maxsplit=1)[0]
     with suppress(ValueError):

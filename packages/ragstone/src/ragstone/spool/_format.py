@@ -14,8 +14,8 @@ The mark is `+` if more lines of the same append follow, `.` on its last line an
 segment. An append is complete if its `.` line is present. Readers ignore an incomplete append (disk full, `kill -9`),
 even if some of its lines are complete.
 
-`lines` is the number of entries. The writer replaces it after each append, so its field has a fixed width. A reader compares it
-with the entries that it finds, because a file that was cut looks like one whose writer was killed.
+`lines` is the number of entries. The writer replaces it after each append, so its field has a fixed width. A reader
+compares it with the entries that it finds, because a file that was cut looks like one whose writer was killed.
 """
 
 from __future__ import annotations

@@ -83,8 +83,8 @@ def compare_groups(
     a, b = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
     if not (a.size and b.size and np.isfinite(a).all() and np.isfinite(b).all()):
         raise ValueError(
-            f"both groups need at least one score, and all scores must be finite, got {a.size} and {b.size} scores. Omit "
-            "failures, and report their number"
+            f"both groups need at least one score, and all scores must be finite, got {a.size} and {b.size} scores. "
+            "Omit failures, and report their number"
         )
     check_resampling(n_resamples, confidence_level)
     labels = (None, None) if clusters is None else clusters

@@ -174,15 +174,15 @@ def rogan_gladen(
 ) -> Estimate | str:
     """Estimate which share of the unlabeled answers is correct, from the judge's scores and its errors on labeled answers.
 
-    The labeled answers need not be a random sample: they may contain more wrong answers, for example. The judge must err
-    on the correct and on the wrong ones as often as it does on the unlabeled answers. The interval inverts a test with
-    Student's t (Fieller), with the variance over clusters of the judge's errors and one answer more on each side. It is
-    clipped to [0, 1]. `clusters` are those of the unlabeled and of the labeled answers, and the other arguments are as for
-    `judge_errors`.
+    The labeled answers need not be a random sample: they may contain more wrong answers, for example. The judge must
+    err on the correct and on the wrong ones as often as it does on the unlabeled answers. The interval inverts a test
+    with Student's t (Fieller), with the variance over clusters of the judge's errors and one answer more on each side.
+    It is clipped to [0, 1]. `clusters` are those of the unlabeled and of the labeled answers, and the other arguments
+    are as for `judge_errors`.
 
     Returns:
-        The estimate with method "rogan_gladen", or why it is unknown: fewer than 10 labels of correct or of wrong answers,
-        clusters with labeled and unlabeled answers, or a judge that is not shown to separate correct from wrong ones.
+        The estimate with method "rogan_gladen", or why it is unknown: fewer than 10 labels of correct or of wrong
+        answers, clusters with labeled and unlabeled answers, or a judge that is not shown to separate correct from wrong ones.
 
     Source:
         Rogan and Gladen 1978. Fieller 1954. Adjusted shares: Agresti and Coull 1998, Lang and Reiczigel 2014.

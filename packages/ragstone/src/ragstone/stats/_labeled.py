@@ -83,8 +83,8 @@ def drawn_prediction_powered_mean(
     q = np.asarray(draw_probabilities, dtype=float)
     if not (drawn.size == f.size == p.size == q.size) or (clusters is not None and len(clusters) != f.size):
         raise ValueError(
-            f"each item needs a label or None, a score and its probabilities, got {drawn.size} labels, {f.size} scores, "
-            f"{q.size} and {p.size} probabilities"
+            f"each item needs a label or None, a score and its probabilities, got {drawn.size} labels, {f.size} "
+            f"scores, {q.size} and {p.size} probabilities"
         )
     if not np.isfinite(f).all():
         raise ValueError("judge scores must be finite. Omit failures, and report their number")

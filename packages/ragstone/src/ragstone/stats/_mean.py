@@ -66,8 +66,8 @@ def mean_interval(
     The data determine the method, which is part of the result:
 
     - Wilson's interval ("wilson") if every value is a bound of the range (a proportion),
-    - Student's t, cut to the range ("student_t"), for at least 30 values with a skewness g such that n >= 50 g**2, if one
-      more value at the far end of the range would move the mean by less than a quarter of the interval's width,
+    - Student's t, cut to the range ("student_t"), for at least 30 values with a skewness g such that n >= 50 g**2, if
+      one more value at the far end of the range would move the mean by less than a quarter of the interval's width,
     - otherwise (few, equal or skewed values) Gaffke's limits with the mid-p rule ("gaffke").
 
     A one-sided interval decides a gate, so its error must not exceed the level for any n: it has Gaffke's limit without

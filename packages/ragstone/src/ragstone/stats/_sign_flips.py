@@ -98,8 +98,8 @@ def simultaneous_differences(
     interval includes 0, because the critical value of a step is smaller: then only its sign is known.
 
     Args:
-        tables: For each metric, the same samples by the same systems. NaN is a missing score. A difference uses the samples
-            with both scores.
+        tables: For each metric, the same samples by the same systems. NaN is a missing score. A difference uses the
+            samples with both scores.
         pairs: Columns to compare, (first, second). None: all pairs. A smaller family has more power.
         clusters: Label of the cluster of each sample, such as its session. The samples of a cluster have one sign. Each
             None is a cluster of its own. None: the samples are independent.

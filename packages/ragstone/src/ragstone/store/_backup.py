@@ -21,8 +21,8 @@ _PAGES: Final = 2_000
 def backup_store(store: str | os.PathLike[str], file: str | os.PathLike[str]) -> StoreVerification:
     """Copy a store to a file, also while its owner runs, and verify the copy.
 
-    The copy is a consistent moment of the store. It is written next to `file` with access for this user only, and gets its name
-    after it was verified.
+    The copy is a consistent moment of the store. It is written next to `file` with access for this user only, and gets
+    its name after it was verified.
 
     Args:
         store: The store file.
@@ -76,8 +76,8 @@ def _copy(source: Path, target: Path, *, replace: bool) -> StoreVerification:
             except sqlite3.Error as error:
                 if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
                     raise StoreError(
-                        f"{str(target)!r} cannot be written: {error}. Nothing was left behind. Free disk space, or choose another "
-                        "place."
+                        f"{str(target)!r} cannot be written: {error}. Nothing was left behind. Free disk space, or "
+                        "choose another place."
                     ) from error
                 raise
             # One file without a write-ahead log. Opening it as a store turns the log on again.
@@ -86,8 +86,8 @@ def _copy(source: Path, target: Path, *, replace: bool) -> StoreVerification:
             verified = copy.upkeep.verify()
         if not verified.ok:
             raise StoreCorruptError(
-                f"the store {str(source)!r} is damaged: {verified.n_problems:,} problems. See them with `ragstone store verify "
-                f"{source}`. Nothing was written."
+                f"the store {str(source)!r} is damaged: {verified.n_problems:,} problems. See them with `ragstone "
+                f"store verify {source}`. Nothing was written."
             )
         with temporary.open("rb") as written:
             os.fsync(written.fileno())

@@ -1,7 +1,7 @@
 """Bodies: records as JSON that ends with its checksum, compressed in a file.
 
-A body is the JSON of a record with `checksum` as its last member: the CRC-32 of the JSON without this member. PostgreSQL
-stores it as text, which SQL can query, and compresses long values itself. A file stores it compressed.
+A body is the JSON of a record with `checksum` as its last member: the CRC-32 of the JSON without this member.
+PostgreSQL stores it as text, which SQL can query, and compresses long values itself. A file stores it compressed.
 """
 
 from __future__ import annotations

@@ -158,8 +158,8 @@ class Database(ABC):
         # Before the lock is taken: a thread of the parent may have held it during the fork.
         if self._pid != os.getpid():
             raise StoreError(
-                f"the store {self.name} was opened by process {self._pid}, and this is its forked child {os.getpid()}. A "
-                "connection cannot be used after a fork: open the store in the child."
+                f"the store {self.name} was opened by process {self._pid}, and this is its forked child {os.getpid()}. "
+                "A connection cannot be used after a fork: open the store in the child."
             )
         with self._lock, row_errors(self.name, self.place), self._errors():
             if self._closed:

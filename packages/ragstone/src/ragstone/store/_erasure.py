@@ -38,9 +38,9 @@ class Erasure(Part):
     def erase(self, trace_ids: Sequence[str], *, dry_run: bool = False) -> ErasedRequests:
         """Remove requests with all that is stored about them: texts, outcomes, deliveries, labels, feedback and canaries.
 
-        Up to 100 requests are removed in one transaction. The ledger counts them as dropped, with the reason "erased". Values
-        of closed sessions stay in streams, without what identifies them. What sinks have received stays there. Hashes of the ids
-        are kept: a request that arrives again is a duplicate.
+        Up to 100 requests are removed in one transaction. The ledger counts them as dropped, with the reason "erased".
+        Values of closed sessions stay in streams, without what identifies them. What sinks have received stays there.
+        Hashes of the ids are kept: a request that arrives again is a duplicate.
 
         Args:
             trace_ids: The requests. Ids that are not stored are ignored.

@@ -35,8 +35,8 @@ def explain_state(
 def _waiting(report: TraceReport, *, max_attempts: int, now: float) -> str:
     if report.lease_until is not None and report.lease_until > now:
         return (
-            f"Being scored by {report.lease_owner!r} (attempt {report.attempts} of {max_attempts}). Its lease expires in "
-            f"{report.lease_until - now:.1f} s."
+            f"Being scored by {report.lease_owner!r} (attempt {report.attempts} of {max_attempts}). Its lease expires "
+            f"in {report.lease_until - now:.1f} s."
         )
     waiting = f"Waiting for a worker for {max(now - report.received_at, 0):.1f} s"
     if report.attempts == 0:

@@ -112,8 +112,8 @@ def _row(entry: Captured | SampledOut, *, now: float) -> tuple[object, ...]:
 def slices_of(trace: Trace) -> dict[str, str]:
     """Return the values of a request by slice, at most 30.
 
-    A tag `topic:billing` or `topic=billing` is the value "billing" of `tag:topic`. A tag without value is "yes". `language`
-    is the value of the tag `language`, `retriever` the name of the first retrieval.
+    A tag `topic:billing` or `topic=billing` is the value "billing" of `tag:topic`. A tag without value is "yes".
+    `language` is the value of the tag `language`, `retriever` the name of the first retrieval.
     """
     found: dict[str, str] = {}
     for tag in trace.tags:

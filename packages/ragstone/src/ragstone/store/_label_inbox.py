@@ -80,8 +80,8 @@ class LabelInbox:
             self._log.log(
                 logging.WARNING,
                 "damaged",
-                f"labels: {len(waiting.damaged)} damaged lines of {str(self._path)!r} are not read. The next process that owns "
-                "the store moves them to the table damaged_labels.",
+                f"labels: {len(waiting.damaged)} damaged lines of {str(self._path)!r} are not read. The next process "
+                "that owns the store moves them to the table damaged_labels.",
             )
         return waiting
 
@@ -123,8 +123,8 @@ class LabelInbox:
             "Free space on this disk" if is_full else "Give this user write permission on the directory of the store"
         )
         return StoreError(
-            f"labels cannot be written to {str(self._path)!r}: {error.strerror}. None of them is stored. {way_out}, and save "
-            "the labels again."
+            f"labels cannot be written to {str(self._path)!r}: {error.strerror}. None of them is stored. {way_out}, "
+            "and save the labels again."
         )
 
 

@@ -35,8 +35,8 @@ def check_path(store: str | os.PathLike[str]) -> None:
     if separator and re.fullmatch(r"[a-z][a-z0-9+.-]*", scheme):
         shown = "".join(c if c.isprintable() else "?" for c in rest.rpartition("@")[2].partition("?")[0])
         raise ConfigurationError(
-            f"'{scheme}://{shown}' is not a store. A store is a file or a URL postgresql://HOST/DATABASE. A worker reads a message "
-            "broker into a store with: ragstone worker STORE --from redis://HOST/NAME"
+            f"'{scheme}://{shown}' is not a store. A store is a file or a URL postgresql://HOST/DATABASE. A worker "
+            "reads a message broker into a store with: ragstone worker STORE --from redis://HOST/NAME"
         )
 
 

@@ -36,8 +36,8 @@ class Outcomes(Backfills):
     def complete_many(self, completions: Sequence[Completion]) -> list[bool | DataError]:
         """Store the outcomes of several traces in one transaction, in their order, and the new states of the traces.
 
-        The outcomes are then pending for each sink. A trace is finished if every planned metric has an outcome. Otherwise
-        it stays pending, and its lease ends if it belongs to the `owner`. An outcome with a stored key is ignored.
+        The outcomes are then pending for each sink. A trace is finished if every planned metric has an outcome.
+        Otherwise it stays pending, and its lease ends if it belongs to the `owner`. An outcome with a stored key is ignored.
 
         Returns:
             For each completion: True. False, and nothing is stored, if the trace was not pending: another worker

@@ -41,8 +41,8 @@ def prepare(completion: Completion) -> PreparedCompletion | DataError:
             )
         if isinstance(outcome, Score) and not math.isfinite(outcome.value):
             return DataError(
-                f"the score of {outcome.metric!r} for the trace {trace_id!r} is {outcome.value!r}. Scores must be finite. "
-                "Return a Failure if a metric cannot compute a score."
+                f"the score of {outcome.metric!r} for the trace {trace_id!r} is {outcome.value!r}. Scores must be "
+                "finite. Return a Failure if a metric cannot compute a score."
             )
         try:
             outcomes.setdefault(outcome.id, (outcome, to_body(outcome)))

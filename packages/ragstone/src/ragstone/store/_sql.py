@@ -34,9 +34,9 @@ class Rows(Protocol):
 class Sql(Protocol):
     """A connection within a transaction: `sqlite3.Connection`, or `PostgresConnection`.
 
-    `PostgresConnection` translates `?` to `%s`. Parameters are written `?`, or `?1`, `?2` if one is used twice. Statements use only what both databases understand:
-    a parameter meets a column before it meets `IS NULL` (PostgreSQL takes its type from the first place), no
-    `RETURNING` and no `lastrowid`, and truth is 0 or 1 in an integer column.
+    `PostgresConnection` translates `?` to `%s`. Parameters are written `?`, or `?1`, `?2` if one is used twice.
+    Statements use only what both databases understand: a parameter meets a column before it meets `IS NULL` (PostgreSQL
+    takes its type from the first place), no `RETURNING` and no `lastrowid`, and truth is 0 or 1 in an integer column.
     """
 
     def execute(self, sql: str, parameters: Sequence[Any] = ..., /) -> Rows: ...

@@ -31,8 +31,8 @@ class _Table(NamedTuple):
 
     name: str
     rows: str
-    """Query for the rows in the order of their key, which is the first column, with two parameters: the last key and the
-    number of rows."""
+    """Query for the rows in the order of their key, which is the first column, with two parameters: the last key and
+    the number of rows."""
     check: Callable[[Sequence[Any]], None]
     key: int | str = -1
     """A key before all others."""

@@ -385,8 +385,8 @@ class PostgresDatabase(Database):
         message = strip_credentials(str(error), self._parameters)
         if isinstance(error, psycopg.errors.InsufficientPrivilege):
             return StoreError(
-                f"this user lacks the privileges for this operation in {self.place} ({message}). A store needs the right "
-                f"to create the schema {SCHEMA!r} in the database, or to own it."
+                f"this user lacks the privileges for this operation in {self.place} ({message}). A store needs the "
+                f"right to create the schema {SCHEMA!r} in the database, or to own it."
             )
         if isinstance(
             error, (psycopg.errors.UndefinedTable, psycopg.errors.UndefinedColumn, psycopg.errors.DuplicateTable)

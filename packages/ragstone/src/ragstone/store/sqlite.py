@@ -42,8 +42,8 @@ class SqliteStore(Store):
     """A `Store` in one SQLite file in WAL mode. Open it with `open`.
 
     One process owns the file and is the only one that writes. SQLite before 3.51.3 can, rarely, damage a WAL file that
-    several processes write and checkpoint at once, and most Python installations have an older one. Any number of processes
-    may read. The result of a method survives `kill -9`. See `checkpoint` for power losses.
+    several processes write and checkpoint at once, and most Python installations have an older one. Any number of
+    processes may read. The result of a method survives `kill -9`. See `checkpoint` for power losses.
 
     Methods may be called from several threads, and run one after another. A forked child must open its own store.
     """
@@ -122,8 +122,8 @@ def take_lock(path: Path) -> FileLock:
     pid = lock.owner()
     owner = "this process already" if pid == os.getpid() else "another process" if pid is None else f"process {pid}"
     raise StoreOwnedError(
-        f"the store {str(path)!r} is owned by {owner}, and only one process can write to it. Close it there, use another "
-        "path here, or open it for reading (`ragstone status`, mode='read'), which needs no ownership."
+        f"the store {str(path)!r} is owned by {owner}, and only one process can write to it. Close it there, use "
+        "another path here, or open it for reading (`ragstone status`, mode='read'), which needs no ownership."
     )
 
 
@@ -134,8 +134,8 @@ def _check_single_name(path: Path) -> None:
     """
     if path.is_file() and (n_names := path.stat().st_nlink) > 1:
         raise StoreError(
-            f"the store {str(path)!r} has {n_names} names (hard links), and writing under two of them damages it. Remove the "
-            "other names, or use copies or symbolic links."
+            f"the store {str(path)!r} has {n_names} names (hard links), and writing under two of them damages it. "
+            "Remove the other names, or use copies or symbolic links."
         )
 
 
@@ -155,8 +155,8 @@ def _open_for_owner(path: Path, lock: FileLock, clock: Callable[[], float]) -> S
             if existed:
                 # As a process leaves it that is killed while it creates the store, or a disk that has lost the content.
                 _logger.warning(
-                    "the store %r was an empty file. If it had content before, stop this process, and restore a backup with `ragstone "
-                    "store restore`.",
+                    "the store %r was an empty file. If it had content before, stop this process, and restore a backup "
+                    "with `ragstone store restore`.",
                     str(path),
                 )
             with database.write():
@@ -195,8 +195,8 @@ def _open_for_reader(path: Path, clock: Callable[[], float]) -> SqliteDatabase:
             is_empty = _is_empty(db)
         if is_empty:
             raise StoreNotReadyError(
-                f"the store {str(path)!r} is empty: its owner has not initialized it yet, or its content was lost. Try again "
-                "later. If no program writes to it, restore a backup with `ragstone store restore`."
+                f"the store {str(path)!r} is empty: its owner has not initialized it yet, or its content was lost. Try "
+                "again later. If no program writes to it, restore a backup with `ragstone store restore`."
             )
         _check_identity(db, path)
         _check_tables(db, path)
@@ -231,8 +231,8 @@ def _create_file(path: Path) -> None:
             ) from None
     except OSError as exc:
         raise StoreError(
-            f"the store {str(path)!r} cannot be created ({exc.strerror}). Check that the directory exists and that this "
-            "user may write to it."
+            f"the store {str(path)!r} cannot be created ({exc.strerror}). Check that the directory exists and that "
+            "this user may write to it."
         ) from exc
 
 
@@ -432,8 +432,8 @@ def _store_error(exc: sqlite3.Error, *, path: str) -> StoreError:
         sqlite3.SQLITE_READONLY: f"the store {path!r} cannot be written ({exc}). Give this user write permission on the file "
         "and on its directory.",
         sqlite3.SQLITE_CANTOPEN: f"the store {path!r} cannot be opened ({exc}). Check that the file and its directory exist "
-        "and that this user may write to the directory, where SQLite keeps two small files even for readers. Or copy the file, "
-        "with the one that ends in -wal.",
+        "and that this user may write to the directory, where SQLite keeps two small files even for readers. Or copy "
+        "the file, with the one that ends in -wal.",
         sqlite3.SQLITE_BUSY: f"the store {path!r} has been locked by another process for more than {BUSY_TIMEOUT_S:.0f} s "
         f"({exc}). Close other programs that have it open, then try again.",
         sqlite3.SQLITE_IOERR: f"disk error for the store {path!r} ({exc}). Nothing of this step was stored. Check the disk, "

@@ -144,8 +144,8 @@ def _mean(scores: SystemScores, name: str) -> Markup:
 def _distributions(view: ComparisonView) -> Markup:
     bodies = (_boxes(metric) for metric in view.metrics[:_MAX_METRICS])
     lead = (
-        "The box has half of the scores, the line in it is the median, and the thin line leads from the 5th to the 95th "
-        "percentile. The dot is the mean, the bar its interval."
+        "The box has half of the scores, the line in it is the median, and the thin line leads from the 5th to the "
+        "95th percentile. The dot is the mean, the bar its interval."
     )
     return section("Distributions", tag("div", *bodies, class_="panels"), lead=lead)
 

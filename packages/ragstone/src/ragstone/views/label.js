@@ -2,13 +2,9 @@
 // Labels answers one after the other. Keys: 1 to 3 label, J and K go to other answers, U removes the last label.
 (() => {
   const byId = (id) => document.getElementById(id);
-  const author = byId("author");
-  const progress = byId("progress");
+  const [author, progress] = ["author", "progress"].map(byId);
   author.value = localStorage.getItem("ragstone author") || author.value;
-  let position = -1;
-  let trace = "";
-  let last = null;
-  let isBusy = false;
+  let position = -1, trace = "", last = null, isBusy = false;
 
   const show = async (response, focus) => {
     const text = await response.text();
@@ -56,8 +52,7 @@
   };
   addEventListener("keydown", (event) => {
     const action = actions[event.key.toLowerCase()];
-    if (!action || byId("choices").hidden || event.ctrlKey || event.metaKey || event.altKey || event.target === author ||
-        event.target.tagName === "TEXTAREA") return;
+    if (!action || byId("choices").hidden || event.ctrlKey || event.metaKey || event.altKey || event.target.matches("#author, textarea")) return;
     event.preventDefault();
     action();
   });

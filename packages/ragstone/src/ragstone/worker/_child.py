@@ -1,7 +1,7 @@
 """Child processes: how one starts and gets its work, what both ends call, how it stops, and that it ends with its owner.
 
-Each end calls functions of the other end by name. A call is a frame in a pipe: its length, then a pickled name with arguments.
-Both ends run the same code as the same user, and no other user has the pipes.
+Each end calls functions of the other end by name. A call is a frame in a pipe: its length, then a pickled name with
+arguments. Both ends run the same code as the same user, and no other user has the pipes.
 """
 
 from __future__ import annotations

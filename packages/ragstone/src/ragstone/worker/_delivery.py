@@ -198,8 +198,8 @@ def alarm_dispatcher(
 def _add_causes(deliveries: Sequence[Delivery], store: Store) -> list[Delivery]:
     """Add the cause to the last outcome of each request that is finished.
 
-    The cause comes from the same outcomes and by the same rules as in a report. It is decided at each attempt again, from
-    what the store contains then, so nothing has to be stored for it.
+    The cause comes from the same outcomes and by the same rules as in a report. It is decided at each attempt again,
+    from what the store contains then, so nothing has to be stored for it.
     """
     if not deliveries:
         return []

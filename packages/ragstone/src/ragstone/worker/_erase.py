@@ -28,8 +28,8 @@ class Erasure:
     partial_files: int = 0
     """Hidden files next to the store, which killed commands have left behind."""
     cases: Mapping[str, int | None] = field(default_factory=dict)
-    """Files of cases with these requests, as far as the store knows them, and the number of rows that were removed (or would
-    be). None: the file is not on this machine, or cannot be written."""
+    """Files of cases with these requests, as far as the store knows them, and the number of rows that were removed (or
+    would be). None: the file is not on this machine, or cannot be written."""
 
 
 def erase_requests(

@@ -74,8 +74,8 @@ def claim_spool(store: str | os.PathLike[str]) -> Path:
     if name not in known:
         raise ConfigurationError(
             f"the spool directory {str(directory)!r} belongs to the database {known[0] if known else ''!r}, not to {name!r}: a "
-            "worker of one would store the requests of the other. Set RAGSTONE_SPOOL to another directory. If both are names "
-            f"of one database, add the line {name} to the file {str(file)!r}."
+            "worker of one would store the requests of the other. Set RAGSTONE_SPOOL to another directory. If both are "
+            f"names of one database, add the line {name} to the file {str(file)!r}."
         )
     return directory
 

@@ -52,8 +52,8 @@ class StorePlan:
         if plan_id is not None and not found:
             known = ", ".join(plan.id for plan in plans) or "none"
             raise ConfigurationError(
-                f"--plan {plan_id}: the store {describe_store(store)!r} does not have this plan (its plans: {known}). See "
-                f"`ragstone status`, or omit --plan"
+                f"--plan {plan_id}: the store {describe_store(store)!r} does not have this plan (its plans: {known}). "
+                f"See `ragstone status`, or omit --plan"
             )
         patience_s = _times.TURNS_PATIENCE_S if any(lacks_models(plan.settings) for plan in plans) else 0.0
         return cls(store=store, plan=found[-1] if found else None, replan=replan, patience_s=patience_s)
@@ -80,8 +80,8 @@ class StorePlan:
         names = [*(metrics or planned.get(METRICS) or DEFAULT_METRICS)]
         if objects := [name for name in names if name.startswith("object:")]:
             raise ConfigurationError(
-                f"{self._about}: {show_setting(METRICS, objects)}, which only the application can make. Name metrics with "
-                "--metrics and --replan, or start the application again"
+                f"{self._about}: {show_setting(METRICS, objects)}, which only the application can make. Name metrics "
+                "with --metrics and --replan, or start the application again"
             )
         try:
             resolved = resolve_metrics(names)
@@ -89,8 +89,8 @@ class StorePlan:
             if metrics is not None or METRICS not in planned:
                 raise
             raise ConfigurationError(
-                f"{self._about}: {show_setting(METRICS, names)}, which this installation cannot make: {error}. Install the "
-                "package of the metric, or name other metrics with --metrics and --replan"
+                f"{self._about}: {show_setting(METRICS, names)}, which this installation cannot make: {error}. Install "
+                "the package of the metric, or name other metrics with --metrics and --replan"
             ) from error
         settings: dict[str, Any] = {METRICS: names}
         settings |= {key: value for key, value in planned.items() if key.startswith(("answers.", "prompts."))}

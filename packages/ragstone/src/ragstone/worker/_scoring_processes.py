@@ -184,8 +184,8 @@ class _Slot:
                         await self.process.aclose()
                         if attempt == _times.MAX_STARTS - 1:
                             raise JudgeUnavailableError(
-                                f"a scoring process cannot be started ({str(error) or 'timeout'}). Standard error may have "
-                                "the cause. Check the memory of this machine, or set fewer processes"
+                                f"a scoring process cannot be started ({str(error) or 'timeout'}). Standard error may "
+                                "have the cause. Check the memory of this machine, or set fewer processes"
                             ) from None
                     await asyncio.sleep(2.0**attempt)
             raise AssertionError

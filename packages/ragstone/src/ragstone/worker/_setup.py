@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 class ScoringSetup:
     """Metrics, models, sinks and limits, built from user arguments.
 
-    Everything that scores (`Monitor`, `evaluate`, `replay_traces`, the commands, the integrations' evaluators) starts with a
-    setup. As an async context manager it closes all sinks, and the models that it created.
+    Everything that scores (`Monitor`, `evaluate`, `replay_traces`, the commands, the integrations' evaluators) starts
+    with a setup. As an async context manager it closes all sinks, and the models that it created.
 
     Args:
         metrics: Names, groups, `Metric` objects, or one of them alone.
@@ -165,8 +165,8 @@ class ScoringSetup:
             raise ConfigurationError(f"reasons must be a number of answers, 0 or more, got {reasons!r}")
         if reasons and self.judge.identity.is_baseline:
             raise ConfigurationError(
-                f"reasons={reasons} needs a model as judge, and the judge is the lexical baseline, which does not generate "
-                "text. Set judge (--judge), or omit reasons"
+                f"reasons={reasons} needs a model as judge, and the judge is the lexical baseline, which does not "
+                "generate text. Set judge (--judge), or omit reasons"
             )
         if reasons and isinstance(self.judge, MissingModel):
             self.missing = describe_missing("judge", [f"reasons={reasons}"])
@@ -176,8 +176,8 @@ class ScoringSetup:
     def plan(self) -> dict[str, Any]:
         """What decides the scores, as the plan of a store: `{"scoring.metrics": ["ccrs"], "judge.url": "http://host/v1"}`.
 
-        A text that begins with `object:` or `secret:` stands for a value that another process cannot make from the plan.
-        The URL of a model that the metrics need and that is not named is None.
+        A text that begins with `object:` or `secret:` stands for a value that another process cannot make from the
+        plan. The URL of a model that the metrics need and that is not named is None.
         """
         specs, models, metrics, _ = self._arguments
         with own_prompts(self.prompts):

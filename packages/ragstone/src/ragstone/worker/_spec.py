@@ -21,9 +21,9 @@ from ragstone.worker._setup import ScoringSetup, describe_unnamed
 class ScorerSpec:
     """Metrics, models and limits of a scorer, as data that can be pickled and opened in another process.
 
-    A judge with connections cannot be sent to another process, but its name can. A spec holds names, tables and picklable
-    objects, and `open` builds the scorer where it is needed: in a process of `limits.processes`, an actor of a cluster, a task of a
-    scheduler. Variables of the environment that hold API keys (`OPENAI_API_KEY`, `api_key_env` of a table) are read there.
+    A judge with connections cannot be sent to another process, but its name can. A spec holds names, tables and
+    picklable objects, and `open` builds the scorer where it is needed: in a process of `limits.processes`, an actor of
+    a cluster, a task of a scheduler. Variables of the environment that hold API keys (`OPENAI_API_KEY`, `api_key_env` of a table) are read there.
 
     Args:
         metrics: Names, groups, picklable `Metric` objects, or one of them alone.
@@ -39,8 +39,8 @@ class ScorerSpec:
         budget: Limit on the calls, tokens or cost of all models together. Each process that opens the spec counts its own.
 
     Raises:
-        ConfigurationError: If a value cannot be pickled, a table has an unknown key or an invalid value, or a metric needs a
-            model that is not named.
+        ConfigurationError: If a value cannot be pickled, a table has an unknown key or an invalid value, or a metric
+            needs a model that is not named.
 
     Examples:
         ```python
@@ -86,13 +86,13 @@ class ScorerSpec:
 
         Args:
             sinks: The forms of `sink_from`.
-            processes: Number of processes that score. With 1, this process does. Otherwise it only distributes samples, and
-                starts as many others, which share the limits and the budget.
+            processes: Number of processes that score. With 1, this process does. Otherwise it only distributes samples,
+                and starts as many others, which share the limits and the budget.
             budget: Replaces the budget of the spec.
 
         Returns:
-            A setup, which is an async context manager: `score(sample)` returns the outcomes of one sample, and `scorer` is
-            its `Scorer`.
+            A setup, which is an async context manager: `score(sample)` returns the outcomes of one sample, and `scorer`
+            is its `Scorer`.
 
         Raises:
             ConfigurationError: If a metric or a model does not exist, a variable of the environment is not set, or

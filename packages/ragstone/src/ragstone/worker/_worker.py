@@ -59,15 +59,15 @@ class Worker:
         store: Path of a store file, or URL of a database.
         setup: Metrics, judge, sinks and limits. The caller closes it.
         intakes: Trace sources in addition to the store's spool.
-        max_outage_s: Seconds of an outage of the judge after which a worker that runs until it is idle returns. Another worker
-            logs an error. In both cases all traces stay pending.
+        max_outage_s: Seconds of an outage of the judge after which a worker that runs until it is idle returns. Another
+            worker logs an error. In both cases all traces stay pending.
         ends_at_cap: Return when the budget is reached, and keep unscored traces pending for the next worker. Otherwise
             their metrics fail.
-        stop_early: Pause a group of metrics if its models fail systematically: no score, and 20 failures over 10 traces with
-            kind "rejected" or "truncated". Its traces stay pending. A worker that runs until it is idle returns then.
+        stop_early: Pause a group of metrics if its models fail systematically: no score, and 20 failures over 10 traces
+            with kind "rejected" or "truncated". Its traces stay pending. A worker that runs until it is idle returns then.
         watch: How scores are watched for alarms. Default: all defaults, without notifications.
-        daily_budget: Limits of what model calls may cost on each day of UTC, over all workers of the store: `calls`, `tokens`
-            and `usd`. When one is reached, requests stay pending until the next day.
+        daily_budget: Limits of what model calls may cost on each day of UTC, over all workers of the store: `calls`,
+            `tokens` and `usd`. When one is reached, requests stay pending until the next day.
         retention: Ages from which texts of requests, and requests, are removed. None keeps them.
         replan: Replace the plans of the store by that of `setup`. Otherwise requests of other plans stay pending.
         clock: Returns the current time in Unix seconds.
@@ -315,8 +315,8 @@ class Worker:
                 await committer.aclose()
         except StoreSilentError:
             logger.warning(
-                "the store did not answer within %.0f s after the worker was stopped. The next worker scores again what "
-                "could not be stored.",
+                "the store did not answer within %.0f s after the worker was stopped. The next worker scores again "
+                "what could not be stored.",
                 _times.STOP_S,
             )
         finally:

@@ -148,8 +148,8 @@ class RagstoneEvaluator(BaseEvaluator):
         """Refuse other wordings. Raise ConfigurationError if there is a prompt."""
         if prompts:
             raise ConfigurationError(
-                f"{self.card.name} does not have a prompt {min(prompts)!r} that can be changed: the wording is part of the "
-                "metric's version. Define a metric of your own for another wording"
+                f"{self.card.name} does not have a prompt {min(prompts)!r} that can be changed: the wording is part of "
+                "the metric's version. Define a metric of your own for another wording"
             )
 
     async def aevaluate(

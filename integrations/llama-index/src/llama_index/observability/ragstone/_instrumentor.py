@@ -37,9 +37,9 @@ class RagstoneInstrumentor:
     query_engine.query(question)
     ```
 
-    `instrument_tags({...})` of LlamaIndex may contain `user_id`, `session_id`, `reference` (one correct answer, or several)
-    and `tags`. An application that searches without LlamaIndex's retrievers can dispatch a `ContextsEvent`. Calls
-    inside a
+    `instrument_tags({...})` of LlamaIndex may contain `user_id`, `session_id`, `reference` (one correct answer, or
+    several) and `tags`. An application that searches without LlamaIndex's retrievers can dispatch a `ContextsEvent`.
+    Calls inside a
     `Monitor.request` block become steps of that request. Bare calls of models, and the calls that evaluators and
     constructors of indexes make, are not requests.
     """

@@ -29,9 +29,9 @@ Kind = Literal[
 ]  # fmt: skip
 """What a span is.
 
-`query`, `chat`: a call of an engine. `workflow`: a run of a workflow or an agent. `synthesize`: an answer made from nodes.
-`postprocess`: a reranker or a filter. `writer`: the reader of a streamed chat turn. `function`: a step of a workflow, or a
-function of the application. `detail`: any other span. It is not a step, and its id stands for the step around it.
+`query`, `chat`: a call of an engine. `workflow`: a run of a workflow or an agent. `synthesize`: an answer made from
+nodes. `postprocess`: a reranker or a filter. `writer`: the reader of a streamed chat turn. `function`: a step of a
+workflow, or a function of the application. `detail`: any other span. It is not a step, and its id stands for the step around it.
 
 Texts, because looking up a member of an enumeration takes time, and each span does it several times.
 """

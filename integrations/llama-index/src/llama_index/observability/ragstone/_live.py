@@ -6,8 +6,8 @@ here is the root of a new request.
 Special cases:
 
 - Most spans are details (splitters, parsers, prompts): such an id stands for the span around it, and costs no object.
-- A streamed answer is made after the root has ended, by spans without a parent, or with the parent of the reader: while the
-  application pulls a token through a tap, they join the request of the tap.
+- A streamed answer is made after the root has ended, by spans without a parent, or with the parent of the reader: while
+  the application pulls a token through a tap, they join the request of the tap.
 - Handlers that are registered twice see every span twice. The second one is ignored.
 - See `InFlight` for requests that never end, late spans and forks.
 """

@@ -2,8 +2,8 @@
 
 The tap does not read the stream itself. It is a generator like the one that it replaces, so that laziness, errors,
 `close`,
-`send` and `throw` stay the same. LlamaIndex calls the model when the first token is pulled, in spans without a parent. A
-context variable holds the request of the stream meanwhile.
+`send` and `throw` stay the same. LlamaIndex calls the model when the first token is pulled, in spans without a parent.
+A context variable holds the request of the stream meanwhile.
 """
 
 from __future__ import annotations

@@ -62,8 +62,8 @@ class ContextSet:
             return f"none of {n} answers is wrong, so no passage has misled the reader"
         if all(len(found) == 1 for found in ranks.values()):
             return (
-                f"the grades of all {n} answers follow from the labels of the passages, so metrics would be compared with these "
-                "labels"
+                f"the grades of all {n} answers follow from the labels of the passages, so metrics would be compared "
+                "with these labels"
             )
         return None
 
@@ -118,8 +118,8 @@ def _describe(collected: ContextSet) -> str:
     n_questions = len({context.question for context in collected.contexts})
     counts = ", ".join(f"{n} {grade}" for grade, n in count_grades(collected.contexts).items())
     return (
-        f"{len(collected.contexts)} contexts of {n_questions} questions, answers: {counts}. n: questions with different "
-        "grades. A metric that is constant for a question counts as 0."
+        f"{len(collected.contexts)} contexts of {n_questions} questions, answers: {counts}. n: questions with "
+        "different grades. A metric that is constant for a question counts as 0."
     )
 
 

@@ -102,8 +102,8 @@ async def choose_questions(
     if not usable:
         reasons = ", ".join(f"{reason}: {n}" for reason, n in left_out.items()) or "the data is empty"
         raise DataError(
-            f"none of {len(samples)} rows is a question of the experiment ({reasons}). Each row needs `query`, `reference` "
-            "and `contexts` (the ranked list of candidate passages, or a retriever)"
+            f"none of {len(samples)} rows is a question of the experiment ({reasons}). Each row needs `query`, "
+            "`reference` and `contexts` (the ranked list of candidate passages, or a retriever)"
         )
     chosen = usable
     if len(usable) > settings.max_questions:
@@ -122,8 +122,8 @@ def check_relevance(questions: Sequence[Question]) -> None:
     if all(question.is_labeled and not question.relevant for question in questions):
         n = sum(len(question.candidates) for question in questions)
         raise DataError(
-            f"none of {n} candidate passages of {len(questions)} questions is relevant, so no answer can be correct. Check "
-            "`relevance` of the passages, raise top_n (research.top_n), or set a lower threshold"
+            f"none of {n} candidate passages of {len(questions)} questions is relevant, so no answer can be correct. "
+            "Check `relevance` of the passages, raise top_n (research.top_n), or set a lower threshold"
         )
 
 
@@ -135,8 +135,8 @@ def _check_grades(samples: Sequence[Sample], settings: ExperimentSettings) -> No
     if others:
         shown = ", ".join(f"{grade:g}" for grade in others[:5])
         raise DataError(
-            f"the relevance of passages is {shown}, but the experiment needs labels 0 and 1. Set the smallest grade that "
-            "means relevant (threshold=1, --set research.threshold=1)"
+            f"the relevance of passages is {shown}, but the experiment needs labels 0 and 1. Set the smallest grade "
+            "that means relevant (threshold=1, --set research.threshold=1)"
         )
 
 

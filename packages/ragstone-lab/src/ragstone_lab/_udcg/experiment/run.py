@@ -135,8 +135,8 @@ def run_udcg_experiment(
 
     Every reply is written to a journal in `output_dir` before it is used. After an interruption the same call continues
     without repeating calls. `output_dir` also receives `result.json`, and `contexts.jsonl` with the sampled contexts,
-    which `fit_udcg` and `correlate_udcg` read. `gamma.json` has the weight of distraction that the part "ablation" finds,
-    for `udcg@gamma=FILE`. With several readers or data sets, each has a directory of its own for these two files.
+    which `fit_udcg` and `correlate_udcg` read. `gamma.json` has the weight of distraction that the part "ablation"
+    finds, for `udcg@gamma=FILE`. With several readers or data sets, each has a directory of its own for these two files.
 
     Args:
         data: Rows with `query`, `reference` and `contexts`: the ranked list of candidates, with `relevance` if known.
@@ -173,8 +173,8 @@ def run_udcg_experiment(
         JudgeError: If a model is unavailable or fails systematically, or all calls fail.
 
     Source:
-        UDCG, sections 3 and 7, appendices B, C and E. Unlike the paper, weights are fitted and tested by cross-validation
-        over the questions.
+        UDCG, sections 3 and 7, appendices B, C and E. Unlike the paper, weights are fitted and tested by
+        cross-validation over the questions.
 
     Examples:
         ```python

@@ -58,8 +58,8 @@ class ExperimentSettings:
         for name, value in {"k": self.k, "k_values": max(self.k_values)}.items():
             if value > self.top_n:
                 raise ConfigurationError(
-                    f"{name} must be at most top_n, got {value} passages of the first {self.top_n}. Lower {name}, or raise "
-                    "top_n"
+                    f"{name} must be at most top_n, got {value} passages of the first {self.top_n}. Lower {name}, or "
+                    "raise top_n"
                 )
         if self.weak_below > self.hard_above:
             raise ConfigurationError(

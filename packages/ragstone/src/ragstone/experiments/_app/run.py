@@ -129,8 +129,8 @@ class AppRunner:
                 if len(failed) >= _STOPS_AFTER:
                     raise ApplicationError(
                         f"the application failed on each of the first {_STOPS_AFTER} of {len(self._samples)} samples, so "
-                        f"the run was stopped. First failure: {next(iter(failed.values()))}. Fix the application, or run "
-                        "all samples with stop_early=False (--set limits.stop_early=false)"
+                        f"the run was stopped. First failure: {next(iter(failed.values()))}. Fix the application, or "
+                        "run all samples with stop_early=False (--set limits.stop_early=false)"
                     )
             yield run
 

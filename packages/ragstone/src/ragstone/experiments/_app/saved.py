@@ -26,8 +26,8 @@ _FIELD: Final = "evaluation"
 class SavedRuns(PartialFile):
     """The answers of a run, one trace per line: in `PATH.partial` while it runs, in `PATH` when it has finished.
 
-    An answer counts if the application has the same name and the sample asks the same. Failures are not saved while the run
-    lasts, so they are asked again.
+    An answer counts if the application has the same name and the sample asks the same. Failures are not saved while the
+    run lasts, so they are asked again.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None) -> None:

@@ -208,8 +208,8 @@ def _read(reader: TableReader, at: int, source: Source, selected: Sequence[str] 
         note_question(system.questions, reader.row(outcome.sample_id), question_number(outcome.fingerprint))
     if not (selected and system.others) and not any(at in columns for columns in reader.columns.values()):
         raise DataError(
-            f"{source.name!r} does not contain outcomes. `ragstone status STORE` shows how many requests of a store wait for "
-            "a score."
+            f"{source.name!r} does not contain outcomes. `ragstone status STORE` shows how many requests of a store "
+            "wait for a score."
         )
     return system
 
@@ -292,8 +292,8 @@ def judge_notes(metric: str, scales: Mapping[str, Collection[Origin]], *, allowe
     if not allowed:
         raise ConfigurationError(
             f"{note}. Score all systems with the same judge and version, or use `compare` with allow_different_judges "
-            "(`ragstone compare --set analysis.allow_different_judges=true`) or without the metric (--metrics), and interpret the "
-            "differences with care."
+            "(`ragstone compare --set analysis.allow_different_judges=true`) or without the metric (--metrics), and "
+            "interpret the differences with care."
         )
     return [f"WARNING {note}: differences may come from the judges instead of the systems"]
 
@@ -355,8 +355,8 @@ def match_questions(
         rows = sorted(left_out)
         note = (
             f"{count(len(rows), 'sample')} without an id {'has' if len(rows) == 1 else 'have'} a question that several samples of "
-            f"one system have, so they cannot be matched and are left out: {_listed(ids, rows, has, texts)}. Give each row "
-            f"an id when you evaluate it ({NAME_IDS})"
+            f"one system have, so they cannot be matched and are left out: {_listed(ids, rows, has, texts)}. Give each "
+            f"row an id when you evaluate it ({NAME_IDS})"
         )
         kept = np.ones(len(ids), dtype=bool)
         kept[rows] = False
@@ -367,8 +367,8 @@ def match_questions(
     n_unknown = int((common & ((asked == 0) & has).any(axis=1) & (known > 0)).sum())
     if n_unknown:
         notes.append(
-            f"{n_unknown:,} of {count(int(common.sum()), 'common sample')} were matched by id alone: a system does not have their "
-            "questions"
+            f"{n_unknown:,} of {count(int(common.sum()), 'common sample')} were matched by id alone: a system does not "
+            "have their questions"
         )
     return MatchedRows(merged, frozenset(left_out), tuple(notes))
 

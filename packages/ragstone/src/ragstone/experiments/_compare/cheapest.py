@@ -98,6 +98,6 @@ def _test(table: ScoreTable, system: str, other: str, field: int, analysis: Anal
     is_less = test.difference is not None and test.difference < 0
     is_shown = is_less and test.p_value is not None and test.p_value <= 1 - analysis.confidence_level
     return (
-        f"it {'needs less' if is_shown else 'is not shown to need less'} than {other} (on {int((signs < 0).sum()):,} of "
-        f"{test.n:,} samples, sign test, p {format_p_value(test.p_value)})"
+        f"it {'needs less' if is_shown else 'is not shown to need less'} than {other} (on {int((signs < 0).sum()):,} "
+        f"of {test.n:,} samples, sign test, p {format_p_value(test.p_value)})"
     )

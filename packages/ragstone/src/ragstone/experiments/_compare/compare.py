@@ -66,8 +66,8 @@ class Comparison:
     """The largest loss that does not matter, in the metric's own units, or one for each metric. None if none is named."""
     notes: tuple[str, ...]
     spent: Mapping[str, tuple[SpentRow, ...]]
-    """Latency, tokens and cost of the application by system: medians per answer, with the number of answers of which each is
-    known. No rows for a system without any known number."""
+    """Latency, tokens and cost of the application by system: medians per answer, with the number of answers of which
+    each is known. No rows for a system without any known number."""
     scores: ScoreTable = field(repr=False, compare=False)
     """The compared scores, aligned by sample."""
     other_ids: Mapping[tuple[str, str], str] = field(repr=False, compare=False)
@@ -131,8 +131,8 @@ class Comparison:
         """Check if every other system is equivalent to the baseline: neither a loss nor a gain of the margin or more.
 
         Two one-sided tests for each metric, which count failed samples with their worst and best scores. `ok` means
-        equivalence on all metrics. If a difference is as large as the margin on any metric, this has a probability of at
-        most 1 - `confidence_level`.
+        equivalence on all metrics. If a difference is as large as the margin on any metric, this has a probability of
+        at most 1 - `confidence_level`.
 
         Args:
             margin: The smallest difference that matters, in the metric's own units, or one for each metric.
@@ -152,9 +152,9 @@ class Comparison:
     def cheapest(self) -> tuple[str, ...]:
         """The cheapest and the fastest of the systems that are shown to be not worse than the best, with the tests.
 
-        A system is not worse if the simultaneous intervals of this comparison exclude a loss of the margin or more against the
-        best system, on each metric that is not exploratory, for any scores of failed samples. Without a margin, the sentence
-        says so. No sentences without any known latency, tokens or cost of an application.
+        A system is not worse if the simultaneous intervals of this comparison exclude a loss of the margin or more
+        against the best system, on each metric that is not exploratory, for any scores of failed samples. Without a
+        margin, the sentence says so. No sentences without any known latency, tokens or cost of an application.
         """
         return tuple(describe_cheapest(self.metrics, self.scores, self.spent, self._test, self.margin))
 
@@ -264,8 +264,8 @@ class Comparison:
         """Write the comparison of all systems, and return what was written.
 
         Args:
-            path: File to write, by its ending: a page that needs no network (`.html`), a summary for pull requests (`.md`),
-                tables for LaTeX (`.tex`, needs the package booktabs), or all differences (`.csv`).
+            path: File to write, by its ending: a page that needs no network (`.html`), a summary for pull requests
+                (`.md`), tables for LaTeX (`.tex`, needs the package booktabs), or all differences (`.csv`).
             data: The evaluated samples by system, for files of outcomes, which do not contain texts.
             gate: A gate whose result is part of the page and the summary.
 
@@ -300,8 +300,8 @@ class Comparison:
 
     def _overview(self) -> tuple[str, ...]:
         lines = [
-            f"hypothesis {h.name}: {'supported' if h.supported else 'not supported'} (p {format_p_value(h.adjusted)} after "
-            "Holm's correction)"
+            f"hypothesis {h.name}: {'supported' if h.supported else 'not supported'} (p {format_p_value(h.adjusted)} "
+            "after Holm's correction)"
             for h in self.hypotheses
         ]
         is_corrected, level = self.across_metrics or self.primary is not None, self.confidence_level
@@ -344,16 +344,16 @@ def compare(
 ) -> Comparison:
     """Compare systems that were evaluated on the same samples, or traffic of different periods.
 
-    Samples are matched by their ids, and by question and history if their rows have no id, never by position. The same id with
-    another question is an error. All pairs of systems are compared on all metrics with random signs of their differences and
-    step-down p-values: for any number of systems and metrics, the probability of any false significant difference is
-    at most 1 - `confidence_level`, and the confidence intervals cover all differences simultaneously. A sample
-    that failed or was not applicable in one system is excluded from that system's pairs and counted. Bounds show how much
-    failed samples could change a difference.
+    Samples are matched by their ids, and by question and history if their rows have no id, never by position. The same
+    id with another question is an error. All pairs of systems are compared on all metrics with random signs of their
+    differences and step-down p-values: for any number of systems and metrics, the probability of any false significant
+    difference is at most 1 - `confidence_level`, and the confidence intervals cover all differences simultaneously. A
+    sample that failed or was not applicable in one system is excluded from that system's pairs and counted. Bounds show
+    how much failed samples could change a difference.
 
     Stores without a common request, or `TimeRange`s of stores, are compared as independent groups: by the largest
-    standardized difference under permutation, with means weighted by 1 / sampling probability. This needs more requests for
-    the same power and assumes that requests are independent.
+    standardized difference under permutation, with means weighted by 1 / sampling probability. This needs more requests
+    for the same power and assumes that requests are independent.
 
     Args:
         systems: Systems by name, or a sequence: experiments, files of outcomes (`ragstone evaluate --output`), stores,
@@ -361,21 +361,21 @@ def compare(
         metrics: Names or groups ("ccrs"). Default: all.
         baseline: Name of a system that all others are compared with, instead of all pairs: fewer pairs, more power.
         hypotheses: Hypotheses stated before looking at the data, by name: {"H1": ["e5 > bm25 on ccrs.qr, ccrs.ir"]}. A
-            hypothesis is supported if all its terms are, which `and` joins. "e5 > bm25 on some metric" and "... on some of
-            ccrs.qr, ccrs.ir" state at least one of the metrics, and "e5 > bm25 or dpr > bm25" at least one of the pairs (a
-            global test). P-values are corrected for the number of hypotheses (Holm).
-        across_metrics: Correct for all metrics together. False corrects for the pairs of each metric separately: without any
-            real difference, each metric then has a false one with a probability of up to 1 - `confidence_level`.
+            hypothesis is supported if all its terms are, which `and` joins. "e5 > bm25 on some metric" and "... on some
+            of ccrs.qr, ccrs.ir" state at least one of the metrics, and "e5 > bm25 or dpr > bm25" at least one of the
+            pairs (a global test). P-values are corrected for the number of hypotheses (Holm).
+        across_metrics: Correct for all metrics together. False corrects for the pairs of each metric separately:
+            without any real difference, each metric then has a false one with a probability of up to 1 - `confidence_level`.
         primary: The metric that decides, named before looking at the data. It is tested alone, with more power, and all
-            others are exploratory. Without one, a metric whose scores follow from those of other compared metrics (F1 next to
-            precision and recall, a composite next to its parts) is exploratory.
-        cluster: Key whose equal values make a cluster of samples, such as "session_id": the scores of whole clusters are
-            permuted. "auto" uses `session_id` if at least 5% of the samples share one. None or "none" treats samples as
-            independent.
+            others are exploratory. Without one, a metric whose scores follow from those of other compared metrics (F1
+            next to precision and recall, a composite next to its parts) is exploratory.
+        cluster: Key whose equal values make a cluster of samples, such as "session_id": the scores of whole clusters
+            are permuted. "auto" uses `session_id` if at least 5% of the samples share one. None or "none" treats
+            samples as independent.
         min_effect: Smallest difference of interest, in the metric's own units. The verdict estimates how many more
             samples would detect it. Default: 1% of the metric's range.
-        margin: The largest loss that does not matter, in the metric's own units, or one for each metric: names the cheapest
-            system that is not worse (see `Comparison.cheapest`). Default: `min_effect`, if it is given.
+        margin: The largest loss that does not matter, in the metric's own units, or one for each metric: names the
+            cheapest system that is not worse (see `Comparison.cheapest`). Default: `min_effect`, if it is given.
         confidence_level: Confidence level, in (0, 1).
         n_permutations: Number of permutations.
         seed: Seed of the random numbers. The same seed gives the same result on any machine.

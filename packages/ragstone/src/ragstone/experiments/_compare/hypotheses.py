@@ -14,10 +14,10 @@ from ragstone.settings import Analysis
 from ragstone.stats import holm
 
 Hypotheses = Mapping[str, str | Sequence[str]] | Sequence[str]
-"""Terms by the hypothesis's name, or a sequence of terms, each a separate hypothesis. A term is "B > A" (B is better than A)
-or "B != A", on all metrics, or on those that are named: "B > A on ccrs.qr, ccrs.ir". "on some metric" and "on some of ccrs.qr,
-ccrs.ir" state at least one of them. `or` joins pairs of which at least one is stated ("C > A or D > B on some metric"), and
-`and` joins terms that are all stated."""
+"""Terms by the hypothesis's name, or a sequence of terms, each a separate hypothesis. A term is "B > A" (B is better
+than A) or "B != A", on all metrics, or on those that are named: "B > A on ccrs.qr, ccrs.ir". "on some metric" and "on
+some of ccrs.qr, ccrs.ir" state at least one of them. `or` joins pairs of which at least one is stated ("C > A or D > B
+on some metric"), and `and` joins terms that are all stated."""
 
 _OPERATORS: Final = ("!=", ">")
 _AND: Final = " and "
@@ -60,12 +60,12 @@ class Hypothesis:
 def judge_hypotheses(table: ScoreTable, hypotheses: Hypotheses, analysis: Analysis) -> tuple[Hypothesis, ...]:
     """Test hypotheses, so that the probability of supporting any false one is at most 1 - the confidence level.
 
-    A hypothesis is supported only if all its terms are, so its p-value is the largest of its terms, and the terms do not need a
-    correction (intersection-union test). Hypotheses are corrected with Holm's procedure.
+    A hypothesis is supported only if all its terms are, so its p-value is the largest of its terms, and the terms do
+    not need a correction (intersection-union test). Hypotheses are corrected with Holm's procedure.
 
     Source:
-        Berger 1982 (largest p-value). Holm 1979. CCRS, section 4.2, uses the largest of p-values adjusted for all pairs,
-        which is more conservative than needed.
+        Berger 1982 (largest p-value). Holm 1979. CCRS, section 4.2, uses the largest of p-values adjusted for all
+        pairs, which is more conservative than needed.
     """
     if isinstance(hypotheses, str):
         hypotheses = [hypotheses]
@@ -112,8 +112,8 @@ def _read(text: str, table: ScoreTable) -> list[_Term]:
         else:
             raise refused or ConfigurationError(
                 f"{_AND.join(parts)!r} is not a hypothesis about these systems ({', '.join(map(repr, table.systems))}). Write "
-                f"{_example(table)!r} for better, '!=' for different, and append 'on METRIC, METRIC' or 'on {_SOME}' to select "
-                "metrics. 'or' joins pairs, 'and' joins terms."
+                f"{_example(table)!r} for better, '!=' for different, and append 'on METRIC, METRIC' or 'on {_SOME}' "
+                "to select metrics. 'or' joins pairs, 'and' joins terms."
             )
     return terms
 

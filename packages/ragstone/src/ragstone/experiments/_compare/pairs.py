@@ -88,8 +88,8 @@ class PairDifference:
     n_more: int | None
     """Number of additional samples that would detect `MetricComparison.min_effect` with power 0.8."""
     effect_interval: tuple[float, float] | None = None
-    """Simultaneous confidence interval of `effect_size`, with as many standard errors on each side as that of `difference`.
-    None without that interval, or for fewer than 10 units."""
+    """Simultaneous confidence interval of `effect_size`, with as many standard errors on each side as that of
+    `difference`. None without that interval, or for fewer than 10 units."""
 
     def negated(self) -> PairDifference:
         """Return the pair with the opposite difference."""
@@ -131,8 +131,8 @@ class MetricComparison:
     exact: bool
     """Whether all possible permutations were used."""
     exploratory: bool = False
-    """Whether the differences on this metric are not controlled together with the others, because another metric is primary,
-    or because the scores follow from those of other metrics."""
+    """Whether the differences on this metric are not controlled together with the others, because another metric is
+    primary, or because the scores follow from those of other metrics."""
     follows_from: tuple[str, ...] = ()
     """Compared metrics from which the scores follow."""
 
@@ -364,8 +364,8 @@ def _pair(
 def _decide(pair: PairDifference, *, confidence_level: float, higher: bool) -> PairDifference:
     """Set the significantly better system, by the adjusted p-value.
 
-    If a difference is significant but its interval includes 0, the interval is cut at 0: only the sign is known. The interval
-    of an effect size does not exclude 0 without a significant difference.
+    If a difference is significant but its interval includes 0, the interval is cut at 0: only the sign is known. The
+    interval of an effect size does not exclude 0 without a significant difference.
     """
     p, difference, effect = pair.p_value, pair.difference, pair.effect_interval
     if p is None or not difference or p > (1 - confidence_level) * (1 + _SAME):

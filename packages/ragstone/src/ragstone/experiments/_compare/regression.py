@@ -36,8 +36,8 @@ class MetricGate:
     candidate: str
     metric: str
     state: Literal["ok", "worse", "not shown", "untestable"]
-    """ "worse": significantly worse. "not shown": a loss of the margin or more is not excluded. "untestable": no sample has
-    scores of both, which fails the gate too."""
+    """ "worse": significantly worse. "not shown": a loss of the margin or more is not excluded. "untestable": no sample
+    has scores of both, which fails the gate too."""
     n: int
     """Number of samples with a score of both."""
     gain: float | None
@@ -139,22 +139,22 @@ class RegressionCheck(GateCheck):
         ]
         margins = any(g.margin is not None for g in self.gates)
         rule = (
-            f"A metric passes if both one-sided {self.confidence_level:.0%} confidence bounds of its gain are closer to 0 than the "
-            "margin (two one-sided tests)."
+            f"A metric passes if both one-sided {self.confidence_level:.0%} confidence bounds of its gain are closer "
+            "to 0 than the margin (two one-sided tests)."
             if self.equivalence
             else f"A metric passes if the lower {self.confidence_level:.0%} confidence bound of its gain is above minus the margin."
             if margins
             else f"A metric fails if it is significantly worse (confidence level {self.confidence_level:.0%} for all metrics together)."
         )
         failed = [
-            f"{g.metric}: the gain of {g.candidate} excludes {g.n_failed} failed samples. With their worst possible scores, "
-            f"it would be {format_difference(g.worst, points=g.in_points, sign=True)}."
+            f"{g.metric}: the gain of {g.candidate} excludes {g.n_failed} failed samples. With their worst possible "
+            f"scores, it would be {format_difference(g.worst, points=g.in_points, sign=True)}."
             for g in self.gates
             if g.n_failed and g.worst is not None
         ]
         absent = [
-            f"{g.metric}: the gain excludes {g.n_not_applicable} samples with a score of {self.baseline}, to which the metric "
-            f"is not applicable for {g.candidate}."
+            f"{g.metric}: the gain excludes {g.n_not_applicable} samples with a score of {self.baseline}, to which the "
+            f"metric is not applicable for {g.candidate}."
             for g in self.gates
             if g.n_not_applicable
         ]
@@ -175,11 +175,11 @@ def check_regression(
 ) -> RegressionCheck:
     """Compare every other system with the baseline, one-sided.
 
-    Without a margin, a metric fails if the candidate is significantly worse. The probability that any metric fails although
-    none became worse is at most 1 - the confidence level (Holm). With a margin, a metric passes only if a loss of the margin or
-    more is excluded for any scores of failed samples. Because all metrics must pass, the probability of passing in spite of
-    such a loss on any metric is at most 1 - the confidence level without a correction (intersection-union test). With
-    `equivalence`, a gain of the margin or more must be excluded too (two one-sided tests, Schuirmann 1987).
+    Without a margin, a metric fails if the candidate is significantly worse. The probability that any metric fails
+    although none became worse is at most 1 - the confidence level (Holm). With a margin, a metric passes only if a loss
+    of the margin or more is excluded for any scores of failed samples. Because all metrics must pass, the probability
+    of passing in spite of such a loss on any metric is at most 1 - the confidence level without a correction
+    (intersection-union test). With `equivalence`, a gain of the margin or more must be excluded too (two one-sided tests, Schuirmann 1987).
     """
     if baseline not in table.systems:
         raise ConfigurationError(f"unknown baseline {baseline!r}. Systems: {', '.join(map(repr, table.systems))}.")
@@ -301,8 +301,8 @@ def check_margin(metric: MetricScores, margin: float | None) -> None:
         raise ConfigurationError(f"margin must be a finite number above 0, in the metric's own units, got {margin!r}")
     if margin is not None and margin >= metric.high - metric.low:
         raise ConfigurationError(
-            f"margin must be below the range of {metric.name}, which is {metric.high - metric.low:g}, got {margin!r}: every "
-            "change would pass. Give it in the metric's own units: 0.02 is two points of a metric from 0 to 1"
+            f"margin must be below the range of {metric.name}, which is {metric.high - metric.low:g}, got {margin!r}: "
+            "every change would pass. Give it in the metric's own units: 0.02 is two points of a metric from 0 to 1"
         )
 
 
@@ -357,9 +357,9 @@ def least_gain(metric: MetricScores, table: ScoreTable, pair: tuple[int, int], c
 
     The scores of failed samples are unknown, so the bound is for their worst possible scores.
 
-    Most differences are often 0 and a few are large. Then neither permutations nor the normal approximation give a valid
-    bound. The one-sided interval of a bounded mean does for any number of samples. If no sample differs, the bound follows
-    from the probability to observe no differing sample, each of which costs at most the range.
+    Most differences are often 0 and a few are large. Then neither permutations nor the normal approximation give a
+    valid bound. The one-sided interval of a bounded mean does for any number of samples. If no sample differs, the
+    bound follows from the probability to observe no differing sample, each of which costs at most the range.
     """
     import numpy as np
 

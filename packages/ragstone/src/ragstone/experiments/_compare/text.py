@@ -14,8 +14,8 @@ from ragstone.experiments._compare.pairs import MetricComparison, PairDifference
 from ragstone.experiments._summary import ci_heading, mean_cells
 
 Kind = Literal["claimed", "within", "undecided", "identical", "incomparable"]
-"""Finding for a pair: a significant difference, a difference below the minimum effect, undecided, identical scores, or no
-sample with a score of both."""
+"""Finding for a pair: a significant difference, a difference below the minimum effect, undecided, identical scores, or
+no sample with a score of both."""
 
 _POINTS: Final = 100
 KINDS: Final[tuple[Kind, ...]] = ("claimed", "within", "undecided", "identical", "incomparable")
@@ -221,8 +221,8 @@ def size(metric: MetricComparison, pair: PairDifference, *, sign: bool = False) 
 def _digits(pair: PairDifference, *, points: bool) -> int:
     """Return the number of decimals of a difference and its interval: the same for all, and none if all are whole.
 
-    No nonzero value is printed as 0, so that intervals visibly exclude 0. In a metric's own units, the width of the interval has two
-    significant digits.
+    No nonzero value is printed as 0, so that intervals visibly exclude 0. In a metric's own units, the width of the
+    interval has two significant digits.
     """
     ends = [pair.difference or 0.0, *(end for end in (pair.low, pair.high) if end is not None and math.isfinite(end))]
     values = [_POINTS * end if points else end for end in ends]
@@ -412,6 +412,6 @@ def _label(metric: MetricComparison, pair: PairDifference) -> str:
 
 def _describe_uncorrected(tested: int, confidence_level: float) -> str:
     return (
-        f"(not corrected for {tested} metrics: without any real difference, each of them shows a significant difference with a "
-        f"probability of up to {1 - confidence_level:.0%})"
+        f"(not corrected for {tested} metrics: without any real difference, each of them shows a significant "
+        f"difference with a probability of up to {1 - confidence_level:.0%})"
     )

@@ -131,8 +131,8 @@ def leading(shares: Sequence[RepairShare]) -> RepairShare | None:
 def is_order_clear(shares: Sequence[RepairShare]) -> bool:
     """Return whether the leading repair is above 0 and above each other repair.
 
-    The limits of a difference are those of Zou and Donner 2008 for independent estimates. Estimates with the same control
-    agree more, so these limits are conservative.
+    The limits of a difference are those of Zou and Donner 2008 for independent estimates. Estimates with the same
+    control agree more, so these limits are conservative.
     """
     best = leading(shares)
     if best is None or best.estimate is None or best.estimate.n < _LEAST or best.estimate.low <= 0:

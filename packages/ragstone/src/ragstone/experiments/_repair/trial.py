@@ -125,8 +125,8 @@ async def arepair(
 ) -> RepairTrial:
     """Ask wrong answers again while retrieval is changed, and estimate what each change corrects.
 
-    A row is wrong if the metrics say so of its response, or of a first answer if it has none. Each wrong answer is asked
-    for again once without a change (the control) and under at most `repeats` - 1 interventions, drawn at random.
+    A row is wrong if the metrics say so of its response, or of a first answer if it has none. Each wrong answer is
+    asked for again once without a change (the control) and under at most `repeats` - 1 interventions, drawn at random.
 
     Args:
         data: As for `evaluate`. Known texts in a column `reference_contexts` are reference passages, labels of passages
@@ -161,8 +161,8 @@ async def arepair(
     asked = [row for row in rows if inner.argument(row) is not None]
     if not asked:
         raise DataError(
-            f"none of {count(len(rows), 'row')} has a question, so nothing can be asked. If texts were removed from the store, "
-            "draw cases from newer requests"
+            f"none of {count(len(rows), 'row')} has a question, so nothing can be asked. If texts were removed from "
+            "the store, draw cases from newer requests"
         )
     setup = open_setup(metrics, judge=judge, reader=reader, embedder=embedder, limits=Limits(concurrency=concurrency))
     trial = _Trial(

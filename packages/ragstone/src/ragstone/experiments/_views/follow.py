@@ -25,8 +25,8 @@ _LATEST: Final = 6
 class FollowedReport:
     """The report of a store that is being written. `refresh` brings it up to date.
 
-    Of a file, only what was added is read. Of a shared store, everything is read again: transactions of several workers may
-    end in another order than they began.
+    Of a file, only what was added is read. Of a shared store, everything is read again: transactions of several workers
+    may end in another order than they began.
     """
 
     def __init__(

@@ -281,8 +281,8 @@ class Reading:
         if compared is not None and before is not None and before.signals() != self.signals():
             known = "; ".join(before.signals()) or "none"
             notes.append(
-                f"Causes of {compared.baseline} come from other signals than those of {compared.system} ({known}), so counts of "
-                "causes can differ for that reason."
+                f"Causes of {compared.baseline} come from other signals than those of {compared.system} ({known}), so "
+                "counts of causes can differ for that reason."
             )
         return list(dict.fromkeys(f"{note[0].upper()}{note[1:]}" for note in notes if note))
 

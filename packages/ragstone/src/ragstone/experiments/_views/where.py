@@ -73,8 +73,8 @@ def _number(text: str) -> float | None:
 def parse_where(text: str) -> tuple[Condition, ...]:
     """Parse `KEY OPERATOR VALUE [and KEY OPERATOR VALUE ...]`.
 
-    Operators are =, !=, <, <=, >, >= and ~ (contains, without case). A value with spaces is quoted, and so is a metric with
-    arguments: `"ccrs.ac@em_weight=0"<0.5`.
+    Operators are =, !=, <, <=, >, >= and ~ (contains, without case). A value with spaces is quoted, and so is a metric
+    with arguments: `"ccrs.ac@em_weight=0"<0.5`.
     """
     conditions, position = [], 0
     while True:

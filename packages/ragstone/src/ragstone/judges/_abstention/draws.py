@@ -67,8 +67,8 @@ class MonteCarloSampler:
     ) -> AbstentionEstimate:
         """Sample replies until the interval is narrow enough.
 
-        The value is estimated without bias from the usable draws. If drawing may stop early, it differs from the share of
-        abstentions.
+        The value is estimated without bias from the usable draws. If drawing may stop early, it differs from the share
+        of abstentions.
 
         Raises:
             JudgeReplyError: If fewer than half of the draws are usable. The kind is "refused" if the model declined

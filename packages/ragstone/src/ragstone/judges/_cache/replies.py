@@ -45,8 +45,8 @@ def cache_bypassed() -> AbstractContextManager[bool]:
 def repeat_replies(number: int) -> AbstractContextManager[int]:
     """Use separate cached replies for a repeat inside the block.
 
-    Every request of repeat 1 is sent although the cache has the reply of repeat 0 (the usual one). Its reply is cached too, so
-    that an interrupted run resumes.
+    Every request of repeat 1 is sent although the cache has the reply of repeat 0 (the usual one). Its reply is cached
+    too, so that an interrupted run resumes.
     """
     return assigned(repeat_number, number)
 

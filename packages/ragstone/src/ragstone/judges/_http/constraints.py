@@ -103,9 +103,9 @@ class ConstrainedReplies:
     async def json(self, ask: _Ask, schema: Mapping[str, Any]) -> Completion | None:
         """Return JSON of a schema, or None if the endpoint refuses schemas. The caller must validate the reply.
 
-        The schema is sent with bounds on lengths, and after a refusal without them, with enumerations in place of ranges,
-        or without both. After the first accepted schema, each request has one. Before that, only a few do, first in the
-        usual style and then in that of llama-cpp-python, which counts if the reply has the keys of the schema.
+        The schema is sent with bounds on lengths, and after a refusal without them, with enumerations in place of
+        ranges, or without both. After the first accepted schema, each request has one. Before that, only a few do,
+        first in the usual style and then in that of llama-cpp-python, which counts if the reply has the keys of the schema.
         """
         plain = _form(schema, _LEVELS - 1, bounded=False)
         parts = (_form(schema, _LEVELS - 1) != plain, _form(schema, 0, bounded=False) != plain)

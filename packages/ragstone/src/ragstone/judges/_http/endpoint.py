@@ -69,8 +69,8 @@ def normalize_url(base_url: str) -> str:
     """
     if _LIST.search(base_url):
         raise ConfigurationError(
-            f"a base_url is the URL of one server, without a comma, got {settings.public_name(base_url)!r}. For several servers with "
-            "the same model, start a load balancer (LiteLLM, nginx) and name its URL"
+            f"a base_url is the URL of one server, without a comma, got {settings.public_name(base_url)!r}. For "
+            "several servers with the same model, start a load balancer (LiteLLM, nginx) and name its URL"
         )
     try:
         parts = urlsplit(base_url.strip())
@@ -413,8 +413,8 @@ class Endpoint:
             # A redirect would send the key and the texts to a server that the user did not name.
             target = self._quote(without_secrets(reply.headers.get("location", "")), transport)[:_TARGET_CHARACTERS]
             msg = (
-                f"{self.public_url}: HTTP {status}, a redirect to {target or 'an unnamed address'}, which is not followed. Name "
-                f"the final URL with {self.how_to_set('url')}"
+                f"{self.public_url}: HTTP {status}, a redirect to {target or 'an unnamed address'}, which is not "
+                f"followed. Name the final URL with {self.how_to_set('url')}"
             )
         if status == 401 and not (self._api_key or "@" in urlsplit(self.base_url).netloc):
             msg += f". No key was given. Set {self.how_to_set('api_key')}"

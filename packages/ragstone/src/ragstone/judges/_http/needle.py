@@ -21,8 +21,8 @@ Chat = Callable[[list[Message]], Awaitable[Mapping[str, Any]]]
 async def check_whole_prompts(chat: Chat) -> tuple[bool | None, str]:
     """Return whether a long prompt is read from its beginning (None if that is unknown), and what was observed.
 
-    The beginning contains a code word, and the end asks for it. The number of tokens that the reply counts decides if the
-    model does not repeat the code word, because small models fail at this too. Costs one request of about 8,000 tokens.
+    The beginning contains a code word, and the end asks for it. The number of tokens that the reply counts decides if
+    the model does not repeat the code word, because small models fail at this too. Costs one request of about 8,000 tokens.
     """
     for n_lines in _LINES:
         content = _prompt(n_lines)

@@ -1,7 +1,7 @@
 """HTTP below an endpoint: one request and its whole reply, whose size is bounded. By aiohttp, or by the user's own client.
 
-A server may send anything, so nothing that it sends is kept without a limit: bodies are cut while they are read, also when
-they are compressed, and aiohttp limits the headers. A transport belongs to the event loop in which it was opened.
+A server may send anything, so nothing that it sends is kept without a limit: bodies are cut while they are read, also
+when they are compressed, and aiohttp limits the headers. A transport belongs to the event loop in which it was opened.
 """
 
 from __future__ import annotations
@@ -217,8 +217,8 @@ class ClientTransport:
             if _loop_of.setdefault(client, loop) is not loop:
                 raise ConfigurationError(
                     "the client has an HTTP client of its own (http_client=...), whose connections belong to the event loop that "
-                    "used it first. Make a new client and judge for each event loop (each call of evaluate), or pass a client "
-                    "without http_client"
+                    "used it first. Make a new client and judge for each event loop (each call of evaluate), or pass a "
+                    "client without http_client"
                 )
         self._client = client
         self.secrets: list[str] = []

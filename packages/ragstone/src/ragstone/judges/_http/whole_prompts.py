@@ -116,8 +116,8 @@ class WholePrompts:
         if self._limit is not None and n >= _AT_LIMIT * self._limit:
             raise JudgeRejectedError(
                 f"{self._name}: the server cut the prompt at {n} tokens without an error, so the reply is about a part of "
-                "the sample. Raise the context length of the server (Ollama: num_ctx, or OLLAMA_CONTEXT_LENGTH=16384), or "
-                "retrieve less text",
+                "the sample. Raise the context length of the server (Ollama: num_ctx, or OLLAMA_CONTEXT_LENGTH=16384), "
+                "or retrieve less text",
                 kind="prompt_truncated",
             )
 

@@ -61,8 +61,8 @@ class ConcurrencyWindow:
     """Number of concurrent requests, and pauses. Not thread-safe. The caller passes the time.
 
     The window doubles in every round trip until the first problem. Then it grows by one per round trip, as long as it
-    is fully used. It halves on overload, and if the latency increases in proportion to the requests in flight: they wait
-    for each other, and half of them have the same throughput. After a refusal (429) nothing is sent for the
+    is fully used. It halves on overload, and if the latency increases in proportion to the requests in flight: they
+    wait for each other, and half of them have the same throughput. After a refusal (429) nothing is sent for the
     time that the endpoint requested. Then one request is sent, then another, then two, four, ... The next step does not
     wait for replies, which may take a minute, only for the time in which a refusal would arrive.
     """
@@ -344,6 +344,6 @@ class CircuitBreaker:
         """Return the message for requests that fail during the outage."""
         since = time.strftime("%H:%M:%S", time.localtime(self._since_unix))
         return (
-            f"no reply since {since} ({self.outage_duration_s(now):.0f} s, the limit is {max_outage_s:g} s), last error: "
-            f"{self.reason}. Only a probe is sent now and then until the endpoint replies"
+            f"no reply since {since} ({self.outage_duration_s(now):.0f} s, the limit is {max_outage_s:g} s), last "
+            f"error: {self.reason}. Only a probe is sent now and then until the endpoint replies"
         )

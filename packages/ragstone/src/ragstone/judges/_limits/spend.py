@@ -19,9 +19,9 @@ class Budget:
     """A limit on calls, tokens or US dollars. When it is reached, no more requests are sent.
 
     Several models may share one budget. The number of calls never exceeds its limit. Tokens and dollars are known after
-    a reply, so they can exceed their limits by the requests that are in flight at that moment. After a reply whose tokens or
-    cost are unknown, a limit on them cannot be counted, and no more requests are sent either. Retries count. The count starts
-    when the object is created, and each process has its own.
+    a reply, so they can exceed their limits by the requests that are in flight at that moment. After a reply whose
+    tokens or cost are unknown, a limit on them cannot be counted, and no more requests are sent either. Retries count.
+    The count starts when the object is created, and each process has its own.
 
     Args:
         calls: Maximum number of HTTP requests.
@@ -93,8 +93,8 @@ class Budget:
         if not reached:
             problem, remedy = f"the budget {self._uncounted}", "change the budget"
         raise JudgeError(
-            f"{problem}: {spent}. Existing scores are kept. To score the rest, {remedy} and evaluate again, with a reply cache to "
-            "avoid repeated calls",
+            f"{problem}: {spent}. Existing scores are kept. To score the rest, {remedy} and evaluate again, with a "
+            "reply cache to avoid repeated calls",
             kind="budget",
         )
 

@@ -30,7 +30,7 @@ PRECISION: Final = WorkedExample(
     replies={"entailment": ({"1": 1}, {"1": 0}, {"1": 0}, {"1": 0}, {"1": 0}, {"1": 0}, {"1": 1})},
     value=0.5,
     steps=(
-        "Passages 1, 2 and 3 together support the first sentence. None does alone, and it is supported without passage 3, "
-        "so this citation is not needed. [7] does not refer to a passage. 2 of 4 citations count: 2 / 4 = 0.5."
+        "Passages 1, 2 and 3 together support the first sentence. None does alone, and it is supported without passage "
+        "3, so this citation is not needed. [7] does not refer to a passage. 2 of 4 citations count: 2 / 4 = 0.5."
     ),
 )

@@ -29,8 +29,8 @@ Sub-questions: 1. How long is the Kuro bridge, and what is it made of? 2. Is it 
 Evidence: 黒橋の全長は503メートルである。今は歩行者だけが渡れる。
 Reply: {"1": 3, "2": 5}"""
 RATING_TASK: Final = Task(
-    "Your assignment: for each numbered sub-question, rate how well the evidence answers it. Use only the evidence, not your "
-    "own knowledge. It can be in another language than the sub-questions.\n"
+    "Your assignment: for each numbered sub-question, rate how well the evidence answers it. Use only the evidence, "
+    "not your own knowledge. It can be in another language than the sub-questions.\n"
     "5: the full and exact answer.\n"
     "4: the answer, with a small gap or error.\n"
     "3: the main part of the answer; something important is missing or vague.\n"
@@ -44,8 +44,8 @@ RATING_TASK: Final = Task(
     RATING_EXAMPLES,
 )
 TASK_FROM_REFERENCE: Final = Task(
-    f"Your assignment: write up to {MOST_QUESTIONS} questions that the reference answers, and that together cover everything "
-    "important in it.\n"
+    f"Your assignment: write up to {MOST_QUESTIONS} questions that the reference answers, and that together cover "
+    "everything important in it.\n"
     "Each question asks for one thing that the others do not ask for. A reader who has not seen the reference must understand "
     "it: write names instead of 'he' or 'the report'. Do not put the answer into the question. Use the language of the "
     "reference.\n"

@@ -81,8 +81,8 @@ RANKED_COVERAGE: Final = WorkedExample(
     value=0.7452,
     steps=(
         "p2 answers three sub-questions (gain 3). p3 answers two new ones and one that p2 answers (gain 2 + 0.5): "
-        "3 / log2(2) + 2.5 / log2(3) = 4.577. All three passages are required, so three ranks count. The greedy ideal is "
-        "p3, p1, p2: 3 / log2(2) + 3 / log2(3) + 2.5 / log2(4) = 6.143. The value is 4.577 / 6.143 = 0.745."
+        "3 / log2(2) + 2.5 / log2(3) = 4.577. All three passages are required, so three ranks count. The greedy ideal "
+        "is p3, p1, p2: 3 / log2(2) + 3 / log2(3) + 2.5 / log2(4) = 6.143. The value is 4.577 / 6.143 = 0.745."
     ),
 )
 REDUNDANCY: Final = WorkedExample(

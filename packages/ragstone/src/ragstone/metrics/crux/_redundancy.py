@@ -37,8 +37,8 @@ class _PerPassage(ContextsMetric):
 class Redundancy(_PerPassage):
     """Share of the answers in the passages that repeat an answer of a higher-ranked passage.
 
-    `details` lists new and repeated answers per passage. The value does not depend on the order of the passages, but the
-    order determines which passages are redundant.
+    `details` lists new and repeated answers per passage. The value does not depend on the order of the passages, but
+    the order determines which passages are redundant.
     """
 
     name = "crux.redundancy"

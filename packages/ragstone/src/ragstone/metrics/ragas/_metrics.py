@@ -30,8 +30,8 @@ _MOST_UNKNOWN: Final = 8
 _WRITE_QUESTIONS: Final = write_questions(QUESTIONS)
 _USEFUL_FOR: Final = {
     "reference": Task(
-        "Your assignment: decide whether this passage helps to find the reference, which is the answer to the query. If the "
-        "reference has several parts, each is a correct answer by itself, and one is enough.\n"
+        "Your assignment: decide whether this passage helps to find the reference, which is the answer to the query. "
+        "If the reference has several parts, each is a correct answer by itself, and one is enough.\n"
         "1: the passage contains something that the reference states, or a step to it, in any words or language.\n"
         "0: it does not. The same topic, names or words are not enough.\n"
         "Use only 1 and 0.",

@@ -6,8 +6,8 @@ Sources: K. Papineni et al., "BLEU: a Method for Automatic Evaluation of Machine
 Scores", 2018, for the signature.
 
 - sacrebleu's scores are in [0, 100]. Ragstone divides them by 100, so they are in [0, 1].
-- BLEU of one response is smoothed ("exp": orders without a match count as 1/2, 1/4, ... of a match). It omits orders that
-  are longer than the response. Without smoothing, most responses would score 0.
+- BLEU of one response is smoothed ("exp": orders without a match count as 1/2, 1/4, ... of a match). It omits orders
+  that are longer than the response. Without smoothing, most responses would score 0.
 - **The mean of BLEU over responses is not the BLEU of the corpus**, which sums matches over all responses first. Use
   `sacrebleu.BLEU().corpus_score` to compare with published results.
 - The standard tokenizer "13a" splits at whitespace and punctuation. Use "zh" for Chinese, and "char" for other scripts

@@ -24,8 +24,8 @@ from ragstone.metrics._shares import share
 from ragstone.metrics.vera import _examples as examples
 
 _RELEVANT: Final = Task(
-    "Your assignment: the numbered sentences are a passage, in its order. For each sentence, decide whether it helps to "
-    "answer the query.\n"
+    "Your assignment: the numbered sentences are a passage, in its order. For each sentence, decide whether it helps "
+    "to answer the query.\n"
     "1: it states the answer, a part of it, or something that must be known to find it. It can be in another language.\n"
     "0: the answer would be as good without it. The same topic, names or words are not enough.",
     "sentence_relevance",

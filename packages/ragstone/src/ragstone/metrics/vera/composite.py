@@ -47,8 +47,8 @@ class VeraComposite(LocalModelMetric["CrossEncoder"]):
         model: A cross-encoder with one output: a name on the hub, or a directory. Other models than the default are
             part of the metric's name (`vera.composite@MODEL`).
         device: Device of the model ("cpu", "cuda"). None: sentence-transformers chooses.
-        statements: Whether the model reads sentences with metric values. False is the baseline of the source: only response
-            and passages, without parts and without a judge (`vera.composite@statements=false`).
+        statements: Whether the model reads sentences with metric values. False is the baseline of the source: only
+            response and passages, without parts and without a judge (`vera.composite@statements=false`).
 
     Raises:
         ConfigurationError: If `parts` is empty.
