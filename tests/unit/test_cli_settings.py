@@ -63,7 +63,7 @@ def test_all_settings_are_listed_without_secrets() -> None:
         ("jugde.max_retries=8", "--set: 'jugde' is not a table of settings. Did you mean 'judge'?"),
         ("judge.max_retries=many", "--set: judge.max_retries must be an integer of at least 0, got 'many'."),
         ("judge.max_retries", "--set: 'judge.max_retries' must be TABLE.KEY=VALUE. Example: --set judge.max_retries=8"),
-        ("watch.min_drop=0.1", "--set: `evaluate` does not use watch.min_drop. It uses the tables judge, reader, "),
+        ("watch.min_drop=0.1", "--set: `evaluate` does not use watch.min_drop. It uses the tables embedder, scoring, judge, reader, "),
     ],
 )  # fmt: skip
 def test_an_invalid_setting_names_key_rule_and_way_out(text: str, message: str) -> None:
@@ -77,7 +77,7 @@ def test_an_invalid_setting_names_key_rule_and_way_out(text: str, message: str) 
     ("command", "text", "message"),
     [
         ("report x.db", "limits.concurrency=3", "`report` does not use limits.concurrency. It uses limits.max_page_mb. Commands that use limits.concurrency: evaluate, repair, worker, ingest, replay, "),
-        ("evaluate x.jsonl", "scoring.mode=process", "`evaluate` does not use scoring.mode. It uses scoring.metrics, scoring.sinks, scoring.reasons. Only `Monitor`, or a command that is not installed, uses scoring.mode."),
+        ("evaluate x.jsonl", "scoring.mode=process", "`evaluate` does not use scoring.mode. It uses scoring.reasons, scoring.metrics, scoring.sinks. Only `Monitor`, or a command that is not installed, uses scoring.mode."),
         ("worker x.db", "analysis.seed=3", "`worker` does not use analysis.seed. It uses the tables judge, "),
         ("labels draw x.db", "judge.draws=3", "`labels draw` does not use judge.draws. It uses analysis.seed. Commands that use judge.draws: "),
         ("compare a.jsonl b.jsonl", "analysis.undecided=pass", "Commands that use analysis.undecided: evaluate, report, replay."),

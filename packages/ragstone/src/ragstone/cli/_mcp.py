@@ -57,7 +57,7 @@ def serve_tools(store: str, *, texts: bool) -> None:
         return json.loads(done.stdout)
 
     def at(period: str) -> str:
-        if period and not re.fullmatch(r"[\w:.+-]*\.\.[\w:.+-]*", period):
+        if period and (".." not in period or not re.fullmatch(r"[\w:.+-]*", period)):
             raise ToolError(f"invalid period {period!r}. Write FROM..TO, such as 2026-11-01..2026-11-08 or -7d..")
         return f"{store}@{period}" if period else store
 

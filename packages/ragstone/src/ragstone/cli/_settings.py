@@ -136,7 +136,7 @@ def _describe_unused(key: str, used: Sequence[str], command: str) -> str:
     tables = dict.fromkeys(each.partition(".")[0] for each in used)
     others = commands_that_use(key)
     uses = near or (used if len(used) <= _SHOWN else [f"the tables {', '.join(tables)}"])
-    return f"`{command}` does not use {key}. It uses {', '.join(uses)}. " + (
+    return f"`{command}` does not use {key}. It uses {', '.join(dict.fromkeys(uses))}. " + (
         f"Commands that use {key}: {', '.join(others)}."
         if others
         else f"Only `Monitor`, or a command that is not installed, uses {key}."
