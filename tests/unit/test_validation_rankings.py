@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import random
 
 import pytest
 from typer.testing import CliRunner
 
 from command_line import app
+from graded_records import write_graded_records
 from ragstone.errors import DataError
-from ragstone.schema import Failure, MetricScale, Score
+from ragstone.schema import Failure, Score
 from ragstone.stats import kendall_of_means
 from ragstone_lab import validate_metrics
 
@@ -50,54 +50,8 @@ def ranked(report):
 
 @pytest.fixture
 def graded(tmp_path):
-    """Outcomes of two metrics on graded records of 40 questions, with labels from 0 to 3, and the labels."""
-    rng = random.Random(7)
-    lines, labels, scores = [], [], {"ce": {}, "ce.enriched": {}}
-    for question in range(40):
-        for record in range(6):
-            id_, grade = f"q{question}r{record}", rng.randint(0, 3) if record > 1 else 3 * record
-            labels.append({"id": id_, "label": grade})
-            for metric, noise in (("ce", 1.5), ("ce.enriched", 0.3)):
-                scores[metric][id_] = value = round(grade + rng.gauss(0, noise), 3)
-                same = {"sample_id": id_, "metric": metric, "metric_version": "1", "fingerprint": f"{question:024x}"}
-                lines.append(Score(value=value, method="cross_encoder", scale=MetricScale(), **same))
-    path = tmp_path / "records.jsonl"
-    path.write_text("".join(line.model_dump_json() + "\n" for line in lines))
-    return path, labels, scores
-
-
-def test_records_are_ranked_as_ir_measures_ranks_them(graded):
-    """MAP, nDCG and MRR of both metrics, and the paired difference, from an independent computation."""
-    import ir_measures
-    from ir_measures import AP, RR, Qrel, ScoredDoc, nDCG
-
-    path, labels, scores = graded
-    report = validate_metrics(path, labels=labels, metrics=["ce", "ce.enriched"], **FAST)
-    grades = {row["id"]: row["label"] for row in labels}
-    qrels = [Qrel(id_[: id_.index("r")], id_, grade) for id_, grade in grades.items()]
-    measures = {"MAP": AP(rel=2), "nDCG": nDCG, "MRR": RR(rel=2)}
-    expected = {}
-    for metric, by_id in scores.items():
-        run = [ScoredDoc(id_[: id_.index("r")], id_, value) for id_, value in by_id.items()]
-        for each in ir_measures.iter_calc([*measures.values()], qrels, run):
-            expected.setdefault((metric, str(each.measure)), {})[each.query_id] = each.value
-    found = {(r.metric, r.measure): r for r in report.records}
-    assert 6 == len(found)
-    for (metric, measure), ranking in found.items():
-        own = expected[metric, str(measures[measure])]
-        assert ranking.mean.value == pytest.approx(sum(own.values()) / 40, abs=1e-9)
-        assert (40, 0, 0, 0, 1.5) == (
-            ranking.mean.n, ranking.n_undefined, ranking.n_unscored, ranking.n_tied, ranking.relevant_from
-        )  # fmt: skip
-        if metric == "ce":
-            assert ranking.difference is None
-        else:
-            base = expected["ce", str(measures[measure])]
-            assert ranking.difference.value == pytest.approx(sum(own[q] - base[q] for q in own) / 40, abs=1e-9)
-            assert ranking.difference.low <= ranking.difference.value <= ranking.difference.high
-    assert found["ce.enriched", "nDCG"].difference.low > 0
-    assert "Differences from ce are paired by question" in str(report)
-    assert 6 == len(json.loads(json.dumps(report.to_dict()))["records"])
+    """The file of outcomes, the labels, and the scores by metric and record."""
+    return write_graded_records(tmp_path)
 
 
 def test_records_that_cannot_be_ranked_are_counted(graded):

@@ -104,11 +104,19 @@ def arguments_of(make: Callable[..., Any]) -> tuple[Argument, ...]:
         return ()
     parameters = [
         parameter
-        for name, parameter in inspect.signature(make).parameters.items()
+        for name, parameter in _signature(make).parameters.items()
         if parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL) and not _SECRET.search(name)
     ]
     declared = (_declared(parameter, _hint(function, parameter)) for parameter in parameters)
     return tuple(argument for argument in declared if argument is not None)
+
+
+def _signature(make: Callable[..., Any]) -> inspect.Signature:
+    """Return the signature of a function, or that of a class by its `__init__`: early versions of Python 3.11 prefer `__new__`."""
+    if not isinstance(make, type):
+        return inspect.signature(make)
+    signature = inspect.signature(make.__init__)  # type: ignore[misc]
+    return signature.replace(parameters=[*signature.parameters.values()][1:])
 
 
 def _hint(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
@@ -167,7 +175,7 @@ def read_values(make: type, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
     Raise ConfigurationError if a value does not follow the rule of its argument.
     """
     try:
-        given = inspect.signature(make).bind(*args, **kwargs).arguments
+        given = _signature(make).bind(*args, **kwargs).arguments
     except TypeError:  # the constructor reports it
         return {}
     values: dict[str, Any] = {}

@@ -237,6 +237,8 @@ async def write_each(
         async with asyncio.TaskGroup() as group:
             for _ in range(min(concurrency, len(batch))):
                 group.create_task(work())
-    except* SinkError as raised:
-        raise raised.exceptions[0] from None
+    except BaseExceptionGroup as raised:  # an error that `except*` raises is a group in early versions of Python 3.11
+        if (denied := raised.subgroup(SinkError)) is not None:
+            raise denied.exceptions[0] from None
+        raise
     return errors

@@ -32,7 +32,7 @@ _MAX_COMPARED: Final = 1_000_000
 """Words of sentences that the claims of one answer are compared with. Further claims are listed without a sentence."""
 _MARKS: Final = "[.!?\u2026]++[\"'\u201d\u2019)\\]]*+"
 _SENTENCE: Final = re.compile(
-    rf".(?:[^.!?\u2026\u3002\uff01\uff1f\n]++|(?!{_MARKS}(?:\s|$))[.!?\u2026]++)*+(?:{_MARKS}|[\u3002\uff01\uff1f]|\n|$)\s*+",
+    rf".(?:[^.!?\u2026\u3002\uff01\uff1f\n]++|(?!{_MARKS}(?:\s|$))[.!?\u2026]++)*(?:{_MARKS}|[\u3002\uff01\uff1f]|\n|$)\s*+",
     re.DOTALL,
 )
 
