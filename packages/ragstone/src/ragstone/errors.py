@@ -128,12 +128,7 @@ class JudgeUnavailableError(JudgeError):
     """
 
     def __init__(
-        self,
-        message: str,
-        *,
-        kind: str | None = None,
-        raw: str | None = None,
-        retry_after_s: float | None = None,
+        self, message: str, *, kind: str | None = None, raw: str | None = None, retry_after_s: float | None = None
     ) -> None:
         super().__init__(message, kind=kind, raw=raw)
         self.retry_after_s = retry_after_s

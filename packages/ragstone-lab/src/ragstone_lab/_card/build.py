@@ -161,13 +161,7 @@ class _Table:
         )
 
     def _agreement(
-        self,
-        run: Run,
-        metric: str,
-        labels: Iterable[LabelRecord],
-        *,
-        of_some: bool = False,
-        of_parts: bool = False,
+        self, run: Run, metric: str, labels: Iterable[LabelRecord], *, of_some: bool = False, of_parts: bool = False
     ) -> LabelAgreement | None:
         """Compare the scores of a run with labels, those `of_some` samples on the scale of all labels of the metric."""
         own = [label for label in labels if label.metric in (None, metric)]

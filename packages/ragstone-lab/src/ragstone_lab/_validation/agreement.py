@@ -294,10 +294,7 @@ def _agree_drawn(
             "nothing is known about how they were chosen"
         )
     if len(ids) < 2:
-        return {"exact": None, "cohen": None}, [
-            *notes,
-            f"{len(ids)} labels of drawn requests: at least two are needed",
-        ]
+        return {"exact": None, "cohen": None}, [*notes, f"{len(ids)} labels of drawn requests: at least two are needed"]
     middle = (low + high) / 2
     limit = (middle if card.threshold is None else card.threshold) if options.threshold is None else options.threshold
     sampled = probabilities_of(system, ids) or [1.0] * len(ids)
