@@ -112,7 +112,7 @@ def arguments_of(make: Callable[..., Any]) -> tuple[Argument, ...]:
 
 
 def _signature(make: Callable[..., Any]) -> inspect.Signature:
-    """Return the signature of a function, or that of a class by its `__init__`: early versions of Python 3.11 prefer `__new__`."""
+    """Return the signature of a function, or of the `__init__` of a class: early versions of 3.11 read `__new__`."""
     if not isinstance(make, type):
         return inspect.signature(make)
     signature = inspect.signature(make.__init__)  # type: ignore[misc]
