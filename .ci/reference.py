@@ -11,11 +11,10 @@ import itertools
 import json
 import math
 import re
-import shlex
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -91,7 +90,7 @@ def prose(text: str) -> str:
     return "".join(parts)
 
 
-def table(header: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def table(header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     """Return a table in Markdown."""
     lines = [f"| {' | '.join(row)} |" for row in (header, *rows)]
     return "\n".join([lines[0], "|---" * len(header) + "|", *lines[1:]])
@@ -416,62 +415,48 @@ def metrics_page(page: str) -> str:
 
 # Layouts of files
 
-FIELDS = ("id", "query", "history", "contexts", "response", "reference")
+OUTCOMES_OF_FILES = {
+    "read": "Read without options",
+    "option": "Read with the option or the command that the message names",
+    "refused": "Refused, with the reason",
+    "open": "Not read, and the message does not name all that is needed",
+}
+"""What happens with a file at the first command, as the page says it."""
 
 
-def counted(n: int, noun: str) -> str:
-    """Return a number with a noun."""
-    return f"{n} {noun}" + "s" * (n != 1)
+def outcome_of(cases: list[dict[str, Any]]) -> str:
+    """Return what happens with a file whose correct readings are known."""
+    asks = [case for case in cases if "remedy" in case]
+    are_read = all(case.keys() & {"samples", "traces", "labels"} for case in asks if case["command"].startswith("eval"))
+    return "read" if not asks else "option" if are_read else "refused"
 
 
-def fields_read(case: dict[str, Any]) -> str:
-    """Return the fields that the first sample of a file has, in words."""
-    first = case.get("first", {})
-    same = {"id_parts": "id", "context_parts": "contexts", "passage_ids": "contexts"}
-    found = {same.get(name, name) for name, value in first.items() if value not in ("", [], ["?"], 0)}
-    return ", ".join(f"`{name}`" for name in FIELDS if name in found)
-
-
-def reading(case: dict[str, Any]) -> str:
-    """Return what a command does with a file: what it reads, or what its first message names."""
-    words = shlex.split(case["command"])
-    command = " ".join(itertools.takewhile(lambda word: word.islower() and not word.startswith("-"), words))
-    noun, n = next(((noun, case[noun + "s"]) for noun in ("sample", "trace", "label") if noun + "s" in case), ("", 0))
-    read = counted(n, noun) + (f" with {fields_read(case)}" if fields_read(case) else "") if noun else "works"
-    if "remedy" in case:
-        read = f"names {', '.join(f'`{text}`' for text in case['remedy'])}" + (f", then {read}" if noun else "")
-    return f"`{command}`: {read}"
+def grouped(layouts: list[str]) -> str:
+    """Return layouts as a list in which those of one tool ("ragas: results") stand together."""
+    tools: dict[str, list[str]] = {}
+    for layout in sorted(layouts, key=str.lower):
+        tool, _, kind = layout.partition(": ")
+        tools.setdefault(tool, []).extend([kind] if kind else [])
+    return prose(", ".join(f"{tool} ({', '.join(kinds)})" if kinds else tool for tool, kinds in tools.items()))
 
 
 def layouts_page(page: str) -> str:
     """Return the page of the records, with the files that the tests read."""
-    rows = [
-        (prose(file["layout"]), f"`{file['name']}`", counted(file["rows"], "record"), "<br>".join(map(reading, cases)))
-        for file in tomllib.loads(FILES.read_text(encoding="utf-8"))["file"]
-        if (cases := [case for case in file["case"] if "fails" not in case])
-    ]
-    page = fill(page, "layouts of files", table(("layout", "file", "size", "command and what it reads"), rows))
-    truth, states = (json.loads((BLIND / f"{name}.json").read_text(encoding="utf-8")) for name in ("truth", "states"))
-    blind = [
-        (prose(case["layout"]), f"`{case['file']}`", f"`{case['command'].partition(' {f}')[0]}`", needed(state))
-        for case, state in zip(truth, states, strict=True)
-    ]
-    return fill(page, "files of a stranger", table(("layout", "file", "command", "what is needed"), blind))
-
-
-def needed(state: dict[str, Any]) -> str:
-    """Return what a user adds to the command, or what the command says of a file that is not read."""
-    said = ", ".join(f"`{text}`" for text in state.get("says", []))
-    option = f"`{state['options'][-1]}`" if "options" in state else ""
-    said, option = said.replace("|", "\\|"), option.replace("|", "\\|")
-    return {
-        "read": f"none{said and f'. It says: {said}'}",
-        "option": f"{option}{' (of two messages)' if len(state.get('options', [])) > 1 else ''}",
-        "command": "the command that the message names",
-        "told": f"none. It says: {said}",
-        "refused": f"refused{said and f': {said}'}",
-        "open": "not read: the message does not name all that is needed",
-    }[state["state"]]
+    layouts: dict[str, list[str]] = {outcome: [] for outcome in OUTCOMES_OF_FILES}
+    for file in tomllib.loads(FILES.read_text(encoding="utf-8"))["file"]:
+        if cases := [case for case in file["case"] if "fails" not in case]:
+            layouts[outcome_of(cases)].append(file["layout"])
+    same = {"told": "read", "command": "option"}
+    blind = json.loads((BLIND / "states.json").read_text(encoding="utf-8"))
+    for state in blind:
+        layouts[same.get(state["state"], state["state"])] += [state["name"]] if "name" in state else []
+    counts = Counter(same.get(state["state"], state["state"]) for state in blind)
+    text = [f"- **{words}**: {grouped(layouts[outcome])}" for outcome, words in OUTCOMES_OF_FILES.items()]
+    page = fill(page, "layouts of files", "\n".join(text))
+    *first, last = (str(counts[outcome]) for outcome in OUTCOMES_OF_FILES)
+    return fill(
+        page, "counts of files", f"Now they are {', '.join(first)} and {last} of {counts.total()} in the order above."
+    )
 
 
 def redaction_page(page: str) -> str:

@@ -1,7 +1,7 @@
 """Files that a person wrote who had not read the reader: each is read as a careful person reads it, or the message says how.
 
 `layouts/truth.json` has what each file says, and `layouts/states.json` what Ragstone does with it. The reference page of the
-rows shows this state of each file.
+records counts these states, and shows the files that have a `name`.
 """
 
 from __future__ import annotations
