@@ -64,7 +64,7 @@ GUIDES_OF_TABLES = {
     "app": "../how-to/traffic.md",
     "capture": "../explanation/captured-requests.md",
     "lengths": "../how-to/redaction.md#capture-less",
-    "analysis": "../explanation/dependent-data.md",
+    "analysis": "../explanation/intervals.md#dependent-and-sampled-data",
     "receiver": "../how-to/ingest.md",
     "research": "../how-to/validate-metrics.md",
 }

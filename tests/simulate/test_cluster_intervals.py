@@ -1,4 +1,4 @@
-"""Coverage of intervals over clusters and false claims of tests over clusters: the tables of docs/explanation/dependent-data.md."""
+"""Coverage of intervals over clusters and false claims of tests over clusters: the tables of docs/explanation/intervals.md."""
 
 from __future__ import annotations
 

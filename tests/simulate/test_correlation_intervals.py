@@ -1,4 +1,4 @@
-"""Coverage of the intervals of correlations: the tables of docs/explanation/intervals.md and dependent-data.md."""
+"""Coverage of the intervals of correlations: the tables of docs/explanation/intervals.md."""
 
 from __future__ import annotations
 
