@@ -12,8 +12,18 @@ import ragstone
 from command_line import run_command
 from live_store import make_store
 from ragstone.errors import ConfigurationError
-from ragstone.experiments import Experiment, build_report, check_run, save_run
+from ragstone.experiments import (
+    Experiment,
+    FollowedReport,
+    TimeRange,
+    build_report,
+    check_run,
+    choose_cases,
+    compare_last,
+    save_run,
+)
 from ragstone.schema import Usage
+from ragstone.settings import Analysis
 from ragstone.store import SqliteStore
 from ragstone.views import ReportText, markdown_report
 
@@ -137,3 +147,52 @@ def test_the_command_stores_runs(tmp_path: Path):
     assert ("base", "T") == (first.name, second.name[10])
     refused = run_command(*scored, "--run", "base")
     assert (True, False) == ("Add --store runs.db" in refused.stderr, refused.returncode == 0)
+
+
+def test_runs_are_separate_systems_of_a_comparison(tmp_path: Path):
+    """A store of runs alone is compared run by run, paired by the ids of the rows, and two named runs as well."""
+    path = tmp_path / "runs.db"
+    for name, right in (("a", 30), ("b", 15), ("c", 30)):
+        stored(path, name, evaluated(right=right))
+    both = ragstone.compare([path], n_permutations=200)
+    assert (("a", "b", "c"), True, 30) == (both.systems, both.paired, both.n_common)
+    assert [1.0, 0.5, 1.0] == [system.estimate.value for system in both.metrics[0].systems]
+    done = run_command("compare", f"{path}@a", f"{path}@b", "--json")
+    assert 0 == done.returncode, done.stderr
+    assert ["runs@a", "runs@b"] == json.loads(done.stdout)["systems"]
+    written = run_command("compare", f"new={path}@b", f"old={path}@a", "-o", str(tmp_path / "c.html"))
+    assert 0 == written.returncode, written.stderr
+    changed_ids = build_report(
+        TimeRange(path, run="b"),
+        compared=compare_last({"old": TimeRange(path, run="a"), "new": TimeRange(path, run="b")}, "old", Analysis()),
+        name="new",
+    ).changes
+    assert changed_ids is not None
+    assert {f"q{k}" for k in range(15, 30)} == set(changed_ids.lost_ids)
+
+
+def test_a_run_is_chosen_by_name_and_runs_are_never_pooled(tmp_path: Path):
+    """Report, live page, traces, cases and an export show one run: the last, the named one, or the last of a period."""
+    path = tmp_path / "runs.db"
+    for name, right in (("a", 30), ("b", 15), ("c", 0)):
+        stored(path, name, evaluated(right=right))
+    view = build_report(TimeRange(path, run="b"))
+    assert (30, f"{path}, run b", 0.5) == (view.n_samples, view.title, view.metrics[0].estimate.value)
+    assert ["a", "b"] == [run.name for run in view.runs]
+    assert 30 == build_report(TimeRange(path, since=0.0)).n_samples
+    report = FollowedReport(TimeRange(path), targets={})
+    assert (True, 30, f"{path}, run c") == (report.refresh(), report.view.n_samples, report.view.title)
+    stored(path, "d", evaluated(10))
+    assert (True, 10, f"{path}, run d") == (report.refresh(), report.view.n_samples, report.view.title)
+    assert report.answer("q3").id == "q3"
+    shown = run_command("traces", f"{path}@b", "q20", "--json", "--full")
+    assert "No." == json.loads(shown.stdout)["answer"]["response"][0]["text"], shown.stderr
+    assert {f"b/q{k}" for k in range(30)} == set(choose_cases(TimeRange(path, run="b"), limit=1000).weights)
+    assert 0 == run_command("store", "export", f"{path}@a", tmp_path / "a.jsonl").returncode
+    assert 30 == len((tmp_path / "a.jsonl").read_text().splitlines())
+    refused = run_command("report", f"{path}@e")
+    assert (2, True) == (refused.returncode, "Its runs: 'a', 'b', 'c', 'd'. Write STORE@RUN" in refused.stderr)
+    assert "These means are of all 4 runs together." in run_command("status", path).stdout
+    captured = make_store(tmp_path / "s.db", 3)
+    with pytest.raises(ConfigurationError, match="It does not contain runs of `evaluate --store`"):
+        TimeRange(captured, run="a")

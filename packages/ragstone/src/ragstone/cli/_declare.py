@@ -41,7 +41,7 @@ Options:
     rows (PATH hidden): The list or the sheet with the rows: results.results.
     store: The store: a file or postgresql://...
     systems: Outcome files of `evaluate --output`, or stores. NAME=FILE names a system, STORE@FROM..TO selects a period
-        of a store, - is standard input.
+        of a store, STORE@RUN a run (a store of runs alone: each run is a system), - is standard input.
     target: METRIC=MEAN that you want to reach, such as ccrs.ac=0.8. Repeatable.
 
 Output:

@@ -45,15 +45,20 @@ def reading_options(rows: str | None, field: Sequence[str] | None) -> str:
 
 
 def parse_time_range(text: str) -> TimeRange | str:
-    """Parse STORE@FROM..TO, or return a file name unchanged.
+    """Parse STORE@FROM..TO or STORE@RUN, or return a file name unchanged.
 
     FROM and TO are ISO dates in UTC or relative to now (-7d, -12h, -30m). Either can be omitted.
     """
     from ragstone.experiments import TimeRange
+    from ragstone.store import is_database_url
 
     store, separator, times = text.rpartition("@")
-    if not separator or not store or ".." not in times or Path(text).exists():
+    if not separator or not store or Path(text).exists():
         return text
+    if ".." not in times:
+        # Without a path, the part before the last @ is the user of a database.
+        is_store = "/" in store.partition("://")[2] if is_database_url(store) else Path(store).is_file()
+        return TimeRange(store, run=times) if is_store else text
     since, _, until = times.partition("..")
     period = TimeRange(store, since=_time_in(since), until=_time_in(until))
     if period.since is not None and period.until is not None and period.since >= period.until:

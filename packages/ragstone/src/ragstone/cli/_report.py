@@ -47,8 +47,8 @@ def report_command(
 
     Options:
         sources (SOURCE...): A store (a file or postgresql://...), requests of a period (STORE@-7d..,
-            STORE@2026-11-01..2026-11-08), or a file of outcomes (evaluate --output). NAME=SOURCE names it. Of several,
-            the last is reported and compared with the first.
+            STORE@2026-11-01..2026-11-08), a run (STORE@RUN; default: the last), or a file of outcomes (evaluate
+            --output). NAME=SOURCE names it. Of several, the last is reported and compared with the first.
         baseline (NAME): Show what changed against this one of the sources, or against another source. Default: the
             first of several.
         data: The evaluated file, for the texts of a file of outcomes, which has only their ids, and for columns that

@@ -144,4 +144,7 @@ def _scores(
     if not is_database_url(store) and not Path(store).exists():
         return (), ()
     with open_store(store, mode="read") as opened:
-        return summarize_store(opened, cards, analysis)
+        scores, notes = summarize_store(opened, cards, analysis)
+        runs = opened.traces.run_times()
+    pooled = f"These means are of all {len(runs)} runs together. Each run: ragstone report {quote_store(store)}"
+    return scores, (*notes, pooled) if len(runs) > 1 else notes

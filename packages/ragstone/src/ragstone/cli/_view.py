@@ -27,7 +27,7 @@ def view_command(
     SIGTERM or Ctrl-C stops it.
 
     Options:
-        store: The store (a file or postgresql://...), or a period of it, such as STORE@-7d..
+        store: The store (a file or postgresql://...), or a period (STORE@-7d..) or run (STORE@RUN) of it.
         token ($RAGSTONE_VIEW_TOKEN): Text that a browser must present once, at least 16 characters. auto makes one.
             Needed for a --listen that other machines can reach.
         mcp: Answer a coding agent on standard input and output instead (Model Context Protocol), without texts.

@@ -15,7 +15,7 @@ from ragstone._util.quantities import count
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments._clusters import NO_CLUSTER
 from ragstone.experiments._outcome_file import shorten_question
-from ragstone.experiments._outcomes import Period, open_source
+from ragstone.experiments._outcomes import Period, StoredRequests
 from ragstone.experiments._table import ScoreTable
 from ragstone.reading import LabelRecord, SampleSource, by_answer, group_reasons, read_label_file
 from ragstone.schema import fingerprint
@@ -67,7 +67,7 @@ def draw_to_label(store: str | os.PathLike[str], n: int, *, seed: int | None = N
     """
     if n < 1:
         raise ConfigurationError(f"the number of requests to draw must be at least 1, got {n}")
-    table, _ = open_source(Period(store), analysis=Analysis(cluster=NO_CLUSTER), compares=True).table()
+    table, _ = StoredRequests(Period(store), None, Analysis(cluster=NO_CLUSTER), only_planned=False).table()
     disagreement, n_metrics = disagreements(table)
     with open_store(store, mode="read") as opened:
         for removed in opened.upkeep.removed_texts():

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from typing_extensions import override
 
@@ -29,7 +29,7 @@ from ragstone.experiments._outcome_file import (
     match_samples,
     read_questions,
 )
-from ragstone.experiments._runs import describe_changes, origins_of, run_times
+from ragstone.experiments._runs import describe_changes, origins_of
 from ragstone.experiments._spent import Spent, spent_of
 from ragstone.experiments._summary import check_level
 from ragstone.experiments._views.labeled import HumanLabels
@@ -48,7 +48,7 @@ from ragstone.metrics import MetricCard, find_composites
 from ragstone.reading import CHOSEN_BY_SCORES, case_of, is_cases, read_samples
 from ragstone.schema import Outcome, Sample, Score, Trace, TraceOutline, outcome_adapter, sample_from_trace
 from ragstone.settings import Analysis
-from ragstone.store import PlannedMetric, StorePosition, describe_store, has_spool, is_database_url, open_store
+from ragstone.store import StorePosition, describe_store, has_spool, is_database_url, open_store
 
 if TYPE_CHECKING:
     from ragstone.views import RunRow
@@ -61,6 +61,26 @@ class Period(Reportable):
     store: str | os.PathLike[str]
     since: float | None = None
     until: float | None = None
+    run: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.run is None:
+            return
+        with open_store(self.store, mode="read") as stored:
+            times = stored.traces.run_times()
+        if self.run not in times:
+            known = (
+                f"Its runs: {', '.join(map(repr, times))}"
+                if times
+                else "It does not contain runs of `evaluate --store`"
+            )
+            raise ConfigurationError(
+                f"the store {describe_store(self.store)!r} does not have a run {self.run!r}. {known}. Write STORE@RUN, "
+                "or STORE@FROM..TO for a period"
+            )
+        # All requests of a run start in one millisecond.
+        object.__setattr__(self, "since", times[self.run] - 0.0002)
+        object.__setattr__(self, "until", times[self.run] + 0.0002)
 
     @property
     @override
@@ -73,12 +93,13 @@ class Period(Reportable):
         """Name of the store and the period, in UTC."""
         store = os.fspath(self.store)
         name = describe_store(store) if is_database_url(store) else Path(store).stem
-        return f"{name}@{_day(self.since)}..{_day(self.until)}"
+        return f"{name}@{self.run or f'{_day(self.since)}..{_day(self.until)}'}"
 
 
 OutcomeSource = Evaluated | Period | str | os.PathLike[str]
 """An `Experiment`, a JSONL file of outcomes (`evaluate --output`), a store, or a `TimeRange` of one."""
 
+T = TypeVar("T")
 _MOST: Final = 1e100
 """Maximum absolute value of a score: squares and sums of larger values overflow."""
 _SQLITE: Final = b"SQLite format 3\x00"
@@ -213,30 +234,43 @@ def store_of(source: OutcomeSource) -> str | os.PathLike[str] | None:
 
 
 class StoredRequests(Source):
-    """Requests of a store, under its name unless `name` is given.
+    """Requests of a store, under its name unless `name` is given. Of a store of runs, those of one run.
 
-    With `only_planned`, outcomes of earlier versions of the planned metrics are left out.
+    With `only_planned`, outcomes of earlier versions of the planned metrics are left out. With `has_row_ids`, requests
+    of a run have the ids of the evaluated rows.
     """
-
-    is_traffic = True
 
     after: StorePosition | None = None
     """Only what was stored after this position is read."""
     upto: StorePosition | None = None
     """Only what was stored up to this position is read."""
-    run_times: Mapping[str, float] = {}
-    """Times of all runs of the store, if these are the requests of the last one."""
 
-    def __init__(self, period: Period, name: str | None, analysis: Analysis, *, only_planned: bool = True) -> None:
-        self._period = period
+    def __init__(
+        self,
+        period: Period,
+        name: str | None,
+        analysis: Analysis,
+        *,
+        only_planned: bool = True,
+        has_row_ids: bool = False,
+    ) -> None:
         self._n_without_text = 0
         self._spent: dict[str, Spent] = {}
+        with open_store(period.store, mode="read") as opened:
+            self._plan = {planned.name: planned for planned in opened.plan.metrics()} if only_planned else {}
+            times = opened.traces.run_times()
+        since, until = period.since or -math.inf, math.inf if period.until is None else period.until
+        self._runs = {run: time for run, time in times.items() if time < until}
+        """Times of the runs up to the one whose requests these are. Empty if they are captured requests."""
         whole = period.since is None and period.until is None
-        super().__init__(name or (describe_store(os.fspath(period.store)) if whole else period.name), analysis, {})
-        self._plan: dict[str, PlannedMetric] = {}
-        if only_planned:
-            with open_store(period.store, mode="read") as opened:
-                self._plan = {planned.name: planned for planned in opened.plan.metrics()}
+        shown = describe_store(os.fspath(period.store)) if whole or self._runs else period.name
+        if self._runs and [*self._runs.values()][-1] >= since:
+            period = Period(period.store, run=[*self._runs][-1])
+            shown, self._plan = f"{shown}, run {period.run}", {}  # the plan is that of the last run
+        self.is_traffic = not times
+        self._period = period
+        self._prefix = f"{period.run}/" if period.run and has_row_ids else ""
+        super().__init__(name or shown, analysis, {})
 
     @override
     def samples(self) -> Iterator[SampleFields]:
@@ -244,21 +278,28 @@ class StoredRequests(Source):
         with open_store(period.store, mode="read") as store:
             for outline in store.traces.read_outlines(since=period.since, after=self.after, upto=self.upto):
                 if period.until is None or outline.started_at < period.until:
-                    self._spent[outline.trace_id] = spent_of([outline])
-                    yield SampleFields(outline.trace_id, outline, outline.started_at, _labels(outline))
+                    id_ = outline.trace_id.removeprefix(self._prefix)
+                    self._spent[id_] = spent_of([outline])
+                    yield SampleFields(id_, outline, outline.started_at, _labels(outline))
             if self.after is None:
                 self._n_without_text = 0
                 for removed in store.upkeep.removed_texts(since=period.since, until=period.until):
                     self._n_without_text += 1
                     labels = {key: (value,) for key, value in removed.labels.items()}
-                    yield SampleFields(removed.trace_id, None, removed.started_at, labels)
+                    yield SampleFields(removed.trace_id.removeprefix(self._prefix), None, removed.started_at, labels)
 
     @override
     def outcomes(self) -> Iterator[Outcome]:
         period = self._period
         with _reading(period), open_store(period.store, mode="read") as store:
             found = store.outcomes.read(since=period.since, until=period.until, after=self.after, upto=self.upto)
-            yield from _check_sizes(filter(self.is_planned, found), _place(period))
+            yield from map(self._of_row, _check_sizes(filter(self.is_planned, found), _place(period)))
+
+    def _of_row(self, outcome: Outcome) -> Outcome:
+        """Return an outcome with the id of the evaluated row, if this is a run."""
+        if not self._prefix:
+            return outcome
+        return outcome.model_copy(update={"sample_id": outcome.sample_id.removeprefix(self._prefix)})
 
     def is_planned(self, outcome: Outcome) -> bool:
         """Whether this is an outcome of the planned version of its metric. Outcomes of older versions are not mixed in."""
@@ -271,22 +312,26 @@ class StoredRequests(Source):
     def records(self, ids: Collection[str]) -> dict[str, AnswerRecord]:
         found = {}
         with open_store(self._period.store, mode="read") as store:
-            for id_, answer in store.traces.answers(list(ids)).items():
+            by_trace = {f"{start}{id_}": id_ for id_ in ids for start in ("", self._prefix)}
+            for trace_id, answer in store.traces.answers(list(by_trace)).items():
+                id_ = by_trace[trace_id]
                 found[id_] = AnswerRecord(time=answer.started_at) if answer.trace is None else _record(answer.trace)
-                found[id_].outcomes += filter(self.is_planned, answer.outcomes)
+                found[id_].outcomes += map(self._of_row, filter(self.is_planned, answer.outcomes))
         return found
 
     @override
     def dependence(self) -> Dependence:
         period = self._period
         with _reading(period), open_store(period.store, mode="read") as store:
-            return Dependence(
-                store.traces.inclusion_probabilities(since=period.since, until=period.until),
-                {
-                    key: store_labels(store, key, since=period.since, until=period.until)
-                    for key in cluster_keys(self.analysis.cluster)
-                },
-            )
+            shares = store.traces.inclusion_probabilities(since=period.since, until=period.until)
+            labels = {
+                key: store_labels(store, key, since=period.since, until=period.until)
+                for key in cluster_keys(self.analysis.cluster)
+            }
+        return Dependence(self._by_row(shares), {key: self._by_row(by_id) for key, by_id in labels.items()})
+
+    def _by_row(self, values: Mapping[str, T]) -> dict[str, T]:
+        return {id_.removeprefix(self._prefix): value for id_, value in values.items()}
 
     @override
     def spent(self) -> Mapping[str, Spent]:
@@ -300,8 +345,8 @@ class StoredRequests(Source):
         from ragstone.views import RunRow
 
         rows, before = [], dict[str, AbstractSet[tuple[str, str]]]()
-        for name, time in self.run_times.items():
-            run = StoredRequests(_period_of_run(self._period.store, time), name, self.analysis, only_planned=False)
+        for name, time in self._runs.items():
+            run = StoredRequests(Period(self._period.store, run=name), name, self.analysis)
             table, level = replace(run.table()[0], by_system=(run.spent(),)), self.analysis.confidence_level
             origins = origins_of(run.outcomes())
             rows.append(
@@ -336,7 +381,7 @@ class StoredRequests(Source):
         if dropped := ledger.total.dropped:
             notes.append(f"{dropped:,} requests were dropped before they were stored.")
         # Other runs can have other judges: that is what their history is for.
-        return notes if self.run_times else notes + advise(self._period.store, ledger)
+        return notes if self._runs else notes + advise(self._period.store, ledger)
 
 
 class OutcomeFile(Rows):
@@ -395,17 +440,8 @@ def _open(
         return source.source(name, analysis if compares else None)
     store = store_of(source)
     if store is not None:
-        runs: dict[str, float] = {}
-        if not isinstance(source, Period) and not compares:
-            with open_store(store, mode="read") as stored:
-                runs = run_times(stored)
         period = source if isinstance(source, Period) else Period(store)
-        if runs:
-            last, time = list(runs.items())[-1]
-            period, name = _period_of_run(store, time), name or f"{describe_store(os.fspath(store))}, run {last}"
-        requests = StoredRequests(period, name, analysis, only_planned=not compares)
-        requests.run_times = runs
-        return requests
+        return StoredRequests(period, name, analysis, only_planned=not compares, has_row_ids=True)
     path = Path(os.fspath(source))  # type: ignore[arg-type]  # a period is a store
     if is_cases(path):
         return _open_cases(path, name, analysis)
@@ -414,11 +450,6 @@ def _open(
         return opened
     matched, notes = match_samples(opened.name, read_questions(path), samples)
     return OutcomeFile(path, opened.name, matched, analysis, notes)
-
-
-def _period_of_run(store: str | os.PathLike[str], time: float) -> Period:
-    """Return the period of a run, whose requests all start at one millisecond."""
-    return Period(store, since=time - 0.0002, until=time + 0.0002)
 
 
 def _open_cases(path: Path, name: str | None, analysis: Analysis) -> Rows:

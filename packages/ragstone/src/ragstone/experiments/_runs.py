@@ -14,10 +14,8 @@ from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments._views.source import Evaluated
 from ragstone.reading import CASE
 from ragstone.schema import Captured, Outcome, Sample, Trace, trace_from_sample
-from ragstone.store import Completion, PlannedMetric, Store, open_store
+from ragstone.store import RUN_SEGMENT, Completion, PlannedMetric, open_store
 
-_SEGMENT: Final = "run:"
-"""Beginning of the name of the segment with which a run is stored. Its offset is the time of the run in milliseconds."""
 _OF_CALL: Final = ("status", "error", "model", "usage", "first_token_s", "retrievals", "evidence")
 Origins = Mapping[str, AbstractSet[tuple[str, str]]]
 """Version and judge of the outcomes, by metric."""
@@ -25,16 +23,10 @@ RUN: Final = "run"
 """Label of the requests of a run."""
 
 
-def run_times(store: Store) -> dict[str, float]:
-    """Return the time of each run of a store (Unix seconds), the first one first."""
-    offsets = {name: at for name, at in store.traces.segment_offsets().items() if name.startswith(_SEGMENT)}
-    return {name.removeprefix(_SEGMENT): at / 1000 for name, at in sorted(offsets.items(), key=lambda item: item[1])}
-
-
 def check_run(store: str | os.PathLike[str], name: str) -> None:
     """Check that a run can be stored, before it costs anything. A store that does not exist is created."""
     with open_store(store, mode="own") as opened:
-        times = run_times(opened)
+        times = opened.traces.run_times()
         if name in times:
             raise ConfigurationError(f"the store has a run {name!r} already. Give this one another name: --run NAME")
         if not times and opened.ledger().total.captured:
@@ -61,7 +53,7 @@ def save_run(store: str | os.PathLike[str], name: str, experiment: Evaluated, tr
     ]
     with open_store(store, mode="own") as opened:
         opened.plan.set(list(planned.values()), [])
-        opened.traces.ingest(f"{_SEGMENT}{name}", now, [Captured(trace=trace) for trace in requests])
+        opened.traces.ingest(f"{RUN_SEGMENT}{name}", now, [Captured(trace=trace) for trace in requests])
         completions = [Completion(trace_id=f"{name}/{id_}", outcomes=found) for id_, found in outcomes.items()]
         for result in opened.outcomes.complete_many(completions):
             if isinstance(result, DataError):

@@ -10,12 +10,13 @@ from ragstone.experiments._outcomes import Period
 
 @dataclass(frozen=True, slots=True)
 class TimeRange(Reported, Period):
-    """The requests of a store in a period.
+    """The requests of a store in a period, or one of its runs.
 
     Args:
         store: Path of a store, or URL of a database.
         since: Earliest start of a request, in Unix seconds. None is unbounded.
         until: Requests start before this time, in Unix seconds. None is unbounded.
+        run: Name of a run of `evaluate --store`. Without one, the last run in the period is meant.
 
     Examples:
         ```python

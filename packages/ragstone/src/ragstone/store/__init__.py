@@ -6,6 +6,7 @@ from ragstone.store._location import describe_store, has_spool, is_database_url,
 from ragstone.store._open_store import is_owned, open_for_labels, open_store, settle_labels
 from ragstone.store._plan import applies_since, plan_differences
 from ragstone.store._store import Store
+from ragstone.store._traces import RUN_SEGMENT
 from ragstone.store._types import (
     BackfillCounts,
     Claims,

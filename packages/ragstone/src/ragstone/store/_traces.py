@@ -24,6 +24,10 @@ _REPORTED: Final = tuple(each.name for each in fields(TraceReport) if each.name 
 """Columns of a request that have the name of a field of a `TraceReport`."""
 
 
+RUN_SEGMENT: Final = "run:"
+"""Beginning of the name of the segment with which a run is stored. Its offset is the time of the run in milliseconds."""
+
+
 class Traces(Part):
     """Stores traces and other entries of spool segments, and reads them."""
 
@@ -31,6 +35,11 @@ class Traces(Part):
         """Return the offset up to which each spool segment is stored."""
         with self._database.read() as db:
             return _segment_offsets(db)
+
+    def run_times(self) -> dict[str, float]:
+        """Return the times of runs of `evaluate --store` (Unix seconds) by name, the first one first."""
+        offsets = {name: at for name, at in self.segment_offsets().items() if name.startswith(RUN_SEGMENT)}
+        return {name.removeprefix(RUN_SEGMENT): at / 1000 for name, at in sorted(offsets.items(), key=lambda x: x[1])}
 
     def ingest(
         self, segment: str, next_offset: int, entries: Sequence[Captured | SampledOut | Feedback | Dropped | Ignored]

@@ -18,8 +18,8 @@ from ragstone.views._model import AnswerView, MetricRow, QuestionRow, ReportView
 from ragstone.views._sections import sections, table_columns
 
 _PARTS: Final = (
-    "problem", "alarms", "verdict", "counts", "scores", "labels", "causes", "slices", "trend", "latest", "worst", "all",
-    "made",
+    "problem", "alarms", "verdict", "counts", "scores", "labels", "causes", "slices", "trend", "runs", "latest", "worst",
+    "all", "made",
 )  # fmt: skip
 """The parts that the page shows, in its order. Those of the report have the names of its sections."""
 _LINKS: Final = (

@@ -557,7 +557,7 @@ class ReportView:
     spent: tuple[SpentRow, ...] = ()
     """What the application needed. Empty if nothing is known."""
     runs: tuple[RunRow, ...] = ()
-    """All runs of a store of runs, the last of which is reported. Empty for other sources, and for a single run."""
+    """The runs of a store of runs up to the reported one, which is the last. Empty for other sources, and for one run."""
     questions: tuple[QuestionRow, ...] = ()
     """All samples, if they were asked for."""
 

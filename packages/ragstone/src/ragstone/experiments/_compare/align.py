@@ -14,13 +14,14 @@ from ragstone.experiments._cards import card_of
 from ragstone.experiments._checks import check_metric, find_unusable, join_checks
 from ragstone.experiments._clusters import choose_clusters, cluster_notes
 from ragstone.experiments._outcome_file import NAME_IDS, SHOWN, question_number, shorten_question
-from ragstone.experiments._outcomes import OutcomeSource, Period, names_of, open_source
+from ragstone.experiments._outcomes import OutcomeSource, Period, names_of, open_source, store_of
 from ragstone.experiments._table import SCORED, MetricScores, Origin, ScoreTable, TableReader, describe_unjudged
 from ragstone.experiments._views.source import Evaluated, Source
 from ragstone.judges import BASELINE_NOTE, is_baseline
 from ragstone.metrics import selects
 from ragstone.schema import Sample
 from ragstone.settings import Analysis
+from ragstone.store import open_store
 
 if TYPE_CHECKING:
     import numpy as np
@@ -104,7 +105,13 @@ def align(
     table = reader.table(order=order, is_strict=True)
     ids = tuple(table.sample_ids)
     n_samples, n_common, is_disjoint = _overlap(reader.systems, has, ids, notes, paired=paired)
-    if paired is None and not is_disjoint and any(isinstance(source, Period) for source in listed(sources)):
+    if (
+        paired is None
+        and not is_disjoint
+        and any(
+            isinstance(source, Period) and read.is_traffic for source, read in zip(listed(sources), opened, strict=True)
+        )
+    ):
         raise DataError(
             "the periods overlap, so that some requests are in several of them. Choose separate periods, or set "
             "paired=True to compare only the common requests."
@@ -173,8 +180,6 @@ class _System:
 def _open_all(
     sources: Sources, analysis: Analysis, data: Mapping[str, Iterable[Sample]], selected: Sequence[str]
 ) -> list[Source]:
-    if isinstance(sources, (str, os.PathLike, Evaluated, Period)):
-        sources = [sources]
     named = sources.items() if isinstance(sources, Mapping) else zip(names_of(sources), sources, strict=True)
     opened = [
         open_source(source, name=name, samples=data.get(name, ()), analysis=analysis, compares=True, metrics=selected)
@@ -185,6 +190,18 @@ def _open_all(
             f"a comparison needs at least two systems, got {len(opened)}. For one system, use `ragstone evaluate`."
         )
     return opened
+
+
+def split_runs(sources: Sources) -> Sources:
+    """Return the systems. If the only source is a store of runs, these are its runs."""
+    if isinstance(sources, (str, os.PathLike, Evaluated, Period)):
+        sources = [sources]
+    systems = listed(sources)
+    store = None if len(systems) != 1 or isinstance(systems[0], Period) else store_of(systems[0])
+    if store is None:
+        return sources
+    with open_store(store, mode="read") as opened:
+        return {name: Period(store, run=name) for name in opened.traces.run_times()} or sources
 
 
 def listed(sources: Sources) -> list[OutcomeSource]:

@@ -11,7 +11,7 @@ from typing import Any
 from ragstone._util.files import check_output, write_output
 from ragstone.errors import ConfigurationError
 from ragstone.experiments._clusters import AUTO_CLUSTER, NO_CLUSTER
-from ragstone.experiments._compare.align import Sources, align, listed
+from ragstone.experiments._compare.align import Sources, align, listed, split_runs
 from ragstone.experiments._compare.cheapest import Margin, describe_cheapest
 from ragstone.experiments._compare.differences import ChangedSample, find_changed, view_comparison
 from ragstone.experiments._compare.hypotheses import Hypotheses, Hypothesis, judge_hypotheses
@@ -357,7 +357,7 @@ def compare(
 
     Args:
         systems: Systems by name, or a sequence: experiments, files of outcomes (`ragstone evaluate --output`), stores,
-            or `TimeRange`s of stores.
+            or `TimeRange`s of stores. A store of runs alone: each run is a system.
         metrics: Names or groups ("ccrs"). Default: all.
         baseline: Name of a system that all others are compared with, instead of all pairs: fewer pairs, more power.
         hypotheses: Hypotheses stated before looking at the data, by name: {"H1": ["e5 > bm25 on ccrs.qr, ccrs.ir"]}. A
@@ -417,6 +417,7 @@ def compare(
         "allow_different_judges": allow_different_judges,
     }
     analysis = read_table(Analysis, stated, source="compare()")
+    systems = split_runs(systems)
     scores = align(systems, analysis, metrics=metrics, paired=paired, data=data)
     table = scores.table
     if hypotheses:

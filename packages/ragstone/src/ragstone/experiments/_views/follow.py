@@ -37,8 +37,8 @@ class FollowedReport:
         self._targets = targets
         self._n_worst = n_worst
         self._by = by
-        self._mark: tuple[StorePosition, tuple[PlannedMetric, ...], int, tuple[StoredLabel, ...]] | None = None
-        """Position, plan, identity and labels of the store when it was last read."""
+        self._mark: tuple[StorePosition, tuple[PlannedMetric, ...], object, tuple[StoredLabel, ...]] | None = None
+        """Position, plan, identity with runs, and labels of the store when it was last read."""
         self.alarms: tuple[Alarm, ...] = ()
         """The open alarms."""
         self._source: StoredRequests | None = None
@@ -61,7 +61,8 @@ class FollowedReport:
             StoreError: If the store cannot be read.
         """
         with open_store(self.period.store, mode="read") as store:
-            mark = store.position(), tuple(store.plan.metrics()), self._identity(), tuple(store.labels.read())
+            made = self._identity(), tuple(store.traces.run_times())
+            mark = store.position(), tuple(store.plan.metrics()), made, tuple(store.labels.read())
             with store.watch.read() as tables:
                 alarms, self.alarms = self.alarms, tuple(open_alarms(tables))
             if mark == self._mark:
