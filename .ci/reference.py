@@ -317,44 +317,73 @@ def commands_page(page: str) -> str:
 # Settings
 
 
-def setting(name: str, field: Any, variable: str) -> tuple[str, ...]:
-    """Return the row of a key."""
-    from ragstone.settings._base import rule_of, show
-
-    default = "required" if field.is_required() else show(field, field.default)
-    named = f"`{name}`" + (f"<br>`{variable}`" if variable else "")
-    return (
-        named,
-        prose(field.description),
-        prose(rule_of(field)),
-        default if default in ("none", "required") else f"`{default}`",
-    )
+SIGNS = (("at least ", "≥ "), ("at most ", "≤ "), ("above ", "> "), ("below ", "< "), ("from ", ""))
 
 
-def settings_of(table_name: str, kind: Any) -> str:
+def values_of(field: Any) -> str:
+    """Return which values a key has, as far as its meaning does not say it: `≥ 1`, or an example."""
+    from ragstone.settings._base import kind_of, rule_of
+
+    rule, _, example = rule_of(field).partition(", because")[0].partition(" such as ")
+    if kind_of(field.annotation) is not str:
+        limits = re.sub(r"^an? (integer|number|probability)( of)? ?", "", rule)
+        if limits != rule or any(character.isdigit() for character in limits):
+            for words, sign in SIGNS:
+                limits = limits.replace(words, sign)
+            return limits.rstrip(",")
+    return f"such as `{example}`" if example else ""
+
+
+def setting(name: str, field: Any) -> tuple[str, str]:
+    """Return the row of a key: with its default and its values, and its meaning."""
+    from ragstone.settings._base import kind_of, show
+
+    default = "" if field.is_required() else show(field, field.default).replace("none", "")
+    facts = ["required" if field.is_required() else f"`{default}`" if default else "", values_of(field)]
+    if get_origin(kind := kind_of(field.annotation)) is Literal:
+        others = ", ".join(f"`{value}`" for value in get_args(kind) if value != default)
+        facts[1:] = [f"or {others}" if default else others]
+    return f"`{name}`<br>{', '.join(filter(None, facts))}".removesuffix("<br>"), prose(field.description)
+
+
+def settings_table(kind: Any, *, inherited: Any = None) -> str:
+    """Return the keys of a table of settings, without those that are the same in another."""
+    same = inherited.model_fields if inherited else {}
+    fields = {
+        name: field
+        for name, field in kind.model_fields.items()
+        if name not in same or field.description != same[name].description
+    }
+    return table(("key, default, values", "meaning"), [setting(name, field) for name, field in fields.items()])
+
+
+def settings_of(name: str, kind: Any) -> str:
     """Return the section of a table of settings, with the keys of tables within it."""
-    from ragstone.settings import variable_of
+    from ragstone.settings import TABLES, variable_of
     from ragstone.settings._base import Settings, kind_of
 
-    header = ("key and variable", "meaning", "value", "default")
-    keys = {name: f"{table_name}.{name}" for name in kind.model_fields}
-    text = [
-        f"### {table_name}",
-        f"{prose(kind.__doc__)} [More]({GUIDES_OF_TABLES[table_name]})",
-        table(header, [setting(key, kind.model_fields[name], variable_of(key)) for name, key in keys.items()]),
-    ]
-    for name, field in kind.model_fields.items():
+    base = kind.__mro__[1]
+    shared = base if base is not Settings else None
+    variables = f"`RAGSTONE_{name.upper()}_*`" + (f", `{variable_of(f'{name}.{kind.main}')}`" if kind.main else "")
+    text = [f"### {name}", f"{prose(kind.__doc__)} [More]({GUIDES_OF_TABLES[name]}). Variables: {variables}"]
+    if shared:
+        other = next((other for other, each in TABLES.items() if each is shared), "")
+        text[-1] += f". It has the keys of [{other}](#{other})" if other else ". [More keys](#endpoints)"
+    if (rows := settings_table(kind, inherited=shared)).count("\n") > 1:
+        text.append(rows)
+    for key, field in kind.model_fields.items():
         inner = next(iter(get_args(kind_of(field.annotation))), None)
         if isinstance(inner, type) and issubclass(inner, Settings):
-            rows = [setting(part, inner.model_fields[part], "") for part in inner.model_fields]
-            text += [f"Keys of one of `{keys[name]}`:", table(("key", *header[1:]), rows)]
+            text += [f"Keys of one of `{name}.{key}`:", settings_table(inner)]
     return "\n\n".join(text)
 
 
 def settings_page(page: str) -> str:
     """Return the page of the settings."""
     from ragstone.settings import TABLES
+    from ragstone.settings._tables import Endpoint
 
+    page = fill(page, "keys of endpoints", settings_table(Endpoint))
     return fill(page, "all settings", "\n\n".join(settings_of(name, kind) for name, kind in TABLES.items()))
 
 

@@ -14,6 +14,7 @@ import pytest
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.reading import FIELD_ALIASES
 from ragstone.schema import FailureKind, Interval, Sample, Score, Trace
+from ragstone.settings import TABLES, variable_of
 from ragstone.sinks import Delivery
 from ragstone.sinks._otlp_event import evaluation_attributes
 from ragstone.sinks._row import outcome_row
@@ -70,14 +71,32 @@ def test_every_extra_and_distribution():
 
 
 def test_every_variable_of_the_environment():
-    """`settings.md` names every variable of ours that the code reads."""
+    """`settings.md` names every variable of ours that the code reads: those of settings by the table and the key."""
+    page = (REFERENCE / "settings.md").read_text(encoding="utf-8")
+    of_settings = set()
+    for name, kind in TABLES.items():
+        section = page.partition(f"\n### {name}\n")[2].partition("\n#")[0]
+        assert f"`RAGSTONE_{name.upper()}_*`" in section
+        for key in kind.model_fields:
+            of_settings.add(variable := variable_of(f"{name}.{key}"))
+            assert variable == f"RAGSTONE_{name}_{key}".upper() or f"`{variable}`" in section
     root = REFERENCE.parents[1]
     sources = [*root.glob("packages/*/src/**/*.py"), *root.glob("integrations/*/src/**/*.py")]
     read = {
         name for path in sources for name in re.findall(r"RAGSTONE_[A-Z_]*[A-Z]\b", path.read_text(encoding="utf-8"))
     }
     assert "RAGSTONE_JUDGE" in read
-    assert [] == sorted(read - _words("settings.md"))
+    assert [] == sorted(read - of_settings - _words("settings.md"))
+
+
+def test_every_setting():
+    """`settings.md` has a row for each key: in the section of its table, or in that of a table whose keys it shares."""
+    page = (REFERENCE / "settings.md").read_text(encoding="utf-8")
+    sections = {part.partition("\n")[0]: part for part in page.split("\n### ")}
+    shared = {"judge": "Endpoints", "reader": "Endpoints", "embedder": "Endpoints", "daily_budget": "budget"}
+    for name, kind in TABLES.items():
+        rows = sections[name] + sections.get(shared.get(name), "")
+        assert [] == [key for key in kind.model_fields if f"\n| `{key}`" not in rows]
 
 
 def test_every_exit_code():

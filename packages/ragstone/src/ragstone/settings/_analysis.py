@@ -37,26 +37,19 @@ class Analysis(Settings):
     )
     cluster: Text = key(
         "auto",
-        "Key whose equal values make a cluster, such as session_id: intervals and tests treat whole clusters as "
-        "independent. auto: session_id if at least 5% of the rows share one. none: rows are independent.",
+        "Key of the clusters that are independent. auto: session_id if 5% of rows share one.",
     )
     undecided: Literal["fail", "pass"] = key(
         "fail", "Whether --fail-under fails or passes a metric whose samples do not decide."
     )
-    seed: int | None = key(None, "Seed of all random numbers. Default: 0, and a random one for a draw of labels.", ge=0)
-    n_resamples: int | None = key(
-        None, "Number of bootstrap resamples. Default: 2,000, and 10,000 for topicality.", ge=1
-    )
-    n_permutations: int = key(10_000, "Number of permutations of a test.", ge=1)
+    seed: int | None = key(None, "Seed of random numbers. Default: 0, for a draw of labels a random one.", ge=0)
+    n_resamples: int | None = key(None, "Bootstrap resamples. Default: 2,000, for topicality 10,000.", ge=1)
+    n_permutations: int = key(10_000, "Permutations of a test.", ge=1)
     min_effect: float | None = key(
         None, "Smallest difference of interest, such as 0.01. Default: 1% of the metric's range."
     )
-    across_metrics: bool = key(
-        default=True, description="Whether p-values are corrected for all metrics together, or for each separately."
-    )
-    allow_different_judges: bool = key(
-        default=False, description="Whether scores of different judges are compared, with a warning."
-    )
+    across_metrics: bool = key(default=True, description="Whether p-values are corrected for all metrics together.")
+    allow_different_judges: bool = key(default=False, description="Whether scores of different judges are compared.")
 
 
 class Receiver(Settings):
@@ -74,50 +67,47 @@ class Receiver(Settings):
 class Research(Settings):
     """How datasets are built, and how judges and metrics are validated."""
 
-    max_items: int = key(20, "Maximum number of items of a dataset.", ge=1)
+    max_items: int = key(20, "Maximum items of a dataset.", ge=1)
     max_passages: int | None = key(
         None,
-        "Maximum passages of an item, or passages that are checked for an answer to an unrelated query. Default: 12 "
-        "and 3.",
+        "Maximum passages of an item (default: 12), or checked for an unrelated query (3).",
         ge=1,
     )
-    queries: int = key(100, "Number of unrelated queries.", ge=1)
-    questions: int = key(10, "Maximum number of sub-questions of an item.", ge=1, le=30)
+    queries: int = key(100, "Unrelated queries.", ge=1)
+    questions: int = key(10, "Maximum sub-questions of an item.", ge=1, le=30)
     rating_threshold: float = key(3.0, "Rating from which a passage counts as answering.", ge=0.1, le=5)
     conditions: Texts = key(
         ("wording", "order", "repeats"),
-        "What a judge card measures, out of wording, order, repeats and reasoned. none: only agreement with people.",
+        "What a judge card measures: wording, order, repeats, reasoned. none: only agreement.",
     )
-    max_crossed: int = key(50, "Maximum number of labeled samples that are scored under the conditions.", ge=2)
-    flip_threshold: float = key(
-        0.1, "Two scores of a sample are a flip if they differ by more than this share of the range.", ge=0
-    )
-    repeats: int = key(2, "Number of times that a judge card scores each wording.", ge=1)
+    max_crossed: int = key(50, "Maximum labeled samples that are scored under the conditions.", ge=2)
+    flip_threshold: float = key(0.1, "Difference from which two scores are a flip, as a share of the range.", ge=0)
+    repeats: int = key(2, "How often a judge card scores each wording.", ge=1)
     label_range: Annotated[tuple[float, float], BeforeValidator(_numbers(float))] | None = key(
         None, "Lowest and highest possible label.", rule="two numbers LOW,HIGH, such as 1,5"
     )
     label_values: Texts = key((), "Labels that are texts, lowest first, such as poor,fair,good.")
     target: Text | None = key(
         None,
-        "Metric, or labels: with three or more systems, how well each metric ranks them as this does (Kendall's tau).",
+        "Metric (or labels) whose ranking of the systems the others are compared with.",
     )
     pass_at: Integers = key(
         (),
-        "pass@k for these k, from repeated answers: the probability that one of k answers reaches the threshold.",
+        "k of pass@k: the probability that one of k answers reaches the threshold.",
         rule="integers, such as 1,5",
     )
     threshold: float | None = key(
-        None, "Score from which a sample is positive, for yes/no labels, or smallest grade that means relevant."
+        None, "Score from which a sample is positive, or grade from which a passage is relevant."
     )
     svm_c: Floats = key((), "Candidates for the cost C of the SVM. Default: a grid.", rule="numbers, such as 0.1,1")
-    k: int = key(5, "Number of passages in a context.", ge=1)
-    top_n: int = key(25, "Number of candidates of a question, from the first.", ge=1)
-    max_questions: int = key(100, "Maximum number of questions.", ge=2)
-    n_contexts: int = key(10, "Number of sampled contexts of a question. Half have a relevant passage.", ge=2)
+    k: int = key(5, "Passages in a context.", ge=1)
+    top_n: int = key(25, "Candidates of a question, from the first.", ge=1)
+    max_questions: int = key(100, "Maximum questions.", ge=2)
+    n_contexts: int = key(10, "Sampled contexts of a question. Half have a relevant passage.", ge=2)
     k_values: Integers = key((1, 2, 3, 5), "Passages in a context, for the part k.", rule="integers, such as 1,3,5")
-    n_distractors: int | None = key(None, "Number of distractors in a context. Default: k - 1.", ge=1)
+    n_distractors: int | None = key(None, "Distractors in a context. Default: k - 1.", ge=1)
     second_judge: Text | None = key(None, "Another judge, for the part judges, in the forms of the judge.")
     second_judge_model: Text | None = key(None, "Name of the model at the URL of the second judge.")
-    other_readers: Texts = key((), "Further readers of an experiment, in the forms of the reader. They need a judge.")
+    other_readers: Texts = key((), "Further readers of an experiment, in the forms of the reader.")
     weak_below: float = key(0.2, "Distracting effect that limits weak distractors.", rule=_PROBABILITY, gt=0, lt=1)
     hard_above: float = key(0.8, "Distracting effect that limits hard distractors.", rule=_PROBABILITY, gt=0, lt=1)

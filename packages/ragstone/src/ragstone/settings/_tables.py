@@ -14,7 +14,7 @@ from ragstone.errors import ConfigurationError
 from ragstone.schema import TraceStatus
 from ragstone.settings._base import Settings, Text, Texts, key, raise_rule
 
-_VARIABLE_RULE: Final = "the name of an environment variable, such as OPENAI_API_KEY, not the key itself"
+_VARIABLE_RULE: Final = "the name of an environment variable, not the key itself, such as OPENAI_API_KEY"
 _SLICES: Final = ("release", "environment", "operation", "retriever", "language")
 """Slices with a fixed name. The others are `tag:NAME`."""
 _MAX_SLICES: Final = 12
@@ -100,20 +100,20 @@ class Endpoint(Settings):
     model: Text | None = key(None, "Name of the model at the URL. Default: the only one that the server serves.")
     api_key_env: Variable | None = key(
         None,
-        "Environment variable that holds the API key. Default: OPENAI_API_KEY for openai:MODEL, otherwise no key.",
+        "Environment variable with the API key. Default: OPENAI_API_KEY for openai:MODEL.",
         rule=_VARIABLE_RULE,
         shown=False,
     )
     api_key: SecretStr | None = key(
         None,
-        "The API key itself. A file names its variable in `api_key_env` instead.",
+        "The API key itself. In a file, use `api_key_env`.",
         rule="a text",
         secret=True,
         min_length=1,
     )
     headers: dict[str, str | dict[Literal["env"], Variable]] = key(
         {},
-        "HTTP headers of each request. { env = 'VARIABLE' } reads a value from the environment.",
+        "HTTP headers. { env = 'VARIABLE' } reads a value from the environment.",
         rule="a table with a text or { env = 'VARIABLE' } for each header",
         secret=True,
     )
@@ -122,20 +122,20 @@ class Endpoint(Settings):
     )
     usd_per_million_tokens: Prices | None = key(
         None,
-        "Prices of input and output tokens in US dollars, to compute the cost.",
+        "Prices of input and output tokens in US dollars.",
         rule="two numbers, USD per million input and output tokens, such as [0.15, 0.60]",
     )
     timeout_s: float = key(
-        60.0, "Seconds for one attempt. They start again while the endpoint answers other requests.", gt=0
+        60.0, "Seconds for one attempt. They restart while the endpoint answers other requests.", gt=0
     )
-    max_retries: int = key(4, "Maximum number of retries after timeouts, lost connections and 5xx.", ge=0)
+    max_retries: int = key(4, "Maximum retries after timeouts, lost connections and 5xx.", ge=0)
     max_wait_s: float = key(600.0, "Seconds for which a request is retried after status 429.", ge=0)
     backoff_s: float = key(0.5, "Seconds before the first retry. They double each time, up to 30.", ge=0)
     max_concurrent_requests: int | None = key(
-        None, "Maximum number of concurrent requests. Without any limit, 16 for each endpoint.", ge=1
+        None, "Maximum concurrent requests. Without any limit, 16 for each endpoint.", ge=1
     )
-    requests_per_minute: float | None = key(None, "Maximum number of requests per minute.", gt=0)
-    tokens_per_minute: float | None = key(None, "Maximum number of input and output tokens per minute.", gt=0)
+    requests_per_minute: float | None = key(None, "Maximum requests per minute.", gt=0)
+    tokens_per_minute: float | None = key(None, "Maximum input and output tokens per minute.", gt=0)
 
 
 class Judge(Endpoint):
@@ -143,14 +143,10 @@ class Judge(Endpoint):
 
     score_mode: Literal["single", "expected", "sampled", "reasoned"] = key(
         "single",
-        "How a rating is obtained. single: one reply. expected: the expected value over all numbers of the scale, if "
-        "the endpoint returns log-probabilities. sampled: the mean of several replies. reasoned: reasons first, then "
-        "the number.",
+        "How a number is obtained: one reply, exact probabilities, several replies, or reasons first.",
     )
-    draws: int = key(5, "Number of replies for the score mode sampled.", ge=2)
-    max_tokens: int = key(
-        64, "Maximum tokens of a rating reply. A judge that reasons first gets 4096 in addition.", ge=1
-    )
+    draws: int = key(5, "Replies for the score mode sampled.", ge=2)
+    max_tokens: int = key(64, "Maximum tokens of a rating. A judge that reasons first gets 4096 more.", ge=1)
 
 
 class Reader(Endpoint):
@@ -163,15 +159,14 @@ class Reader(Endpoint):
     )
     prompt: Annotated[Path, BeforeValidator(_path)] | None = key(
         None,
-        "File with the application's prompt, which contains {context} and {question}: text, or *.json with a list of "
-        "chat messages. Default: Ragstone's prompt.",
+        "File with the application's prompt ({context}, {question}): text, or *.json with chat messages.",
         rule="the path of a file",
     )
-    abstention: Texts = key(("NO-RESPONSE",), "The reader's replies if the passages do not contain the answer.")
+    abstention: Texts = key(("NO-RESPONSE",), "The reader's replies if passages do not contain the answer.")
     estimator: Literal["auto", "exact", "first_token", "monte_carlo"] = key(
-        "auto", "How p(abstain) is estimated. auto uses the most accurate method that the endpoint supports."
+        "auto", "How p(abstain) is estimated. auto: the endpoint's most accurate method."
     )
-    max_draws: int = key(20, "Maximum number of replies that are drawn for one p(abstain).", ge=1)
+    max_draws: int = key(20, "Maximum draws for one p(abstain).", ge=1)
     max_tokens: int = key(512, "Maximum tokens of a reply.", ge=1)
 
 
@@ -183,10 +178,8 @@ class Embedder(Endpoint):
         "The embedding model, for cosine: http://HOST:PORT/v1, openai:MODEL, local:MODEL or lexical.",
         rule=_URL_RULE,
     )
-    batch_size: int = key(64, "Maximum number of texts in one request.", ge=1)
-    device: Text | None = key(
-        None, "Device of a local model, such as cpu or cuda. Default: sentence-transformers chooses."
-    )
+    batch_size: int = key(64, "Maximum texts in one request.", ge=1)
+    device: Text | None = key(None, "Device of a local model, such as cpu or cuda.")
 
 
 def _phrases(value: tuple[str, ...]) -> tuple[str, ...]:
@@ -200,8 +193,7 @@ class Answers(Settings):
 
     refusals: Annotated[Texts, AfterValidator(_phrases)] = key(
         (),
-        "The application's own phrases of refusal, in addition to those that are detected. An answer that begins with "
-        "one of them, or with it after an apology, declines.",
+        "Phrases of refusal that begin an answer, in addition to those that are detected.",
         rule="a list of texts with a letter or a digit",
     )
 
@@ -225,8 +217,7 @@ class Prompts(Settings):
         dict[str, Text], BeforeValidator(lambda value: dict(flat_names(value)) if isinstance(value, Mapping) else value)
     ] = key(
         {},
-        "Prompts by metric, or by METRIC.NAME for one of several prompts (`ragstone metrics NAME` shows them). {query} "
-        "and other placeholders stand for the texts of a sample.",
+        "Prompts by metric or METRIC.NAME (see `ragstone metrics NAME`), with placeholders such as {query}.",
         rule="a table of texts, such as { 'ccrs.qr' = 'Rate how {response} answers {query}, from 0 to 100.' }",
     )
 
@@ -236,33 +227,29 @@ class Cache(Settings):
 
     main: ClassVar[str | None] = "directory"
 
-    directory: str | None = key(None, "Directory of the cache. Empty: no cache, the default.")
+    directory: str | None = key(None, "Directory of the cache. Empty: no cache.")
 
 
 class Limits(Settings):
     """How much is done at the same time, and how long a run waits."""
 
-    concurrency: int = key(16, "Number of samples scored concurrently.", ge=1)
-    processes: int = key(
-        1, "Number of processes that score. They share the concurrency, the limits and the budget.", ge=1
-    )
+    concurrency: int = key(16, "Samples scored concurrently.", ge=1)
+    processes: int = key(1, "Processes that score. They share concurrency, limits and budget.", ge=1)
     deadline_s: float | None = key(
-        None, "Seconds until unfinished metrics of a sample fail. Default: 120 after the last reply of a model.", ge=0.1
+        None, "Seconds until unfinished metrics of a sample fail. Default: 120 after the last model reply.", ge=0.1
     )
     max_outage_s: float | None = key(
         None,
-        "Seconds that an outage of a model may last. Then a run ends, and a worker logs an error. Default: 300 for a "
-        "run, 3600 for a worker.",
+        "Seconds that an outage of a model may last. Default: 300, for a worker 3600.",
         ge=0,
     )
     max_failed_share: float = key(0.5, "Largest share of failed scores with which a run is a success.", ge=0, le=1)
     stop_early: bool = key(
         default=True,
-        description="Whether a run ends if the judge fails systematically (no score, and 20 failures over 10 "
-        "samples: rejected or truncated), or the application fails on each of the first 10 questions.",
+        description="Whether a run ends if judge or application fails on all of the first samples.",
     )
     call_latency_s: float = key(1.0, "Seconds for one model call, in estimates.", ge=0)
-    app_concurrency: int = key(8, "Number of concurrent calls of an evaluated application.", ge=1)
+    app_concurrency: int = key(8, "Concurrent calls of an evaluated application.", ge=1)
     app_timeout_s: float = key(120.0, "Seconds after which a call of an evaluated application fails.", ge=0.1)
     max_page_mb: float = key(1.5, "Maximum size of the page of a report, in MB.", ge=0.1)
 
@@ -270,9 +257,9 @@ class Limits(Settings):
 class Budget(Settings):
     """What the model calls of a run may cost. When a limit is reached, no more requests are sent."""
 
-    calls: int | None = key(None, "Maximum number of model calls.", ge=1)
-    tokens: int | None = key(None, "Maximum number of input and output tokens.", ge=1)
-    usd: float | None = key(None, "Maximum cost in US dollars. Requires `usd_per_million_tokens` of each model.", gt=0)
+    calls: int | None = key(None, "Maximum model calls.", ge=1)
+    tokens: int | None = key(None, "Maximum input and output tokens.", ge=1)
+    usd: float | None = key(None, "Maximum cost in US dollars. Needs `usd_per_million_tokens` of each model.", gt=0)
 
 
 class DailyBudget(Budget):
@@ -285,10 +272,10 @@ class Scoring(Settings):
     main: ClassVar[str | None] = "mode"
 
     metrics: Texts = key(("ccrs",), "Metrics or groups, comma-separated.")
-    sinks: Texts = key((), "Destinations of outcomes in addition to the store: jsonl:PATH, otlp, ...", secret=True)
-    reasons: int = key(0, "Number of the worst answers, of a run or of 24 hours, that the judge explains.", ge=0)
+    sinks: Texts = key((), "Destinations of outcomes besides the store: jsonl:PATH, otlp, ...", secret=True)
+    reasons: int = key(0, "Worst answers, of a run or of 24 hours, that the judge explains.", ge=0)
     mode: Literal["thread", "process", "none"] = key(
-        "thread", "Where a monitor scores: in a thread of the application, in a process, or not at all (a worker does)."
+        "thread", "Where a monitor scores: in a thread, in a process, or not (a worker does)."
     )
 
 
@@ -297,16 +284,14 @@ class Watch(Settings):
 
     false_alarms_per_quarter: float = key(
         1.0,
-        "Expected number of false alarms per quarter, over all applications and metrics of one store.",
+        "Expected false alarms per quarter, over all applications and metrics of a store.",
         gt=0,
         le=100,
     )
-    min_drop: float = key(
-        0.05, "Smallest drop that matters, as a share of the metric's range. The tolerance is 0.3 of it.", gt=0, le=0.5
-    )
+    min_drop: float = key(0.05, "Smallest drop that matters, as a share of the metric's range.", gt=0, le=0.5)
     session_gap_s: float = key(
         1800.0,
-        "Seconds after its last request after which a session is closed: the smallest delay of an alarm.",
+        "Seconds from its last request until a session is closed: an alarm's smallest delay.",
         gt=0,
         le=14400,
     )
@@ -317,7 +302,7 @@ class Watch(Settings):
     )
     canaries: Annotated[int, AfterValidator(_canaries)] = key(
         0,
-        "Requests that the judge scores again every day, to detect that it has changed. Their texts are kept.",
+        "Requests, kept with texts, that the judge scores again daily, to detect that it changed.",
         rule="0, or an integer from 5 to 200",
     )
     notify: Annotated[Texts, AfterValidator(_notify)] = key(
@@ -328,7 +313,7 @@ class Watch(Settings):
     )
     targets: dict[str, float] = key(
         {},
-        "Required mean by metric, in the metric's unit. It replaces the learned reference.",
+        "Required mean by metric. It replaces the learned reference.",
         rule="a table of numbers, such as { 'ccrs.ac' = 0.8 }",
     )
 
@@ -341,7 +326,7 @@ class Retention(Settings):
     )
     requests_older_than: Age | None = key(None, "Age from which a request is removed with its scores.", rule=_AGE_RULE)
     sampled_out_older_than: Age = key(
-        "1d", "Age from which the id of a request that was sampled out is removed.", rule=_AGE_RULE
+        "1d", "Age from which ids of requests that were sampled out are removed.", rule=_AGE_RULE
     )
 
     def seconds(self, name: str) -> float:
@@ -388,7 +373,7 @@ class Sampling(Settings):
     sample_rate: float = key(1.0, "Probability that a request is captured, if no rule matches.", ge=0, le=1)
     rules: Annotated[tuple[SamplingRule, ...], BeforeValidator(_listed), AfterValidator(_check_rules)] = key(
         (),
-        "Rules in order. The first one whose application, tag and status match gives the probability.",
+        "Rules in order. The first whose application, tag and status match gives the probability.",
         rule="a list of tables [[sampling.rules]], each with a rate and app, tag or status",
     )
 
@@ -425,14 +410,12 @@ class Capture(Settings):
         "batched", "When a request is on disk: after at most `flush_interval_s`, or before `record` returns."
     )
     flush_interval_s: float = key(0.1, "Seconds between writes with the durability batched.", ge=0)
-    queue_size: int = key(
-        10_000, "Maximum number of requests in memory. Further requests are dropped and counted.", ge=1
-    )
+    queue_size: int = key(10_000, "Maximum requests in memory. Further ones are dropped and counted.", ge=1)
 
 
 class Lengths(Settings):
     """Maximum lengths of what is captured. `Trace.truncated_fields` names the fields that were cut."""
 
-    max_chars: int = key(50_000, "Maximum number of characters of each text.", ge=1)
-    max_passages: int = key(200, "Maximum number of passages of each retrieval, and of the contexts.", ge=1)
-    max_items: int = key(200, "Maximum number of retrievals, references, inner errors and tags, each.", ge=1)
+    max_chars: int = key(50_000, "Maximum characters of each text.", ge=1)
+    max_passages: int = key(200, "Maximum passages of each retrieval, and of the contexts.", ge=1)
+    max_items: int = key(200, "Maximum retrievals, references, inner errors and tags, each.", ge=1)
