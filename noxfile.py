@@ -323,7 +323,7 @@ def servers(session: nox.Session) -> None:
     """Test sinks, stores and message brokers against real servers. Debian's (PostgreSQL, Redis) are used if installed."""
     required = bool(os.environ.get("RAGSTONE_REQUIRE_SERVERS"))
     # Playwright for the pictures of what Phoenix and MLflow show. Without Chromium they are skipped.
-    session.install("uv", *CORE, *group("test"), *group("deploy"), *group("browser"))
+    session.install("uv", *CORE, *LLAMA_INDEX, *group("test"), *group("deploy"), *group("browser"))
     programs = install_tracing_tools(session, required=required)
     session.run(
         "pytest",

@@ -41,7 +41,7 @@ def test_streams_and_the_alarm(store):
     """Each stream with what it can find, and the alarm in full."""
     text = watch(store).stdout
     assert re.search(r"qa-bot · ccrs\.qr +alarm +0\.\d+ +0\.78\d", text)
-    assert re.search(r"its failures +day 1\d of 14 +\d\.\d%", text)
+    assert re.search(r"its failures +day 1\d of 14, too imprecise on day 7 +\d\.\d%", text)
     assert "at most 1" in text
     alarm = text[text.index("ALARM 1") :]
     assert "ALARM 1 · qa-bot · Question relevance (ccrs.qr) fell by about" in alarm

@@ -1,4 +1,4 @@
-"""Stores by name: files and databases, shown without credentials; and the alert rules that the command line prints."""
+"""Stores by name: files and databases, shown without passwords; and the alert rules that the command line prints."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ from ragstone.worker import ScoringSetup, Worker, broker_spool_directory, spool_
     [
         ("some/file.db", "some/file.db"),
         ("postgresql://u:secret@h:5433/d?password=secret", "postgresql://h:5433/d"),
+        ("postgresql://u@h:5433/d?password=secret", "postgresql://u@h:5433/d"),
         ("postgres://u:se@cret@h/d", "postgresql://h/d"),
+        ("postgres://u@se@h/d", "postgresql://h/d"),
         ("postgresql://u:se/cr?et@h/d", "postgresql://h/d"),
         ("postgresql:///d", "postgresql:///d"),
         ("postgresql://h\x1b[2J/d", "postgresql://h?[2J/d"),
     ],
 )
-def test_a_store_is_shown_without_credentials(store: str, words: str):
-    """Wherever in the URL they are."""
+def test_a_store_is_shown_without_a_password(store: str, words: str):
+    """Wherever in the URL it is. The user is shown if no password can be part of it, so that printed commands work."""
     assert words == describe_store(store)
 
 

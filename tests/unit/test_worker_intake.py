@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ragstone.errors import StoreError
+from ragstone.errors import StoreError, StoreUnavailableError
 from ragstone.schema import Captured, Dropped, Trace, spool_entry_adapter
 from ragstone.spool import SpoolReader, SpoolWriter
 from ragstone.store import SqliteStore
@@ -106,3 +106,30 @@ def test_a_source_follows_the_store_that_it_gets(tmp_path: Path, spool: Path) ->
             store.checkpoint = lambda: False  # type: ignore[method-assign]
             transfer(source, store)
             assert store.ledger().dropped_by_reason == {"queue full": 21}
+
+
+def test_an_outage_of_the_database_is_one_error() -> None:
+    """Many steps fail for one cause, whose text changes: the last text stands once, until a step succeeds again."""
+    errors = StepErrors()
+
+    def fail(error: StoreError) -> int:
+        raise error
+
+    for name, text in (
+        ("claim traces", "it shuts down"),
+        ("read leases", "it refuses"),
+        ("claim traces", "it refuses"),
+    ):
+        assert 0 == errors.run_step(name, lambda text=text: fail(StoreUnavailableError(text)), 0)
+    errors.run_step("drain a", lambda: fail(StoreError("a.seg is damaged")), 0)
+    assert ("StoreUnavailableError: it refuses", "cannot drain a: StoreError: a.seg is damaged") == errors.current
+
+    assert 7 == errors.run_step("claim traces", lambda: 7, 0)
+
+    assert ("cannot drain a: StoreError: a.seg is damaged",) == errors.current
+    assert 7 == errors.run_step("drain a", lambda: 7, 0)
+    assert () == errors.current
+    # It has not succeeded yet, so a worker that runs until it is idle has not finished.
+    assert errors
+    errors.run_step("read leases", lambda: 7, 0)
+    assert not errors

@@ -23,6 +23,7 @@ from ragstone.settings import Watch
 from ragstone.sinks import alarm_sink_from
 from ragstone.store import WatchTables, describe_store, open_store, quote_store
 from ragstone.watch import (
+    LEARNING_DAYS,
     Alarm,
     AlarmRequest,
     Stream,
@@ -264,6 +265,8 @@ def _row(shown: _ShownStream) -> tuple[str, ...]:
         state = f"day {days:.0f} of {stream.learn_days}"
         if shown.units_needed:
             state += f", {shown.units_needed:,} more sessions"
+        elif stream.learn_days > LEARNING_DAYS:
+            state += f", too imprecise on day {stream.learn_days - LEARNING_DAYS}"
     elif stream.target is not None:
         state = f"{state}, target"
     return (

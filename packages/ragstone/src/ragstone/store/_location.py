@@ -41,12 +41,16 @@ def check_path(store: str | os.PathLike[str]) -> None:
 
 
 def describe_store(store: str | os.PathLike[str]) -> str:
-    """Return the store for messages and logs. For a URL these are the host and the database, without credentials."""
+    """Return the store for messages and logs. For a URL these are the host and the database, without a password.
+
+    The user is shown only if no password follows it.
+    """
     if not is_database_url(store):
         return os.fspath(store)
     # Everything before the last `@` may be a password, in any notation.
-    rest = os.fspath(store).partition("://")[2].rpartition("@")[2]
-    return "postgresql://" + "".join(c if c.isprintable() else "?" for c in rest.partition("?")[0])
+    user, at, rest = os.fspath(store).partition("://")[2].rpartition("@")
+    shown = user + at if re.fullmatch(r"[\w.-]+", user) else ""
+    return f"postgresql://{shown}" + "".join(c if c.isprintable() else "?" for c in rest.partition("?")[0])
 
 
 def quote_store(store: str | os.PathLike[str]) -> str:

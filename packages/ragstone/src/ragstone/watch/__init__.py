@@ -6,6 +6,7 @@ from ragstone._util.lazy import lazy_names
 
 if TYPE_CHECKING:
     from ragstone.watch._alarm import Alarm
+    from ragstone.watch._baseline import LEARNING_DAYS
     from ragstone.watch._canaries import CanaryRound, begin_round, end_round
     from ragstone.watch._fold import all_alarms, fold, open_alarms, read_streams
     from ragstone.watch._options import Scale, check_targets
@@ -20,6 +21,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
         __name__,
         {
             "_alarm": "Alarm",
+            "_baseline": "LEARNING_DAYS",
             "_canaries": "CanaryRound begin_round end_round",
             "_fold": "all_alarms fold open_alarms read_streams",
             "_options": "Scale check_targets",

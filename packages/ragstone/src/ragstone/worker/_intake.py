@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar, runtime_checkable
 from urllib.parse import urlsplit
 
 from ragstone._util.filelock import FileLock
-from ragstone.errors import BrokerError, ConfigurationError, SpoolError, StoreError
+from ragstone.errors import BrokerError, ConfigurationError, SpoolError, StoreError, StoreUnavailableError
 from ragstone.schema import BrokerStatus, Trace
 from ragstone.spool import SegmentState, SpoolReader
 from ragstone.store import Store, is_database_url, resolve_store
@@ -112,14 +112,20 @@ class StepErrors:
 
     def __init__(self) -> None:
         self._messages: dict[str, str] = {}
+        self._unavailable: set[str] = set()
+        """Steps that failed because the database was unavailable."""
+        self.outage: str | None = None
+        """Why the database is unavailable at present."""
 
     def __bool__(self) -> bool:
         return bool(self._messages)
 
     @property
     def current(self) -> tuple[str, ...]:
-        """What fails at present, and why."""
-        return tuple(f"cannot {name}: {message}" for name, message in self._messages.items())
+        """What fails at present, and why. An outage of the database is one error, not one of each step."""
+        others = {name: message for name, message in self._messages.items() if name not in self._unavailable}
+        outage = () if self.outage is None else (self.outage,)
+        return (*outage, *(f"cannot {name}: {message}" for name, message in others.items()))
 
     def run_step(self, name: str, step: Callable[[], T], otherwise: T) -> T:
         """Run one step, and return `otherwise` after an error: a full disk or damaged segment must not end the worker."""
@@ -127,12 +133,21 @@ class StepErrors:
             result = step()
         except (StoreError, SpoolError, BrokerError, OSError) as error:
             message = f"{type(error).__name__}: {error}"
-            if self._messages.get(name) != message:
+            is_outage = isinstance(error, StoreUnavailableError)
+            if message != (self.outage if is_outage else self._messages.get(name)):
                 # Logged once and without a traceback, because the error repeats until someone fixes the disk.
                 logger.error("ragstone worker cannot %s: %s (retrying)", name, message)  # noqa: TRY400
             self._messages[name] = message
+            self._unavailable.discard(name)
+            if is_outage:
+                self.outage = message
+                self._unavailable.add(name)
             return otherwise
         self._messages.pop(name, None)
+        if name in self._unavailable:
+            # The database answers again. Steps that run less often keep their messages until they succeed.
+            self._unavailable.remove(name)
+            self.outage = None
         return result
 
     def raise_first(self) -> None:

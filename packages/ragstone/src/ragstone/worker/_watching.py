@@ -52,9 +52,9 @@ def requests_folder(spool: Path) -> Path:
 class StreamWatcher:
     """Folds closed sessions into streams every ten seconds, and delivers the alarms.
 
-    Metrics with two finite bounds are watched. Messages contain commands with the path of `store`, but not with a URL,
-    which can have a password. `requests` is the folder with the requests of commands. Raise ConfigurationError if a
-    target or a destination of alarms is invalid.
+    Metrics with two finite bounds are watched. Messages contain commands with the name of `store`, without a password.
+    `requests` is the folder with the requests of commands. Raise ConfigurationError if a target or a destination of
+    alarms is invalid.
     """
 
     def __init__(

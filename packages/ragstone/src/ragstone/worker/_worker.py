@@ -200,7 +200,7 @@ class Worker:
             judge_error = "judge or reader is unavailable or fails systematically. The log has the reason"
         waiting_s = max((calls.waiting_s for calls in self._calls), default=0.0)
         errors = self._errors.current
-        if waiting_s > _times.SILENT_S:
+        if waiting_s > _times.SILENT_S and self._errors.outage is None:
             errors = (f"the store has not answered for {waiting_s:.0f} s", *errors)
         return WorkerState(
             owns_store=self._owns_store,
