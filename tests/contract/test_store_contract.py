@@ -1104,6 +1104,7 @@ class TestOutbox:
             "run_id": "r",
             "otel_trace_id": "ab" * 16,
             "otel_span_id": "cd" * 8,
+            "response_id": "chatcmpl-7",
             "session_id": "s",
             "user_id": "u",
             "name": "n",

@@ -215,6 +215,110 @@ def test_a_large_document_is_read_span_by_span(read, monkeypatch):
         assert 1 == len(rejected)
 
 
+CHAT, CALL = "11f067aa0ba902b7", "gen_ai.client.inference.operation.details"
+
+
+def value(content):
+    """A value in OTLP's JSON."""
+    if isinstance(content, dict):
+        return {"kvlistValue": {"values": [{"key": key, "value": value(item)} for key, item in content.items()]}}
+    return (
+        {"arrayValue": {"values": list(map(value, content))}} if isinstance(content, list) else {"stringValue": content}
+    )
+
+
+def log(name, at=1, span_id=CHAT, *, body=None, in_attributes=False, **attributes):
+    """A message with one log record about the call of the model."""
+    attributes |= {"event.name": name} if in_attributes else {}
+    record = {
+        "traceId": TRACE,
+        "spanId": span_id,
+        "observedTimeUnixNano": str(1795219315_000000000 + at * 1000),
+        **({} if in_attributes else {"eventName": name}),
+        **({} if body is None else {"body": value(body)}),
+        "attributes": [{"key": key.replace("__", "."), "value": value(item)} for key, item in attributes.items()],
+    }
+    return {"resourceLogs": [{"resource": {}, "scopeLogs": [{"scope": {}, "logRecords": [record]}]}]}
+
+
+def called(**attributes):
+    """A workflow with a search and a call of a model, whose spans do not have what the model was sent and replied."""
+    found = json.dumps([{"id": "d", "content": "p"}])
+    return message(
+        span(gen_ai__operation__name="invoke_workflow"),
+        span(SEARCH, ROOT, gen_ai__operation__name="retrieval", gen_ai__retrieval__documents=found),
+        span(CHAT, ROOT, gen_ai__operation__name="chat", gen_ai__response__id="chatcmpl-7", **attributes),
+    )
+
+
+def parts(role, text):
+    """Messages as OpenTelemetry's convention has them."""
+    return [{"role": role, "parts": [{"type": "text", "content": text}]}]
+
+
+MESSAGES = [
+    log("gen_ai.choice", 3, body={"message": {"role": "assistant", "content": "a"}, "finish_reason": "stop"}),
+    log("gen_ai.user.message", 2, body={"content": "q"}),
+    log("gen_ai.system.message", 1, body={"content": "Answer from this: p"}),
+]
+LOGGED = {
+    "details": [
+        log(
+            CALL,
+            gen_ai__input__messages=parts("user", "q"),
+            gen_ai__output__messages=parts("assistant", "a"),
+            gen_ai__system_instructions=[{"type": "text", "content": "Answer from this: p"}],
+        )
+    ],
+    "one record for each message": MESSAGES,
+    "names of events as attributes, bodies as JSON": [
+        log("gen_ai.user.message", 2, body=json.dumps({"content": "q"}), in_attributes=True),
+        log("gen_ai.choice", 3, body=json.dumps({"message": {"content": "a"}}), in_attributes=True),
+        log("gen_ai.system.message", 1, body=json.dumps({"content": "Answer from this: p"}), in_attributes=True),
+    ],
+    "each record twice, and others": [
+        *MESSAGES, *MESSAGES, log("gen_ai.evaluation.result", body={"content": "no"}), log("session.start"),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("logs", LOGGED.values(), ids=LOGGED)
+def test_messages_in_log_records_belong_to_the_span_of_the_call(read, logs):
+    """Instrumentations log messages instead of writing them into spans. They may be in the file before the span."""
+    for content in (lines(*logs, called()), lines(called(), *logs)):
+        (trace,), rejected = read(OtlpFormat(), content)
+        assert [ANSWERED] == told([trace])
+        assert "chatcmpl-7" == trace.response_id
+        assert not rejected
+
+
+def test_a_log_record_without_the_span_of_its_call_is_read(read):
+    """A sampler may drop the span of a call. The record has what the call was sent and replied."""
+    call = LOGGED["details"][0]
+    spans = called()["resourceSpans"][0]["scopeSpans"][0]["spans"][:2]
+    (trace,), rejected = read(OtlpFormat(), lines(call, message(*spans)))
+    assert [ANSWERED] == told([trace])
+    assert not rejected
+
+
+def test_a_log_record_of_no_span_is_rejected(read):
+    """It cannot belong to a request. Its messages are counted as lost."""
+    traces, rejected = read(OtlpFormat(), lines(log("gen_ai.choice", span_id="", body={"message": {"content": "b"}})))
+    assert not traces
+    assert ["log record 1: no trace id of 16 bytes and span id of 8 bytes, in hex digits or base64"] == [
+        record.reason for record in rejected
+    ]
+
+
+def test_a_large_document_of_log_records_is_read_one_by_one(read, tmp_path, monkeypatch):
+    """Log records and spans are often in different files of a directory."""
+    pytest.importorskip("ijson")
+    monkeypatch.setattr(files, "MAX_RECORD_BYTES", 100)
+    (tmp_path / "logs.json").write_text(json.dumps(LOGGED["details"][0], indent=1))
+    (tmp_path / "traces.json").write_text(json.dumps(called(), indent=1))
+    assert [ANSWERED] == told(OtlpFormat().read(InputFile(tmp_path, "both")))
+
+
 def test_a_large_document_that_breaks_off_gives_what_it_had(read, tmp_path, monkeypatch):
     """First what was read, then the error."""
     pytest.importorskip("ijson")

@@ -96,6 +96,7 @@ def test_every_field_arrives():
         "parent_run_id": None,
         "otel_trace_id": None,
         "otel_span_id": None,
+        "response_id": None,
         "otel_sampled": None,
         "session_id": "s",
         "user_id": "u",

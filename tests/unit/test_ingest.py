@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import gzip
 import json
 import threading
@@ -22,6 +23,7 @@ from ragstone.reading.otlp import OversizedMessageError
 from ragstone.store import SqliteStore
 from ragstone.worker import StepErrors
 
+JSON = {"Content-Type": "application/json"}
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 
 
@@ -505,11 +507,64 @@ def test_a_full_disk_is_told_so_that_exporters_come_again(stage, monkeypatch, ca
     assert (503, "5") == (answer.status_code, answer.headers["Retry-After"])
 
 
-@pytest.mark.parametrize("signal", ["logs", "metrics"])
-def test_other_signals_are_accepted_and_left_alone(stage, signal):
+def logged(name: str, **fields: Any) -> dict[str, Any]:
+    """A message with a log record of the root's span."""
+    record = {"traceId": TRACE, "spanId": f"{1:016x}", "eventName": name, **fields}
+    return {"resourceLogs": [{"scopeLogs": [{"logRecords": [record]}]}]}
+
+
+@pytest.mark.parametrize("kind", ["application/json", "application/x-protobuf"])
+def test_log_records_of_model_calls_are_taken_and_redacted(stage, store, clock, kind, tmp_path):
+    """What an instrumentation logs about a call is read with its span, and no secret in it reaches the disk."""
+    key = "sk-abcdefghijklmnopqrstuvwxyz0123456789"
+    content = {"key": "content", "value": {"stringValue": f"How tall? {key}"}}
+    body = {"kvlistValue": {"values": [content]}}
+    message = logged("gen_ai.user.message", timeUnixNano=str(10**18), body=body)
+    sent = json.dumps(message).encode()
+    if kind != "application/json":
+        from google.protobuf.json_format import ParseDict
+        from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+
+        record = message["resourceLogs"][0]["scopeLogs"][0]["logRecords"][0]
+        record |= {name: base64.b64encode(bytes.fromhex(record[name])).decode() for name in ("traceId", "spanId")}
+        sent = ParseDict(message, ExportLogsServiceRequest()).SerializeToString()
+    answer = talk(stage, lambda client: client.post("/v1/logs", content=sent, headers={"Content-Type": kind}))
+    assert (200, b"{}" if kind == "application/json" else b"") == (answer.status_code, answer.content)
+    assert key.encode() not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
+
+    chat = {"gen_ai.operation.name": "chat", "gen_ai.completion": "31 m."}
+    found = {
+        "gen_ai.operation.name": "retrieval",
+        "gen_ai.retrieval.documents": '[{"id": "d", "content": "31 m tall"}]',
+    }
+    workflow = {"gen_ai.operation.name": "invoke_workflow"}
+    post(stage, request(span(3, **workflow), span(1, parent=3, **chat), span(2, parent=3, **found)))
+    clock.now += 60
+    OtlpTraceSource(stage, clock=clock).transfer_batch(store, StepErrors())
+    (trace,) = store.traces.read()
+    assert ("How tall? [key]", "31 m.") == (trace.query, trace.response)
+
+
+def test_a_log_record_that_cannot_be_read_is_told(stage):
+    """The count has the name that the protocol has for logs."""
+    bad = json.dumps(logged("gen_ai.choice", spanId="")).encode()
+    answer = talk(stage, lambda client: client.post("/v1/logs", content=bad, headers=JSON))
+    assert "1" == answer.json()["partialSuccess"]["rejectedLogRecords"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/metrics", b"\x0a\x00"),
+        ("/v1/logs", b"{}"),
+        ("/v1/logs", json.dumps(logged("session.start")).encode()),
+        ("/v1/logs", json.dumps(logged("gen_ai.evaluation.result")).encode()),
+    ],
+)
+def test_other_signals_are_accepted_and_left_alone(stage, path, body):
     """An application whose exporters share one address sees no errors."""
-    answer = talk(stage, lambda client: client.post(f"/v1/{signal}", content=b"\x0a\x00"))
-    assert 200 == answer.status_code
+    answer = talk(stage, lambda client: client.post(path, content=body, headers=JSON))
+    assert (200, 0) == (answer.status_code, len(stage))
     assert 404 == talk(stage, lambda client: client.get("/")).status_code
 
 

@@ -144,10 +144,14 @@ def test_spans_that_cannot_be_read_are_reported(buffer):
     assert 1 == len(buffer)
 
 
-def test_logs_are_accepted_and_not_stored(buffer):
+def test_log_records_of_model_calls_are_stored_and_others_are_not(buffer):
     """An application whose exporters share an endpoint sees no errors."""
-    call(buffer, LogsServiceStub, ExportLogsServiceRequest())
-    assert 0 == len(buffer)
+    message = ExportLogsServiceRequest()
+    record = message.resource_logs.add().scope_logs.add().log_records.add(trace_id=b"t" * 16, span_id=b"s" * 8)
+    for name, n_stored in (("session.start", 0), ("gen_ai.choice", 1)):
+        record.event_name = name
+        assert 0 == call(buffer, LogsServiceStub, message).partial_success.rejected_log_records
+        assert n_stored == len(buffer)
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,7 @@ def test_a_score_as_a_line(tmp_path):
             "run_id": "r",
             "otel_trace_id": "a" * 32,
             "otel_span_id": "b" * 16,
+            "response_id": None,
             "app": "qa-bot",
             "release": "2.4",
             "environment": "test",

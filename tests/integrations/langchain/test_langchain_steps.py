@@ -197,13 +197,14 @@ def test_only_the_first_of_very_many_documents_are_copied():
 
 
 def test_reply_of_a_chat_model():
-    """Text, model and tokens."""
+    """Text, model, id and tokens."""
     step = Step(id=1, model="asked for")
     usage = {"input_tokens": 5, "output_tokens": 2, "total_tokens": 7}
-    message = AIMessage("me", usage_metadata=usage, response_metadata={"model_name": "tiny"})
+    about = {"model_name": "tiny", "id": "chatcmpl-7"}
+    message = AIMessage("me", usage_metadata=usage, response_metadata=about)
     _messages.fill_reply(step, LLMResult(generations=[[ChatGeneration(message=message)]]))
-    assert ("me", False, "tiny", 5, 2) == (
-        step.reply, step.calls_tool, step.model, step.input_tokens, step.output_tokens,
+    assert ("me", False, "tiny", "chatcmpl-7", 5, 2) == (
+        step.reply, step.calls_tool, step.model, step.response_id, step.input_tokens, step.output_tokens,
     )  # fmt: skip
 
 

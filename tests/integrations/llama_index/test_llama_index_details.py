@@ -86,6 +86,13 @@ def test_usage_as_providers_name_it(app, raw):
     assert (10, 3, "tiny-2") == (app.draft.input_tokens, app.draft.output_tokens, app.draft.model)
 
 
+@pytest.mark.parametrize("raw", [{"id": "chatcmpl-7"}, Usage(id="chatcmpl-7"), {"responseId": "chatcmpl-7"}, {"id": 7}])
+def test_id_of_the_response(app, raw):
+    """The id that the provider gave to the response with the answer, so that its logs can be found. It is a text."""
+    app.engine(model=app.model("answer", raw=raw)).query(Q)
+    assert (None if raw == {"id": 7} else "chatcmpl-7") == app.draft.response_id
+
+
 def step_of(reply):
     """Read the reply of a model."""
     step = Step(id=1, kind="model")

@@ -64,6 +64,7 @@ def test_a_score_arrives_as_the_event_of_the_conventions(otlp_receiver):
                 run_id="r1",
                 otel_trace_id=TRACE,
                 otel_span_id=SPAN,
+                response_id="chatcmpl-7",
                 requested_at=1_699_999_999.0,
                 inclusion_probability=0.25,
             )
@@ -83,6 +84,7 @@ def test_a_score_arrives_as_the_event_of_the_conventions(otlp_receiver):
         "ragstone.outcome": "score",
         "ragstone.trace_id": "t1",
         "ragstone.run_id": "r1",
+        "gen_ai.response.id": "chatcmpl-7",
         "ragstone.requested_at": 1_699_999_999.0,
         "ragstone.inclusion_probability": 0.25,
         "gen_ai.evaluation.evaluator.id": "ragstone/ccrs_cc",

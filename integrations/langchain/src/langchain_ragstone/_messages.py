@@ -111,6 +111,7 @@ def fill_reply(step: Step, result: LLMResult, _: object = None) -> None:
     elif generation is not None:
         step.reply = generation.text
     step.model = _first_text(about.get("model_name"), about.get("model"), output.get("model_name")) or step.model
+    step.response_id = _first_text(about.get("id"), output.get("id"))
     usage = usage or output.get("token_usage") or {}
     step.set_tokens(usage)
     if usage.get("total_cost") == 0:

@@ -223,6 +223,7 @@ class _Conversion:
             "ended_at": finite_number(draft.ended_at),
             "first_token_s": finite_number(draft.first_token_s),
             "model": self._name(draft.model),
+            "response_id": _label(draft.response_id),
             "usage": Usage(**tokens) if len(tokens) == 2 else None,  # one count alone is not a usage
             "tags": self._texts(dict.fromkeys((*self._application.tags, *draft.tags)), "tags"),
             "metadata": self._metadata(draft.metadata, "metadata"),

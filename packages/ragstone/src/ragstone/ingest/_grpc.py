@@ -27,16 +27,17 @@ _DESCRIPTORS: Final = 4
 _PROTOBUF: Final = "application/x-protobuf"
 _SERVICE: Final = "/opentelemetry.proto.collector.{0}.v1.{1}Service/Export"
 _TRACES: Final = _SERVICE.format("trace", "Trace")
-_IGNORED: Final = frozenset({_SERVICE.format("logs", "Logs"), _SERVICE.format("metrics", "Metrics")})
+_LOGS: Final = _SERVICE.format("logs", "Logs")
+_METRICS: Final = _SERVICE.format("metrics", "Metrics")
 
 
 class OtlpGrpcReceiver(Listener):
-    """Receives spans of OTLP exporters over gRPC, without TLS.
+    """Receives spans, and log records of model calls, of OTLP exporters over gRPC, without TLS.
 
     The listener of gRPC does not limit connections, so it listens at a port of 127.0.0.1 only, and this class passes on
     the bytes of the connections that it admits.
 
-    Logs and metrics are accepted and not stored. The arguments are those of `OtlpReceiver`. Raise MissingExtraError if
+    Other logs and metrics are accepted and not stored. The arguments are those of `OtlpReceiver`. Raise MissingExtraError if
     grpcio or the protobuf messages of OTLP are not installed.
     """
 
@@ -95,13 +96,13 @@ class OtlpGrpcReceiver(Listener):
         if server is not None:
             await server.stop(grace=5.0)
 
-    async def traces(self, messages: AsyncIterator[bytes], context: Any) -> bytes:
-        """Handle a call with a message of spans. Its token is checked before the message is read."""
+    async def take(self, messages: AsyncIterator[bytes], context: Any, *, is_logs: bool = False) -> bytes:
+        """Handle a call with a message of spans or log records. Its token is checked before the message is read."""
         code = self._grpc.StatusCode
         await self._check_access(context)
         try:
             with await self._bodies.read_message(messages) as body:
-                rejected = await self._intake.take(partial(decompress, body.content, ""), _PROTOBUF)
+                rejected = await self._intake.take(partial(decompress, body.content, ""), _PROTOBUF, is_logs=is_logs)
         except OversizedMessageError as error:
             self.report(LOST, f": {error}")
             await context.abort(code.RESOURCE_EXHAUSTED, str(error))
@@ -118,7 +119,7 @@ class OtlpGrpcReceiver(Listener):
         return trace_response(rejected)
 
     async def ignored(self, _messages: AsyncIterator[bytes], context: Any) -> bytes:
-        """Accept a call with logs or metrics, without reading it."""
+        """Accept a call with metrics, without reading it."""
         await self._check_access(context)
         return b""
 
@@ -137,8 +138,8 @@ def _handlers(grpc: Any, receiver: OtlpGrpcReceiver) -> Any:
 
     class Handlers(grpc.GenericRpcHandler):  # type: ignore[misc]
         def service(self, details: Any) -> Any:
-            if details.method == _TRACES:
-                return grpc.stream_unary_rpc_method_handler(receiver.traces)
-            return grpc.stream_unary_rpc_method_handler(receiver.ignored) if details.method in _IGNORED else None
+            methods = {_TRACES: receiver.take, _LOGS: partial(receiver.take, is_logs=True), _METRICS: receiver.ignored}
+            method = methods.get(details.method)
+            return None if method is None else grpc.stream_unary_rpc_method_handler(method)
 
     return Handlers()

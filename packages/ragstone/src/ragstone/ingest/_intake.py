@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from ragstone._util.limited_log import LimitedLog
@@ -12,7 +13,7 @@ from ragstone.capture import Redactor
 from ragstone.errors import StoreError
 from ragstone.ingest._body import PATIENCE_S, BusyError, too_large
 from ragstone.ingest._span_buffer import SharedSpanBuffer
-from ragstone.reading import BufferedSpan
+from ragstone.reading import BufferedSpan, RejectedRecord
 from ragstone.reading.otlp import spans_of_request
 
 logger = logging.getLogger("ragstone")
@@ -49,11 +50,12 @@ class SpanIntake:
         self.n_rejected = 0
         """Spans that could not be read."""
 
-    async def take(self, unpack: Callable[[int], bytes | None], kind: str) -> list[str]:
+    async def take(self, unpack: Callable[[int], bytes | None], kind: str, *, is_logs: bool = False) -> list[str]:
         """Write the spans of a message to disk, and return why spans could not be read, for each of them.
 
         `unpack` returns an `ExportTraceServiceRequest`, uncompressed, or None if it has more bytes than the argument.
-        It is called in a thread. `kind` is the content type.
+        It is called in a thread. `kind` is the content type. With `is_logs`, the message is an
+        `ExportLogsServiceRequest`.
 
         Raises:
             BusyError: If too many other messages wait.
@@ -62,15 +64,19 @@ class SpanIntake:
             MissingExtraError: If it is protobuf and the package for it is not installed.
             StoreError: If the disk does not accept the spans.
         """
-        rejected = await self._take_turn(self._small, unpack, kind, _SMALL_BYTES)
+        keep = partial(self._keep, unpack, partial(spans_of_request, content_type=kind, is_logs=is_logs))
+        rejected = await self._take_turn(self._small, keep, _SMALL_BYTES)
         if rejected is None:
-            rejected = await self._take_turn(self._large, unpack, kind, self.max_bytes)
+            rejected = await self._take_turn(self._large, keep, self.max_bytes)
         if rejected is None:
             raise too_large(self.max_bytes)
         return rejected
 
     async def _take_turn(
-        self, turn: asyncio.Lock | asyncio.Semaphore, unpack: Callable[[int], bytes | None], kind: str, max_bytes: int
+        self,
+        turn: asyncio.Lock | asyncio.Semaphore,
+        keep: Callable[[int], tuple[int, list[str]] | None],
+        max_bytes: int,
     ) -> list[str] | None:
         """Write the spans of a message when it is its turn. Return None if it has more bytes."""
         try:
@@ -80,7 +86,7 @@ class SpanIntake:
             raise BusyError from None
         try:
             # Reading needs the processor and writing waits for the disk, so neither is done in the loop.
-            kept = await asyncio.to_thread(self._keep, unpack, kind, max_bytes)
+            kept = await asyncio.to_thread(keep, max_bytes)
         except StoreError as error:
             self._log.log(logging.ERROR, "disk", f"ragstone ingest: {error} (exporters retry)")
             raise
@@ -93,13 +99,18 @@ class SpanIntake:
         self.n_rejected += len(rejected)
         return rejected
 
-    def _keep(self, unpack: Callable[[int], bytes | None], kind: str, max_bytes: int) -> tuple[int, list[str]] | None:
+    def _keep(
+        self,
+        unpack: Callable[[int], bytes | None],
+        read: Callable[..., list[BufferedSpan | RejectedRecord]],
+        max_bytes: int,
+    ) -> tuple[int, list[str]] | None:
         message = unpack(max_bytes)
         if message is None:
             return None
         spans: list[BufferedSpan] = []
         rejected: list[str] = []
-        for item in spans_of_request(message, kind, redact=self._redact):
+        for item in read(message, redact=self._redact):
             if isinstance(item, BufferedSpan):
                 spans.append(item)
             else:
@@ -113,7 +124,7 @@ def rejection(reasons: list[str]) -> str:
 
 
 def trace_response(rejected: list[str]) -> bytes:
-    """Return an `ExportTraceServiceResponse`, with the number of rejected spans and why."""
+    """Return an `ExportTraceServiceResponse`, with the number of rejected spans and why. That of logs has the same bytes."""
     if not rejected:
         return b""  # a message without fields
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (

@@ -19,13 +19,14 @@ from ragstone.ingest._span_buffer import SharedSpanBuffer
 from ragstone.reading.otlp import OversizedMessageError
 
 RETRY_AFTER_S: Final = "5"
+_LOGS_PATH: Final = "/v1/logs"
 _PROTOBUF: Final = "application/x-protobuf"
 
 
 class OtlpReceiver(HttpServer):
-    """Receives spans of any OpenTelemetry exporter at `/v1/traces`.
+    """Receives spans of any OpenTelemetry exporter at `/v1/traces`, and log records of model calls at `/v1/logs`.
 
-    Logs and metrics are accepted and discarded, so that exporters that share one endpoint do not report errors. `port`
+    Other logs and metrics are accepted and discarded, so that exporters that share one endpoint do not report errors. `port`
     0 selects a free port. `redact` is applied to all text of a span before it is written, and None keeps texts
     unchanged. `access` None admits everybody who can reach the address. It also protects routes of `add_routes` below
     `/v1/`. `max_bytes` limits a message, compressed and uncompressed.
@@ -48,7 +49,7 @@ class OtlpReceiver(HttpServer):
         self._access = access or Access()
         app = web.Application(client_max_size=max_bytes, middlewares=[self._check_access()])
         app.router.add_post("/v1/traces", self._traces)
-        app.router.add_post("/v1/logs", self._ignored)
+        app.router.add_post(_LOGS_PATH, self._traces)
         app.router.add_post("/v1/metrics", self._ignored)
         if add_routes is not None:
             add_routes(app)
@@ -70,11 +71,11 @@ class OtlpReceiver(HttpServer):
         return check
 
     async def _traces(self, request: web.Request) -> web.Response:
-        kind = request.content_type
+        kind, is_logs = request.content_type, request.path == _LOGS_PATH
         encoding = request.headers.get("Content-Encoding", "identity")
         try:
             with await self._bodies.read(request) as body:
-                rejected = await self._intake.take(partial(decompress, body.content, encoding), kind)
+                rejected = await self._intake.take(partial(decompress, body.content, encoding), kind, is_logs=is_logs)
         except OversizedMessageError as error:
             self.report(LOST, f": {error}")
             return last_response(413, str(error))
@@ -87,17 +88,17 @@ class OtlpReceiver(HttpServer):
             return error_response(400, str(error))
         except StoreError:
             return error_response(503, "the disk is unavailable", {"Retry-After": RETRY_AFTER_S})
-        return _success_response(kind, rejected)
+        return _success_response(kind, rejected, "rejectedLogRecords" if is_logs else "rejectedSpans")
 
     async def _ignored(self, request: web.Request) -> web.Response:
         # aiohttp discards the body after the response.
         return _success_response(request.content_type, [])
 
 
-def _success_response(kind: str, rejected: list[str]) -> web.Response:
+def _success_response(kind: str, rejected: list[str], count: str = "") -> web.Response:
     """Return the protocol's response in the format of the request."""
     if kind == "application/json":
-        partial = {"partialSuccess": {"rejectedSpans": str(len(rejected)), "errorMessage": rejection(rejected)}}
+        partial = {"partialSuccess": {count: str(len(rejected)), "errorMessage": rejection(rejected)}}
         return web.json_response(partial if rejected else {})
     return web.Response(body=trace_response(rejected), content_type=_PROTOBUF)
 

@@ -18,8 +18,8 @@ from ragstone.schema import Sample, Trace, check_record
 
 _TRACE: Final = ("trace_id", "started_at", "schema_version")
 _EXPORTED: Final = (
-    "trace_id", "run_id", "otel_trace_id", "otel_span_id", "app", "release", "environment", "session_id", "user_id", "query",
-    "response", "inclusion_probability",
+    "trace_id", "run_id", "otel_trace_id", "otel_span_id", "response_id", "app", "release", "environment", "session_id",
+    "user_id", "query", "response", "inclusion_probability",
 )  # fmt: skip
 """Fields of a trace that an exported outcome has under the same name."""
 _ANSWER: Final = frozenset({"id", "query", "response", "passages", "scores", "why"})

@@ -82,6 +82,8 @@ def _fill_measures(draft: TraceDraft, facts: Facts, answering: Sequence[Step]) -
     around = [step for step in reversed(facts.tree.steps) if step.kind == "model"]
     models = [*answering, *reversed(facts.models), *around, *([root] if root is not None else [])]
     draft.model = next((step.model for step in models if step.model), draft.model)
+    # The id of another response would be a wrong one.
+    draft.response_id = next((step.response_id for step in answering if step.response_id), draft.response_id)
     spent: Sequence[Step] = facts.tree.innermost(
         step
         for step in facts.tree.steps

@@ -106,6 +106,7 @@ class TraceDraft:
     ended_at: float | None = None
     first_token_s: float | None = None
     model: str | None = None
+    response_id: str | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None
     tags: list[str] = field(default_factory=list)

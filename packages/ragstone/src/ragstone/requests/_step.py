@@ -153,6 +153,8 @@ class Step:
     """The same of the outputs."""
 
     model: str | None = None
+    response_id: str | None = None
+    """Model: the id that the provider gave to its response."""
     input_tokens: int | None = None
     output_tokens: int | None = None
 

@@ -186,6 +186,8 @@ class Delivery:
     release: str | None = None
     environment: str | None = None
     name: str | None = None
+    response_id: str | None = None
+    """Id of the model's response with the answer."""
     requested_at: float | None = None
     """Start of the request, Unix seconds."""
     inclusion_probability: float = 1.0

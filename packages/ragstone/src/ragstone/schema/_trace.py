@@ -177,6 +177,8 @@ class Trace(Record):
     first_token_s: float | None = None
     """Seconds from start to the first streamed token."""
     model: str | None = None
+    response_id: str | None = None
+    """Id that the provider gave to the model's response with the answer (OpenTelemetry's `gen_ai.response.id`)."""
     usage: Usage | None = None
     tags: tuple[str, ...] = ()
     metadata: dict[str, Any] = Field(default_factory=dict)

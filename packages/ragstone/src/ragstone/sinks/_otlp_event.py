@@ -71,6 +71,7 @@ def request_attributes(delivery: Delivery) -> dict[str, AttributeValue]:
     attributes = {
         "ragstone.trace_id": delivery.trace_id,
         "ragstone.run_id": delivery.run_id,
+        "gen_ai.response.id": delivery.response_id,
         "ragstone.app": delivery.app,
         "ragstone.release": delivery.release,
         "ragstone.environment": delivery.environment,

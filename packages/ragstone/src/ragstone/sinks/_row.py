@@ -147,9 +147,9 @@ def cause_note_of(delivery: Delivery) -> Note | None:
 
 _NOT_EVIDENCE: Final = ("id", "fingerprint", "reason", "usage")
 COLUMNS: Final = (
-    "schema_version", "id", "trace_id", "fingerprint", "run_id", "otel_trace_id", "otel_span_id", "app", "release",
-    "environment", "metric", "metric_version", "outcome", "value", "interval", "method", "n", "kind", "reason", "missing",
-    "judge", "judge_hash", "prompt_hash", "usage", "inclusion_probability", "requested_at", "scored_at", "cause",
+    "schema_version", "id", "trace_id", "fingerprint", "run_id", "otel_trace_id", "otel_span_id", "response_id", "app",
+    "release", "environment", "metric", "metric_version", "outcome", "value", "interval", "method", "n", "kind", "reason",
+    "missing", "judge", "judge_hash", "prompt_hash", "usage", "inclusion_probability", "requested_at", "scored_at", "cause",
 )  # fmt: skip
 """Keys of the row of an outcome, in their order."""
 _OF_REQUEST: Final = {field.name for field in fields(Delivery)} - {"outcome", "cause"}

@@ -75,6 +75,7 @@ TABLES: Final[dict[str, dict[str, str]]] = {
         "app": "text",
         "release": "text",
         "environment": "text",
+        "response_id": "text",
         "slices": "text",  # values of tags, retriever and language, as JSON
         "plan": "text",  # id of its scoring plan, NULL if it does not have its own
         "attempts": "int NOT NULL DEFAULT 0",

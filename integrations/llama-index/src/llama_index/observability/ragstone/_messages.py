@@ -85,6 +85,9 @@ def fill_reply(step: Step, response: object) -> None:
     names = (_look_up(raw, "model"), _look_up(raw, "model_version"), _look_up(raw, "modelVersion"))
     places = about if raw is None else [*(_at(raw, path) for path in _USAGE), *about]
     step.model = next((name for name in names if isinstance(name, str) and name), step.model)
+    step.response_id = next(
+        (id_ for id_ in (_look_up(raw, "id"), _look_up(raw, "responseId")) if type(id_) is str), None
+    )
     step.set_tokens(*places)
 
 

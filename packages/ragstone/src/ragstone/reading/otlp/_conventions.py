@@ -199,7 +199,7 @@ GENAI: Final = Convention(
         kind="gen_ai.operation.name",
         labels={
             "session_id": ("gen_ai.conversation.id", "session.id"), "user_id": ("user.id", "enduser.id"),
-            "run_id": ("gen_ai.response.id",), "model": ("gen_ai.response.model", "gen_ai.request.model"),
+            "response_id": ("gen_ai.response.id",), "model": ("gen_ai.response.model", "gen_ai.request.model"),
         },
         usage=("gen_ai.usage",),
         search=(

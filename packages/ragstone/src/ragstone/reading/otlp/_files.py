@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -17,7 +17,7 @@ from ragstone.reading._requests import requests_in
 from ragstone.reading._source import MAX_RECORD_BYTES, InputFile
 from ragstone.reading._stage import BufferedSpan, BufferedTrace, by_trace
 from ragstone.reading.otlp._conventions import CONVENTIONS, Convention, step_of
-from ragstone.reading.otlp._json_messages import span_of, spans_of_message
+from ragstone.reading.otlp._json_messages import log_of, span_of, spans_of_message
 from ragstone.reading.otlp._protobuf import (
     check_json_size,
     check_protobuf_size,
@@ -26,7 +26,7 @@ from ragstone.reading.otlp._protobuf import (
     spans_in_stream,
     spans_of_bytes,
 )
-from ragstone.reading.otlp._span import OtelSpan
+from ragstone.reading.otlp._span import OtelSpan, join_logs
 from ragstone.requests import RetrieverTools, Step
 from ragstone.schema import Trace
 
@@ -109,10 +109,20 @@ def _protobuf(source: InputFile) -> Iterator[OtelSpan | RejectedRecord]:
 
 def _large(source: InputFile, head: bytes) -> Iterator[OtelSpan | RejectedRecord]:
     """Yield the spans of one document, read incrementally."""
-    is_snake = b'"resource_spans"' in head[:65536]
-    path = "resource_spans.item.scope_spans.item" if is_snake else "resourceSpans.item.scopeSpans.item"
+    outer = next((name for name in _LARGE if f'"{name}"'.encode() in head[:65536]), "resourceSpans")
+    path, read = _LARGE[outer]
     prefix = "item." if re.match(rb"\s*\[", head.removeprefix(b"\xef\xbb\xbf")) else ""
-    return read_each(large_records(source, f"{prefix}{path}.spans.item", kind="span"), lambda value: [span_of(value)])
+    items = large_records(source, f"{prefix}{outer}.item.{path}.item", kind="span")
+    return read_each(items, lambda value: filter(None, [read(value)]))
+
+
+_LARGE: Final[dict[str, tuple[str, Callable[[Any], OtelSpan | str | None]]]] = {
+    "resourceSpans": ("scopeSpans.item.spans", span_of),
+    "resource_spans": ("scope_spans.item.spans", span_of),
+    "resourceLogs": ("scopeLogs.item.logRecords", log_of),
+    "resource_logs": ("scope_logs.item.log_records", log_of),
+}
+"""By name of the list of resources in a document, where the items are, and the function that reads one."""
 
 
 _ALL: Final = 3
@@ -134,9 +144,9 @@ _MEANT_NAMES: Final = frozenset(
 
 
 def spans_of_request(
-    message: bytes, content_type: str, *, redact: Redactor | None = None
+    message: bytes, content_type: str, *, is_logs: bool = False, redact: Redactor | None = None
 ) -> list[BufferedSpan | RejectedRecord]:
-    """Read the spans of a request to an OTLP/HTTP receiver, for a `SpanBuffer`.
+    """Read the spans, or with `is_logs` the log records, of a request to an OTLP receiver, for a `SpanBuffer`.
 
     `message` is the decompressed body, and `content_type` "application/json" or "application/x-protobuf", parameters
     allowed. `redact` is applied to every text of the application. None stores texts unchanged. Raise DataError if the
@@ -145,8 +155,8 @@ def spans_of_request(
     """
     kind = content_type.partition(";")[0].strip().lower()
     if kind in ("application/x-protobuf", "application/protobuf"):
-        check_protobuf_size(message)
-        spans = spans_of_bytes(message)
+        check_protobuf_size(message, is_logs=is_logs)
+        spans = spans_of_bytes(message, is_logs=is_logs)
     elif kind == "application/json":
         check_json_size(message)
         # An exporter without spans may send an empty object.
@@ -180,7 +190,7 @@ def traces_of(staged: BufferedTrace, retriever_tools: RetrieverTools | None = No
     place = f"trace {staged.trace_id}"
     if staged.is_cut:
         return [RejectedRecord(place=place, reason="it has more spans, or more bytes, than are kept")]
-    spans = [OtelSpan.from_staged(body) for body in staged.spans]
+    spans = join_logs(OtelSpan.from_staged(body) for body in staged.spans)
     claiming = [convention for convention in CONVENTIONS if any(convention.claims(span) for span in spans)]
     if not claiming:
         return [RejectedRecord(place=place, reason=_UNKNOWN, is_ignored=True)]

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from ragstone.errors import DataError
 from ragstone.reading._fields import mapping
-from ragstone.reading.otlp._span import OtelSpan, SpanEvent, read_span, seconds
+from ragstone.reading.otlp._span import OtelSpan, SpanEvent, read_log, read_span, seconds
 from ragstone.requests import read_resource
 
 _MAX_DEPTH: Final = 16
@@ -24,18 +24,19 @@ _ERROR: Final = (2, "2", "STATUS_CODE_ERROR", "ERROR")
 def spans_of_message(message: Any) -> Iterator[OtelSpan | str]:
     """Yield the spans of a message. An unreadable span is replaced by the problem and the span's number.
 
-    Messages of logs and metrics do not have spans. Raise DataError if it is not an OTLP message.
+    Log records with messages of a model are spans too (see `read_log`). Raise DataError if it is not an OTLP message.
     """
     if not isinstance(message, Mapping) or _SIGNALS.isdisjoint(message):
         raise DataError("not an OTLP message: `resourceSpans` is missing")
-    number = 0
-    for resource in _list(message, "resourceSpans", "resource_spans"):
-        scopes = _list(resource, "scopeSpans", "scope_spans", "instrumentationLibrarySpans")
-        about = read_resource(_attributes(mapping(mapping(resource).get("resource"))))
-        for span in (span for scope in scopes for span in _list(scope, "spans")):
-            number += 1
-            read = span_of(span, about)
-            yield read if isinstance(read, OtelSpan) else f"span {number}: {read}"
+    for resources, parts, items, read, title in _SIGNALS_READ:
+        number = 0
+        for resource in _list(message, *resources):
+            about = read_resource(_attributes(mapping(mapping(resource).get("resource"))))
+            for item in (item for scope in _list(resource, *parts) for item in _list(scope, *items)):
+                number += 1
+                span = read(item, about)
+                if span is not None:
+                    yield span if isinstance(span, OtelSpan) else f"{title} {number}: {span}"
 
 
 def span_of(span: Any, resource: dict[str, str] | None = None) -> OtelSpan | str:
@@ -61,6 +62,27 @@ def span_of(span: Any, resource: dict[str, str] | None = None) -> OtelSpan | str
         resource=resource or {},
         events=tuple(starmap(SpanEvent, events)),
     )
+
+
+def log_of(record: Any, resource: dict[str, str] | None = None) -> OtelSpan | str | None:
+    """Return the log record of a JSON object, a description of the problem, or None if it is not one of a model."""
+    if not isinstance(record, Mapping):
+        return f"a log record must be an object, got {type(record).__name__}"
+    ids = _either(record, "traceId", "trace_id"), _either(record, "spanId", "span_id")
+    at = seconds(_either(record, "timeUnixNano", "time_unix_nano"))
+    at = at or seconds(_either(record, "observedTimeUnixNano", "observed_time_unix_nano"))
+    name, body = _either(record, "eventName", "event_name"), _any_value(record.get("body"), 0)
+    return read_log(ids, name, at, _attributes(record), body, resource or {})
+
+
+_SIGNALS_READ: Final[tuple[tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], Any, str], ...]] = (
+    (
+        ("resourceSpans", "resource_spans"), ("scopeSpans", "scope_spans", "instrumentationLibrarySpans"), ("spans",),
+        span_of, "span",
+    ),
+    (("resourceLogs", "resource_logs"), ("scopeLogs", "scope_logs"), ("logRecords", "log_records"), log_of, "log record"),
+)  # fmt: skip
+"""The lists in a message, from outer to inner, the function that reads an item, and its name."""
 
 
 def _either(value: Mapping[str, Any], *names: str) -> Any:

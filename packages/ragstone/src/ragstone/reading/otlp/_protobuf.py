@@ -10,7 +10,7 @@ from ragstone._util.lazy import needs_extra
 from ragstone.errors import DataError
 from ragstone.reading._json import clean
 from ragstone.reading._source import MAX_RECORD_BYTES
-from ragstone.reading.otlp._span import OtelSpan, SpanEvent, read_span, seconds
+from ragstone.reading.otlp._span import OtelSpan, SpanEvent, read_log, read_span, seconds
 from ragstone.requests import read_resource
 
 _MAX_DEPTH: Final = 16
@@ -44,24 +44,26 @@ def _is_request(head: bytes, *, whole: int | None = None) -> bool:
     return after - start + inner <= length
 
 
-def spans_of_bytes(message: bytes) -> Iterator[OtelSpan | str]:
-    """Return the spans of one request.
+def spans_of_bytes(message: bytes, *, is_logs: bool = False) -> Iterator[OtelSpan | str]:
+    """Return the spans of one request, or with `is_logs` the log records with messages of a model (see `read_log`).
 
     Raise DataError if it is not such a request. Raise MissingExtraError if the package that reads protobuf is not
     installed.
     """
-    request_type, decode_error = _messages()
+    request_type, decode_error = _messages(is_logs=is_logs)
+    signal, names, read, title = _LOGS if is_logs else _TRACES
     try:
         request = request_type.FromString(message)
     except (decode_error, ValueError) as error:
-        raise DataError(f"it is not an OTLP trace request in protobuf: {error}") from error
+        raise DataError(f"it is not an OTLP {signal} request in protobuf: {error}") from error
     number = 0
-    for resource in request.resource_spans:
+    for resource in getattr(request, names[0]):
         about = read_resource(_attributes(resource.resource.attributes))
-        for span in (span for scope in resource.scope_spans for span in scope.spans):
+        for item in (item for scope in getattr(resource, names[1]) for item in getattr(scope, names[2])):
             number += 1
-            read = _span(span, about)
-            yield read if isinstance(read, OtelSpan) else f"span {number}: {read}"
+            span = read(item, about)
+            if span is not None:
+                yield span if isinstance(span, OtelSpan) else f"{title} {number}: {span}"
 
 
 def spans_in_stream(stream: BinaryIO) -> Iterator[OtelSpan | str]:
@@ -117,11 +119,12 @@ def _as_varint(number: int) -> bytes:
     return bytes([*data, number])
 
 
-def _messages() -> tuple[Any, type[Exception]]:
+def _messages(*, is_logs: bool) -> tuple[Any, type[Exception]]:
     with needs_extra("otlp", "opentelemetry-proto", "OTLP in protobuf"):
         from google.protobuf.message import DecodeError
+        from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
         from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
-    return ExportTraceServiceRequest, DecodeError
+    return ExportLogsServiceRequest if is_logs else ExportTraceServiceRequest, DecodeError
 
 
 def _span(span: Any, resource: dict[str, str]) -> OtelSpan | str:
@@ -139,6 +142,19 @@ def _span(span: Any, resource: dict[str, str]) -> OtelSpan | str:
         resource=resource,
         events=tuple(starmap(SpanEvent, events)),
     )
+
+
+def _log(record: Any, resource: dict[str, str]) -> OtelSpan | str | None:
+    ids, at = (
+        (record.trace_id, record.span_id),
+        seconds(record.time_unix_nano) or seconds(record.observed_time_unix_nano),
+    )
+    return read_log(ids, record.event_name, at, _attributes(record.attributes), _any_value(record.body, 0), resource)
+
+
+_TRACES: Final = ("trace", ("resource_spans", "scope_spans", "spans"), _span, "span")
+_LOGS: Final = ("log", ("resource_logs", "scope_logs", "log_records"), _log, "log record")
+"""Name of a signal, the lists in its message, from outer to inner, the function that reads an item, and its name."""
 
 
 def _attributes(items: Any) -> dict[str, Any]:
@@ -178,7 +194,8 @@ _ANY_VALUE: Final[_Fields] = {}
 _KEY_VALUE: Final[_Fields] = {2: _ANY_VALUE}
 _ANY_VALUE.update({5: {1: _ANY_VALUE}, 6: {1: _KEY_VALUE}})
 _SPAN: Final[_Fields] = {9: _KEY_VALUE, 11: {3: _KEY_VALUE}, 13: {4: _KEY_VALUE}, 15: {}}
-_REQUEST: Final[_Fields] = {1: {1: {1: _KEY_VALUE}, 2: {1: {3: _KEY_VALUE}, 2: _SPAN}}}
+_RECORD: Final[_Fields] = {5: _ANY_VALUE, 6: _KEY_VALUE}
+_REQUEST, _LOGS_REQUEST = ({1: {1: {1: _KEY_VALUE}, 2: {1: {3: _KEY_VALUE}, 2: item}}} for item in (_SPAN, _RECORD))
 
 _VARINT: Final = 0
 _BYTES: Final = 2
@@ -202,8 +219,8 @@ def check_json_size(message: bytes) -> None:
         _refuse()
 
 
-def check_protobuf_size(message: bytes) -> None:
-    """Check the number of fields of an `ExportTraceServiceRequest`.
+def check_protobuf_size(message: bytes, *, is_logs: bool = False) -> None:
+    """Check the number of fields of an `ExportTraceServiceRequest`, or with `is_logs` an `ExportLogsServiceRequest`.
 
     Invalid bytes end the count of their part: the parser refuses the message then. Raise OversizedMessageError if it
     has too many.
@@ -211,7 +228,7 @@ def check_protobuf_size(message: bytes) -> None:
     if len(message) <= _SMALL:
         return
     n_objects = place = 0
-    open_parts = [(len(message), _REQUEST)]
+    open_parts = [(len(message), _LOGS_REQUEST if is_logs else _REQUEST)]
     while open_parts:
         end, fields = open_parts[-1]
         if place >= end:

@@ -1,16 +1,20 @@
-"""A span of OpenTelemetry in any container, with the fields that conventions read and the form stored on disk."""
+"""A span or a log record of OpenTelemetry in any container, with the fields that conventions read and the form stored on disk."""
 
 from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from ragstone.capture import Redactor, redact_json, redact_secrets, safe_redactor
+from ragstone.reading._fields import mapping
 from ragstone.reading._stage import BufferedSpan
+from ragstone.reading._values import json_in, text_or_none
 
 _HEX: Final = frozenset("0123456789abcdefABCDEF")
 _ID: Final = re.compile(
@@ -19,8 +23,14 @@ _ID: Final = re.compile(
 """Attributes with the id of a user, a session or a passage, in all conventions."""
 _STAGED: Final = (
     "trace_id", "span_id", "parent_id", "name", "started_at", "ended_at", "is_error", "status_message", "attributes", "resource",
+    "is_log",
 )  # fmt: skip
 """Fields of a staged span, in their order. Its events follow."""
+_DETAILS: Final = "gen_ai.client.inference.operation.details"
+_LOG_EVENTS: Final = frozenset(
+    {_DETAILS, "gen_ai.choice", *(f"gen_ai.{role}.message" for role in ("system", "user", "assistant", "tool"))}
+)
+"""Names of the log records with what a model was sent or replied. All others are left alone."""
 _NANOSECONDS: Final = 1e9
 _MAX_NANOSECONDS: Final = 2**64
 
@@ -51,16 +61,21 @@ class OtelSpan:
     events: tuple[SpanEvent, ...] = ()
     resource: dict[str, str] = field(default_factory=dict)
     """App, release and environment, as far as the span's resource states them."""
+    is_log: bool = False
+    """Whether it is a log record of the span with its ids, which has what was logged as attributes or as one event."""
 
     def staged(self) -> BufferedSpan:
         """Return the span as a stage stores it."""
         events = [[event.name, event.at, event.attributes] for event in self.events]
-        body = [*(getattr(self, name) for name in _STAGED), events]
+        values = [*(getattr(self, name) for name in _STAGED), events]
+        body = json.dumps(values, ensure_ascii=False, separators=(",", ":")).encode()
+        # A span has several log records. The same one may arrive twice.
+        suffix = f".{hashlib.sha256(body).hexdigest()}" if self.is_log else ""
         return BufferedSpan(
             trace_id=self.trace_id,
-            span_id=self.span_id,
-            is_root=self.parent_id is None,
-            body=json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode(),
+            span_id=self.span_id + suffix,
+            is_root=self.parent_id is None and not self.is_log,
+            body=body,
         )
 
     def redacted(self, redact: Redactor) -> OtelSpan:
@@ -127,6 +142,41 @@ def read_span(trace_id: object, span_id: object, parent_id: object, **fields: An
     if trace is None or span is None:
         return "no trace id of 16 bytes and span id of 8 bytes, in hex digits or base64"
     return OtelSpan(trace_id=trace, span_id=span, parent_id=hex_id(parent_id, n_bytes=8), **fields)
+
+
+def read_log(
+    ids: tuple[object, object], name: object, at: float | None, attributes: dict[str, Any], body: Any, resource: Any
+) -> OtelSpan | str | None:
+    """Return a log record with a message of a model, as `is_log` describes. None if it is another log record."""
+    named = text_or_none(name, attributes.get("event.name"))
+    if named not in _LOG_EVENTS:
+        return None
+    fields: dict[str, Any] = {"name": named, "started_at": at, "ended_at": at, "resource": resource, "is_log": True}
+    if named == _DETAILS:
+        return read_span(*ids, None, attributes=attributes, **fields)
+    event = SpanEvent(named, at, {**attributes, **mapping(json_in(body))})
+    return read_span(*ids, None, attributes={}, events=(event,), **fields)
+
+
+def join_logs(spans: Iterable[OtelSpan]) -> list[OtelSpan]:
+    """Return the spans of a trace, with their log records. Log records without their span are a span in the root."""
+    logs: dict[str, list[OtelSpan]] = {}
+    joined: dict[str, OtelSpan] = {}
+    for span in spans:
+        if span.is_log:
+            logs.setdefault(span.span_id, []).append(span)
+        else:
+            joined[span.span_id] = span
+    root = next((span.span_id for span in joined.values() if span.parent_id is None), None)
+    for span_id, records in logs.items():
+        records.sort(key=lambda record: record.started_at or 0.0)
+        span = joined.get(span_id) or replace(records[0], parent_id=root, attributes={}, events=())
+        events = [event for record in records for event in record.events]
+        attributes = {name: value for record in records for name, value in record.attributes.items()}
+        joined[span_id] = replace(
+            span, attributes={**attributes, **span.attributes}, events=(*span.events, *events), is_log=False
+        )
+    return list(joined.values())
 
 
 def seconds(nanoseconds: object) -> float | None:
