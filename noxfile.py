@@ -216,12 +216,13 @@ def pages(session: nox.Session) -> None:
 
 @nox.session
 def pictures(session: nox.Session) -> None:
-    """Take the pictures of the documentation (docs/pictures) in Chromium: report, live page, notebook, Phoenix and MLflow.
+    """Take the pictures of the documentation (docs/pictures) in Chromium: report, live page, notebook, Phoenix, MLflow. Draw its charts.
 
     `-- report notebook` takes only these.
     """
     session.install(*CORE, *LANGCHAIN, *group("test"), *group("browser"), *group("pages"), "nbconvert>=7.16")
     tools = install_tracing_tools(session) if not session.posargs or "tools" in session.posargs else {}
+    session.run("python", ".ci/charts.py")
     session.run("python", ".ci/pictures.py", *session.posargs, env=tools)
 
 
