@@ -24,8 +24,11 @@ BLIND = ROOT / "tests/reading/layouts"
 """Files of somebody who had not read the reader, with what they say and what Ragstone does with them."""
 REFERENCE = ROOT / "docs/reference"
 WRITE = ".nox/tests/bin/python .ci/reference.py --write"
-COMMON = 4
+COMMON = 2
 """If at least this many commands have the same option, one table lists it for all of them."""
+
+STORE = "The store: a file or postgresql://..."
+"""The help of an argument that the page explains once."""
 
 GUIDES = {
     "--app": "../how-to/evaluate-an-application.md",
@@ -150,21 +153,13 @@ def names(option: Any, *, short: bool = False) -> str:
     return ", ".join([first, *(f"`{name}`" for name in (() if short else others))])
 
 
-def limits(parameter: Any) -> str:
-    """Return the range of a number in words."""
-    low, high = parameter.min, parameter.max
-    if low is not None and high is not None:
-        return f"{low:g} to {high:g}"
-    return f"at least {low:g}" if low is not None else f"at most {high:g}" if high is not None else ""
-
-
 def meaning(parameter: Any) -> str:
     """Return the help of a parameter, its range and its default."""
-    text, default = prose(parameter.help or ""), parameter.default
+    text, default, low = prose(parameter.help or ""), parameter.default, parameter.min
     if parameter.secondary_opts and default is not None:
         default = (parameter.opts if default else parameter.secondary_opts)[0]
     no_default = default is None or default is False or default == () or "efault" in text
-    facts = [limits(parameter)] if limits(parameter) else []
+    facts = [f"≥ {low:g}"] if low is not None else []
     if not no_default and not parameter.required:
         facts.append(f"default: `{default:g}`" if isinstance(default, float) else f"default: `{default}`")
     if parameter.param_type_name == "option" and parameter.required:
@@ -188,7 +183,7 @@ def options_of(command: Any) -> list[Any]:
 def usage(path: tuple[str, ...], command: Any) -> str:
     """Return a line with the command and its arguments."""
     words = [
-        (word if part.required else f"[{word}]") + ("..." if part.nargs == -1 else "")
+        (word if part.required else f"[{word}]") + ("..." if part.nargs == -1 and "..." not in word else "")
         for part in command.params
         if part.param_type_name == "argument"
         for word in [(part.metavar or part.name.upper()).strip("[]")]
@@ -210,73 +205,44 @@ def purpose(command: Any, texts: str) -> str:
     return "\n\n".join(filter(None, text))
 
 
+def bullets(rows: Sequence[tuple[str, str]]) -> str:
+    """Return names with their meanings as a list in Markdown."""
+    return "\n".join(f"- {name}: {text}" for name, text in rows)
+
+
 def parameters(path: tuple[str, ...], command: Any, shared: dict[tuple[str, ...], str]) -> str:
     """Return the arguments and options of a command. Options that other commands share are only named."""
     options = options_of(command)
     rows = [
         (f"`{(part.metavar or part.name.upper()).strip('[]')}`", meaning(part))
         for part in command.params
-        if part.param_type_name == "argument"
+        if part.param_type_name == "argument" and part.help != STORE
     ]
-    own = [option for option in options if identity(option) not in shared]
-    rows += [(names(option), meaning(option)) for option in own if not option.hidden]
-    text = [f"`{usage(path, command)} [OPTIONS]`"]
-    if rows:
-        text.append(table(("argument or option", "meaning"), rows))
-    if rare := [(names(option), meaning(option)) for option in own if option.hidden]:
-        text += ["With `--help-all`:", table(("option", "meaning"), rare)]
-    for hidden, words in ((False, "[Common options](#common-options):"), (True, "With `--help-all` also")):
-        if listed := [option for option in options if identity(option) in shared and option.hidden == hidden]:
-            text.append(f"{words} {', '.join(listed_by_panel(listed, shared))}")
-    return "\n\n".join(text)
+    rows += [(names(option), meaning(option)) for option in options if identity(option) not in shared]
+    text = f"`{usage(path, command)}`"
+    if common := [names(option, short=True) for option in options if identity(option) in shared]:
+        text += f" with {', '.join(common)}"
+    return f"{text}\n\n{bullets(rows)}".strip()
 
 
-def listed_by_panel(options: list[Any], shared: dict[tuple[str, ...], str]) -> Iterator[str]:
-    """Yield the names of options, or the panel if the options are all of its common ones."""
-    for panel, members in itertools.groupby(sorted(options, key=panel_of), key=panel_of):
-        rows = {identity(option): names(option, short=True) for option in members}
-        if panel and rows.keys() == {row for row, place in shared.items() if place == panel}:
-            yield f"all of [{panel}](#{anchor(panel)})"
-        else:
-            yield from rows.values()
-
-
-def anchor(panel: str) -> str:
-    """Return the anchor of a panel in the section of the common options."""
-    return f"common-{panel.lower().replace(' ', '-')}"
-
-
-def common_options(commands: list[Any]) -> tuple[dict[tuple[str, ...], str], str]:
-    """Return the options that at least `COMMON` commands share with their panels, and the tables of the panels."""
+def common_options(commands: list[Any]) -> dict[tuple[str, ...], str]:
+    """Return the options that at least `COMMON` commands share, with their panels."""
     options = [option for command in commands for option in options_of(command)]
     counts = Counter(map(identity, options))
     shared = {identity(option): panel_of(option) for option in options if counts[identity(option)] >= COMMON}
-    text = []
-    for panel in ("", *sorted(filter(None, set(shared.values())))):
-        if rows := [row for row, place in shared.items() if place == panel]:
-            text.append(table(("option", "meaning"), rows))
-            if panel:
-                text.insert(-1, f"### {panel} {{#{anchor(panel)}}}")
-    return shared, "\n\n".join(text)
+    return dict(sorted(shared.items(), key=lambda row: row[1]))
 
 
 SECTION = re.compile(r"^#+ (.+)\n\n<!-- begin: \1 -->\n.*?<!-- end -->$", re.MULTILINE | re.DOTALL)
 PANEL = re.compile(r"(?:^|\n)## [^\n]+\s*\Z")
 
 
-def sections(page: str) -> dict[tuple[str, ...], tuple[str, str]]:
-    """Return the texts of each command that are written by hand, before and after its options, and of () for the page."""
+def sections(page: str) -> dict[tuple[str, ...], str]:
+    """Return the text of each command that is written by hand, after its options, and of () for the page."""
     start, *rest = SECTION.split(page)
-    texts = {(): (start, "")}
-    for name, text in zip(rest[::2], rest[1::2], strict=True):
-        before, *after = re.split(
-            rf"<!-- begin: options of {re.escape(name)} -->\n.*?<!-- end -->", text, flags=re.DOTALL
-        )
-        texts[tuple(name.split())] = (before, "".join(after))
+    texts = {(): start} | {tuple(name.split()): text for name, text in zip(rest[::2], rest[1::2], strict=True)}
     # The title of a panel is the last line of the section before it.
-    return {
-        path: (PANEL.sub("", before).strip(), PANEL.sub("", after).strip()) for path, (before, after) in texts.items()
-    }
+    return {path: PANEL.sub("", text).strip() for path, text in texts.items()}
 
 
 def commands_page(page: str) -> str:
@@ -292,22 +258,18 @@ def commands_page(page: str) -> str:
     tree = list(walk(get_command(app)))
     written = sections(page)
     panels = {panel_of(command) for path, command in tree if len(path) == 1} - {""}
-    leaves = [command for _, command in tree if not hasattr(command, "commands")]
-    shared, common = common_options(leaves)
-    parts = [fill(written.pop(())[0], "common options", common)]
+    shared = common_options([command for _, command in tree if not hasattr(command, "commands")])
+    parts = [fill(written.pop(()), "common options", bullets([(row[0], row[1]) for row in shared]))]
     panel = ""
     for path, command in tree:
         if len(path) == 1 and panel_of(command) != panel:
             panel = panel_of(command)
             parts.append(f"## {panel}")
-        name = " ".join(path)
-        before, after = written.pop(path, ("", ""))
+        name, text = " ".join(path), written.pop(path, "")
+        facts = [purpose(command, text), "" if hasattr(command, "commands") else parameters(path, command, shared)]
         heading = "#" * (len(path) + 1 + bool(panels))
-        parts += [f"{heading} {name}", block(name, purpose(command, before)), before]
-        if not hasattr(command, "commands"):
-            parts += [block(f"options of {name}", parameters(path, command, shared))]
-        parts.append(after)
-    if lost := [" ".join(path) for path, texts in written.items() if any(texts)]:
+        parts += [f"{heading} {name}", block(name, "\n\n".join(filter(None, facts))), text]
+    if lost := [" ".join(path) for path, text in written.items() if text]:
         raise ValueError(
             f"docs/reference/cli.md has texts for {', '.join(lost)}, which are not commands: move or delete them"
         )

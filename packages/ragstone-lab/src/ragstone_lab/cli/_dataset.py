@@ -26,8 +26,8 @@ def build_command(
 
     Options:
         documents: Files and directories: text, Markdown, or JSONL with id and text.
-        output_dir (-o): Directory of the dataset. An interrupted run resumes in the same directory.
-        report: Reference reports, in the same formats. Each report becomes an item. Repeatable.
+        output_dir (-o): Directory of the results. A run resumes in it.
+        report: Reference reports. Each becomes an item. Repeatable.
     """
     from ragstone_lab import build_dataset, plan_dataset
 
@@ -56,7 +56,7 @@ def apply_review_command(
 
     Options:
         folder: The --output-dir of `lab dataset build`.
-        keep_ratings: Keep the ratings of edited rows instead of asking the judge again.
+        keep_ratings: Keep the ratings of edited rows.
     """
     from ragstone_lab import apply_review
 
@@ -80,8 +80,8 @@ def negatives_command(
     `ragstone lab topicality` compares the scores of them with those of other queries.
 
     Options:
-        documents: Files and directories of your corpus: text, Markdown, or JSONL with id and text.
-        output_dir (-o): Directory of the queries. An interrupted run resumes in the same directory.
+        documents: Files and directories: text, Markdown, or JSONL with id and text.
+        output_dir (-o): Directory of the results. A run resumes in it.
     """
     from ragstone_lab import build_negatives, plan_negatives
 
@@ -116,11 +116,11 @@ def bounds_command(
     Compares answers without retrieval, with the real one, and from the passages that suffice.
 
     Options:
-        data: Questions with `required` passages, such as the dataset.jsonl of `lab dataset build`.
-        answers: Answers instead of --app: direct=FILE retrieved=FILE oracle=FILE, rows with id and response.
-        app (MODULE:NAME): A function of `row` that answers from row.contexts, or retrieves if they are None.
+        data: Questions with `required` passages, such as dataset.jsonl of `lab dataset build`.
+        answers: Answers instead of --app: direct=FILE retrieved=FILE oracle=FILE.
+        app (MODULE:NAME): Function of `row` that answers from row.contexts, or retrieves if None.
         metrics: Metrics or groups that rate an answer, comma-separated.
-        output_dir (-o): Directory of the results. An interrupted run resumes in the same directory.
+        output_dir (-o): Directory of the results. A run resumes in it.
     """
     from ragstone_lab import retrieval_bounds
 

@@ -33,16 +33,15 @@ def judge_card_command(
     Compares them with human labels: agreement, bias, wording, order, repeats and cost.
 
     Options:
-        labels: Human labels: rows with id and label, or a file of ARES, RAGChecker, ragas or MTRAG.
-        data: Samples, as for `evaluate`. Default: the rows of --labels are the samples.
-        metrics: Metrics or groups, comma-separated. Default: those that the labels name, otherwise ccrs.
-        output_dir (-o): Directory of the replies and the result. An interrupted run resumes in the same directory.
+        labels: Human labels: rows with id and label, or a known layout.
+        data: Samples, as for `evaluate`. Default: the rows of --labels.
+        metrics: Metrics or groups, comma-separated. Default: those of the labels, otherwise ccrs.
+        output_dir (-o): Directory of the results. A run resumes in it.
 
     Models:
-        judge: A judge, in the forms of `evaluate --judge`. Repeatable. Default: $RAGSTONE_JUDGE.
-        judge_model: Model at the URL of --judge. With several judges once for each, in their order ("" for none).
-        judge_api_key_env (VARIABLE): Environment variable with the API key. With several judges once for each, in their
-            order ("" for none).
+        judge: A judge. Repeatable. Default: $RAGSTONE_JUDGE.
+        judge_model: Model at the URL of --judge, once for each judge ("" for none).
+        judge_api_key_env (VARIABLE): Environment variable with the API key, once for each judge ("" for none).
     """
     from ragstone_lab import judge_card, plan_judge_card
 

@@ -24,7 +24,7 @@ def topicality_command(
 
     Options:
         in_domain: Outcomes of in-domain queries, from `evaluate --output`.
-        out_of_domain: Outcomes of out-of-domain queries on the same repository. Several sets: the closest to the domain first.
+        out_of_domain: Outcomes of out-of-domain queries on the same repository, the closest first.
     """
     from ragstone_lab import topicality
 

@@ -109,11 +109,10 @@ def experiment_command(
     """Repeat the experiments of the UDCG paper on your data.
 
     Options:
-        data: Questions: rows with query, reference and contexts (the ranked candidates, with relevance if known).
-            Several files: NAME=FILE names one.
-        output_dir (-o): Directory of the results. An interrupted run resumes in the same directory.
-        parts: Comma-separated: position, k, distractors, orders, correlation, ablation, answer-prob, judges. Default:
-            all but the last two.
+        data: Rows with query, reference and ranked contexts. NAME=FILE names a file.
+        output_dir (-o): Directory of the results. A run resumes in it.
+        parts: position, k, distractors, orders, correlation, ablation, answer-prob, judges. Default: without the last
+            two.
         retriever (MODULE:NAME): Function of the query that returns the ranked candidates.
         erag (--erag/--no-erag): Also let the reader answer from each candidate alone (eRAG).
     """

@@ -27,11 +27,9 @@ def validate_metrics_command(
     Distributions, ties, correlations, power, judge flips and agreement with people.
 
     Options:
-        labels: Human labels: rows with id and label, or a file of ARES, RAGChecker, ragas or MTRAG. Default: those in
-            a store.
+        labels: Human labels, as for `lab judge-card`. Default: those in a store.
         repeat: The same samples scored again. With several systems: NAME=FILE. Repeatable.
-        fit_weights (FILE.json): Learn weights of the metrics (--metrics) from --labels, and write them for the
-            metric composite@FILE.json.
+        fit_weights (FILE.json): Learn weights of --metrics from --labels, for composite@FILE.json.
     """
     from ragstone_lab import validate_metrics
 

@@ -52,7 +52,7 @@ def backfill_command(
         metrics: Metrics or groups, comma-separated.
         since (TIME): Requests from this time on: 2026-11-01, 2026-11-01T12:00 or -7d.
         until (TIME): Requests before this time. Default: now.
-        sample: Share of the sessions to score, above 0. A larger share adds to a smaller one.
+        sample: Share of the sessions to score.
     """
     if since is None:
         raise ConfigurationError("set the time to score: --since -28d, or --since 2026-11-01")

@@ -53,25 +53,18 @@ def compare_command(
         baseline: Compare each system with this one only. Default: all pairs.
 
     Tests and gates:
-        hypothesis: A hypothesis stated before looking at the data: 'B > A', 'B != A on METRIC', 'B > A and C > A',
-            'C > A or D > B on some metric'. Or a file with a line NAME: HYPOTHESIS for each. Repeatable. P-values are
-            corrected for the number of hypotheses.
-        primary (METRIC): The metric that decides, named before looking at the data. It is tested alone, the others are
-            exploratory.
-        fail_if_worse: Exit with 1 if a system is significantly worse than the baseline (default: the first file).
+        hypothesis: A hypothesis, such as 'B > A', or a file of them. Repeatable.
+        primary (METRIC): The metric that decides, tested alone. The others are exploratory.
+        fail_if_worse: Exit with 1 if a system is significantly worse than the baseline.
         gate_metrics: Metrics or groups that the gate checks, comma-separated. Default: all.
-        margin: Exit with 1 unless the data exclude a loss of this size, such as 0.01 (non-inferiority test).
-        equivalent_within: Exit with 1 unless the data exclude a loss and a gain of this size, such as 0.02 (two
-            one-sided tests).
-        paired (--paired/--unpaired): Whether the systems have the same samples. Default: unpaired for stores with
-            different samples (traffic), otherwise paired.
+        margin: Exit with 1 unless the data exclude a loss of this size.
+        equivalent_within: Exit with 1 unless the data exclude a difference of this size.
+        paired (--paired/--unpaired): Whether systems have the same samples. Default: except for traffic of stores.
 
     Output:
-        full: Print the tables of all means and differences, and everything with --json.
-        data: The evaluated file of each system, in the same order, for the texts of questions and answers, the causes
-            of wrong answers, and columns that analysis.cluster names. Repeat it for each system.
-        output (-o): Write a page with the questions that changed (.html, one file without network requests), a summary
-            for pull requests (.md), tables for LaTeX (.tex), or all differences (.csv).
+        full: Print all means and differences.
+        data: The evaluated file of each system, in order, for texts and causes.
+        output (-o): Write a page (.html), a summary (.md), tables (.tex) or differences (.csv).
     """
     settings = settings_of(context)
     gated = fail_if_worse or margin is not None or equivalent_within is not None

@@ -23,29 +23,25 @@ import typer
 _NO_GROUP: Final = "Options"
 _SHARED: Final = r"""
 Options:
-    by: Label whose values are compared, such as topic. Repeatable. Default: all with few values.
+    by: Label whose values are compared. Repeatable. Default: all with few values.
     dry_run: Print the expected cost, and exit.
     field (FIELD=COLUMN): A column with an unknown name: query=Frage.
-    file: Rows with query and contexts, several per query: JSONL, JSON, CSV or Parquet.
-    from_url (--from URL): Message broker of the applications: redis://HOST/NAME, as in
-        Monitor(store=...).
-    label (COLUMN[=METRIC]): Column of labels, or LIST.NAME for labels in a list, of people or of claims, passages or
-        sub-questions. Repeatable. Default: detected.
+    file: Rows with query and contexts, several per query.
+    from_url (--from URL): Message broker (redis://HOST/NAME) of the applications.
+    label (COLUMN[=METRIC]): Column of labels, or LIST.NAME. Repeatable. Default: detected.
     listen (HOST:PORT): Address of the server. Port 0 takes a free one.
     metrics: Metrics or groups, comma-separated. Default: all.
-    no_retriever_tool (NAME hidden): A tool that does not retrieve, such as a calculator: its text results are not
-        passages. Repeatable.
-    replan: Replace the plan of the store by these metrics and models, for pending requests too.
-    retriever_tool (NAME[=SEPARATOR] hidden): A tool whose text results are passages. Separator between passages: \n and
-        \t are escapes. Repeatable.
+    no_retriever_tool (NAME hidden): A tool that does not retrieve, such as a calculator. Repeatable.
+    replan: Replace the store's plan by these settings, also for pending requests.
+    retriever_tool (NAME[=SEPARATOR] hidden): A tool whose text results are passages, split at SEPARATOR (\n, \t).
+        Repeatable.
     rows (PATH hidden): The list or the sheet with the rows: results.results.
     store: The store: a file or postgresql://...
-    systems: Outcome files of `evaluate --output`, or stores. NAME=FILE names a system, STORE@FROM..TO selects a period
-        of a store, STORE@RUN a run (a store of runs alone: each run is a system), - is standard input.
+    systems: Outcomes or stores (STORE@FROM..TO, STORE@RUN). NAME=FILE names one, - is standard input.
     target: METRIC=MEAN that you want to reach, such as ccrs.ac=0.8. Repeatable.
 
 Output:
-    fail_under (METRIC=MEAN): Exit with 1 unless the mean is shown to be at least this (at most, if lower is better).
+    fail_under (METRIC=MEAN): Exit with 1 unless the mean is shown to reach this.
     full: With --json: print everything, not at most 8 kB.
     json_output (--json): Print JSON.
     junit: Write the gate as JUnit XML, for CI.

@@ -26,11 +26,11 @@ def deliveries_command(
     The list has the last error of each.
 
     Options:
-        store: The store, as passed to Monitor(store=...).
+        store: The store: a file or postgresql://...
         sink: Only this sink, named as in `ragstone status`.
         state: State of the deliveries.
         limit (>=1): Maximum number of listed deliveries.
-        retry: Reset them to pending. The worker must not be running.
+        retry: Reset them to pending.
     """
     if retry:
         with open_store(store, mode="own") as owned:

@@ -30,12 +30,7 @@ def demo_command(
 
     Options:
         output_dir: Directory for the store and the scores.
-        samples (NAME): Only print a sample file, to try other commands with: answers (29 questions with passages,
-            responses and references (JSON lines)); old-answers (the same questions, answered by an older version (JSON
-            lines)); questions (the questions and references alone (JSON lines)); labels (what people say about the
-            answers (CSV)); spans (two weeks of traces until now: the older version, then the newer one (OTLP, JSON
-            lines)); langfuse (a week of traces of the newer version until now, as Langfuse exports them (JSON lines));
-            handbook (the documents (Markdown)).
+        samples (NAME): Only print a sample file: answers, old-answers, questions, labels, spans, langfuse, handbook.
     """
     if samples is not None:
         if samples not in SAMPLE_FILES:

@@ -125,7 +125,7 @@ def doctor_command(
 
     Options:
         settings: Print all settings with value and source, and call no endpoint.
-        store: The store whose plan completes the settings that --settings prints.
+        store: Store whose plan completes these settings.
     """
     if settings:
         if store is not None:

@@ -30,11 +30,10 @@ def erase_command(
     Also about a session, from the store, its spool and a cache. The ledger counts what was erased.
 
     Options:
-        users (--user ID): All requests of this user. Repeat it for several users.
+        users (--user ID): All requests of this user. Repeatable.
         sessions (--session ID): All requests of this session. Repeatable.
-        ids (--trace ID): The request with this id, ours or OpenTelemetry's. Repeatable.
-        cache (DIR): Cache of replies whose newer part is removed too (default: $RAGSTONE_CACHE). Its replies do not
-            have users.
+        ids (--trace ID): The request with this id, or this OpenTelemetry id. Repeatable.
+        cache (DIR): Cache whose replies since these requests are removed too (default: $RAGSTONE_CACHE).
         dry_run: Only count. A worker may run.
     """
     if not (users or sessions or ids):

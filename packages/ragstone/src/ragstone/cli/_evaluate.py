@@ -79,20 +79,17 @@ def evaluate_command(
     Options:
         file: Samples: JSONL, JSON, CSV, Parquet, TREC, or -
         references: File with references, joined by id.
-        qrels (hidden): Relevance judgments by sample id and passage id, in TREC or BEIR format.
+        qrels (hidden): Relevance by sample id and passage id, in TREC or BEIR format.
         limit (>=1 N hidden): Read only the first N rows.
         separator (TEXT hidden): Separator in cells: '|', '\n', 'reference=;'.
         encoding (NAME hidden): Encoding of the file: cp1252. UTF-16 is detected.
         on_bad_row: At an invalid row: stop, or skip and count it.
 
     Models:
-        app (MODULE:NAME): The application to evaluate: a function of the question, a LangChain runnable or a LlamaIndex
-            engine.
+        app (MODULE:NAME): The application: a function, a LangChain runnable or a LlamaIndex engine.
         repeats (>=1 N): Calls of --app for each question.
-        traces (hidden): JSONL file for the captured calls. An interrupted run resumes with the same one. Default:
-            FILE.APP.traces.jsonl in the current directory.
-        test_set (METRIC): FILE is a test set: exit with 1 unless METRIC is shown to be better than at the last accepted
-            look, with an error of 5% over all looks at the set (FILE.looks).
+        traces (hidden): Captured calls, with which a run resumes. Default: FILE.APP.traces.jsonl.
+        test_set (METRIC): Exit with 1 unless METRIC improved since the last accepted look (FILE.looks).
 
     Output:
         output (-o): JSONL of the outcomes. Repeat to resume a run.

@@ -22,9 +22,9 @@ def export_command(source: str, output: Path, *, text: bool = False, json_output
     With app, release, tags, score, interval and weight. Only its owner can read the file. Damaged rows are left out.
 
     Options:
-        source (STORE): The store (a file or postgresql://...), or a period of it: STORE@-7d.., STORE@FROM..TO.
+        source (STORE): The store, or a period of it: STORE@-7d.., STORE@FROM..TO.
         output: The file to write: .jsonl. An existing one is replaced.
-        text (--texts): Also write queries, answers, passages, reasons and the judge's replies.
+        text (--texts): Also write texts, reasons and the judge's replies.
     """
     opened = parse_time_range(source)
     period = opened if isinstance(opened, TimeRange) else TimeRange(opened)

@@ -52,12 +52,10 @@ def ingest_command(
     SIGTERM or Ctrl-C stops it cleanly.
 
     Options:
-        store: The store for requests and scores: a file or postgresql://...
+        store: The store: a file or postgresql://...
         listen_grpc (HOST:PORT): Receive OTLP over gRPC too, such as at 127.0.0.1:4317.
-        token ($RAGSTONE_INGEST_TOKEN): Text of at least 16 characters that exporters must send (Authorization: Bearer
-            ...). Needed for --listen on an address that other machines can reach. none: a proxy or the network controls
-            access.
-        allow_host (NAME): Name of this machine in the header Host. Repeatable.
+        token ($RAGSTONE_INGEST_TOKEN): Text that exporters must send, at least 16 characters. none: a proxy controls access.
+        allow_host (NAME): Name of this server, for example behind a proxy. Repeatable.
     """
     # Imported here, because no other command needs the server.
     from ragstone.ingest import Access, FeedbackRoute, OtlpGrpcReceiver, OtlpReceiver, OtlpTraceSource, SharedSpanBuffer

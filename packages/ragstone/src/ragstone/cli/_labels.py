@@ -29,7 +29,7 @@ def draw_command(
 
     Options:
         limit (>=1): Number of requests to draw.
-        output (-o): Write the drawn requests without a label to this CSV file.
+        output (-o): CSV file for the drawn requests without a label.
     """
     check_not_read(output and check_output(output), store)
     drawn = draw_to_label(store, limit, seed=settings_of(context).analysis.seed)
@@ -62,11 +62,10 @@ def cases_command(
 
     Options:
         store: The store, or a period of it: STORE@-7d...
-        where: Only requests with these labels, scores or cause: "cause=missed_passage and release=2.4". cause=none: not
-            wrong.
+        where: Only requests with these labels, scores or cause: "cause=missed_passage".
         worst (>=1): The worst wrong answers instead, at most this number.
         limit (>=1): Expected number of drawn cases.
-        output (-o): Write the rows to this JSONL file, which the store notes for erasures. Default: standard output.
+        output (-o): Write to this JSONL file, which the store notes for erasures.
     """
     check_not_read(output and check_output(output), store)
     cases = choose_cases(
@@ -101,7 +100,7 @@ def add_command(
     A label replaces the one that the same author gave before.
 
     Options:
-        file: Rows with trace_id (or question), label and author, or a file of a known layout.
+        file: Rows with trace_id or question, label and author, or a known layout.
         author: Author of rows without one. Default: the name of this user.
     """
     added = add_labels(

@@ -44,14 +44,12 @@ def repair_command(
         limit (>=1 N hidden): Read only the first N rows.
 
     Models:
-        app (MODULE:NAME): The application: a function of the question, a LangChain runnable or a LlamaIndex engine.
-        hook (MODULE:NAME): The application's function that retrieves, if this is not a retriever of LangChain or
-            LlamaIndex. Name the module that calls it.
+        app (MODULE:NAME): The application: a function, a LangChain runnable or a LlamaIndex engine.
+        hook (MODULE:NAME): The function that retrieves, if no retriever of LangChain or LlamaIndex does. MODULE calls it.
         repeats (>=2 N): Calls of --app for each wrong answer.
 
     Output:
-        output (-o): JSON file for the result. The same command resumes an interrupted trial. Default:
-            FILE.APP.repair.json in the current directory.
+        output (-o): JSON file of the result, with which a trial resumes. Default: FILE.APP.repair.json.
     """
     settings = settings_of(context)
     application = load_app(app)

@@ -67,8 +67,7 @@ def replay_command(
         sources: Files or directories, plain, .gz or .zst. - is standard input.
         store (STORE): The store for traces and scores.
         format_name (--format NAME): Format. auto detects it and prints the evidence.
-        shard (NUMBER/TOTAL hidden): Only one of several disjoint parts of the traces, such as 3/16. Give each part a
-            store of its own.
+        shard (NUMBER/TOTAL hidden): One of several disjoint parts of the traces, such as 3/16.
     """
     tools = parse_retriever_tools(retriever_tool, no_retriever_tool)
     settings = settings_of(context)

@@ -46,19 +46,14 @@ def report_command(
     """Print a verdict, the causes of wrong answers, and the worst.
 
     Options:
-        sources (SOURCE...): A store (a file or postgresql://...), requests of a period (STORE@-7d..,
-            STORE@2026-11-01..2026-11-08), a run (STORE@RUN; default: the last), or a file of outcomes (evaluate
-            --output). NAME=SOURCE names it. Of several, the last is reported and compared with the first.
-        baseline (NAME): Show what changed against this one of the sources, or against another source. Default: the
-            first of several.
-        data: The evaluated file, for the texts of a file of outcomes, which has only their ids, and for columns that
-            analysis.cluster names. Of several sources, once for each in the same order, or once for the reported one.
+        sources (SOURCE...): Stores (STORE@-7d.., STORE@RUN) or outcomes. NAME=SOURCE names one. The last is reported.
+        baseline (NAME): The source that the last is compared with. Default: the first.
+        data: The evaluated file, for texts and clusters: once, or for each source.
         worst (>=0): Number of answers to show.
 
     Output:
-        output (-o): Write a page (report.html, one file without network requests) or a summary for pull requests
-            (report.md).
-        texts (--texts/--no-texts): Include texts of questions, answers and passages.
+        output (-o): Write a page (report.html) or a summary for pull requests (report.md).
+        texts (--texts/--no-texts): Include texts.
     """
     settings = settings_of(context)
     analysis = arguments_of(context, settings, "analysis")

@@ -26,7 +26,7 @@ def status_command(
     """Count the captured requests by state, and print each mean.
 
     Options:
-        store: The store, as passed to Monitor(store=...): a file, postgresql://... or redis://...
+        store: The store: a file, postgresql://... or redis://...
     """
     if is_broker_url(store):
         _print_broker(store, as_json=json_output)

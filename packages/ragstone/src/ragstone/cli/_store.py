@@ -56,11 +56,10 @@ def prune_command(
     Requests that are not yet scored or delivered, and labeled ones, are kept.
 
     Options:
-        bodies_older_than (AGE): Age of the requests whose text is removed: 30d, 12h or 90m.
-        requests_older_than (AGE): Age of the requests that are removed with their scores and all that is stored about
-            them.
+        bodies_older_than (AGE): Age from which texts are removed: 30d, 12h or 90m.
+        requests_older_than (AGE): Age from which requests are removed with all that is stored.
         dry_run: Only count the requests.
-        shrink: Also write the file again without free space. Needs as much free disk space as the store.
+        shrink: Also write the file again without free space.
     """
     if shrink and dry_run:
         raise ConfigurationError("--shrink writes the file, and --dry-run changes nothing. Give one of them.")

@@ -45,16 +45,14 @@ def traces_command(
     """List the worst answers, or show one with its evidence.
 
     Options:
-        source: A store (a file or postgresql://...), requests of a period (STORE@-7d.., STORE@2026-11-01..2026-11-08),
-            or a file of outcomes (evaluate --output).
+        source: A store, a period of it (STORE@-7d..), or a file of outcomes.
         trace_id ([ID]): Show this answer: text, scores with reasons, and passages.
         worst (>=1): Maximum number of answers, worst first.
-        cause: Only answers with this cause (see `ragstone report`).
+        cause: Only answers with this cause.
         metric: Order by this metric instead of the mean of all scores.
-        where: Only answers with these labels and scores: "release=2.4 and ccrs.ac<0.5". Operators: = != < <= > >= and ~
-            (contains).
-        alarm (N): The worst answers behind this alarm of a store (see `ragstone watch`).
-        data: The evaluated file, for the texts of a file of outcomes, which has only their ids.
+        where: Only answers with these labels and scores: "release=2.4 and ccrs.ac<0.5".
+        alarm (N): The worst answers behind this alarm of a store.
+        data: The evaluated file, for the texts of a file of outcomes.
     """
     opened = parse_time_range(source)
     samples = read_texts(data, rows, field)

@@ -27,11 +27,10 @@ def view_command(
     SIGTERM or Ctrl-C stops it.
 
     Options:
-        store: The store (a file or postgresql://...), or a period (STORE@-7d..) or run (STORE@RUN) of it.
-        token ($RAGSTONE_VIEW_TOKEN): Text that a browser must present once, at least 16 characters. auto makes one.
-            Needed for a --listen that other machines can reach.
-        mcp: Answer a coding agent on standard input and output instead (Model Context Protocol), without texts.
-        texts (--texts hidden): With --mcp, include texts of questions, answers and passages.
+        store: The store, or a period (STORE@-7d..) or run (STORE@RUN) of it.
+        token ($RAGSTONE_VIEW_TOKEN): Text that browsers must present, at least 16 characters. auto makes one.
+        mcp: Answer a coding agent on standard input and output (MCP), without texts.
+        texts (--texts hidden): With --mcp, include texts.
         allow_host (NAME): Name of this server, for example behind a proxy. Repeatable.
     """
     host, port = parse_address(listen)

@@ -61,7 +61,7 @@ def watch_command(
     Alarms can be accepted or muted.
 
     Options:
-        store: The store, as passed to Monitor(store=...).
+        store: The store: a file or postgresql://...
         alarm (N): Show this alarm, open or not.
         accept (N): Accept the change behind this alarm as the new baseline.
         mute (N): Send nothing about the stream of this alarm until --until.

@@ -40,8 +40,8 @@ def worker_command(
     With `--listen`, it serves /healthz, /readyz and /metrics.
 
     Options:
-        store: The store of the application's monitors: a file or postgresql://...
-        plan_id (--plan ID): Score requests of this plan (see `ragstone status`). Default: the last.
+        store: The store: a file or postgresql://...
+        plan_id (--plan ID): Score requests of this plan (see status). Default: the last.
         until_idle: Stop when no trace or delivery is pending.
     """
     resolved = resolve_new_store(store)

@@ -97,7 +97,7 @@ class Endpoint(Settings):
         "The model: http://HOST:PORT/v1, openai:MODEL, vllm:MODEL, nli:MODEL, classifier:MODEL or lexical.",
         rule=_URL_RULE,
     )
-    model: Text | None = key(None, "Name of the model at the URL. Default: the only one that the server serves.")
+    model: Text | None = key(None, "Name of the model at the URL. Default: the only one served.")
     api_key_env: Variable | None = key(
         None,
         "Environment variable with the API key. Default: OPENAI_API_KEY for openai:MODEL.",
@@ -154,7 +154,7 @@ class Reader(Endpoint):
 
     url: Url | None = key(
         None,
-        "The application's generator, for udcg, in the forms of the judge. Default: the judge's model.",
+        "The application's generator, for udcg. Default: the judge's model.",
         rule=_URL_RULE,
     )
     prompt: Annotated[Path, BeforeValidator(_path)] | None = key(
