@@ -10,7 +10,7 @@ import pytest
 
 from live_store import make_store
 from ragstone.errors import StoreError
-from ragstone.store import DrawnRequest, SqliteStore, StoredLabel, open_for_labels, settle_labels
+from ragstone.store import DrawnRequest, SqliteStore, StoredLabel, StoredTrial, open_for_labels, settle_labels
 
 ANN = StoredLabel("t1", "ann", 1.0, 10.0)
 BOB = StoredLabel("t1", "bob", 0.0, 11.0)
@@ -48,14 +48,18 @@ def test_a_reader_saves_while_the_owner_runs(path: Path):
         reader.labels.save([BOB])
         reader.labels.save([BOB._replace(value=None)])
         reader.labels.save_draw([DrawnRequest("t2", 0.5, None), DrawnRequest("t1", 0.25, 0)])
+        reader.labels.save_trial(StoredTrial("b", "{}"))
+        reader.labels.save_trial(StoredTrial("b", "[]"))
         assert [] == stored(path)
         for store in (reader, owner):
+            assert [StoredTrial("b", "[]")] == store.labels.trials()
             assert [ANN] == store.labels.read()
             assert [("t1", 0.25, 0), ("t2", 0.5, None)] == store.labels.drawn()
         owner.leases.claim("w", 1, lease_s=10)
         assert [("t1", "ann", 1.0)] == stored(path)
         assert 0 == (path.parent / "s.db.labels").stat().st_size
         assert [ANN] == reader.labels.read()
+        assert [StoredTrial("b", "[]")] == reader.labels.trials()
         assert [("t1", 0.25, 0), ("t2", 0.5, None)] == reader.labels.drawn()
         reader.labels.save_draw([DrawnRequest("t1", 0.75, 0)])
         assert [("t1", 0.75, 0), ("t2", 0.5, None)] == reader.labels.drawn() == owner.labels.drawn()

@@ -33,7 +33,10 @@ def test_the_number_of_answers_of_a_cause(n: int, what: str) -> None:
     """A single answer is not "all"."""
     cause = SimpleNamespace(is_wrong=True, n=n, cause="abstained")
     view: Any = SimpleNamespace(
-        worst=(SimpleNamespace(id="s1"),), causes=(cause,), metrics=(SimpleNamespace(name="ccrs.ac"),)
+        worst=(SimpleNamespace(id="s1"),),
+        causes=(cause,),
+        metrics=(SimpleNamespace(name="ccrs.ac"),),
+        provenance=SimpleNamespace(store=""),
     )
     systems: Any = SimpleNamespace(order=("a",), name="a")
     steps = dict(_next_steps(["a.jsonl"], None, "", view, systems, ""))

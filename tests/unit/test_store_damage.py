@@ -12,7 +12,7 @@ import pytest
 from completions import complete
 from ragstone.errors import StoreCorruptError
 from ragstone.schema import Captured, Feedback, Passage, Retrieval, Score, Trace
-from ragstone.store import Completion, DrawnRequest, PlannedMetric, SqliteStore, StoredLabel
+from ragstone.store import Completion, DrawnRequest, PlannedMetric, SqliteStore, StoredLabel, StoredTrial
 from ragstone.store._sql import PAGE
 from stored_bodies import body_texts, rewrite_bodies
 
@@ -47,6 +47,7 @@ def path(tmp_path: Path) -> Path:
             )
         store.labels.save([StoredLabel("t0", "ann", 1.0, 7.0)])
         store.labels.save_draw([DrawnRequest("t0", 0.5, 1)])
+        store.labels.save_trial(StoredTrial("trial", "{}"))
     return path
 
 
@@ -59,6 +60,7 @@ def read_all(path: Path) -> None:
         list(store.outcomes.export(include_text=True))
         store.labels.read()
         store.labels.drawn()
+        store.labels.trials()
         for n in range(3):
             store.traces.explain(f"t{n}")
 
@@ -82,6 +84,7 @@ def read_all(path: Path) -> None:
         ("UPDATE outcomes SET metric = 'n' WHERE seq = 2", "outcomes 'm'"),
         ("UPDATE labels SET value = 0.5", "labels 't0'"),
         ("UPDATE label_frame SET probability = 0.25", "label_frame 't0'"),
+        ("UPDATE trials SET body = '[]'", "trials 'trial'"),
         ("UPDATE feedback SET comment = 'bad'", "feedback 't0'"),
         ("UPDATE feedback SET value = 'bad'", "feedback 't0'"),
     ],

@@ -25,7 +25,7 @@ from ragstone.reading import CASE, CHOSEN_BY_SCORES, case_of
 from ragstone.schema import Outcome, Score, Trace, fingerprint, outcome_adapter
 from ragstone.settings import Analysis
 from ragstone.stats import Estimate
-from ragstone.store import StoredCase, StoredLabel, open_for_labels, open_store, settle_labels
+from ragstone.store import StoredCase, StoredLabel, describe_store, open_for_labels, open_store, settle_labels
 from ragstone.views import format_share
 
 _PAGE: Final = 200
@@ -88,6 +88,7 @@ class Cases:
         last = {outcome.metric: outcome for outcome in outcomes}.values()
         case = {
             "estimates": self.estimates,
+            "store": describe_store(self.store),
             "where": self.where,
             "weight": weight,
             "fingerprint": fingerprint(trace.query, trace.history),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
+import shlex
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -92,8 +93,17 @@ class Period(Reportable):
     def name(self) -> str:
         """Name of the store and the period, in UTC."""
         store = os.fspath(self.store)
-        name = describe_store(store) if is_database_url(store) else Path(store).stem
-        return f"{name}@{self.run or f'{_day(self.since)}..{_day(self.until)}'}"
+        return f"{describe_store(store) if is_database_url(store) else Path(store).stem}@{self._part}"
+
+    @property
+    def argument(self) -> str:
+        """The store with the period, if it has one, as an argument of commands, without a password."""
+        is_whole = self.run is None and self.since is None and self.until is None
+        return shlex.quote(describe_store(self.store) + ("" if is_whole else f"@{self._part}"))
+
+    @property
+    def _part(self) -> str:
+        return self.run or f"{_day(self.since)}..{_day(self.until)}"
 
 
 OutcomeSource = Evaluated | Period | str | os.PathLike[str]
@@ -268,7 +278,7 @@ class StoredRequests(Source):
             period = Period(period.store, run=[*self._runs][-1])
             shown, self._plan = f"{shown}, run {period.run}", {}  # the plan is that of the last run
         self.is_traffic = not times
-        self._period = period
+        self._period, self.argument = period, period.argument
         self._prefix = f"{period.run}/" if period.run and has_row_ids else ""
         super().__init__(name or shown, analysis, {})
 
@@ -360,6 +370,11 @@ class StoredRequests(Source):
             )
             before |= origins
         return tuple(rows) if len(rows) > 1 else ()
+
+    @override
+    def trials(self) -> Sequence[str]:
+        with open_store(self._period.store, mode="read") as store:
+            return [each.body for each in store.labels.trials()]
 
     @override
     def human_labels(self) -> HumanLabels:

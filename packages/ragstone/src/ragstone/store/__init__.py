@@ -21,6 +21,7 @@ from ragstone.store._types import (
     StoredAnswer,
     StoredCase,
     StoredLabel,
+    StoredTrial,
     StorePosition,
     TraceReport,
     UnscoredTrace,

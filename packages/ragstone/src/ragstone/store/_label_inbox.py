@@ -16,7 +16,9 @@ from typing import Any, Final, NamedTuple
 from ragstone._util.filelock import try_flock
 from ragstone._util.limited_log import LimitedLog
 from ragstone.errors import StoreError
-from ragstone.store._types import DrawnRequest, StoredCase, StoredLabel
+from ragstone.store._types import DrawnRequest, StoredCase, StoredLabel, StoredTrial
+
+InboxRow = StoredLabel | DrawnRequest | StoredCase | StoredTrial
 
 _logger = logging.getLogger("ragstone")
 
@@ -24,8 +26,8 @@ _LOCK_S: Final = 10.0
 """Longest time to wait for the lock of an inbox, which is held for the time of one write."""
 
 
-_KINDS: Final[dict[str, type[StoredLabel | DrawnRequest | StoredCase]]] = {
-    "label": StoredLabel, "drawn": DrawnRequest, "case": StoredCase,
+_KINDS: Final[dict[str, type[InboxRow]]] = {
+    "label": StoredLabel, "drawn": DrawnRequest, "case": StoredCase, "trial": StoredTrial,
 }  # fmt: skip
 """Types of the lines of an inbox."""
 
@@ -33,7 +35,7 @@ _KINDS: Final[dict[str, type[StoredLabel | DrawnRequest | StoredCase]]] = {
 class WaitingLabels(NamedTuple):
     """The lines of an inbox."""
 
-    rows: list[StoredLabel | DrawnRequest | StoredCase]
+    rows: list[InboxRow]
     damaged: list[str]
     """Lines that differ from their checksum, or that were cut."""
 
@@ -58,7 +60,7 @@ class LabelInbox:
             return False
 
     def add(self, kind: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Append rows of a kind ("label", "drawn" or "case"), and wait until they are on the disk."""
+        """Append rows of a kind ("label", "drawn", "case" or "trial"), and wait until they are on the disk."""
         data = b"".join(_line([kind, *row]) for row in rows)
         with self._locked() as file:
             start = os.lseek(file, 0, os.SEEK_END)
@@ -145,7 +147,7 @@ def _parse(data: bytes) -> WaitingLabels:
     return waiting
 
 
-def _record(line: bytes) -> StoredLabel | DrawnRequest | StoredCase:
+def _record(line: bytes) -> InboxRow:
     checksum, _, text = line.partition(b" ")
     if checksum != b"%08x" % zlib.crc32(text):
         raise ValueError("the checksum differs")

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ragstone.store._checksums import check_row, checksum_of
 from ragstone.store._database import Database, Part
+from ragstone.store._label_inbox import InboxRow
 from ragstone.store._sql import Sql
-from ragstone.store._types import DrawnRequest, StoredCase, StoredLabel
+from ragstone.store._tables import CHECKED_COLUMNS
+from ragstone.store._types import DrawnRequest, StoredCase, StoredLabel, StoredTrial
 
-_Rows = Sequence[StoredLabel | DrawnRequest | StoredCase]
-Row = TypeVar("Row", StoredLabel, DrawnRequest, StoredCase)
+Row = TypeVar("Row", StoredLabel, DrawnRequest, StoredCase, StoredTrial)
 
 
 class Labels(Part):
@@ -24,12 +25,7 @@ class Labels(Part):
         """Return the labels of people, oldest first. The value of each is a number."""
         # The inbox first: what its owner takes meanwhile is then read twice, and not missed.
         waiting = self._waiting(StoredLabel)
-        with self._database.read() as db:
-            rows = db.execute(
-                "SELECT checksum, trace_id, author, value, labeled_at, correction, relevant FROM labels ORDER BY seq"
-            )
-            stored = [StoredLabel(*_checked("labels", row)) for row in rows]
-        found = {(each.trace_id, each.author): each for each in stored}
+        found = {(each.trace_id, each.author): each for each in self._stored("labels", StoredLabel, "ORDER BY seq")}
         for each in waiting:
             found.pop((each.trace_id, each.author), None)
             if each.value is not None:
@@ -43,10 +39,7 @@ class Labels(Part):
     def drawn(self) -> list[DrawnRequest]:
         """Return the requests that could be drawn to be labeled: those that were, in their order, then the others."""
         waiting = self._waiting(DrawnRequest)
-        with self._database.read() as db:
-            rows = db.execute("SELECT checksum, trace_id, probability, position FROM label_frame")
-            stored = [DrawnRequest(*_checked("label_frame", row)) for row in rows]
-        found = {each.trace_id: each for each in [*stored, *waiting]}
+        found = {each.trace_id: each for each in [*self._stored("label_frame", DrawnRequest), *waiting]}
         return sorted(found.values(), key=lambda each: (each.position is None, each.position or 0))
 
     def save_draw(self, requests: Sequence[DrawnRequest]) -> None:
@@ -66,12 +59,30 @@ class Labels(Part):
         """Note the requests of a file of cases, in addition to those that it had. Who may do this is described in `save`."""
         self._save("case", cases)
 
+    def trials(self) -> list[StoredTrial]:
+        """Return the results of trials of repairs."""
+        waiting = self._waiting(StoredTrial)
+        return list({each.trial_id: each for each in [*self._stored("trials", StoredTrial), *waiting]}.values())
+
+    def save_trial(self, trial: StoredTrial) -> None:
+        """Insert or replace the result of a trial. Who may do this is described in `save`."""
+        self._save("trial", [trial])
+
+    def _stored(self, table: str, kind: type[Row], order: str = "") -> list[Row]:
+        """Return the rows of a table with checksums."""
+        columns = ", ".join(CHECKED_COLUMNS[table])
+        with self._database.read() as db:
+            rows = db.execute(f"SELECT checksum, {columns} FROM {table} {order}").fetchall()  # noqa: S608 - names of the schema
+            for checksum, *values in rows:
+                check_row(table, checksum, values)
+        return [kind(*values) for _, *values in rows]
+
     def _waiting(self, kind: type[Row]) -> list[Row]:
         """Return the rows of a kind that wait in the inbox of a file, in their order."""
         inbox = self._database.inbox
         return [] if inbox is None else [row for row in inbox.read().rows if isinstance(row, kind)]
 
-    def _save(self, kind: str, rows: _Rows) -> None:
+    def _save(self, kind: str, rows: Sequence[InboxRow]) -> None:
         if self._database.inbox is None:
             with self._database.write() as db:
                 _write(db, rows)
@@ -89,26 +100,16 @@ def take_labels(database: Database) -> None:
             db.executemany("INSERT INTO damaged_labels (found_at, line) VALUES (?, ?)", lines)
 
 
-def _write(db: Sql, rows: _Rows) -> None:
+def _write(db: Sql, rows: Sequence[InboxRow]) -> None:
     """Insert or replace rows. The last row of a key counts. A label without a value removes the one of its author."""
-    labels = {(row.trace_id, row.author): row for row in rows if isinstance(row, StoredLabel)}
-    drawn = {row.trace_id: row for row in rows if isinstance(row, DrawnRequest)}
-    db.executemany("DELETE FROM labels WHERE trace_id = ? AND author = ?", list(labels))
-    db.executemany(
-        "INSERT INTO labels (trace_id, author, value, labeled_at, correction, relevant, checksum) VALUES (?, ?, ?, ?, ?, ?, ?)",
-        [(*row, checksum_of(row)) for row in labels.values() if row.value is not None],
-    )
-    db.executemany("DELETE FROM label_frame WHERE trace_id = ?", [(trace_id,) for trace_id in drawn])
-    db.executemany(
-        "INSERT INTO label_frame (trace_id, probability, position, checksum) VALUES (?, ?, ?, ?)",
-        [(*row, checksum_of(row)) for row in drawn.values()],
-    )
+    kinds = {"labels": (StoredLabel, 2), "label_frame": (DrawnRequest, 1), "trials": (StoredTrial, 1)}
+    for table, (kind, n_keys) in kinds.items():
+        last = {row[:n_keys]: row for row in rows if isinstance(row, kind)}
+        added = [(*row, checksum_of(row)) for row in last.values() if getattr(row, "value", 0.0) is not None]
+        columns = CHECKED_COLUMNS[table]
+        keys, places = " AND ".join(f"{name} = ?" for name in columns[:n_keys]), "?, " * len(columns)
+        db.executemany(f"DELETE FROM {table} WHERE {keys}", list(last))  # noqa: S608 - names of the schema
+        db.executemany(f"INSERT INTO {table} ({', '.join(columns)}, checksum) VALUES ({places}?)", added)  # noqa: S608
     cases = list(dict.fromkeys(row for row in rows if isinstance(row, StoredCase)))
     db.executemany("DELETE FROM cases WHERE path = ? AND trace_id = ?", cases)
     db.executemany("INSERT INTO cases (path, trace_id) VALUES (?, ?)", cases)
-
-
-def _checked(table: str, row: Sequence[Any]) -> Sequence[Any]:
-    checksum, *columns = row
-    check_row(table, checksum, columns)
-    return columns

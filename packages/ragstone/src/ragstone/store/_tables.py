@@ -134,6 +134,8 @@ TABLES: Final[dict[str, dict[str, str]]] = {
     },
     # Requests whose texts were written to files of cases, so that an erasure can name these files.
     "cases": {"path": "text NOT NULL", "trace_id": "text NOT NULL"},
+    # Results of trials of repairs, without texts.
+    "trials": {"trial_id": "text PRIMARY KEY", "body": "text NOT NULL", "checksum": "int NOT NULL"},
     "label_frame": {
         "trace_id": "text PRIMARY KEY",
         "probability": "real NOT NULL CHECK (probability > 0 AND probability <= 1)",  # of being drawn
@@ -228,6 +230,7 @@ _UNCHECKED: Final = {
     "traces": {"seq", "state", "partial", "text_removed_at", "plan", "attempts", "lease_owner", "lease_until"},
     "labels": {"seq"},
     "label_frame": set[str](),
+    "trials": set[str](),
     "feedback": {"seq", "trace_id", "received_at"},
 }
 """Columns that the checksum of a row does not cover, by table."""

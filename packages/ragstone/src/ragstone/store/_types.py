@@ -53,6 +53,14 @@ class StoredCase(NamedTuple):
     trace_id: str
 
 
+class StoredTrial(NamedTuple):
+    """The result of a trial of repairs whose cases are requests of this store."""
+
+    trial_id: str
+    body: str
+    """The result as JSON, without texts."""
+
+
 class DrawnRequest(NamedTuple):
     """A request that could be drawn to be labeled."""
 

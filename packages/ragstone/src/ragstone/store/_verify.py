@@ -243,9 +243,9 @@ _TABLES: Final = (
             table,
             f"SELECT x.{key}, {_columns(table, 'x')} FROM {table} AS x WHERE x.{key} > ? ORDER BY x.{key} LIMIT ?",  # noqa: S608
             partial(_check_columns, table),
-            first,
+            -1 if key == "seq" else "",
         )
-        for table, key, first in (("labels", "seq", -1), ("label_frame", "trace_id", ""), ("feedback", "seq", -1))
+        for table, key in (("labels", "seq"), ("label_frame", "trace_id"), ("trials", "trial_id"), ("feedback", "seq"))
     ),
     _Table(
         "outbox",

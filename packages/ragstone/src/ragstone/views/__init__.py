@@ -34,10 +34,19 @@ from ragstone.views._model import (
     TrendPoint,
     TrendRow,
     TrendView,
+    TrialView,
 )
 from ragstone.views._notebook import Chart, compared_chart, metric_chart, notebook_comparison, notebook_report
 from ragstone.views._terminal import ReportText
 from ragstone.views._terminal_answers import Answers, AnswerText, list_answers
-from ragstone.views._words import cause_rows, describe_low, describe_spent, format_interval, format_mean, format_share
+from ragstone.views._words import (
+    cause_rows,
+    describe_low,
+    describe_spent,
+    format_day,
+    format_interval,
+    format_mean,
+    format_share,
+)
 
 __all__ = ["AnswerView", "Answers", "Chart", "ReportView"]

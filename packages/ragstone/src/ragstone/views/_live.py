@@ -18,7 +18,7 @@ from ragstone.views._model import AnswerView, MetricRow, QuestionRow, ReportView
 from ragstone.views._sections import sections, table_columns
 
 _PARTS: Final = (
-    "problem", "alarms", "verdict", "counts", "scores", "labels", "causes", "slices", "trend", "runs", "latest", "worst",
+    "problem", "alarms", "verdict", "counts", "scores", "labels", "causes", "slices", "trend", "runs", "trial", "latest", "worst",
     "all", "made",
 )  # fmt: skip
 """The parts that the page shows, in its order. Those of the report have the names of its sections."""

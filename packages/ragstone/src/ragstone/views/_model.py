@@ -379,6 +379,20 @@ class RunRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TrialView:
+    """The newest trial of repairs (`ragstone repair`) of these requests."""
+
+    statement: Statement
+    """What it shows, or why it says nothing about the scores of the report."""
+    about: str
+    """What was asked again, when, and how it was judged, in sentences."""
+    table: tuple[tuple[str, ...], ...]
+    """What each intervention corrects, headings first. Empty if the trial says nothing about the scores."""
+    result: Mapping[str, Any]
+    """The result of `ragstone repair`, or only its application, judge, date and numbers if it says nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonView:
     """The results of several systems."""
 
@@ -475,6 +489,8 @@ class Provenance:
     """How the numbers were made."""
 
     source: str
+    store: str
+    """The store, with its period or run, as an argument of commands. Empty for other sources."""
     judges: tuple[str, ...]
     is_baseline: bool
     """Whether the lexical baseline, which is not a judge, rated."""
@@ -558,6 +574,8 @@ class ReportView:
     """What the application needed. Empty if nothing is known."""
     runs: tuple[RunRow, ...] = ()
     """The runs of a store of runs up to the reported one, which is the last. Empty for other sources, and for one run."""
+    trial: TrialView | None = None
+    """What corrects wrong answers, if the store has a trial of repairs."""
     questions: tuple[QuestionRow, ...] = ()
     """All samples, if they were asked for."""
 

@@ -20,6 +20,7 @@ from ragstone.views._model import (
     Stage,
     Statement,
     TrendView,
+    TrialView,
 )
 from ragstone.views._svg import axis_chart, bar_chart, histogram_chart, share_axis, share_chart, trend_chart
 from ragstone.views._words import (
@@ -43,6 +44,8 @@ from ragstone.views._words import (
 TABLE_COLUMNS: Final = 9
 """Most metrics with a column in the table of all questions."""
 
+REPAIR: Final = "ragstone repair cases.jsonl --app MODULE:NAME"
+
 _STAGES: Final[dict[Stage, str]] = {
     "answer": "The answer, against the reference",
     "support": "The answer, against passages and question",
@@ -65,6 +68,7 @@ def sections(view: ReportView, *, has_texts: bool = True, command: str | None = 
         "changes": None if view.changes is None else changes_section(view.changes, has_texts=has_texts),
         "trend": None if view.trend is None else trend_section(view.trend),
         "runs": runs_section(view.runs) if view.runs else None,
+        "trial": None if view.trial is None else trial_section(view.trial),
         "all": questions_section(view),
         "made": provenance_section(view, has_texts=has_texts, command=command),
     }
@@ -82,6 +86,7 @@ def header(view: ReportView, *, has_texts: bool = True) -> Markup:
         ("Changes", "changes", view.changes),
         ("Over time", "trend", view.trend),
         ("Runs", "runs", view.runs),
+        ("Repairs", "trial", view.trial),
         ("All questions", "all", True),
     ]
     shown = [tag("a", name, href=f"#{target}") for name, target, content in links if content]
@@ -168,9 +173,19 @@ def causes_section(view: ReportView) -> Markup | None:
         "Where it fails",
         tag("table", tag("tbody", *(_cause(row, most, baseline) for row in rows)), class_="causes"),
         tag("p", signals, class_="soft") if signals else None,
+        _case_commands(view) if view.provenance.store else None,
         lead=f"Each wrong answer is counted once, at the first step that failed.{outline}",
         id="causes",
     )
+
+
+def _case_commands(view: ReportView) -> Markup:
+    """Return the commands that write the answers with a cause as test cases, and try repairs of them."""
+    wrong = [row.cause for row in view.causes if row.is_wrong and row.n]
+    start = f"ragstone labels cases {view.provenance.store} --where cause="
+    commands = [*(f"{start}{cause} --worst 50 -o cases.jsonl" for cause in wrong), REPAIR]
+    shown = (tag("p", tag("code", command, class_="command")) for command in commands)
+    return tag("details", tag("summary", "Write test cases of a cause, and try repairs"), *shown)
 
 
 def slice_section(view: ReportView, table: SliceTable) -> Markup:
@@ -228,6 +243,14 @@ def runs_section(runs: Sequence[RunRow]) -> Markup:
         tag("tr", *(tag("td", text, colspan=len(head) if len(row) == 1 else None) for text in row)) for row in rows
     )
     return section("Runs", table(head, cells), id="runs", lead="The last run is the one that this page reports.")
+
+
+def trial_section(trial: TrialView) -> Markup:
+    """Return what corrects wrong answers."""
+    rows = (tag("tr", *(tag("td", text) for text in row)) for row in trial.table[1:])
+    shown = table(trial.table[0], rows) if trial.table else None
+    about = tag("p", trial.about, class_="soft")
+    return section("What corrects wrong answers", tag("p", tag("b", trial.statement.text)), about, shown, id="trial")
 
 
 def labels_section(labels: LabelsView) -> Markup:

@@ -80,6 +80,13 @@ class ReportText:
             canvas.heading("Runs")
             for line in text_table(run_table(view.runs), indent=2, width=canvas.width).splitlines():
                 canvas.add(line)
+        if view.trial is not None:
+            canvas.heading("What corrects wrong answers")
+            canvas.wrap(view.trial.statement.text, _KINDS[view.trial.statement.kind], indent=2)
+            canvas.wrap(view.trial.about, "dim", indent=2)
+            shown = text_table(view.trial.table, indent=2, width=canvas.width) if view.trial.table else ""
+            for line in shown.splitlines():
+                canvas.add(line)
         if view.spent:
             canvas.add()
             canvas.add(("The application", "bold"), (", median per answer", "dim"))

@@ -189,6 +189,14 @@ class RepairTrial:
     failures: Mapping[str, int] = field(default_factory=dict)
     """Numbers of calls without an answer, by reason."""
     confidence_level: float = 0.95
+    where: str | None = None
+    """Conditions with which the cases were chosen from a store."""
+    metrics: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """Version of each metric, which includes its prompt, and hash of its judge."""
+    finished_at: float = 0.0
+    """Unix seconds."""
+    kept: str = ""
+    """Which store keeps the result, or why none does, in a sentence. Empty if the rows are not cases of a store."""
 
     @property
     def best(self) -> RepairShare | None:
@@ -242,6 +250,7 @@ class RepairTrial:
             )
         elif self.stopped:
             lines.append("The budget is exhausted. The same command with a larger budget resumes.")
+        lines.append(self.kept)
         return "\n".join(lines).rstrip()
 
     def _counts(self) -> str:

@@ -6,12 +6,14 @@ import itertools
 import json
 import os
 import random
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from ragstone._util.abstains import own_refusals
 from ragstone._util.files import write_output
 from ragstone._util.quantities import count
 from ragstone._util.run_async import synchronous
@@ -33,26 +35,23 @@ from ragstone.experiments._repair.shares import (
     is_order_clear,
     repair_shares,
 )
+from ragstone.experiments._repair.stored import keep_trial
 from ragstone.experiments._summary import CONFIDENCE_LEVEL, check_level
 from ragstone.experiments._views.changes import WRONG
 from ragstone.judges import EmbedderSpec, JudgeSpec, ReaderSpec, wait_for_outages
-from ragstone.metrics import Metric
+from ragstone.metrics import Metric, own_prompts
 from ragstone.reading import SampleSource, case_of, iter_samples
 from ragstone.requests import RequestBlock, RetrievalChange, RetrieverTools, changed_retrieval
 from ragstone.schema import Failure, Outcome, Sample, Trace
 from ragstone.scoring import Scorer, Signals, find_cause, note_outcome, note_sample
-from ragstone.settings import Limits, takes_settings
+from ragstone.settings import RUN_KEYS, Limits, takes_settings
 from ragstone.worker import open_setup
 
 _PROBE: Final = 15
 """Wrong answers that are asked for first, to see whether the application retrieves in a way that can be changed."""
 _EARLY: Final = 40
 """Wrong answers from which the trial may end after half of them."""
-_KEYS: Final = {
-    "metrics": "scoring.metrics",
-    "concurrency": "limits.concurrency",
-    "max_outage_s": "limits.max_outage_s",
-}
+_KEYS: Final = {name: RUN_KEYS[name] for name in ("metrics", "concurrency", "max_outage_s", "refusals", "prompts")}
 _REASONS_SHOWN: Final = 3
 
 
@@ -118,6 +117,8 @@ async def arepair(
     app_timeout_s: float = 120.0,
     stop_early: bool = True,
     seed: int = 0,
+    refusals: Sequence[str] = (),
+    prompts: Mapping[str, str] | None = None,
     confidence_level: float = CONFIDENCE_LEVEL,
     output: str | os.PathLike[str] | None = None,
     on_plan: Callable[[int, int], None] | None = None,
@@ -148,6 +149,8 @@ async def arepair(
         stop_early: Stop if the application fails on each of the first 10 calls, the judge fails systematically, or the
             order of the repairs is clear after half of the calls.
         seed: Seed of the order and of the assigned interventions.
+        refusals: As for `evaluate`.
+        prompts: As for `evaluate`.
         confidence_level: Confidence level of the intervals, in (0, 1). It holds whether or not the trial ends early.
         output: JSON file for the result. An interrupted trial resumes with the same file.
         on_plan: Called with the numbers of wrong answers and of calls before they are made.
@@ -164,7 +167,10 @@ async def arepair(
             f"none of {count(len(rows), 'row')} has a question, so nothing can be asked. If texts were removed from "
             "the store, draw cases from newer requests"
         )
-    setup = open_setup(metrics, judge=judge, reader=reader, embedder=embedder, limits=Limits(concurrency=concurrency))
+    with own_refusals(refusals), own_prompts(prompts or {}):
+        setup = open_setup(
+            metrics, judge=judge, reader=reader, embedder=embedder, limits=Limits(concurrency=concurrency)
+        )
     trial = _Trial(
         setup.scorer,
         _ChangedCall(inner, recorder),
@@ -174,10 +180,11 @@ async def arepair(
         {"concurrency": app_concurrency, "timeout_s": app_timeout_s, "stop_early": stop_early},
     )
     async with setup:
-        with wait_for_outages(max_outage_s), ExitStack() as stack:
+        with wait_for_outages(max_outage_s), own_refusals(refusals), ExitStack() as stack:
             await setup.scorer.prepare()
             stack.enter_context(closing(trial.kept))
-            trial.kept.open(run_identity(setup.scorer, asked, f"repair {inner.name}", repeats))
+            identity = run_identity(setup.scorer, asked, f"repair {inner.name}", repeats)
+            trial.kept.open(identity)
             if hook is not None:
                 stack.enter_context(changed_function(hook))
             stack.enter_context(framework_capture(recorder, app))
@@ -207,7 +214,11 @@ async def arepair(
             n_rows=len(rows),
             n_without_question=len(rows) - len(asked),
             confidence_level=confidence_level,
+            where=", or ".join({where: None for row in asked if (where := (case_of(row) or {}).get("where"))}) or None,
+            metrics={name: (version, judged_by) for name, version, judged_by in identity.metrics},
+            finished_at=time.time(),
         )
+        result = replace(result, kept=keep_trial(result, asked))
         if output is not None:
             write_output(output, json.dumps(result.to_dict(), indent=2, ensure_ascii=False) + "\n")
         if not trial.n_over_budget:

@@ -14,7 +14,7 @@ from ragstone.experiments._views.reading import Reading
 from ragstone.experiments._views.slices import SliceLabels
 from ragstone.schema import Ledger
 from ragstone.settings import Analysis
-from ragstone.store import PlannedMetric, StoredLabel, StorePosition, is_database_url, open_store
+from ragstone.store import StorePosition, is_database_url, open_store
 from ragstone.views import AnswerView, ReportView
 from ragstone.watch import Alarm, open_alarms
 
@@ -37,8 +37,8 @@ class FollowedReport:
         self._targets = targets
         self._n_worst = n_worst
         self._by = by
-        self._mark: tuple[StorePosition, tuple[PlannedMetric, ...], object, tuple[StoredLabel, ...]] | None = None
-        """Position, plan, identity with runs, and labels of the store when it was last read."""
+        self._mark: tuple[StorePosition, object, object] | None = None
+        """Position, plan with identity and runs, and labels with trials of the store when it was last read."""
         self.alarms: tuple[Alarm, ...] = ()
         """The open alarms."""
         self._source: StoredRequests | None = None
@@ -61,15 +61,15 @@ class FollowedReport:
             StoreError: If the store cannot be read.
         """
         with open_store(self.period.store, mode="read") as store:
-            made = self._identity(), tuple(store.traces.run_times())
-            mark = store.position(), tuple(store.plan.metrics()), made, tuple(store.labels.read())
+            made = tuple(store.plan.metrics()), self._identity(), tuple(store.traces.run_times())
+            mark = store.position(), made, (tuple(store.labels.read()), tuple(store.labels.trials()))
             with store.watch.read() as tables:
                 alarms, self.alarms = self.alarms, tuple(open_alarms(tables))
             if mark == self._mark:
                 return alarms != self.alarms
             ledger, is_shared = store.ledger(), store.is_shared
         previous, self._mark = self._mark, None
-        if not (previous and self._reading and not is_shared and previous[1:3] == mark[1:3] and previous[0] <= mark[0]):
+        if not (previous and self._reading and not is_shared and previous[1] == mark[1] and previous[0] <= mark[0]):
             self._source = StoredRequests(self.period, None, Analysis())
             self._reading = Reading(self._source, slices=SliceLabels(self._by), keeps_questions=True)
             previous = None

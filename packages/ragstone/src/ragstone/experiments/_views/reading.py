@@ -227,6 +227,13 @@ class Reading:
         records = self._source.records(worst_ids)
         if reasons is not None:
             notes += reasons.explain([records[id_] for id_ in worst_ids if id_ in records])
+        trial, action = None, describe_next(population)
+        if bodies := self._source.trials():
+            from ragstone.experiments._views.trial import build_trial, is_about
+
+            trial = build_trial(bodies, self.table, self._rule)
+            if is_about(trial, next((row.cause for row in population.causes if row.is_wrong), "")):
+                action = trial.statement
         labels = build_labels(self._source.human_labels(), wrong, self.table, rows, level)
         verdict = describe_verdict(population, rows, compared)
         if unusable := find_unusable(self.table):
@@ -235,7 +242,7 @@ class Reading:
         return ReportView(
             title=self._source.name,
             verdict=(*verdict, *(labels.statements if labels else ())),
-            next=None if unusable else describe_next(population),
+            next=None if unusable else action,
             notices=describe_notices(population, rows, notes, self._n_doubts(summaries)),
             n_samples=len(self._signals),
             n_unscored=len(self._signals) - len(self._scored),
@@ -250,6 +257,7 @@ class Reading:
             labels=labels,
             spent=estimate_spent(self.table, 0, len(self._signals), level),
             runs=self._source.runs(),
+            trial=trial,
             questions=self._questions(rows, slices) if self._keeps_questions else (),
         )
 
@@ -498,6 +506,7 @@ class Reading:
         judges = sorted({judge for summary in summaries for judge in summary.judges})
         return Provenance(
             source=self._source.name,
+            store=self._source.argument,
             judges=tuple(judges),
             is_baseline=is_baseline(*judges),
             metric_versions={

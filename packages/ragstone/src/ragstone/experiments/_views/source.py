@@ -62,6 +62,8 @@ class Source(ABC):
 
     is_traffic = False
     """Whether these are requests of an application instead of rows of a dataset."""
+    argument = ""
+    """The store, period or run as an argument of commands. Empty for other sources."""
     composites: tuple[Composite, ...] = ()
     """Composites that are computed from the outcomes of their metrics."""
 
@@ -121,6 +123,10 @@ class Source(ABC):
 
     def runs(self) -> tuple[RunRow, ...]:
         """Return all runs, if the source is the last of several in one store."""
+        return ()
+
+    def trials(self) -> Sequence[str]:
+        """Return the results of trials of repairs of these samples, as JSON."""
         return ()
 
     def human_labels(self) -> HumanLabels:
