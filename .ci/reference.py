@@ -62,7 +62,7 @@ GUIDES_OF_TABLES = {
     "scoring": "../how-to/sinks.md",
     "watch": "../how-to/watch.md",
     "retention": "../how-to/retention.md",
-    "sampling": "../how-to/sampling.md",
+    "sampling": "../how-to/traffic.md#score-a-part-of-the-requests",
     "redaction": "../how-to/redaction.md",
     "app": "../how-to/traffic.md",
     "capture": "../explanation/captured-requests.md",
