@@ -1,4 +1,4 @@
-"""Every kind of endpoint works by default: the table in `docs/reference/endpoints.md`, measured again.
+"""Every kind of endpoint works by default: the table in `docs/how-to/judge-endpoints.md`, measured again.
 
 To print the table: `python tests/contract/test_judge_dialects.py` with `tests/support` in `PYTHONPATH`.
 """
@@ -15,7 +15,7 @@ from fake_servers import JUDGE_DIALECTS, FakeDialectServer
 from ragstone.judges import OpenAICompatibleJudge
 from ragstone.schema import Failure, Score
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "endpoints.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "judge-endpoints.md"
 HEADER = (
     "| endpoint | reasons first | scored | accepted calls | refused calls |",
     "|---|---|---|---|---|",
