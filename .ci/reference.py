@@ -22,6 +22,8 @@ ROOT = Path(__file__).parent.parent
 FILES = ROOT / "tests/reading/files/expected.toml"
 BLIND = ROOT / "tests/reading/layouts"
 """Files of somebody who had not read the reader, with what they say and what Ragstone does with them."""
+ITEMS = ROOT / "tests/docs/items.toml"
+"""What the sources of the metrics describe."""
 REFERENCE = ROOT / "docs/reference"
 WRITE = ".nox/tests/bin/python .ci/reference.py --write"
 COMMON = 2
@@ -353,12 +355,11 @@ def settings_page(page: str) -> str:
 
 
 def span(card: Any) -> str:
-    """Return the range of a metric."""
+    """Return the range of a metric, or nothing for 0 to 1."""
     low, high = (
         "no bound" if math.isinf(bound) else f"{bound:.3f}".rstrip("0").rstrip(".") for bound in (card.low, card.high)
     )
-    bounds = "no bounds" if low == high else f"{low} to {high}"
-    return bounds + (", lower is better" if card.direction == "lower" else "")
+    return "" if (low, high) == ("0", "1") else "no bounds" if low == high else f"{low} to {high}"
 
 
 def calls(card: Any) -> str:
@@ -377,31 +378,79 @@ def calls(card: Any) -> str:
     return ", ".join(texts)
 
 
-def metrics_table(cards: list[Any]) -> str:
-    """Return the metrics of a group. Columns without a value are left out."""
-    header = ("metric", "meaning and definition", "range", "needs", "calls")
-    rows = [
-        (
-            f"`{card.name}`<br>{prose(card.title)}",
-            f"{prose(card.description)}<br>`{card.formula}`",
-            span(card),
-            ", ".join(card.needs).replace("_", "\\_"),
-            calls(card),
-        )
-        for card in cards
+SHARE = re.compile(r"[a-z][a-z ,@>=0-9()-]+ / [a-z ,()-]+")
+"""A formula in words, which says what the question of the metric says."""
+
+
+def facts_of(card: Any) -> list[str]:
+    """Return what a metric needs, its calls, and its range and direction if they are not the usual ones."""
+    needs = f"needs {', '.join(card.needs)}".replace("_", "\\_")
+    return [
+        needs,
+        f"range {span(card)}" if span(card) else "",
+        "lower is better" if card.direction == "lower" else "",
+        f"calls: {calls(card)}" if calls(card) else "",
     ]
-    used = [column for column in range(len(header)) if any(row[column] for row in rows)]
-    return table(tuple(header[column] for column in used), [tuple(row[column] for column in used) for row in rows])
+
+
+def usual_facts(cards: list[Any]) -> list[str]:
+    """Return the facts of most metrics of a group, each without "" of a metric that does not have it."""
+    columns = [Counter(column) for column in zip(*map(facts_of, cards), strict=True)]
+    return [
+        fact if len(cards) > 1 and n * 2 > len(cards) and "" not in column else ""
+        for column in columns
+        for fact, n in column.most_common(1)
+    ]
+
+
+def metrics_list(cards: list[Any], definitions: dict[str, str]) -> str:
+    """Return the metrics of a group, and before them the facts of most of them.
+
+    `definitions` are metrics by formula. A metric with the formula of another one refers to it.
+    """
+    usual = usual_facts(cards)
+    lines = [f"Unless a line says otherwise: {', '.join(filter(None, usual))}\n"] if any(usual) else []
+    for card in cards:
+        formula = card.formula.removesuffix(", of the retrieved passages")
+        question = re.split(r"(?<=[?.]) ", card.description)[0]
+        text = f"`{card.formula}`" if SHARE.fullmatch(card.formula) else f"{prose(question)} `{card.formula}`"
+        if (name := definitions.setdefault(formula, card.name)) != card.name:
+            text = f"as `{name}`"
+        own = [fact for fact, common in zip(facts_of(card), usual, strict=True) if fact != common]
+        facts = f" ({', '.join(own)})" if own else ""
+        lines.append(f"- **`{card.name}`** {prose(card.title)}: {text}{facts}")
+    return "\n".join(lines)
+
+
+def items_of_sources() -> str:
+    """Return the items of each source by what a user types. The metrics of the groups are in their own lists."""
+    sources: dict[str, dict[str, list[str]]] = {}
+    for item in tomllib.loads(ITEMS.read_text(encoding="utf-8"))["item"]:
+        if not re.fullmatch(r"(`--metrics [^`]+`(, )?)+", item["how"]):
+            by_command = sources.setdefault(item["source"], {})
+            by_command.setdefault(item["how"], []).append(f"{item['item']} ({item['place']})")
+    text = []
+    for source, by_command in sources.items():
+        # A sentence stands after its items, and a command before them.
+        rows = [
+            (how, ", ".join(items))
+            if how.startswith(("`", "["))
+            else (", ".join(items), how.replace("no: ", "no, ", 1))
+            for how, items in by_command.items()
+        ]
+        text.append(f"**{source}**\n\n{bullets(rows)}")
+    return "\n\n".join(text)
 
 
 def metrics_page(page: str) -> str:
-    """Return the page of the metrics, with one table for each group."""
+    """Return the page of the metrics, with one list for each group."""
     from ragstone.metrics import all_metrics
 
     cards = [metric.card for metric in all_metrics() if type(metric).__module__.startswith("ragstone.")]
+    definitions: dict[str, str] = {}
     for group, members in itertools.groupby(cards, key=lambda card: card.group):
-        page = fill(page, f"metrics of {group}", metrics_table(list(members)))
-    return page
+        page = fill(page, f"metrics of {group}", metrics_list(list(members), definitions))
+    return fill(page, "items of the sources", items_of_sources())
 
 
 # Layouts of files
