@@ -171,11 +171,37 @@ def test_texts_are_shown_if_they_are_asked_for(store):
 
 
 def test_invalid_calls_are_errors_with_the_message_of_the_command(store):
-    """A period cannot name another file, and a wrong cause names the causes."""
-    _, results = use(store, ("report", {"period": "/etc/x@.."}), ("worst", {"cause": "--data=/etc/passwd"}))
+    """A period cannot name another file, and with --texts, a wrong cause names the causes."""
+    calls = (("report", {"period": "/etc/x@.."}), ("worst", {"cause": "--data=/etc/passwd"}))
+    _, results = use(store, *calls, options=["--texts"])
     assert [True, True] == [result.is_error for result in results]
     assert "invalid period" in results[0].content[0].text
-    assert "cause" in results[1].content[0].text
+    assert "Causes: no_relevant_passage" in results[1].content[0].text
+
+
+def test_messages_of_errors_are_hidden_with_the_texts(store, tmp_path):
+    """The error of a destination and of a damaged row quote what they are about: without --texts, nothing of it is shown."""
+    import sqlite3
+
+    damaged = tmp_path / f"{SECRET}.db"
+    with sqlite3.connect(store) as source, sqlite3.connect(damaged) as db:
+        source.backup(db)
+        db.execute("INSERT INTO sinks VALUES ('hook', ?)", (f"HTTP 401 for {SECRET}",))
+        delivery = (
+            "INSERT INTO outbox (kind, item_id, sink, since, next_try, last_error) SELECT 'outcome', outcome_id, "
+        )
+        db.execute(f"{delivery} 'hook', 0, 0, ? FROM outcomes LIMIT 1", (f"HTTP 500 for {SECRET}",))
+        db.execute("UPDATE counters SET n = n + 1 WHERE name = 'captured'")
+    for options, is_shown in (([], False), (["--texts"], True)):
+        _, results = use(str(damaged), *ALL, options=options)
+        assert (True, is_shown) == (results[0].is_error, SECRET in results[0].content[0].text)
+        assert is_shown or not any(SECRET in result.content[0].text for result in results)
+    with sqlite3.connect(damaged) as db:
+        db.execute("UPDATE counters SET n = n - 1 WHERE name = 'captured'")
+    for options, is_shown in (([], False), (["--texts"], True)):
+        _, results = use(str(damaged), ALL[0], options=options)
+        assert (False, is_shown) == (results[0].is_error, SECRET in results[0].content[0].text)
+        assert is_shown == (f"HTTP 401 for {SECRET}" in results[0].content[0].text)
 
 
 def test_a_store_without_the_sdk_names_the_extra(store):

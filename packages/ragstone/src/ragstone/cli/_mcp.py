@@ -27,6 +27,13 @@ _REPORT: Final = (
     "signals",
     "worst",
     "trend",
+    "trial",
+)
+_HIDDEN: Final = frozenset({"last_error", "stopped", "error", "example", "settings", "last_worker", "slices"})
+"""Fields of `status` and `alarms` with messages of errors, paths or metadata."""
+_FAILED: Final = (
+    "`ragstone {command}` failed with exit code {code} (2: an argument is invalid, or the store does not exist). Its "
+    "message can contain texts, so it is hidden. Run the command in a terminal, or start this server with --texts"
 )
 _EVERYTHING: Final = "ask for fewer answers or a shorter period, or run the command with --json --full"
 
@@ -53,7 +60,8 @@ def serve_tools(store: str, *, texts: bool) -> None:
     async def run(command: str, *arguments: str) -> Any:
         done = await run_process([*_PROGRAM, command, *arguments, "--json"], stdin=subprocess.DEVNULL, check=False)
         if done.returncode not in (0, 1):  # 1: a gate or an alarm
-            raise ToolError(done.stderr.decode(errors="replace").strip()[-2000:])
+            message = done.stderr.decode(errors="replace").strip()[-2000:]
+            raise ToolError(message if texts else _FAILED.format(command=command, code=done.returncode))
         return json.loads(done.stdout)
 
     def at(period: str) -> str:
@@ -62,7 +70,7 @@ def serve_tools(store: str, *, texts: bool) -> None:
         return f"{store}@{period}" if period else store
 
     def written(value: Any) -> str:
-        return json.dumps(shorten(value, _EVERYTHING), default=str)
+        return json.dumps(shorten(value if texts else _hide(value), _EVERYTHING), default=str)
 
     @tool
     async def status() -> str:
@@ -94,6 +102,13 @@ def serve_tools(store: str, *, texts: bool) -> None:
         return written(await run("watch", store))
 
     server.run("stdio")
+
+
+def _hide(value: Any) -> Any:
+    """Return a result whose hidden fields only say whether they have a value."""
+    if isinstance(value, dict):
+        return {key: "hidden" if key in _HIDDEN and each else _hide(each) for key, each in value.items()}
+    return [_hide(each) for each in value] if isinstance(value, list) else value
 
 
 def _answer(answer: dict[str, Any]) -> dict[str, Any]:
