@@ -12,7 +12,7 @@ from ragstone.reading.otlp import OtlpFormat
 from ragstone.schema import Trace
 
 DATA = Path(__file__).parent / "data"
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "trace-producers.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "trace-formats-otlp.md"
 
 TOWER, STAIRS, LAMP = (
     "How high is the north tower?",
@@ -249,17 +249,22 @@ def test_model_calls_without_a_request_around_them_are_left_out_with_the_reason(
 
 
 def table() -> str:
-    """The table of the page."""
-    lines = ["| producer | request | query | contexts | response | not known, and why |", "|---|---|---|---|---|---|"]
+    """The table of the page: the shapes of each producer by what is read of them. Of each failed request the error is read."""
+    lines = [
+        "| producer | query, contexts and response are read | contexts need `--retriever-tool` | contexts are unknown |",
+        "|---|---|---|---|",
+    ]
     for title, shapes in PRODUCERS.values():
+        cells: tuple[dict[str, str], ...] = ({}, {}, {} if shapes else {"model calls only, which are left out": ""})
         for shape in shapes:
-            query = "the prompt" if shape.quotes_prompt else "read"
-            contexts = "read" if shape.contexts else "with `--retriever-tool`" if shape.with_tool else "unknown"
-            response = "error read" if shape.failed else "read"
-            lines.append(f"| {title} | {shape.shape} | {query} | {contexts} | {response} | {shape.missing or '–'} |")
-    lines.append(
-        f"| {PRODUCERS['langchain4j_openinference'][0]} | model calls only | – | – | – | left out: no span is around them |"
-    )
+            if not shape.failed:
+                plain = shape.shape.removesuffix(", async").removesuffix(", streamed")
+                other = f" ({shape.missing})" if shape.missing not in ("", TEXT_TOOL, NO_RETRIEVAL) else ""
+                place = 0 if shape.contexts else 1 if shape.with_tool else 2
+                cells[place].setdefault(plain, other)
+        lines.append(
+            f"| {title} | {' | '.join('<br>'.join(map(str.__add__, cell, cell.values())) or '–' for cell in cells)} |"
+        )
     return "\n".join(lines)
 
 
