@@ -12,6 +12,7 @@ from typing import get_args
 import pytest
 
 from ragstone.cli._exit_codes import ExitCode
+from ragstone.metrics import resolve_metrics
 from ragstone.reading import FIELD_ALIASES
 from ragstone.schema import FailureKind, Interval, Sample, Score, Trace
 from ragstone.settings import TABLES, variable_of
@@ -157,3 +158,21 @@ def test_every_key_of_a_jsonl_line(delivery):
 def test_every_attribute_of_an_event(delivery):
     """`schema.md` names every attribute."""
     assert evaluation_attributes(delivery, include_text=True).keys() <= _words("schema.md")
+
+
+def _questions() -> list[tuple[str, str]]:
+    """Metrics and needs in each row of the table of questions."""
+    page = (REFERENCE / "metrics.md").read_text(encoding="utf-8")
+    table = page.partition("| question | metric |")[2].partition("\n\n")[0].splitlines()[2:]
+    return [tuple(cell.strip() for cell in row.split("|")[2:4]) for row in table]
+
+
+@pytest.mark.parametrize(("names", "needs"), [row for row in _questions() if row[0].startswith("`")])
+def test_the_table_of_questions_says_what_each_metric_needs(names, needs):
+    """Somebody who chooses a metric by the table has what it needs, beyond query, contexts and response."""
+    for metric in resolve_metrics(re.findall(r"`([^`]+)`", names)):
+        card = metric.card
+        fields = [name.replace("_", "-") for name in card.needs if name not in ("query", "contexts", "response")]
+        calls = {"judge": card.judge_calls + card.judge_calls_per_passage, "reader": card.reader_calls_per_passage}
+        models = [model for model, n in calls.items() if n]
+        assert ", ".join([*fields, *models]) == needs, card.name
