@@ -88,6 +88,27 @@ def test_open_requests_are_recorded_at_exit(tmp_path, process):
     assert [(query, expected[query]) for query, _ in traces] == traces
 
 
+@pytest.mark.parametrize("fork", [False, True])
+def test_requests_of_a_recorder_that_the_application_dropped(tmp_path, fork):
+    """The process writes what was recorded just before, once, also if a forked child ends with the same hooks."""
+    code = f"""
+import gc, os
+recorder = Capture(functools.partial(SpoolWriter, 'r.db.spool'), flush_interval_s=60)
+recorder.record(TraceDraft(query='done'))
+del recorder
+gc.collect()
+if {fork} and os.fork() != 0:
+    assert os.wait()[1] == 0
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", BEGIN + code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (0, "", "") == (done.returncode, done.stdout, done.stderr)
+    reader = SpoolReader(tmp_path / "r.db.spool")
+    entries = [entry for segment in reader.segments() for entry in reader.read(segment.name).entries]
+    assert ["done"] == [entry.trace.query for entry in entries]
+
+
 @pytest.mark.parametrize("before", ["", "recorder.record(TraceDraft(query='done'))"], ids=["unused", "used"])
 @pytest.mark.parametrize("fork", [False, True])
 def test_requests_after_close_are_counted(tmp_path, before, fork):

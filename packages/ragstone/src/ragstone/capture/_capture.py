@@ -27,6 +27,9 @@ from ragstone.errors import ConfigurationError
 from ragstone.requests import Request, TraceDraft
 from ragstone.settings import Lengths, SamplingRule, check
 
+_CLOSE_S: Final = 5.0
+"""Longest wait for the spool when a recorder closes."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaptureCounters:
@@ -219,7 +222,7 @@ class Capture:
         """
         return self._writer.flush(timeout_s)
 
-    def close(self, timeout_s: float = 5.0) -> bool:
+    def close(self, timeout_s: float = _CLOSE_S) -> bool:
         """Reject new drafts, write the queue and end the thread. Idempotent, and called automatically at exit.
 
         Args:
@@ -257,8 +260,8 @@ class Capture:
         self.close()
 
     def _close_at_exit(self) -> None:
-        # With a weak reference, and only after the first draft, so that an unused recorder can be garbage-collected.
-        self._closes_at_exit = close = functools.partial(_close, weakref.ref(self))
+        # With weak references, and only after the first draft, so that an unused recorder can be garbage-collected.
+        self._closes_at_exit = close = functools.partial(_close, weakref.ref(self), weakref.ref(self._writer))
         atexit.register(close)
         # A multiprocessing child ends without running `atexit` callbacks.
         multiprocessing = sys.modules.get("multiprocessing.util")
@@ -284,8 +287,11 @@ def _report_rejected() -> None:
         capture._guard.attempt(capture._writer.report_losses)  # noqa: SLF001 - our own class
 
 
-def _close(reference: weakref.ref[Capture]) -> None:
+def _close(reference: weakref.ref[Capture], used: weakref.ref[CaptureWriter]) -> None:
     run_exit_hooks()
-    capture = reference()
+    capture, writer = reference(), used()
     if capture is not None:
         capture._guard.attempt(capture.close)  # noqa: SLF001 - our own class
+    elif writer is not None:
+        # The application has dropped the recorder, but its thread has the queue. In a forked child, it does not run.
+        writer.close(_CLOSE_S)
