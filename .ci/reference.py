@@ -1,8 +1,8 @@
 """Compare the generated parts of the reference pages with the code: commands, options, settings, metrics, layouts.
 
 Run it with the Python of an environment that has all distributions: `.nox/tests/bin/python .ci/reference.py` names the
-pages that are stale, and `--write` writes them. A generated part stands between `<!-- begin: NAME -->` and `<!-- end -->`.
-All other texts are written by hand and stay. Those of a command stay in its section.
+pages that are stale, and `--write` writes them. A generated part stands between `<!-- begin: NAME -->` and `<!-- end -->`,
+and that of a command between its title and `<!-- end -->`. All other texts are written by hand, and stay where they are.
 """
 
 from __future__ import annotations
@@ -235,7 +235,8 @@ def common_options(commands: list[Any]) -> dict[tuple[str, ...], str]:
     return dict(sorted(shared.items(), key=lambda row: row[1]))
 
 
-SECTION = re.compile(r"^#+ (.+)\n\n<!-- begin: \1 -->\n.*?<!-- end -->$", re.MULTILINE | re.DOTALL)
+SECTION = re.compile(r"^#+ ([a-z][a-z -]*)\n(?:(?!#).*\n)*?<!-- end -->$", re.MULTILINE)
+"""The title of a command, and the generated text below it."""
 PANEL = re.compile(r"(?:^|\n)## [^\n]+\s*\Z")
 
 
@@ -270,7 +271,7 @@ def commands_page(page: str) -> str:
         name, text = " ".join(path), written.pop(path, "")
         facts = [purpose(command, text), "" if hasattr(command, "commands") else parameters(path, command, shared)]
         heading = "#" * (len(path) + 1 + bool(panels))
-        parts += [f"{heading} {name}", block(name, "\n\n".join(filter(None, facts))), text]
+        parts += [f"{heading} {name}", "\n\n".join(filter(None, facts)) + "\n<!-- end -->", text]
     if lost := [" ".join(path) for path, text in written.items() if text]:
         raise ValueError(
             f"docs/reference/cli.md has texts for {', '.join(lost)}, which are not commands: move or delete them"
@@ -307,10 +308,10 @@ def setting(name: str, field: Any) -> tuple[str, str]:
     if get_origin(kind := kind_of(field.annotation)) is Literal:
         others = ", ".join(f"`{value}`" for value in get_args(kind) if value != default)
         facts[1:] = [f"or {others}" if default else others]
-    return f"`{name}`<br>{', '.join(filter(None, facts))}".removesuffix("<br>"), prose(field.description)
+    return f"`{name}` ({', '.join(filter(None, facts))})".removesuffix(" ()"), prose(field.description)
 
 
-def settings_table(kind: Any, *, inherited: Any = None) -> str:
+def keys_of(kind: Any, *, inherited: Any = None) -> str:
     """Return the keys of a table of settings, without those that are the same in another."""
     same = inherited.model_fields if inherited else {}
     fields = {
@@ -318,7 +319,7 @@ def settings_table(kind: Any, *, inherited: Any = None) -> str:
         for name, field in kind.model_fields.items()
         if name not in same or field.description != same[name].description
     }
-    return table(("key, default, values", "meaning"), [setting(name, field) for name, field in fields.items()])
+    return bullets([setting(name, field) for name, field in fields.items()])
 
 
 def settings_of(name: str, kind: Any) -> str:
@@ -329,17 +330,16 @@ def settings_of(name: str, kind: Any) -> str:
     base = kind.__mro__[1]
     shared = base if base is not Settings else None
     variables = f"`RAGSTONE_{name.upper()}_*`" + (f", `{variable_of(f'{name}.{kind.main}')}`" if kind.main else "")
-    text = [f"### {name}", f"{prose(kind.__doc__)} [More]({GUIDES_OF_TABLES[name]}). Variables: {variables}"]
+    first = f"[{prose(kind.__doc__).rstrip('.')}]({GUIDES_OF_TABLES[name]}). Variables: {variables}"
     if shared:
-        other = next((other for other, each in TABLES.items() if each is shared), "")
-        text[-1] += f". It has the keys of [{other}](#{other})" if other else ". [More keys](#endpoints)"
-    if (rows := settings_table(kind, inherited=shared)).count("\n") > 1:
-        text.append(rows)
+        other = next((other for other, each in TABLES.items() if each is shared), "endpoints")
+        first += f". Also [these keys](#{other})"
+    text = [f"### {name}", first, keys_of(kind, inherited=shared)]
     for key, field in kind.model_fields.items():
         inner = next(iter(get_args(kind_of(field.annotation))), None)
         if isinstance(inner, type) and issubclass(inner, Settings):
-            text += [f"Keys of one of `{name}.{key}`:", settings_table(inner)]
-    return "\n\n".join(text)
+            text += [f"Keys of one of `{name}.{key}`:", keys_of(inner)]
+    return "\n\n".join(filter(None, text))
 
 
 def settings_page(page: str) -> str:
@@ -347,7 +347,7 @@ def settings_page(page: str) -> str:
     from ragstone.settings import TABLES
     from ragstone.settings._tables import Endpoint
 
-    page = fill(page, "keys of endpoints", settings_table(Endpoint))
+    page = fill(page, "keys of endpoints", keys_of(Endpoint))
     return fill(page, "all settings", "\n\n".join(settings_of(name, kind) for name, kind in TABLES.items()))
 
 
@@ -378,7 +378,7 @@ def calls(card: Any) -> str:
     return ", ".join(texts)
 
 
-SHARE = re.compile(r"[a-z][a-z ,@>=0-9()-]+ / [a-z ,()-]+")
+SHARE = re.compile(r"[a-z][a-z ,@>=0-9()-]+ / [a-z ,()-]+|1 (if|/) .*|F1 of .*: .*")
 """A formula in words, which says what the question of the metric says."""
 
 
@@ -428,7 +428,7 @@ def items_of_sources() -> str:
     for item in tomllib.loads(ITEMS.read_text(encoding="utf-8"))["item"]:
         if not re.fullmatch(r"(`--metrics [^`]+`(, )?)+", item["how"]):
             by_command = sources.setdefault(item["source"], {})
-            by_command.setdefault(item["how"], []).append(f"{item['item']} ({item['place']})")
+            by_command.setdefault(item["how"], []).append(f"{item['item']} ({item['place'].rpartition(', ')[2]})")
     text = []
     for source, by_command in sources.items():
         # A sentence stands after its items, and a command before them.

@@ -97,7 +97,7 @@ def test_every_setting():
     shared = {"judge": "Endpoints", "reader": "Endpoints", "embedder": "Endpoints", "daily_budget": "budget"}
     for name, kind in TABLES.items():
         rows = sections[name] + sections.get(shared.get(name), "")
-        assert [] == [key for key in kind.model_fields if f"\n| `{key}`" not in rows]
+        assert [] == [key for key in kind.model_fields if f"\n- `{key}`" not in rows]
 
 
 def test_every_exit_code():
@@ -125,7 +125,7 @@ def test_a_changed_help_makes_the_page_stale(monkeypatch):
 def test_texts_of_a_command_that_does_not_exist_are_not_lost():
     """A section of an unknown command with a text is an error, and one without a text is removed."""
     page = (REFERENCE / "cli.md").read_text(encoding="utf-8")
-    section = "## fly\n\n<!-- begin: fly -->\nFly.\n<!-- end -->\n"
+    section = "## fly\n\nFly.\n<!-- end -->\n"
     assert page == reference.commands_page(f"{page}\n{section}")
     with pytest.raises(ValueError, match="texts for fly, which are not commands"):
         reference.commands_page(f"{page}\n{section}\nA text.\n")
