@@ -378,7 +378,7 @@ def calls(card: Any) -> str:
     return ", ".join(texts)
 
 
-SHARE = re.compile(r"[a-z][a-z ,@>=0-9()-]+ / [a-z ,()-]+|1 (if|/) .*|F1 of .*: .*")
+SHARE = re.compile(r"[a-z(][a-z ,@>=0-9()-]+ / [a-z ,()=-]+|1 (if|/) .*|F1 of .*: .*")
 """A formula in words, which says what the question of the metric says."""
 
 
@@ -409,7 +409,7 @@ def metrics_list(cards: list[Any], definitions: dict[str, str]) -> str:
     `definitions` are metrics by formula. A metric with the formula of another one refers to it.
     """
     usual = usual_facts(cards)
-    lines = [f"Unless a line says otherwise: {', '.join(filter(None, usual))}\n"] if any(usual) else []
+    lines = [f"Usually {', '.join(filter(None, usual))}:\n"] if any(usual) else []
     for card in cards:
         formula = card.formula.removesuffix(", of the retrieved passages")
         question = re.split(r"(?<=[?.]) ", card.description)[0]
@@ -464,6 +464,10 @@ OUTCOMES_OF_FILES = {
 """What happens with a file at the first command, as the page says it."""
 
 
+GENERAL = ("CSV: ", "JSON lines: ", "pandas: ", "labels ")
+"""How the layouts begin that no tool writes. The page describes how such values are read."""
+
+
 def outcome_of(cases: list[dict[str, Any]]) -> str:
     """Return what happens with a file whose correct readings are known."""
     asks = [case for case in cases if "remedy" in case]
@@ -485,7 +489,7 @@ def layouts_page(page: str) -> str:
     layouts: dict[str, list[str]] = {outcome: [] for outcome in OUTCOMES_OF_FILES}
     for file in tomllib.loads(FILES.read_text(encoding="utf-8"))["file"]:
         if cases := [case for case in file["case"] if "fails" not in case]:
-            layouts[outcome_of(cases)].append(file["layout"])
+            layouts[outcome_of(cases)] += [] if file["layout"].startswith(GENERAL) else [file["layout"]]
     same = {"told": "read", "command": "option"}
     blind = json.loads((BLIND / "states.json").read_text(encoding="utf-8"))
     for state in blind:

@@ -35,19 +35,12 @@ class Analysis(Settings):
         gt=0,
         lt=1,
     )
-    cluster: Text = key(
-        "auto",
-        "Key of the clusters that are independent. auto: session_id if 5% of rows share one.",
-    )
-    undecided: Literal["fail", "pass"] = key(
-        "fail", "Whether --fail-under fails or passes a metric whose samples do not decide."
-    )
+    cluster: Text = key("auto", "Key of the clusters that are independent. auto: session_id if 5% of rows share one.")
+    undecided: Literal["fail", "pass"] = key("fail", "What --fail-under does if the samples do not decide.")
     seed: int | None = key(None, "Seed of random numbers. Default: 0, for a draw of labels a random one.", ge=0)
     n_resamples: int | None = key(None, "Bootstrap resamples. Default: 2,000, for topicality 10,000.", ge=1)
     n_permutations: int = key(10_000, "Permutations of a test.", ge=1)
-    min_effect: float | None = key(
-        None, "Smallest difference of interest, such as 0.01. Default: 1% of the metric's range."
-    )
+    min_effect: float | None = key(None, "Smallest difference of interest. Default: 1% of the range.")
     across_metrics: bool = key(default=True, description="Whether p-values are corrected for all metrics together.")
     allow_different_judges: bool = key(default=False, description="Whether scores of different judges are compared.")
 
@@ -55,12 +48,8 @@ class Analysis(Settings):
 class Receiver(Settings):
     """How spans are received."""
 
-    idle_timeout_s: float = key(
-        10.0, "Seconds without a new span after which a trace with a root span is complete.", ge=0
-    )
-    rootless_timeout_s: float = key(
-        300.0, "Seconds without a new span after which a trace without a root span is complete.", ge=0
-    )
+    idle_timeout_s: float = key(10.0, "Seconds without a new span until a trace with a root is complete.", ge=0)
+    rootless_timeout_s: float = key(300.0, "Seconds without a new span until a trace without a root is complete.", ge=0)
     max_message_mib: int = key(8, "Largest message in MiB, uncompressed. Larger ones are refused.", ge=1, le=256)
 
 
@@ -69,9 +58,7 @@ class Research(Settings):
 
     max_items: int = key(20, "Maximum items of a dataset.", ge=1)
     max_passages: int | None = key(
-        None,
-        "Maximum passages of an item (default: 12), or checked for an unrelated query (3).",
-        ge=1,
+        None, "Maximum passages of an item (default: 12), or checked for an unrelated query (3).", ge=1
     )
     queries: int = key(100, "Unrelated queries.", ge=1)
     questions: int = key(10, "Maximum sub-questions of an item.", ge=1, le=30)
@@ -87,18 +74,11 @@ class Research(Settings):
         None, "Lowest and highest possible label.", rule="two numbers LOW,HIGH, such as 1,5"
     )
     label_values: Texts = key((), "Labels that are texts, lowest first, such as poor,fair,good.")
-    target: Text | None = key(
-        None,
-        "Metric (or labels) whose ranking of the systems the others are compared with.",
-    )
+    target: Text | None = key(None, "Metric (or labels) with whose ranking of systems others are compared.")
     pass_at: Integers = key(
-        (),
-        "k of pass@k: the probability that one of k answers reaches the threshold.",
-        rule="integers, such as 1,5",
+        (), "k of pass@k: the probability that one of k answers reaches the threshold.", rule="integers, such as 1,5"
     )
-    threshold: float | None = key(
-        None, "Score from which a sample is positive, or grade from which a passage is relevant."
-    )
+    threshold: float | None = key(None, "Score of a positive sample, or grade of a relevant passage.")
     svm_c: Floats = key((), "Candidates for the cost C of the SVM. Default: a grid.", rule="numbers, such as 0.1,1")
     k: int = key(5, "Passages in a context.", ge=1)
     top_n: int = key(25, "Candidates of a question, from the first.", ge=1)

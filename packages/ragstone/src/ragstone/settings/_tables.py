@@ -105,11 +105,7 @@ class Endpoint(Settings):
         shown=False,
     )
     api_key: SecretStr | None = key(
-        None,
-        "The API key itself. In a file, use `api_key_env`.",
-        rule="a text",
-        secret=True,
-        min_length=1,
+        None, "The API key itself. In a file, use `api_key_env`.", rule="a text", secret=True, min_length=1
     )
     headers: dict[str, str | dict[Literal["env"], Variable]] = key(
         {},
@@ -125,15 +121,11 @@ class Endpoint(Settings):
         "Prices of input and output tokens in US dollars.",
         rule="two numbers, USD per million input and output tokens, such as [0.15, 0.60]",
     )
-    timeout_s: float = key(
-        60.0, "Seconds for one attempt. They restart while the endpoint answers other requests.", gt=0
-    )
+    timeout_s: float = key(60.0, "Seconds for one attempt, restarted while the endpoint answers others.", gt=0)
     max_retries: int = key(4, "Maximum retries after timeouts, lost connections and 5xx.", ge=0)
     max_wait_s: float = key(600.0, "Seconds for which a request is retried after status 429.", ge=0)
     backoff_s: float = key(0.5, "Seconds before the first retry. They double each time, up to 30.", ge=0)
-    max_concurrent_requests: int | None = key(
-        None, "Maximum concurrent requests. Without any limit, 16 for each endpoint.", ge=1
-    )
+    max_concurrent_requests: int | None = key(None, "Maximum concurrent requests. Without any limit, 16.", ge=1)
     requests_per_minute: float | None = key(None, "Maximum requests per minute.", gt=0)
     tokens_per_minute: float | None = key(None, "Maximum input and output tokens per minute.", gt=0)
 
@@ -142,8 +134,7 @@ class Judge(Endpoint):
     """The judge: the model that rates."""
 
     score_mode: Literal["single", "expected", "sampled", "reasoned"] = key(
-        "single",
-        "How a number is obtained: one reply, exact probabilities, several replies, or reasons first.",
+        "single", "How a number is obtained: one reply, exact probabilities, several replies, or reasons first."
     )
     draws: int = key(5, "Replies for the score mode sampled.", ge=2)
     max_tokens: int = key(64, "Maximum tokens of a rating. A judge that reasons first gets 4096 more.", ge=1)
@@ -152,11 +143,7 @@ class Judge(Endpoint):
 class Reader(Endpoint):
     """The reader: the application's own generator, for metrics that need it (udcg)."""
 
-    url: Url | None = key(
-        None,
-        "The application's generator, for udcg. Default: the judge's model.",
-        rule=_URL_RULE,
-    )
+    url: Url | None = key(None, "The application's generator, for udcg. Default: the judge's model.", rule=_URL_RULE)
     prompt: Annotated[Path, BeforeValidator(_path)] | None = key(
         None,
         "File with the application's prompt ({context}, {question}): text, or *.json with chat messages.",
@@ -236,17 +223,12 @@ class Limits(Settings):
     concurrency: int = key(16, "Samples scored concurrently.", ge=1)
     processes: int = key(1, "Processes that score. They share concurrency, limits and budget.", ge=1)
     deadline_s: float | None = key(
-        None, "Seconds until unfinished metrics of a sample fail. Default: 120 after the last model reply.", ge=0.1
+        None, "Seconds until unfinished metrics fail. Default: 120 after the last reply.", ge=0.1
     )
-    max_outage_s: float | None = key(
-        None,
-        "Seconds that an outage of a model may last. Default: 300, for a worker 3600.",
-        ge=0,
-    )
+    max_outage_s: float | None = key(None, "Seconds that an outage may last. Default: 300, for a worker 3600.", ge=0)
     max_failed_share: float = key(0.5, "Largest share of failed scores with which a run is a success.", ge=0, le=1)
     stop_early: bool = key(
-        default=True,
-        description="Whether a run ends if judge or application fails on all of the first samples.",
+        default=True, description="Whether a run ends if judge or application fails on all first samples."
     )
     call_latency_s: float = key(1.0, "Seconds for one model call, in estimates.", ge=0)
     app_concurrency: int = key(8, "Concurrent calls of an evaluated application.", ge=1)
@@ -283,17 +265,11 @@ class Watch(Settings):
     """How scores are watched, and where alarms are sent."""
 
     false_alarms_per_quarter: float = key(
-        1.0,
-        "Expected false alarms per quarter, over all applications and metrics of a store.",
-        gt=0,
-        le=100,
+        1.0, "Expected false alarms per quarter, over all applications and metrics of a store.", gt=0, le=100
     )
     min_drop: float = key(0.05, "Smallest drop that matters, as a share of the metric's range.", gt=0, le=0.5)
     session_gap_s: float = key(
-        1800.0,
-        "Seconds from its last request until a session is closed: an alarm's smallest delay.",
-        gt=0,
-        le=14400,
+        1800.0, "Seconds from its last request until a session is closed: an alarm's smallest delay.", gt=0, le=14400
     )
     slices: Annotated[Texts, AfterValidator(_slices)] = key(
         (*_SLICES, "tag:topic"),
@@ -321,13 +297,9 @@ class Watch(Settings):
 class Retention(Settings):
     """How long a worker keeps requests in its store."""
 
-    bodies_older_than: Age | None = key(
-        None, "Age from which the texts of a request are removed. Scores stay.", rule=_AGE_RULE
-    )
+    bodies_older_than: Age | None = key(None, "Age from which texts are removed. Scores stay.", rule=_AGE_RULE)
     requests_older_than: Age | None = key(None, "Age from which a request is removed with its scores.", rule=_AGE_RULE)
-    sampled_out_older_than: Age = key(
-        "1d", "Age from which ids of requests that were sampled out are removed.", rule=_AGE_RULE
-    )
+    sampled_out_older_than: Age = key("1d", "Age from which ids of sampled-out requests are removed.", rule=_AGE_RULE)
 
     def seconds(self, name: str) -> float:
         """Return an age in seconds."""
@@ -381,9 +353,7 @@ class Sampling(Settings):
 class Redaction(Settings):
     """What is removed from captured requests."""
 
-    redact: bool = key(
-        default=True, description="Whether secrets, e-mail addresses and card numbers are removed from texts."
-    )
+    redact: bool = key(default=True, description="Whether secrets, e-mail addresses and card numbers are removed.")
     ids: Literal["keep", "hash"] = key("keep", "What is stored of the ids of users and sessions.")
 
 
@@ -393,11 +363,9 @@ class App(Settings):
     main: ClassVar[str | None] = "name"
 
     name: Label | None = key(None, "Name of the application. Default: OpenTelemetry's service.name.", rule=_LABEL_RULE)
-    release: Label | None = key(
-        None, "Version of the application. Default: OpenTelemetry's service.version.", rule=_LABEL_RULE
-    )
+    release: Label | None = key(None, "Its version. Default: OpenTelemetry's service.version.", rule=_LABEL_RULE)
     environment: Label | None = key(
-        None, "Where the application runs. Default: OpenTelemetry's deployment.environment.name.", rule=_LABEL_RULE
+        None, "Where it runs. Default: OpenTelemetry's deployment.environment.name.", rule=_LABEL_RULE
     )
     tags: Labels = key((), "Tags of all requests.", rule='a list of texts of 1 to 200 characters, such as ["beta"]')
 
@@ -407,7 +375,7 @@ class Capture(Settings):
 
     store: Text = key("ragstone.db", "Path of the store, URL of a PostgreSQL database, or URL of a message broker.")
     durability: Literal["batched", "sync"] = key(
-        "batched", "When a request is on disk: after at most `flush_interval_s`, or before `record` returns."
+        "batched", "When a request is on disk: after `flush_interval_s`, or before `record` returns."
     )
     flush_interval_s: float = key(0.1, "Seconds between writes with the durability batched.", ge=0)
     queue_size: int = key(10_000, "Maximum requests in memory. Further ones are dropped and counted.", ge=1)
