@@ -119,8 +119,7 @@ def test_an_open_answer_and_a_search_survive_an_update(serve: Any, tab: Any, tmp
     page.keyboard.press("/")
     page.keyboard.type("ferry 17")
     expect(page.locator("#found")).to_have_text("1 of 60 questions", timeout=WAIT_MS)
-    for _ in range(4):
-        page.keyboard.press("Tab")
+    page.locator("#rows a").focus()
     page.keyboard.press("Enter")
     page.wait_for_selector("dialog[open] h3")
     assert page.url.endswith("#q=t17")
@@ -136,12 +135,73 @@ def test_an_open_answer_and_a_search_survive_an_update(serve: Any, tab: Any, tmp
     expect(page.locator("#found")).to_have_text("100 of 100 questions", timeout=WAIT_MS)
     page.locator("#cause").select_option("wrong")
     expect(page.locator("#found")).to_have_text("25 of 100 questions", timeout=WAIT_MS)
-    page.locator("#label").select_option(label="times")
-    expect(page.locator("#found")).to_have_text("0 of 100 questions", timeout=WAIT_MS)
-    page.locator("#label").select_option(label="fares")
-    expect(page.locator("#found")).to_have_text("25 of 100 questions", timeout=WAIT_MS)
     page.locator("#rows td.value").first.click()
     page.wait_for_selector("dialog[open] h3")
+
+
+def test_a_link_shares_filters_order_and_page(serve: Any, tab: Any, tmp_path: Path) -> None:
+    """Labels, conditions and times select, headings sort by keyboard, and the address of all that opens the same view."""
+    served = serve(make_store(tmp_path / "s.db", 240))
+    opened = tab(served.address).live()
+    page, found = opened.page, opened.page.locator("#found")
+    page.locator("#add").select_option(label="times")
+    expect(found).to_have_text("120 of 240 questions", timeout=WAIT_MS)
+    expect(page.locator("#selection")).to_contain_text("Wrong answers")
+    page.locator("#add").select_option(label="name contains ...")
+    assert page.evaluate("document.activeElement.id") == "where"
+    page.keyboard.type("ask and ccrs.qr>0")
+    page.keyboard.press("Enter")
+    expect(found).to_have_text("103 of 240 questions", timeout=WAIT_MS)
+    page.locator("#since").fill("2023-11-15")
+    expect(found).to_have_text("58 of 240 questions", timeout=WAIT_MS)
+    heading = page.locator("th", has_text="Question · time")
+    heading.locator("button").focus()
+    for sort in ("descending", "ascending"):
+        page.keyboard.press("Enter")
+        expect(heading).to_have_attribute("aria-sort", sort, timeout=WAIT_MS)
+    assert 1 == page.locator("th[aria-sort]").count()
+    expect(page.locator("#previous")).to_be_disabled()
+    page.locator("#next").click()
+    expect(page.locator("#page")).to_have_text("Page 2 of 2", timeout=WAIT_MS)
+    expect(page.locator("#next")).to_be_disabled()
+    other = tab(page.url).live().page
+    expect(other.locator("#found")).to_have_text("58 of 240 questions", timeout=WAIT_MS)
+    expect(other.locator("#page")).to_have_text("Page 2 of 2")
+    for name in ("where", "since"):
+        assert page.locator(f"#{name}").input_value() == other.locator(f"#{name}").input_value()
+    rows = "rows => rows.map((row) => row.textContent)"
+    assert page.locator("#rows tr").evaluate_all(rows) == other.locator("#rows tr").evaluate_all(rows)
+    with other.expect_download() as download:
+        other.locator("#csv").click()
+    assert 59 == len(download.value.path().read_text().splitlines())
+    assert [] == opened.messages
+    page.locator("#where").fill("<img src=x onerror=alert(1)>=1")
+    page.keyboard.press("Enter")
+    expect(found).to_contain_text("must be KEY OPERATOR VALUE", timeout=WAIT_MS)
+    assert "ran" not in opened.messages
+
+
+def test_answers_follow_each_other_over_pages_and_their_links_are_copied(serve: Any, tab: Any, tmp_path: Path) -> None:
+    """With keys and buttons, in the order of the table; the link of an answer has the filters."""
+    served = serve(make_store(tmp_path / "s.db", 120))
+    page = tab(f"{served.address}?sort=time", permissions=["clipboard-read", "clipboard-write"]).live().page
+    content = page.locator("#content")
+    page.locator("#rows a").nth(48).click()
+    expect(content).to_contain_text("ferry 48 leave?", timeout=WAIT_MS)
+    expect(content).to_contain_text("Whole request")
+    page.keyboard.press("j")
+    expect(content).to_contain_text("ferry 49 leave?", timeout=WAIT_MS)
+    page.locator("#next-answer").click()
+    expect(content).to_contain_text("ferry 50 leave?", timeout=WAIT_MS)
+    expect(page.locator("#page")).to_have_text("Page 2 of 3")
+    page.keyboard.press("k")
+    expect(content).to_contain_text("ferry 49 leave?", timeout=WAIT_MS)
+    for name, text in (("Copy id", "t49"), ("Copy link", f"{served.address}?sort=time#q=t49")):
+        button = content.get_by_role("button", name=name)
+        button.click()
+        expect(content.get_by_role("button", name="Copied")).to_have_count(1, timeout=WAIT_MS)
+        assert text == page.evaluate("navigator.clipboard.readText()")
+        expect(button).to_have_count(1, timeout=WAIT_MS)
 
 
 def test_it_connects_again_to_a_new_server(serve: Any, tab: Any, tmp_path: Path) -> None:
@@ -253,8 +313,8 @@ def test_each_layer_alone_stops_texts_that_are_fetched(
             add_request(store, 101 + 12 * k, bad=text, judge="judge")  # correct and supported
     served = serve(path, changes=changes)
     opened = tab(served.address).live()
-    with opened.page.expect_response(re.compile(r"/questions\?.*n=250")):
-        opened.page.locator("#more").click()
+    with opened.page.expect_response(re.compile(r"/questions\?.*offset=50")):
+        opened.page.locator("#next").click()
     for k, text in enumerate(texts):
         if has_run(opened):
             break
@@ -372,11 +432,21 @@ def test_the_label_page_is_accessible(serve: Any, tab: Any, tmp_path: Path, widt
     assert [] == opened.messages
 
 
-def test_nothing_drawn_names_the_command(serve: Any, tab: Any, tmp_path: Path) -> None:
-    """The buttons are hidden."""
-    page = tab(f"{serve(make_store(tmp_path / 's.db', 3)).address}label").page
-    expect(page.locator("#none")).to_contain_text("ragstone labels draw", timeout=WAIT_MS)
+def test_requests_are_drawn_on_the_page(serve: Any, tab: Any, tmp_path: Path) -> None:
+    """Until then, the buttons of labels are hidden."""
+    opened = tab(f"{serve(make_store(tmp_path / 's.db', 20)).address}label")
+    page = opened.page
+    expect(page.locator("#none")).to_be_visible(timeout=WAIT_MS)
     expect(page.locator("#choices")).to_be_hidden()
+    page.locator("#n").fill("20")
+    page.locator("#draw").click()
+    expect(page.locator("#progress")).to_have_text(
+        "20 of 20 scored requests drawn, 20 in all draws. Answer 1 of 20, 0 labeled by you.", timeout=WAIT_MS
+    )
+    expect(page.locator("#question")).to_contain_text("When does ferry")
+    page.keyboard.press("1")
+    expect(page.locator("#saved b")).to_have_text("Correct", timeout=WAIT_MS)
+    assert [] == opened.messages
 
 
 def test_links_lead_to_sections_that_are_there(serve: Any, tab: Any, tmp_path: Path) -> None:

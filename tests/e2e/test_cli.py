@@ -88,8 +88,7 @@ def test_exit_codes_tell_who_can_act(samples: Path, arguments: tuple[str, ...], 
 
 
 def test_the_demo_shows_the_whole_path(tmp_path: Path) -> None:
-    """Report, ledger, page and what to do next, from the README's command."""
-    pytest.importorskip("langchain_ragstone")
+    """Report, ledger, page and what to do next, after planted traffic with an alarm and its repair."""
     done = run_in_new_process("demo", "--output-dir", tmp_path / "d")
     again = run_command("demo", "--output-dir", tmp_path / "d", "--json")
 
@@ -102,13 +101,21 @@ def test_the_demo_shows_the_whole_path(tmp_path: Path) -> None:
         "captured = scored",
         "next",
         "not a judge",
+        "560 requests are planted",
+        "By release",
     ):
         assert part in done.stdout
+    assert "RECOVERED 1 · handbook · Question relevance" in done.stderr
     assert 0 == again.returncode, again.stderr
     result = json.loads(again.stdout)
     total = result["ledger"]["total"]
-    assert total["captured"] == total["scored"] >= 20
-    assert 6 * total["captured"] == len((tmp_path / "d" / "demo.jsonl").read_text().splitlines())
+    assert total["captured"] == total["scored"] == 560 + 29
+    releases = next(table for table in result["report"]["slices"] if table["key"] == "release")
+    assert ["1.1", "1.0", "1.2"] == [
+        row["value"] for row in releases["rows"]
+    ]  # the largest share of wrong answers first
+    assert ["1.1", "1.2"] == [mark["name"] for mark in result["report"]["trend"]["releases"]]
+    assert 6 * 29 == len((tmp_path / "d" / "demo.jsonl").read_text().splitlines())
 
     assert "<!doctype html>" in (tmp_path / "d" / "report.html").read_text(encoding="utf-8")
 

@@ -143,6 +143,15 @@ def test_the_address_without_the_token_stays_on_this_server(path: str):
     assert not response.headers["location"].replace("\\", "/").startswith("//")
 
 
+def test_a_shared_link_keeps_its_filters():
+    """The token alone leaves the address."""
+    query = "where=release%3D%222.4%22%26&sort=-time"
+    response = asked(token=TOKEN, url=f"http://localhost:8484/?{query}&token={TOKEN}")
+    target = httpx.URL(response.headers["Location"])
+    assert (303, "", "/") == (response.status_code, target.host, target.path)
+    assert {"where": 'release="2.4"&', "sort": "-time"} == dict(target.params)
+
+
 @pytest.mark.parametrize("given", ["", "?token=", "?token=wrong", f"?token={TOKEN}x", "?token=%C3%A4%00"])
 def test_a_wrong_token_is_refused(given: str):
     """With one message, which does not contain it."""

@@ -30,7 +30,7 @@ def path(tmp_path: Path) -> Path:
 def ask(path: Path, *requests: tuple[str, Any]) -> list[httpx.Response]:
     """The responses to GET requests (with parameters) and POST requests (with JSON or bytes)."""
     report = FollowedReport(TimeRange(path), targets={})
-    desk = LabelDesk(path, report, title="a <store>", author="me", draw="ragstone labels draw a.db")
+    desk = LabelDesk(path, report, title="a <store>", author="me")
 
     async def run() -> list[httpx.Response]:
         app = web.Application()
@@ -38,7 +38,9 @@ def ask(path: Path, *requests: tuple[str, Any]) -> list[httpx.Response]:
         async with client_of(app) as client:
             found = []
             for method, content in requests:
-                if method == "POST":
+                if method == "draw":
+                    found.append(await client.post("/label/draw", params={"n": content}))
+                elif method == "POST":
                     body = content if isinstance(content, bytes) else json.dumps(content).encode()
                     found.append(await client.post("/label", content=body))
                 else:
@@ -127,12 +129,39 @@ def test_invalid_labels_are_refused(path: Path, body: Any, status: int, text: st
 
 
 def test_without_a_draw(tmp_path: Path):
-    """The page has nothing to show, and names the command."""
-    path = make_store(tmp_path / "s.db", 2)
-    (response,) = ask(path, ("GET", {"author": "ann"}))
-    assert ("", 0) == (response.text, about(response)["total"])
-    desk = LabelDesk(path, FollowedReport(TimeRange(path), targets={}), title="<s>", author='"', draw="draw <a>")
-    assert "draw &lt;a&gt;" in desk._document.text
+    """The page has nothing to show until some are drawn, with the probabilities of all scored requests."""
+    path = make_store(tmp_path / "s.db", 8)
+    empty, drawn, first = ask(path, ("GET", {"author": "ann"}), ("draw", "3"), ("GET", {"author": "ann"}))
+    assert ("", 0) == (empty.text, about(empty)["total"])
+    with SqliteStore.open(path, mode="read") as store:
+        requests = store.labels.drawn()
+    places = [request.trace_id for request in requests if request.position is not None]
+    assert f"{len(places)} of 8 scored requests drawn, {len(places)} in all draws." == drawn.text
+    assert (len(places), True) == (about(first)["total"], about(first)["trace_id"] in places)
+    assert 8 == len(requests)
+    assert all(0 < request.probability < 1 for request in requests)
+    assert 3 == pytest.approx(sum(request.probability for request in requests))
+
+
+@pytest.mark.parametrize("n", ["", "0", "-1", "1.5", "10001", "9" * 50, "٣", "<b>"])
+def test_an_invalid_number_draws_nothing(path: Path, n: str):
+    """The message names the value and the limits."""
+    (response,) = ask(path, ("draw", n))
+    assert 400 == response.status_code
+    assert "must be from 1 to 10,000, got" in response.text
+    with SqliteStore.open(path, mode="read") as store:
+        assert 3 == sum(request.position is not None for request in store.labels.drawn())
+
+
+def test_requests_without_a_score_are_not_drawn(tmp_path: Path):
+    """The message says so."""
+    (response,) = ask(make_store(tmp_path / "s.db", 2, scored=False), ("draw", "1"))
+    assert (400, True) == (response.status_code, "does not contain scores" in response.text)
+
+
+def test_the_name_of_the_author_is_text(path: Path):
+    """Also if it has the characters of markup."""
+    desk = LabelDesk(path, FollowedReport(TimeRange(path), targets={}), title="<s>", author='"')
     assert 'value="&quot;"' in desk._document.text
 
 

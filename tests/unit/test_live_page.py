@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import csv
 import json
+import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +19,16 @@ import pytest
 
 import served_app
 from command_line import run_command
-from live_store import add_requests, make_store
+from live_store import add_requests, make_store, make_trace
 from ragstone.errors import ConfigurationError, StoreError
-from ragstone.experiments import FollowedReport, TimeRange, build_report, choose_cases
+from ragstone.experiments import FollowedReport, TimeRange, build_report, choose_cases, find_worst
 from ragstone.live._app import _events, make_app
 from ragstone.live._board import Board
 from ragstone.live._labels import LabelDesk
 from ragstone.live._questions import find_questions
+from ragstone.schema import Captured, Passage, Retrieval, Usage
 from ragstone.store import PlannedMetric, SqliteStore, open_store
-from ragstone.views import format_interval, format_mean
+from ragstone.views import ReportView, format_interval, format_mean
 from watched_store import DAY_S, fold_at, make
 
 
@@ -58,7 +62,7 @@ def board_of(path: Path, clock: Clock | None = None) -> Board:
 def desk_of(board: Board) -> LabelDesk:
     """The page to label answers of the same store."""
     report = board.report
-    return LabelDesk(report.period.store, report, title="a store", author="me", draw="ragstone labels draw a.db")
+    return LabelDesk(report.period.store, report, title="a store", author="me")
 
 
 def client_of(board: Board) -> AbstractAsyncContextManager[httpx.AsyncClient]:
@@ -232,8 +236,8 @@ def test_a_problem_is_shown_above_the_last_numbers(tmp_path: Path):
     run(body)
 
 
-def test_an_alarm_appears_above_the_verdict_and_goes(tmp_path: Path):
-    """Although no score was added: with its text, its slice and the commands, and the app's name as text."""
+def test_an_alarm_appears_above_the_verdict_and_is_folded_once_it_is_closed(tmp_path: Path):
+    """Although no score was added: with its text, its slice, a link to its requests, and the app's name as text."""
     start = time.time() - 11.6 * DAY_S
     path = make(tmp_path / "s.db", start, folds=(), app="<b>bot")
     clock = Clock()
@@ -252,12 +256,18 @@ def test_an_alarm_appears_above_the_verdict_and_goes(tmp_path: Path):
         assert "ALARM 1 · &lt;b&gt;bot · Question relevance (ccrs.qr) fell by about" in part
         for text in ("release=2.4.1: -", "ragstone traces a.db --alarm 1", "<dt>since</dt>"):
             assert text in part
+        (link,) = re.findall(r'href="\./\?([^"]*)#all"', part)
+        query = dict(httpx.QueryParams(link.replace("&amp;", "&")))
+        assert board.report.view is not None
+        assert 0 < len(find_questions(board.report.view, query).rows) < board.report.view.n_samples
+        assert "<details" not in part
         page = board.document().text
         assert page.index("part-alarms") < page.index("part-verdict")
         assert 0 == run_command("watch", path, "--accept", "1").returncode
         clock.now = 2000.0
         await board.update()
-        assert "" == board.parts.get("alarms", "")
+        assert "<details><summary><h2>ALARM 1" in board.parts["alarms"]
+        assert "<dt>accepted</dt>" in board.parts["alarms"]
 
     run(body)
 
@@ -302,39 +312,143 @@ def test_a_store_without_tables_is_waited_for(tmp_path: Path):
     run(body)
 
 
-def test_questions_are_searched_filtered_ordered_and_paged(tmp_path: Path):
-    """As the page of a file does it, with the parameters of a request; invalid ones are ignored."""
-    report = FollowedReport(TimeRange(make_store(tmp_path / "s.db", 40)), targets={})
+def found_ids(view: ReportView, **query: str) -> list[str]:
+    """The ids of the rows of a page, in order."""
+    return re.findall(r'class="id">([^<]*)<', find_questions(view, query).page(query))
+
+
+def followed(path: Path) -> tuple[FollowedReport, ReportView]:
+    """The report of a store, and what it shows."""
+    report = FollowedReport(TimeRange(path), targets={})
     report.refresh()
-    view = report.view
-    assert view is not None
+    assert report.view is not None
+    return report, report.view
 
-    def ids(**query: str) -> list[str]:
-        rows = find_questions(view, query).rows
-        return [part.partition("</span>")[0] for part in rows.split('<span class="id">')[1:]]
 
+def test_questions_are_searched_filtered_ordered_and_paged(tmp_path: Path):
+    """By the parameters of a request."""
+    _, view = followed(make_store(tmp_path / "s.db", 40))
+    ids = partial(found_ids, view)
     wrong = {f"t{k}" for k in range(0, 40, 4)}
     assert wrong == set(ids(cause="wrong"))
-    assert 10 == find_questions(view, {"cause": "wrong", "n": "3"}).n
+    assert 10 == len(find_questions(view, {"cause": "wrong", "n": "3"}).rows)
     assert ids(cause="wrong")[3:6] == ids(cause="wrong", offset="3", n="3")
     assert ["t17"] == ids(search="FERRY 17")
-    assert 40 == len(ids(order="99", n="x", offset="-1", cause=""))
-    metric = [row.name for row in view.metrics].index("ccrs.qr")
-    values = [int(id_[1:]) % 7 for id_ in ids(order=str(metric))]
-    assert sorted(values) == values
-    rows = [replace(row, lower_is_better=True) if n == metric else row for n, row in enumerate(view.metrics)]
-    lower = find_questions(replace(view, metrics=tuple(rows)), {"order": str(metric)}).rows
-    worst_first = [int(part.partition("</span>")[0][1:]) % 7 for part in lower.split('<span class="id">')[1:]]
-    assert sorted(values, reverse=True) == worst_first
+    assert 40 == len(ids(n="x", offset="-1", cause=""))
     assert [] == ids(cause="no such cause")
-    first = find_questions(view, {"order": str(metric), "n": "1"}).rows
+    values = [int(id_[1:]) % 7 for id_ in ids(sort="ccrs.qr")]
+    assert sorted(values) == values
+    highest = [int(id_[1:]) % 7 for id_ in ids(sort="-ccrs.qr")]
+    assert sorted(values, reverse=True) == highest
+    assert ["t39", "t38"] == ids(sort="-time", n="2")
+    assert ids() == ids(sort="score")
+    first = find_questions(view, {"sort": "ccrs.qr"}).page({"n": "1"})
     assert 'class="value number bad">0.00' in first
-    assert 'class="value number">' in find_questions(view, {"search": "ferry 6"}).rows
     assert 3 == first.count("value")
-    fares = {f"t{k}" for k in range(0, 40, 2)}
-    assert fares == set(ids(label="topic=fares"))
-    assert wrong & fares == set(ids(label="topic=fares", cause="wrong"))
-    assert [] == ids(label="topic=boats")
+    with pytest.raises(ConfigurationError, match=r"cannot sort by 'nope'\. Columns: score, time, "):
+        ids(sort="-nope")
+
+
+def test_values_that_are_missing_are_last_in_both_orders(tmp_path: Path):
+    """A request without a score is neither the best nor the worst."""
+    path = make_store(tmp_path / "s.db", 10)
+    with SqliteStore.open(path, mode="own") as store:
+        add_requests(store, 10, 2, scored=False)
+    _, view = followed(path)
+    for sort in ("score", "-score", "ccrs.qr", "-ccrs.qr"):
+        assert {"t10", "t11"} == set(found_ids(view, sort=sort)[-2:])
+
+
+@pytest.mark.parametrize(
+    ("where", "numbers"),
+    [
+        ("topic=fares", range(0, 40, 2)),
+        ('topic="fares" and ccrs.ac<0.5', range(0, 40, 4)),
+        ("topic~AR and ragas.faithfulness=0", range(0, 40, 6)),
+        ("cause=none and topic=times", [k for k in range(1, 40, 2) if k % 3]),
+        ("name=ask and topic!=fares", range(1, 40, 2)),
+    ],
+)
+def test_conditions_select_by_any_label_score_and_cause(tmp_path: Path, where: str, numbers: Sequence[int]):
+    """As `--where` of the commands, whose answers are compared."""
+    path = make_store(tmp_path / "s.db", 40)
+    _, view = followed(path)
+    assert {f"t{k}" for k in numbers} == set(found_ids(view, where=where))
+    assert {answer.id for answer in find_worst(path, n=100, where=where)} == set(found_ids(view, where=where))
+
+
+def test_times_select_from_the_first_up_to_before_the_second(tmp_path: Path):
+    """In UTC, as dates, times or before now, together with conditions."""
+    _, view = followed(make_store(tmp_path / "s.db", 40))  # t0 is at 2023-11-14 22:13:20, and one follows each minute
+    ids = partial(found_ids, view)
+    assert [f"t{k}" for k in range(7, 12)] == ids(sort="time", since="2023-11-14T22:20:20", until="2023-11-14T22:25:20")
+    assert 40 == len(ids(since="2023-11-14", until="2023-11-15"))
+    assert [] == ids(since="-7d")
+    assert {"t7", "t9"} == set(ids(since="2023-11-14T22:20", until="2023-11-14T22:23", where="topic=times"))
+    for given in ("yesterday", "2023-13-01"):
+        with pytest.raises(ConfigurationError, match=f"invalid time {given!r}"):
+            ids(since=given)
+
+
+def test_a_filter_is_compared_with_all(tmp_path: Path):
+    """The share of wrong answers and each mean, with intervals and numbers; without a filter, nothing is compared."""
+    report, view = followed(make_store(tmp_path / "s.db", 40))
+    selected = find_questions(view, {"where": "topic=fares"}).selected
+    assert selected is not None
+    (name, some, whole), *means = report.estimate(view, selected)
+    assert some is not None
+    assert whole is not None
+    assert ("Wrong answers", 0.5, 20, 0.25, 40) == (name, some.value, some.n, whole.value, whole.n)
+    assert some.low < 0.5 < some.high
+    assert [(row.title, row.estimate) for row in view.metrics] == [(title, of_all) for title, _, of_all in means]
+    correctness = next(part for title, part, _ in means if title == "Answer correctness")
+    assert correctness is not None
+    assert 0.5 == pytest.approx(correctness.value)
+    assert [] == report.estimate(replace(view), selected)
+    assert find_questions(view, {"search": "ferry"}).selected is None
+    nobody = report.estimate(view, [])
+    assert {None} == {part for _, part, _ in nobody}
+
+
+def test_the_page_explains_what_it_cannot_find(tmp_path: Path):
+    """The value, the rule and what is possible."""
+    path = make_store(tmp_path / "s.db", 4)
+
+    async def body() -> None:
+        board = board_of(path)
+        await board.update()
+        async with client_of(board) as client:
+            for query, text in (
+                ({"where": "release=<b>"}, "no sample has 'release'. Keys: "),
+                ({"where": "topic"}, "KEY OPERATOR VALUE"),
+                ({"sort": "size"}, "cannot sort by 'size'"),
+                ({"until": "soon"}, "invalid time 'soon'"),
+            ):
+                for path_ in ("/questions", "/questions.csv"):
+                    response = await client.get(path_, params=query)
+                    assert (400, True) == (response.status_code, text in response.text)
+                    assert "text/plain" in response.headers["Content-Type"]
+
+    run(body)
+
+
+def test_csv_has_all_rows_that_are_found(tmp_path: Path):
+    """On all pages, in the order of the table, with every metric; a spreadsheet runs nothing of it."""
+    path = make_store(tmp_path / "s.db", 12, bad=["=1+1"])
+
+    async def body() -> None:
+        board = board_of(path)
+        await board.update()
+        async with client_of(board) as client:
+            query = {"sort": "-time", "cause": "wrong", "n": "1"}
+            response = await client.get("/questions.csv", params=query)
+        assert 'attachment; filename="questions.csv"' == response.headers["Content-Disposition"]
+        rows = list(csv.DictReader(response.text.splitlines()))
+        assert ["t8=1+1", "t4=1+1", "t0=1+1"] == [row["id"] for row in rows]
+        assert ("2023-11-14T22:21:20+00:00", "0.1") == (rows[0]["time"], rows[0]["ccrs.ac"])
+        assert {"query", "cause", "mean_score", "ccrs.qr", "ragas.faithfulness"} < rows[0].keys()
+
+    run(body)
 
 
 def test_one_answer(tmp_path: Path):
@@ -346,6 +460,8 @@ def test_one_answer(tmp_path: Path):
             found = await client.get("/answer", params={"id": "t0"})
             assert "It costs 0 crowns." in found.text
             assert 'id="heading"' in found.text
+            assert 'data-text="t0"' in found.text
+            assert 'data-link="#q=t0"' in found.text
             assert 404 == (await client.get("/answer", params={"id": "<b>"})).status_code
             path.write_bytes(b"no store")
             damaged = await client.get("/answer", params={"id": "t0"})
@@ -353,6 +469,45 @@ def test_one_answer(tmp_path: Path):
             assert "is not a Ragstone store" in damaged.text
 
     run(body)
+
+
+def test_an_answer_has_the_steps_of_its_request(tmp_path: Path):
+    """With times and tokens as far as they were captured, and "unknown" where they were not."""
+    path = tmp_path / "s.db"
+    found = tuple(Passage(text=f"Passage {n}.") for n in range(2))
+    inner = Retrieval(name="bm25 <b>", passages=found)
+    known = make_trace(0).model_copy(
+        update={
+            "retrievals": (Retrieval(query="rewritten", passages=found[:1], name="fused", stages=(inner,)),),
+            "ended_at": 1_700_000_001.5,
+            "first_token_s": 0.25,
+            "model": "m-1",
+            "usage": Usage(input_tokens=1200, output_tokens=34, calls=2, cost_usd=0.5),
+            "inner_errors": ("retried: 503",),
+        }
+    )
+    with SqliteStore.open(path, mode="own") as store:
+        store.traces.ingest("test", 1, [Captured(trace=known), Captured(trace=make_trace(1))])
+
+    async def body() -> list[list[list[str]]]:
+        async with client_of(board_of(path)) as client:
+            texts = [(await client.get("/answer", params={"id": id_})).text for id_ in ("t0", "t1")]
+        tables = [text.partition('class="request"')[2] for text in texts]
+        rows = [re.findall(r"<tr>(<td.*?)</tr>", table) for table in tables]
+        return [[re.findall(r"<td[^>]*>(.*?)</td>", row) for row in each] for each in rows]
+
+    first, second = run(body)
+    assert [
+        ["Retrieval fused", "rewritten → 1 passage", "unknown", ""],
+        ["Stage bm25 &lt;b&gt;", "2 passages", "unknown", ""],
+        ["Model m-1", "3 passages in the prompt, 2 calls", "0.25 s to the first token", "1,200 + 34"],
+        ["Handled error", "retried: 503", "", ""],
+        ["Whole request", "ok, 0.5000 USD", "1.50 s", "1,200 + 34"],
+    ] == first
+    assert [
+        ["Model unknown", "3 passages in the prompt", "unknown", "unknown"],
+        ["Whole request", "ok, cost unknown", "unknown", "unknown"],
+    ] == second
 
 
 def test_only_parts_of_the_page_are_sent(tmp_path: Path):

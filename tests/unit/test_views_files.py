@@ -160,12 +160,12 @@ def test_the_table_of_the_page_has_every_question(tmp_path: Path) -> None:
     view, data = build_report(result), page_of(result, tmp_path).data
     assert len(result.samples) == len(data["questions"]) == len(data["answers"])
     scores = {(o.sample_id, o.metric): o.value for o in result.outcomes if isinstance(o, Score)}
-    assert ["ccrs.ac", "ragas.faithfulness"] == [name for name, *_ in data["metrics"]]
+    assert ["ccrs.ac", "ragas.faithfulness"] == data["metrics"]
     for id_, query, cause, rating, values, labels, low in data["questions"]:
         assert [n for n, value in enumerate(values) if value < 0.5] == low
         assert [] == labels
         assert query.startswith("Question")
-        assert values == [scores[id_, metric[0]] for metric in data["metrics"]]
+        assert values == [scores[id_, metric] for metric in data["metrics"]]
         assert rating == pytest.approx(sum(values) / 2)
         assert (cause in data["wrong"]) == (scores[id_, "ccrs.ac"] < 0.5)
     assert {row.cause for row in view.causes if row.is_wrong} == set(data["wrong"])

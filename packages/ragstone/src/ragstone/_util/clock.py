@@ -1,10 +1,14 @@
-"""The time of a process that runs for long."""
+"""The time of a process that runs for long, and times that users write."""
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Final
+
+from ragstone.errors import ConfigurationError
 
 _BOOT: Final[int | None] = getattr(time, "CLOCK_BOOTTIME", None)
 
@@ -33,3 +37,17 @@ class SteadyClock:
 
 steady_time: Final = SteadyClock()
 """The clock of this process."""
+
+
+def parse_time(text: str) -> float:
+    """Return an ISO date in UTC, or a time before now such as -7d, in Unix seconds."""
+    if match := re.fullmatch(r"-(\d+(?:\.\d+)?)([dhm])", text):
+        return time.time() - float(match[1]) * {"d": 86400, "h": 3600, "m": 60}[match[2]]
+    try:
+        when = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigurationError(
+            f"invalid time {text!r}. Write an ISO date (2026-11-01, 2026-11-01T12:00) or a time before now "
+            "(-7d, -12h, -30m)."
+        ) from None
+    return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()

@@ -12,11 +12,11 @@ from typing import Any
 
 import typer
 
+from ragstone._util.clock import parse_time
 from ragstone._util.signals import stopped_by_signals
 from ragstone.cli._estimate import print_estimate
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._models import Models, max_outage_of, models_for_store
-from ragstone.cli._options import parse_time
 from ragstone.cli._output import describe_excess, leave, print_result, sanitize_for_terminal
 from ragstone.cli._progress import show_progress
 from ragstone.cli._store import open_owned

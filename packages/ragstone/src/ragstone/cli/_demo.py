@@ -11,7 +11,16 @@ import typer
 
 from ragstone.cli._output import ledger_lines, print_json, print_lines, print_text, terminal_options
 from ragstone.cli._progress import show_progress
-from ragstone.demo import SAMPLE_FILES, build_application, load_questions, sample_file
+from ragstone.demo import (
+    APP,
+    RELEASES,
+    SAMPLE_FILES,
+    TARGETS,
+    build_application,
+    load_questions,
+    plant_traffic,
+    sample_file,
+)
 from ragstone.errors import ConfigurationError, DataError, StoreError
 from ragstone.experiments import build_report
 from ragstone.monitor import Monitor
@@ -19,6 +28,8 @@ from ragstone.views import ReportText
 
 _METRICS = ("ccrs", "udcg")
 _DEADLINE_S = 600.0
+_HOUR_S = 3600.0
+"""Age of the last planted request, whose session has then closed."""
 
 
 def demo_command(
@@ -26,7 +37,8 @@ def demo_command(
 ) -> None:
     """Capture, score and report a small corpus, or print a sample file.
 
-    Without API key, GPU or network.
+    Without API key, GPU or network. The store also has planted traffic of the 14 days before, with a fault and its
+    repair, unless RAGSTONE_JUDGE names a judge.
 
     Options:
         output_dir: Directory for the store and the scores.
@@ -40,8 +52,20 @@ def demo_command(
     store, scores = _reset_directory(output_dir)
     judge = os.environ.get("RAGSTONE_JUDGE") or "lexical"
     questions = load_questions()
+    watch = {}
+    if judge == "lexical":  # the calls of a real judge cost time and money
+        plant_traffic(store, _METRICS, now=time.time() - _HOUR_S)
+        watch = {"targets": TARGETS}
     started = time.monotonic()
-    with Monitor(judge=judge, metrics=_METRICS, store=store, sinks=[f"jsonl:{scores}"]) as monitor:
+    with Monitor(
+        judge=judge,
+        metrics=_METRICS,
+        store=store,
+        sinks=[f"jsonl:{scores}"],
+        app=APP,
+        release=RELEASES[-1][0],
+        watch=watch,
+    ) as monitor:
         ask = build_application(monitor)
         with show_progress("asking") as progress:
             for done, question in enumerate(questions, start=1):
@@ -74,14 +98,16 @@ def demo_command(
             }
         )
         return
-    print_text(f"{len(questions)} questions asked, captured and scored in {time.monotonic() - started:.1f} s\n")
+    after = ", after 14 days of planted traffic" if watch else ""
+    print_text(f"{len(questions)} questions asked, captured and scored in {time.monotonic() - started:.1f} s{after}\n")
     print_lines(ReportText(view, **terminal_options()).lines())
     print_text("\n".join(["\nledger", *ledger_lines(ledger)]))
     # Not wrapped, so that the commands can be copied.
     print(f"\nnext\n  {page}: all of this as a page, with every answer")
     print(f"  ragstone traces {store} {view.worst[0].id}   one answer with its evidence")
     print(f"  ragstone status {store}   the state of every request")
-    print(f"  {scores}: all outcomes, one per line")
+    print(f"  ragstone view {store}   the live page: trends, releases, and in the demo an alarm and its repair")
+    print(f"  {scores}: the outcomes of the {len(questions)} questions, one per line")
     if judge == "lexical":
         print("  RAGSTONE_JUDGE=http://localhost:8000/v1 ragstone demo       the demo with a real judge")
     print(

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import shlex
-import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from ragstone._util.clock import parse_time
 from ragstone.errors import ConfigurationError, StoreNotFoundError
 
 if TYPE_CHECKING:
@@ -66,20 +64,6 @@ def parse_time_range(text: str) -> TimeRange | str:
             f"invalid period {times!r}: TO is not after FROM. Write FROM..TO, such as 2026-11-01..2026-11-08 or -7d.."
         )
     return period
-
-
-def parse_time(text: str) -> float:
-    """Return an ISO date in UTC, or a time before now such as -7d, in Unix seconds."""
-    if match := re.fullmatch(r"-(\d+(?:\.\d+)?)([dhm])", text):
-        return time.time() - float(match[1]) * {"d": 86400, "h": 3600, "m": 60}[match[2]]
-    try:
-        when = datetime.fromisoformat(text)
-    except ValueError:
-        raise ConfigurationError(
-            f"invalid time {text!r}. Write an ISO date (2026-11-01, 2026-11-01T12:00) or a time before now "
-            "(-7d, -12h, -30m)."
-        ) from None
-    return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
 
 
 def _time_in(text: str) -> float | None:

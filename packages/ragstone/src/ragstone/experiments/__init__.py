@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ragstone.experiments._labels import add_labels, draw_to_label, drawn_rows
     from ragstone.experiments._looks import describe_looks
     from ragstone.experiments._outcomes import (
+        PLANTED,
         OutcomeSource,
         SystemOutcomes,
         check_same_questions,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from ragstone.experiments._time_range import TimeRange
     from ragstone.experiments._views.follow import FollowedReport
     from ragstone.experiments._views.labeled import takes_labels
+    from ragstone.experiments._views.where import select_questions
 
 __all__ = [
     "Comparison", "Experiment", "RepairTrial", "TimeRange", "aevaluate", "assert_no_regression",
@@ -63,7 +65,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_kept": "count_kept",
             "_labels": "add_labels draw_to_label drawn_rows",
             "_looks": "describe_looks",
-            "_outcomes": "OutcomeSource SystemOutcomes check_same_questions names_of read_outcomes store_of",
+            "_outcomes": "PLANTED OutcomeSource SystemOutcomes check_same_questions names_of read_outcomes store_of",
             "_repair.shares": "RepairTrial",
             "_repair.trial": "repair",
             "_report": "REPORT_FORMATS build_report explain_answer find_worst",
@@ -73,5 +75,6 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_time_range": "TimeRange",
             "_views.follow": "FollowedReport",
             "_views.labeled": "takes_labels",
+            "_views.where": "select_questions",
         },
     )

@@ -113,6 +113,8 @@ T = TypeVar("T")
 _MOST: Final = 1e100
 """Maximum absolute value of a score: squares and sums of larger values overflow."""
 _SQLITE: Final = b"SQLite format 3\x00"
+PLANTED: Final = "planted"
+"""Source of requests that were invented for a demo."""
 _LABELS: Final = ("name", "model", "session_id", "user_id", "app", "release", "environment", "status", "source")
 """Fields of a request that are labels."""
 
@@ -264,7 +266,7 @@ class StoredRequests(Source):
         only_planned: bool = True,
         has_row_ids: bool = False,
     ) -> None:
-        self._n_without_text = 0
+        self._n_without_text = self._n_planted = 0
         self._spent: dict[str, Spent] = {}
         with open_store(period.store, mode="read") as opened:
             self._plan = {planned.name: planned for planned in opened.plan.metrics()} if only_planned else {}
@@ -285,9 +287,12 @@ class StoredRequests(Source):
     @override
     def samples(self) -> Iterator[SampleFields]:
         period = self._period
+        if self.after is None:
+            self._n_planted = 0
         with open_store(period.store, mode="read") as store:
             for outline in store.traces.read_outlines(since=period.since, after=self.after, upto=self.upto):
                 if period.until is None or outline.started_at < period.until:
+                    self._n_planted += outline.source == PLANTED
                     id_ = outline.trace_id.removeprefix(self._prefix)
                     self._spent[id_] = spent_of([outline])
                     yield SampleFields(id_, outline, outline.started_at, _labels(outline))
@@ -388,6 +393,8 @@ class StoredRequests(Source):
 
         ledger = read_ledger(self._period.store)
         notes = []
+        if self._n_planted:
+            notes.append(f"{count(self._n_planted, 'request')} are planted: invented for a demo, with a fixed seed.")
         if self._n_without_text:
             notes.append(
                 f"The texts of {self._n_without_text:,} requests were removed by retention. Their scores count, but "
@@ -484,7 +491,7 @@ def _open_cases(path: Path, name: str | None, analysis: Analysis) -> Rows:
 
 
 def _record(trace: Trace) -> AnswerRecord:
-    return AnswerRecord(sample_from_trace(trace), trace.started_at, _labels(trace))
+    return AnswerRecord(sample_from_trace(trace), trace.started_at, _labels(trace), trace=trace)
 
 
 def _labels(trace: Trace | TraceOutline) -> dict[str, tuple[str, ...]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from ragstone._util.files import check_output, write_output
@@ -15,6 +16,7 @@ from ragstone.experiments._views.changes import Compared
 from ragstone.experiments._views.reading import Reading
 from ragstone.experiments._views.reasons import AskReasons
 from ragstone.experiments._views.slices import SliceLabels
+from ragstone.experiments._views.steps import steps_of
 from ragstone.experiments._views.where import CAUSE, Condition, parse_where
 from ragstone.judges import Judge
 from ragstone.metrics import full_name
@@ -120,4 +122,5 @@ def explain_answer(source: OutcomeSource, sample_id: str, *, samples: Iterable[S
         if outcome.metric not in cards:
             cards[outcome.metric] = card_of(outcome.metric) or unknown_card(outcome)
         note_outcome(signals, outcome, cards[outcome.metric])
-    return build_answer(sample_id, record.sample, record.outcomes, signals, cards, time=record.time)
+    answer = build_answer(sample_id, record.sample, record.outcomes, signals, cards, time=record.time)
+    return answer if record.trace is None else replace(answer, steps=steps_of(record.trace))

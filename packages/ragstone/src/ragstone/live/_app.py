@@ -15,7 +15,7 @@ from ragstone.experiments import choose_cases
 from ragstone.live._board import Board
 from ragstone.live._labels import LabelDesk, html
 from ragstone.live._questions import find_questions
-from ragstone.views import answer_part, live_places, problem_part
+from ragstone.views import answer_part, found_part, live_places, problem_part
 
 _HEARTBEAT_S: Final = 15.0
 """Seconds after which a comment is sent to a browser that waits, so that a lost connection is noticed."""
@@ -53,8 +53,19 @@ def make_app(board: Board, desk: LabelDesk, *, stopping: asyncio.Event | None = 
         view = board.report.view
         if view is None:
             return html("")
-        found = await asyncio.to_thread(find_questions, view, request.query)
-        return html(found.rows, headers={"X-Found": str(found.n), "X-Total": str(len(view.questions))})
+
+        def read() -> web.Response:
+            found = find_questions(view, request.query)
+            if request.path.endswith(".csv"):
+                return _saved(found.csv(), "questions.csv", "text/csv")
+            selection = [] if found.selected is None else board.report.estimate(view, found.selected)
+            counts = {"X-Found": str(len(found.rows)), "X-Total": str(len(view.questions))}
+            return html(found_part(found.page(request.query), selection), headers=counts)
+
+        try:
+            return await asyncio.to_thread(read)
+        except RagstoneError as error:
+            return web.Response(text=str(error), status=400)
 
     async def answer(request: web.Request) -> web.Response:
         try:
@@ -76,13 +87,19 @@ def make_app(board: Board, desk: LabelDesk, *, stopping: asyncio.Event | None = 
             text = await asyncio.to_thread(rows)
         except RagstoneError as error:
             return web.Response(text=str(error), status=400)
-        saved = {"Content-Disposition": 'attachment; filename="cases.jsonl"'}
-        return web.Response(text=text, content_type="application/jsonl", headers=saved)
+        return _saved(text, "cases.jsonl", "application/jsonl")
 
     app = web.Application()
-    handlers = {"/": page, "/parts": parts, EVENTS: events, "/questions": questions, "/answer": answer, "/cases": cases}
+    handlers = {"/": page, "/parts": parts, EVENTS: events, "/answer": answer, "/cases": cases}
+    handlers |= dict.fromkeys(("/questions", "/questions.csv"), questions)
     app.add_routes([*(web.get(path, handler) for path, handler in handlers.items()), *desk.routes])
     return app
+
+
+def _saved(text: str, name: str, content_type: str) -> web.Response:
+    """Return a file that the browser saves."""
+    saved = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return web.Response(text=text, content_type=content_type, headers=saved)
 
 
 async def _events(board: Board, seen: str, stop: asyncio.Event) -> AsyncGenerator[str]:

@@ -7,13 +7,14 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import Final
+from urllib.parse import urlencode
 
 from ragstone.errors import RagstoneError
 from ragstone.experiments import FollowedReport, card_of
-from ragstone.views import LiveDocument, live_parts, problem_part
-from ragstone.watch import alarm_lines
+from ragstone.views import AlarmView, LiveDocument, live_parts, problem_part
+from ragstone.watch import Alarm, alarm_lines
 
 _MIN_INTERVAL_S: Final = 2.0
 """Shortest time between two updates."""
@@ -95,9 +96,15 @@ class Board:
             return {**kept, "problem": problem_part(str(error))}
         report = self.report
         store = self._command.removeprefix("ragstone view ")
-        alarms = [alarm_lines(alarm, title=_title(alarm.key.metric), store=store, zone=UTC) for alarm in report.alarms]
+        alarms = [_alarm_view(alarm, store) for alarm in report.alarms]
         parts: Mapping[str, str] = live_parts(
-            report.view, report.ledger, alarms=alarms, latest=report.latest, command=self._command, notes=report.notes
+            report.view,
+            report.ledger,
+            alarms=alarms,
+            latest=report.latest,
+            command=self._command,
+            labels=report.labels,
+            notes=report.notes,
         )
         # Rows change with the scores that are listed with them.
         return {**parts, _ROWS: str(self._n_updates + 1)}
@@ -141,6 +148,17 @@ class Board:
         return self.changed_since(revision)
 
 
-def _title(metric: str) -> str:
-    card = card_of(metric)
-    return "" if card is None else card.title
+def _alarm_view(alarm: Alarm, store: str) -> AlarmView:
+    """Return an alarm as the page shows it, with the address of the requests since its change."""
+    card = card_of(alarm.key.metric)
+    heading, lines = alarm_lines(
+        alarm, title="" if card is None else card.title, store=store, event=alarm.state, zone=UTC
+    )
+    times = {"since": alarm.since, "until": alarm.closed_at}
+    query = {
+        key: datetime.fromtimestamp(t, UTC).strftime("%Y-%m-%dT%H:%M") for key, t in times.items() if t is not None
+    }
+    sort = f"{'' if alarm.scale[2] else '-'}{alarm.key.metric}"
+    return AlarmView(
+        heading, tuple(lines), f"./?{urlencode(query | {'sort': sort})}#all", is_open=alarm.state == "open"
+    )

@@ -88,7 +88,8 @@ class Guard:
         if is_equal(request.query.get("token", ""), self._token):
             # Browsers read a backslash as a slash, and two of them begin the name of a host.
             path = request.rel_url.raw_path.replace("\\", "/").lstrip("/")
-            response = web.Response(status=303, headers={"Location": f"/{path}"})
+            rest = request.rel_url.without_query_params("token").raw_query_string
+            response = web.Response(status=303, headers={"Location": f"/{path}{rest and '?'}{rest}"})
             response.set_cookie(cookie, self._session, httponly=True, samesite="Strict", path="/")
             return response
         text = "This page needs the token. Open the address that `ragstone view` printed: it ends in ?token=..."

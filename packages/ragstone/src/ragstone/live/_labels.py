@@ -6,19 +6,22 @@ import asyncio
 import json
 import math
 import os
+import threading
 import time
 from collections.abc import Mapping
 from typing import Any, Final
 
 from aiohttp import web
 
+from ragstone._util.quantities import count
 from ragstone.errors import DataError, RagstoneError
-from ragstone.experiments import FollowedReport
+from ragstone.experiments import FollowedReport, draw_to_label
 from ragstone.store import Store, StoredLabel, open_for_labels
 from ragstone.views import label_document, label_item
 
 _MAX_BYTES: Final = 100_000
 _MAX_AUTHOR: Final = 100
+_MAX_DRAWN: Final = 10_000
 _BODY_S: Final = 10.0
 """Seconds in which a browser must send a label."""
 
@@ -26,17 +29,17 @@ _BODY_S: Final = 10.0
 class LabelDesk:
     """Shows drawn requests without their scores, and saves labels."""
 
-    def __init__(
-        self, store: str | os.PathLike[str], report: FollowedReport, *, title: str, author: str, draw: str
-    ) -> None:
+    def __init__(self, store: str | os.PathLike[str], report: FollowedReport, *, title: str, author: str) -> None:
         self._store = store
         self._report = report
-        self._document = label_document(title, author=author, draw=draw)
+        self._document = label_document(title, author=author)
+        self._drawing = threading.Lock()
 
     @property
     def routes(self) -> list[web.RouteDef]:
         """The routes, for the application."""
-        return [web.get("/label", self._page), web.post("/label", self._save), web.get("/label/item", self._item)]
+        reads = [web.get("/label", self._page), web.get("/label/item", self._item)]
+        return [*reads, web.post("/label", self._save), web.post("/label/draw", self._draw)]
 
     async def _page(self, _: web.Request) -> web.Response:
         return html(self._document.text, headers={"Content-Security-Policy": self._document.policy})
@@ -45,6 +48,9 @@ class LabelDesk:
         number = request.query.get("n", "")
         wanted = int(number) if number.isascii() and number.isdecimal() and len(number) < 10 else None
         return await _answered(self.show, request.query.get("author", ""), wanted)
+
+    async def _draw(self, request: web.Request) -> web.Response:
+        return await _answered(self.draw, request.query.get("n", ""))
 
     async def _save(self, request: web.Request) -> web.Response:
         body = b""
@@ -57,6 +63,19 @@ class LabelDesk:
         except TimeoutError:
             return _last("The label did not arrive in time.", 408)
         return await _answered(self.save, body)
+
+    def draw(self, n: str) -> web.Response:
+        """Draw scored requests to be labeled, and return how many there are.
+
+        Raise DataError if `n` is not a number from 1 to 10,000, or no request is scored.
+        """
+        wanted = int(n) if n.isascii() and n.isdecimal() and len(n) < 6 else 0
+        if not 1 <= wanted <= _MAX_DRAWN:
+            raise DataError(f"the number of requests to draw must be from 1 to {_MAX_DRAWN:,}, got {n[:100]!r}")
+        with self._drawing:  # places in the queue follow those of earlier draws
+            drawn = draw_to_label(self._store, wanted)
+        text = f"{drawn.n_new:,} of {count(drawn.n_scored, 'scored request')} drawn, {drawn.n_drawn:,} in all draws."
+        return web.Response(text=text)
 
     def show(self, author: str, n: int | None, trace_id: str | None = None) -> web.Response:
         """Return a drawn request or a case by its id, or by its number `n` from 0, of which larger ones mean the last request.

@@ -1,55 +1,90 @@
-"""The table of all questions: search, filter, order and pages, as the page of a file does them in the browser."""
+"""The table of all questions: search, filters, order and pages."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final, NamedTuple
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
 
-from ragstone.views import QuestionRow, ReportView, question_rows
+from ragstone._util.clock import parse_time
+from ragstone._util.csv_table import csv_table
+from ragstone.errors import ConfigurationError
+from ragstone.experiments import select_questions
+from ragstone.views import Markup, QuestionRow, ReportView, question_rows
 
 _MAX_ROWS: Final = 1000
 """Most rows of one response."""
 _WRONG: Final = "wrong"
 
 
-class FoundQuestions(NamedTuple):
-    """A page of questions."""
+@dataclass(frozen=True, slots=True)
+class FoundQuestions:
+    """The questions that a request finds, in its order."""
 
-    n: int
-    """Number of questions that were found, on all pages."""
-    rows: str
-    """HTML of the rows of this page."""
+    view: ReportView
+    rows: Sequence[QuestionRow]
+    metric: int | None
+    """Number of the metric that they are sorted by."""
+    selected: Sequence[int] | None
+    """Numbers of the questions that conditions and times select, before search and cause. None without any."""
+
+    def page(self, query: Mapping[str, str]) -> Markup:
+        """Return the rows of a page as HTML, from `offset` on, at most `n`."""
+        offset = _number(query.get("offset", ""), len(self.rows)) or 0
+        n = _number(query.get("n", ""), _MAX_ROWS) or _MAX_ROWS
+        titles = {row.cause: row.title for row in self.view.causes}
+        return question_rows(self.rows[offset : offset + n], titles, metric=self.metric, metrics=self.view.metrics)
+
+    def csv(self) -> str:
+        """Return all rows as CSV."""
+        metrics = [row.name for row in self.view.metrics]
+        lines = (
+            (row.id, "" if row.time is None else _iso(row.time), row.query, row.cause, row.rating, *row.values)
+            for row in self.rows
+        )
+        return csv_table([("id", "time", "query", "cause", "mean_score", *metrics), *lines])
 
 
 def find_questions(view: ReportView, query: Mapping[str, str]) -> FoundQuestions:
-    """Find questions by the parameters of a request, of which invalid values are ignored.
+    """Find questions by the parameters of a request.
 
-    They are `search` (words), `cause` ("wrong": all wrong answers), `label` ("key=value"), `order` (number of a metric,
-    empty: the mean of all scores), `offset` and `n` (number of rows).
+    They are `search` (words), `cause` ("wrong": all wrong answers), `where` (conditions), `since` and `until` (times in
+    UTC), and `sort`: "score" (the mean of all scores), "time" or a metric, with "-" before it for the largest first. Raise
+    ConfigurationError if one of the last four is invalid.
     """
-    metric = _number(query.get("order", ""), len(view.metrics) - 1)
+    where, since, until = query.get("where", ""), query.get("since", ""), query.get("until", "")
+    times = [parse_time(text) if text else None for text in (since, until)]
+    selected = None
+    if where.strip() or since or until:
+        selected = select_questions(view, where, since=times[0], until=times[1])
     words = query.get("search", "").casefold().split()
-    cause, label = query.get("cause", ""), query.get("label", "")
+    cause = query.get("cause", "")
     wrong = {row.cause for row in view.causes if row.is_wrong}
     found = [
         row
-        for row in view.questions
+        for row in (view.questions if selected is None else map(view.questions.__getitem__, selected))
         if (not cause or (row.cause in wrong if cause == _WRONG else row.cause == cause))
-        and (not label or label in row.labels)
         and (not words or _contains(row, words))
     ]
-    descending = metric is not None and view.metrics[metric].lower_is_better
+    sort = query.get("sort") or "score"
+    column = sort.removeprefix("-")
+    metrics = {row.name: n for n, row in enumerate(view.metrics)}
+    if column not in {"score", "time", *metrics}:
+        raise ConfigurationError(f"cannot sort by {column!r}. Columns: score, time, {', '.join(metrics)}")
+    metric = metrics.get(column)
+    sign = -1 if sort.startswith("-") else 1
 
-    def key(row: QuestionRow) -> tuple[bool, float]:
-        value = row.rating if metric is None else row.values[metric]
-        return (value is None, 0.0 if value is None else -value if descending else value)
+    def key(row: QuestionRow) -> float:
+        value = row.rating if column == "score" else row.time if metric is None else row.values[metric]
+        return math.inf if value is None else sign * value  # without a value last, in both orders
 
-    found.sort(key=key)
-    offset = _number(query.get("offset", ""), len(found)) or 0
-    n = _number(query.get("n", ""), _MAX_ROWS) or _MAX_ROWS
-    titles = {row.cause: row.title for row in view.causes}
-    rows = question_rows(found[offset : offset + n], titles, metric=metric, metrics=view.metrics)
-    return FoundQuestions(len(found), rows)
+    return FoundQuestions(view, sorted(found, key=key), metric, selected)
+
+
+def _iso(time: float) -> str:
+    return datetime.fromtimestamp(time, tz=UTC).isoformat(timespec="seconds")
 
 
 def _contains(row: QuestionRow, words: list[str]) -> bool:

@@ -59,9 +59,7 @@ def serve(
     async def run() -> None:
         stopping = asyncio.Event()
         board = Board(report, title=f"{title}, live", command=f"ragstone view {shown}")
-        desk = LabelDesk(
-            store.store, report, title=title, author=_user(), draw=f"ragstone labels draw {shown} --limit 100"
-        )
+        desk = LabelDesk(store.store, report, title=title, author=_user())
         guard = Guard(hosts=allowed_hosts(host, hosts), any_address=not is_loopback(host), token=token)
         app = guard.protect(make_app(board, desk, stopping=stopping))
         server = HttpServer(

@@ -3,8 +3,18 @@
 from ragstone.views._comparison_files import COMPARISON_WRITERS
 from ragstone.views._html import html_report
 from ragstone.views._label_page import label_document, label_item
-from ragstone.views._live import LiveDocument, answer_part, live_parts, live_places, problem_part, question_rows
+from ragstone.views._live import (
+    AlarmView,
+    LiveDocument,
+    answer_part,
+    found_part,
+    live_parts,
+    live_places,
+    problem_part,
+    question_rows,
+)
 from ragstone.views._markdown import Escaped, code_in_markdown, escape_markdown, markdown_report, table_in_markdown
+from ragstone.views._markup import Markup
 from ragstone.views._model import (
     AnswerView,
     CauseFlow,
@@ -29,6 +39,7 @@ from ragstone.views._model import (
     Span,
     SpentRow,
     Statement,
+    StepView,
     SystemEstimate,
     SystemScores,
     TrendPoint,

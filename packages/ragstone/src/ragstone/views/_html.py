@@ -59,7 +59,7 @@ def _pack(view: ReportView, answers: Iterable[AnswerView], limit: int, *, has_te
     texts = dict.fromkeys(f"{table.key}={row.value}" for table in view.slices for row in table.rows)
     labels = {text: n for n, text in enumerate(texts)}
     data = {
-        "metrics": [[row.name, row.title, row.lower_is_better] for row in view.metrics],
+        "metrics": [row.name for row in view.metrics],
         "labels": list(labels),
         "causes": [[row.cause, row.title] for row in view.causes],
         "wrong": [name for name, row in causes.items() if row.is_wrong],

@@ -12,9 +12,13 @@ from ragstone.views._model import AnswerView
 
 _CHOICES: Final = (("1", "Correct", "1"), ("2", "Partly", "0.5"), ("3", "Wrong", "0"))
 """Key, name and value of each label."""
+_DRAWN: Final = (
+    "A draw chooses scored requests at random, half of them where the metrics disagree. The store keeps the probability of "
+    "each request, so that labels of drawn requests represent all."
+)
 
 
-def label_document(title: str, *, author: str, draw: str) -> LiveDocument:
+def label_document(title: str, *, author: str) -> LiveDocument:
     """Return the page."""
     name = tag("label", "Your name ", tag("input", id="author", value=author, maxlength=100, autocomplete="off"))
     choices = (
@@ -25,6 +29,7 @@ def label_document(title: str, *, author: str, draw: str) -> LiveDocument:
         tag("button", tag("kbd", key), f" {text}", type="button", id=id_)
         for key, text, id_ in (("K", "Previous", "previous"), ("J", "Next", "next"), ("U", "Undo", "undo"))
     )
+    number = tag("input", id="n", type="number", value="100", min="1", max="10000")
     body = join(
         tag(
             "header",
@@ -39,13 +44,7 @@ def label_document(title: str, *, author: str, draw: str) -> LiveDocument:
             tag("p", "This page needs JavaScript.", id="progress", class_="soft", role="status"),
             tag("h2", "The answer to label", class_="unseen"),
             tag("div", id="item"),
-            tag(
-                "p",
-                "No requests are drawn to be labeled. Draw some, and load this page again: ",
-                tag("code", draw),
-                id="none",
-                hidden=True,
-            ),
+            tag("p", "No requests are drawn to be labeled.", id="none", hidden=True),
             tag(
                 "div",
                 tag("div", *choices, role="group", aria_label="Your label"),
@@ -54,6 +53,8 @@ def label_document(title: str, *, author: str, draw: str) -> LiveDocument:
                 class_="choices",
                 hidden=True,
             ),
+            tag("p", _DRAWN, class_="soft small"),
+            tag("p", tag("label", "Number ", number), " ", tag("button", "Draw requests", id="draw", type="button")),
         ),
     )
     return LiveDocument.of(f"{title}, labels", body, script="label.js")

@@ -6,16 +6,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.resources import files
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import quote
 
 from ragstone._util.quantities import count
 from ragstone.schema import Ledger
+from ragstone.stats import Estimate
 from ragstone.views._html import content_policy, html_page
 from ragstone.views._html_answer import answer_markup, cut
 from ragstone.views._markup import Markup, join, section, table, tag
 from ragstone.views._model import AnswerView, MetricRow, QuestionRow, ReportView
-from ragstone.views._sections import sections, table_columns
+from ragstone.views._sections import Labels, sections, table_columns
+from ragstone.views._words import format_interval, format_mean
 
 _PARTS: Final = (
     "problem", "alarms", "verdict", "counts", "scores", "labels", "causes", "slices", "trend", "runs", "trial", "latest", "worst",
@@ -57,6 +59,15 @@ class LiveDocument:
         return cls.of(title, body, script="live.js", revision=revision)
 
 
+class AlarmView(NamedTuple):
+    """An alarm: its heading, what it says by name, and the address of the requests since the change."""
+
+    heading: str
+    lines: tuple[tuple[str, str], ...]
+    address: str
+    is_open: bool
+
+
 def _read(name: str) -> str:
     return files("ragstone.views").joinpath(name).read_text(encoding="utf-8")
 
@@ -65,20 +76,21 @@ def live_parts(
     view: ReportView | None,
     ledger: Ledger,
     *,
-    alarms: Sequence[tuple[str, Sequence[tuple[str, str]]]] = (),
+    alarms: Sequence[AlarmView] = (),
     latest: Sequence[AnswerView],
     command: str,
+    labels: Labels | None = None,
     notes: Sequence[str] = (),
 ) -> dict[str, Markup]:
     """Return the parts of the page by name.
 
-    Without a scored request, `view` is None, and the page shows `notes` instead. Each of `alarms` is a heading, and
-    what the alarm says by name. `latest` are wrong answers, the newest first, and `command` serves the page.
+    Without a scored request, `view` is None, and the page shows `notes` instead. `latest` are wrong answers, the newest
+    first, `command` serves the page, and `labels` are the keys of all labels, with their values if they are few.
     """
     if view is None:
         return {"verdict": _unscored(ledger, notes), "counts": _counts(ledger)}
     own = {"alarms": _alarms(alarms), "counts": _counts(ledger), "latest": _latest(latest)}
-    parts = {**sections(view, command=command), **own}
+    parts = {**sections(view, command=command, labels=labels or {}), **own}
     return {name: part for name, part in parts.items() if part}
 
 
@@ -92,11 +104,14 @@ def problem_part(text: str) -> Markup:
     return tag("div", tag("b", "This page is not up to date. "), text, class_="notice", role="alert")
 
 
-def _alarms(alarms: Sequence[tuple[str, Sequence[tuple[str, str]]]]) -> Markup:
+def _alarms(alarms: Sequence[AlarmView]) -> Markup:
     shown = []
-    for heading, lines in alarms:
-        facts = (tag("div", tag("dt", name), tag("dd", text)) for name, text in lines)
-        shown.append(tag("div", tag("h2", heading), tag("dl", *facts)))
+    for alarm in sorted(alarms, key=lambda alarm: not alarm.is_open):
+        facts = (tag("div", tag("dt", name), tag("dd", text)) for name, text in alarm.lines)
+        about = join(tag("dl", *facts), tag("p", tag("a", "The requests since the change", href=alarm.address)))
+        heading = tag("h2", alarm.heading)
+        closed = None if alarm.is_open else tag("details", tag("summary", heading), about)
+        shown.append(closed or tag("div", heading, about))
     return tag("section", *shown, id="alarms", class_="alarms") if alarms else Markup("")
 
 
@@ -142,7 +157,7 @@ def _latest(answers: Sequence[AnswerView]) -> Markup:
 
 
 def _latest_row(answer: AnswerView) -> Markup:
-    time = "" if answer.time is None else f"{datetime.fromtimestamp(answer.time, tz=UTC):%d %b %H:%M:%S}"
+    time = "" if answer.time is None else format_time(answer.time)
     low = [score for score in answer.scores if score.is_low and score.value is not None]
     lowest = min(low, key=lambda score: score.value or 0.0, default=None)
     shown = None if lowest is None else join(f"{lowest.value:.2f}", tag("small", lowest.title))
@@ -162,12 +177,31 @@ def question_rows(
     lines, n_columns = [], len(table_columns(metrics))
     for row in rows:
         value = row.rating if metric is None else row.values[metric]
-        cause = tag("span", f"{causes.get(row.cause, '')} ", class_="cause") if row.cause else None
-        about = tag("small", cause, tag("span", row.id, class_="id"))
+        cause = tag("span", f"{causes.get(row.cause, '')} · ", class_="cause") if row.cause else None
+        time = None if row.time is None else f"{format_time(row.time)} · "
+        about = tag("small", cause, time, tag("span", row.id, class_="id"))
         first = tag("td", "" if value is None else f"{value:.2f}", class_="number")
         cells = (_value_cell(value, is_low=n in row.low) for n, value in enumerate(row.values[:n_columns]))
         lines.append(tag("tr", first, tag("td", _link(row.id, row.query), about), *cells))
     return join(*lines)
+
+
+def found_part(rows: Markup, selection: Sequence[tuple[str, Estimate | None, Estimate | None]]) -> Markup:
+    """Return rows of questions, and what a filter selects compared with all: the name of a number, and both estimates."""
+    found = tag("table", tag("tbody", rows), class_="found")
+    if not selection:
+        return found
+    names = ("", "With this filter", "All")
+    compared = (tag("tr", tag("td", name), *map(_estimate_cell, estimates)) for name, *estimates in selection)
+    numbers = tag("details", tag("summary", "Scores with this filter"), table(names, compared), open=True)
+    return join(tag("div", numbers, class_="selection"), found)
+
+
+def _estimate_cell(estimate: Estimate | None) -> Markup:
+    if estimate is None:
+        return tag("td", "unknown", class_="soft")
+    numbers = tag("b", format_mean(estimate)), f" {format_interval(estimate)} ", tag("small", f"n = {estimate.n:,}")
+    return tag("td", *numbers, class_="number")
 
 
 def _value_cell(value: float | None, *, is_low: bool) -> Markup:
@@ -177,9 +211,33 @@ def _value_cell(value: float | None, *, is_low: bool) -> Markup:
 
 
 def answer_part(answer: AnswerView) -> Markup:
-    """Return one answer for the dialog."""
-    return tag("div", answer_markup(answer, heading_id="heading"), class_="answer")
+    """Return one answer for the dialog, with the steps of its request and buttons to copy its id and link."""
+    copies = (
+        tag("button", "Copy id", type="button", class_="copy", data_text=answer.id),
+        tag("button", "Copy link", type="button", class_="copy", data_link=_address(answer.id)),
+    )
+    fields = ((step.name, step.about, step.duration, step.tokens) for step in answer.steps)
+    rows = (tag("tr", *(tag("td", cut(text)) for text in texts)) for texts in fields)
+    names = ("Step", "What", "Time", "Tokens, in + out")
+    started = "" if answer.time is None else f"Started {format_time(answer.time)} UTC."
+    steps = (tag("h4", "The steps"), tag("p", started, class_="soft"), table(names, rows, class_="request"))
+    return tag(
+        "div",
+        answer_markup(answer, heading_id="heading"),
+        tag("p", *copies, class_="controls"),
+        *(steps if answer.steps else ()),
+        class_="answer",
+    )
+
+
+def format_time(time: float) -> str:
+    """Write a time (Unix seconds) in UTC: "28 Nov 14:05:09"."""
+    return f"{datetime.fromtimestamp(time, tz=UTC):%d %b %H:%M:%S}"
 
 
 def _link(sample_id: str, query: str | None) -> Markup:
-    return tag("a", cut(query or sample_id), href=f"#q={quote(sample_id, safe='', errors='replace')}")
+    return tag("a", cut(query or sample_id), href=_address(sample_id))
+
+
+def _address(sample_id: str) -> str:
+    return f"#q={quote(sample_id, safe='', errors='replace')}"

@@ -209,6 +209,19 @@ class ScoreView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StepView:
+    """One step of a request: a retrieval, the model, or all of it."""
+
+    name: str
+    about: str
+    """What the step did, in words."""
+    duration: str
+    """How long it took. "unknown" if that was not captured."""
+    tokens: str
+    """Tokens of its models. Empty for a step without a model."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerView:
     """One answer with its evidence."""
 
@@ -233,6 +246,8 @@ class AnswerView:
     """Start of the request, Unix seconds. None for rows of a dataset."""
     history: tuple[str, ...] = ()
     """Earlier messages of the conversation, each with its speaker."""
+    steps: tuple[StepView, ...] = ()
+    """What the application did for the answer. Empty for rows of a dataset."""
 
     @property
     def name(self) -> str:
@@ -482,6 +497,10 @@ class QuestionRow:
     """Numbers of the metrics whose score is not good, by the value that decides."""
     labels: tuple[str, ...] = ()
     """Labels of `ReportView.slices`, each as "key=value"."""
+    time: float | None = None
+    """Start of the request, Unix seconds, if it is known."""
+    facts: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """All labels with their values, if they were asked for. Long values are cut."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,6 +46,9 @@ TABLE_COLUMNS: Final = 9
 
 REPAIR: Final = "ragstone repair cases.jsonl --app MODULE:NAME"
 
+Labels = Mapping[str, Sequence[str]]
+"""Keys of labels, each with its values if they are few."""
+
 _STAGES: Final[dict[Stage, str]] = {
     "answer": "The answer, against the reference",
     "support": "The answer, against passages and question",
@@ -53,10 +56,13 @@ _STAGES: Final[dict[Stage, str]] = {
 }
 
 
-def sections(view: ReportView, *, has_texts: bool = True, command: str | None = None) -> Mapping[str, Markup]:
+def sections(
+    view: ReportView, *, has_texts: bool = True, command: str | None = None, labels: Labels | None = None
+) -> Mapping[str, Markup]:
     """Return the sections by name, in the order of the page. Those without content are left out.
 
-    Without `has_texts`, they lack texts of questions, answers and passages. `command` made the report.
+    Without `has_texts`, they lack texts of questions, answers and passages. `command` made the report. On the live page,
+    `labels` are the keys of all labels, with their values if they are few.
     """
     made = {
         "verdict": verdict_section(view),
@@ -69,7 +75,7 @@ def sections(view: ReportView, *, has_texts: bool = True, command: str | None = 
         "trend": None if view.trend is None else trend_section(view.trend),
         "runs": runs_section(view.runs) if view.runs else None,
         "trial": None if view.trial is None else trial_section(view.trial),
-        "all": questions_section(view),
+        "all": questions_section(view, labels),
         "made": provenance_section(view, has_texts=has_texts, command=command),
     }
     if view.n_samples < ANSWERS_FIRST_BELOW:
@@ -284,8 +290,11 @@ def table_columns(rows: Sequence[MetricRow]) -> Sequence[MetricRow]:
     return divide_rows(rows)[0][:TABLE_COLUMNS]
 
 
-def questions_section(view: ReportView) -> Markup | None:
-    """Return the controls and the empty table of all questions. A script fills it: orders are numbers of metrics."""
+def questions_section(view: ReportView, known: Labels | None = None) -> Markup | None:
+    """Return the controls and the empty table of all questions, which a script fills.
+
+    On the live page, `known` are the keys of all labels, with their values if they are few.
+    """
     if not view.questions:
         return None
     causes = tag(
@@ -296,40 +305,26 @@ def questions_section(view: ReportView) -> Markup | None:
         id="cause",
         aria_label="Cause",
     )
-    order = tag(
-        "select",
-        tag("option", "lowest mean of all scores", value=""),
-        *(
-            tag("option", f"{'highest' if row.lower_is_better else 'lowest'} {row.title}", value=str(n))
-            for n, row in enumerate(divide_rows(view.metrics)[0])
-        ),
-        id="order",
-        aria_label="Order",
-    )
-    options = [
-        tag(
-            "optgroup",
-            *(tag("option", cut(row.value) or "(empty)", value=f"{table.key}={row.value}") for row in table.rows),
-            label=f"by {table.key}",
-        )
-        for table in view.slices
-    ]
-    labels = tag("select", tag("option", "all labels", value=""), *options, id="label", aria_label="Label")
     search = tag("input", type="search", id="search", placeholder="Search ( / )", aria_label="Search")
-    head = tag(
-        "tr",
-        *(tag("th", name, scope="col") for name in ("Score", "Question")),
-        *(tag("th", *_breakable(row.name), scope="col", title=row.title) for row in table_columns(view.metrics)),
-    )
+    is_live = known is not None
+    filters = (_slice_control(view),) if known is None else _filter_controls(known)
+    second = join("Question · ", _sort_button("time", "-time")) if is_live else "Question"
+    columns: list[tuple[str | None, str]] = [(None, _sort_button("Score", "score")), (None, second)]
+    for row in table_columns(view.metrics):
+        worst_first = f"-{row.name}" if row.lower_is_better else row.name
+        columns.append((row.title, _sort_button(join(*_breakable(row.name)), worst_first)))
+    head = tag("tr", *(tag("th", name, scope="col", title=title) for title, name in columns))
     return section(
         "All questions",
-        tag("div", search, causes, labels if options else None, order, class_="controls"),
+        tag("div", search, causes, *filters, _sort_control(view, has_times=is_live), class_="controls"),
         tag("p", id="found", class_="soft", role="status"),
+        tag("div", id="selection") if is_live else None,
         tag("table", tag("thead", head), tag("tbody", id="rows")),
-        tag("p", tag("button", "Show 200 more", id="more", type="button", hidden=True)),
+        _pages() if is_live else tag("p", tag("button", "Show 200 more", id="more", type="button", hidden=True)),
         tag(
             "dialog",
             tag("button", "Close", id="close", class_="close", type="button"),
+            _steps("previous-answer", "next-answer", keys=("K", "J")) if is_live else None,
             tag("div", id="content"),
             id="details",
             aria_labelledby="heading",
@@ -337,6 +332,66 @@ def questions_section(view: ReportView) -> Markup | None:
         id="all",
         hidden=True,
     )
+
+
+def _slice_control(view: ReportView) -> Markup | None:
+    """Return the labels of the slices of the report of a file."""
+    groups = (
+        tag(
+            "optgroup",
+            *(tag("option", cut(row.value) or "(empty)", value=f"{table.key}={row.value}") for row in table.rows),
+            label=f"by {table.key}",
+        )
+        for table in view.slices
+    )
+    if not view.slices:
+        return None
+    return tag("select", tag("option", "all labels", value=""), *groups, id="label", aria_label="Label")
+
+
+def _sort_control(view: ReportView, *, has_times: bool) -> Markup:
+    """Return all orders. Headings have most of them, but some metrics have no column."""
+    orders = [("score", "lowest mean of all scores"), ("-score", "highest mean of all scores")]
+    orders += [("-time", "newest first"), ("time", "oldest first")] if has_times else []
+    for row in divide_rows(view.metrics)[0]:
+        orders += [(row.name, f"lowest {row.title}"), (f"-{row.name}", f"highest {row.title}")]
+    return tag("select", *(tag("option", text, value=sort) for sort, text in orders), id="sort", aria_label="Order")
+
+
+def _sort_button(name: str, sort: str) -> Markup:
+    return tag("button", name, class_="sort", type="button", data_sort=sort)
+
+
+def _filter_controls(known: Mapping[str, Sequence[str]]) -> tuple[Markup, ...]:
+    """Return the fields for conditions and times, and a list of labels that adds a condition."""
+    example = "Filter: release=2.4 and ccrs.ac<0.5"
+    where = tag("input", id="where", placeholder=example, aria_label="Filter", spellcheck="false")
+    groups = []
+    for key, values in known.items():
+        name = key if re.fullmatch(r"[\w.@-]+", key) else f'"{key}"'
+        # A value with both quotes cannot be written.
+        texts = [value for value in values if '"' not in value]
+        options = [tag("option", cut(value) or "(empty)", value=f'{name}="{value}"') for value in texts]
+        if '"' not in key:
+            groups.append(tag("optgroup", *options, tag("option", f"{key} contains ...", value=f"{name}~"), label=key))
+    add = tag("select", tag("option", "add a filter", value=""), *groups, id="add", aria_label="Add a filter")
+    names = {"since": "From", "until": "Before"}
+    times = (tag("label", f"{name} ", tag("input", type="date", id=id_)) for id_, name in names.items())
+    return where, add, *times
+
+
+def _pages() -> Markup:
+    links = tag("a", "Download these as CSV", id="csv", href="questions.csv", download="questions.csv")
+    copy = tag("button", "Copy link to this view", class_="copy", type="button", data_link="#all")
+    return tag("div", _steps("previous", "next"), tag("span", id="page", class_="soft"), links, copy, class_="controls")
+
+
+def _steps(previous: str, following: str, keys: Sequence[str] = ("", "")) -> Markup:
+    names = ((previous, "Previous", keys[0]), (following, "Next", keys[1]))
+    buttons = (
+        tag("button", tag("kbd", key) if key else None, f" {name}", type="button", id=id_) for id_, name, key in names
+    )
+    return tag("span", *buttons, class_="steps")
 
 
 def provenance_section(view: ReportView, *, has_texts: bool = True, command: str | None = None) -> Markup:

@@ -52,7 +52,7 @@
   };
   addEventListener("keydown", (event) => {
     const action = actions[event.key.toLowerCase()];
-    if (!action || byId("choices").hidden || event.ctrlKey || event.metaKey || event.altKey || event.target.matches("#author, textarea")) return;
+    if (!action || byId("choices").hidden || event.ctrlKey || event.metaKey || event.altKey || event.target.matches("#author, #n, textarea")) return;
     event.preventDefault();
     action();
   });
@@ -61,6 +61,12 @@
   byId("next").addEventListener("click", actions.j);
   byId("previous").addEventListener("click", actions.k);
   byId("undo").addEventListener("click", actions.u);
+  byId("draw").addEventListener("click", () => run(async () => {
+    const response = await fetch("label/draw?" + new URLSearchParams({ n: byId("n").value }), { method: "POST" });
+    const text = await response.text();
+    if (response.ok) await show(await fetch("label/item?" + new URLSearchParams({ author: author.value, n: "" })), true);
+    progress.textContent = text + " " + (response.ok ? progress.textContent : "");
+  }));
   author.addEventListener("change", () => {
     localStorage.setItem("ragstone author", author.value);
     last = null;

@@ -1,9 +1,11 @@
 "use strict";
 // The live page: fetches the parts that changed, the rows of the table of all questions, and single answers.
+// The query of its address holds the filters, the order and the page of the table, so that a link shows the same rows.
 (() => {
   const byId = (id) => document.getElementById(id);
   const state = byId("state");
-  let shown = 50;
+  const ROWS = 50;
+  const FIELDS = ["search", "cause", "where", "since", "until", "sort"];
   let revision = document.body.dataset.revision;
   const waiting = new Set();
 
@@ -24,26 +26,58 @@
   const time = () => new Date().toLocaleTimeString();
 
   // The table of all questions.
-  let asked = 0;
+  const asked = () => new URLSearchParams(location.search);
+  const ask = (changes) => {
+    const query = asked();
+    Object.entries(changes).forEach(([name, value]) => value ? query.set(name, value) : query.delete(name));
+    if (!("page" in changes) || changes.page === "1") query.delete("page");
+    const text = query.toString();
+    history.replaceState(null, "", location.pathname + (text ? "?" + text : "") + location.hash);
+    return draw();
+  };
+  const page = () => Math.max(Math.floor(Number(asked().get("page"))) || 1, 1);
+  let drawn = 0, pages = 1;
   const draw = async () => {
     const section = byId("all");
     if (!section) return;
-    const query = new URLSearchParams({
-      search: byId("search").value, cause: byId("cause").value, order: byId("order").value, n: String(shown),
-      label: byId("label") ? byId("label").value : "",
+    const query = asked();
+    FIELDS.forEach((name) => {
+      const field = byId(name), value = query.get(name) || (name === "sort" ? "score" : "");
+      if (field !== document.activeElement) field.value = value;
     });
-    const mine = ++asked;
-    const response = await get("questions?" + query);
+    query.delete("token");
+    byId("csv").href = "questions.csv?" + query;
+    query.set("offset", String((page() - 1) * ROWS));
+    query.set("n", String(ROWS));
+    const mine = ++drawn;
+    const response = await fetch("questions?" + query);
     const html = await response.text();
-    if (mine !== asked) return;
+    if (mine !== drawn) return;
+    section.hidden = false;
+    byId("found").classList.toggle("bad", !response.ok);
+    if (!response.ok) {
+      byId("found").textContent = html;
+      byId("rows").replaceChildren();
+      byId("selection").replaceChildren();
+      return;
+    }
     const found = Number(response.headers.get("X-Found"));
     const total = Number(response.headers.get("X-Total"));
-    // A table in a document of its own: rows outside of a table would lose their cells.
-    const parsed = new DOMParser().parseFromString("<table><tbody>" + html + "</tbody></table>", "text/html");
-    byId("rows").replaceChildren(...parsed.querySelectorAll("tr"));
+    const parsed = new DOMParser().parseFromString(html, "text/html");
+    byId("rows").replaceChildren(...parsed.querySelectorAll(".found > tbody > tr"));
+    byId("selection").replaceChildren(...parsed.querySelectorAll(".selection"));
     byId("found").textContent = found.toLocaleString("en") + " of " + total.toLocaleString("en") + " questions";
-    byId("more").hidden = found <= shown || shown >= 1000;
-    section.hidden = false;
+    pages = Math.max(Math.ceil(found / ROWS), 1);
+    if (page() > pages) { await ask({ page: String(pages) }); return; }
+    byId("page").textContent = "Page " + page().toLocaleString("en") + " of " + pages.toLocaleString("en");
+    byId("previous").disabled = page() <= 1;
+    byId("next").disabled = page() >= pages;
+    const sort = asked().get("sort") || "score";
+    document.querySelectorAll("#all .sort").forEach((button) => {
+      const isSorted = sort.replace(/^-/, "") === button.dataset.sort.replace(/^-/, "");
+      if (isSorted) button.closest("th").setAttribute("aria-sort", sort.startsWith("-") ? "descending" : "ascending");
+      else button.closest("th").removeAttribute("aria-sort");
+    });
   };
 
   // One answer, in a dialog. Its address is #q=ID.
@@ -58,10 +92,30 @@
     put(byId("content"), response.status === 404 ? "<p>The store does not contain this request.</p>" : await response.text());
     opened = match[0];
     if (!dialog.open) dialog.showModal();
+    dialog.scrollTop = 0;
+  };
+  // The answer before or after the open one, also of the page before or after.
+  const step = async (by) => {
+    const links = () => [...document.querySelectorAll("#rows tr a")];
+    const next = links().findIndex((link) => link.hash === opened) + by;
+    if (next >= 0 && next < links().length) { location.hash = links()[next].hash; return; }
+    if (page() + by < 1 || page() + by > pages) return;
+    await ask({ page: String(page() + by) });
+    const shown = links();
+    if (shown.length) location.hash = shown[by > 0 ? 0 : shown.length - 1].hash;
   };
   // The address may name the next answer already.
   const leave = () => {
-    if (location.hash === opened) history.pushState(null, "", location.pathname + "#all");
+    if (location.hash === opened) history.pushState(null, "", location.pathname + location.search + "#all");
+  };
+  const copy = async (button) => {
+    const query = asked();
+    query.delete("token");
+    const place = location.origin + location.pathname + (query.size ? "?" + query : "");
+    const text = button.dataset.text ?? place + button.dataset.link;
+    const name = button.textContent;
+    try { await navigator.clipboard.writeText(text); button.textContent = "Copied"; } catch { prompt("Copy this:", text); }
+    setTimeout(() => { button.textContent = name; }, 1500);
   };
 
   // A part that a person works in is replaced later.
@@ -86,9 +140,7 @@
       const response = await get("parts?" + new URLSearchParams(parts.map((name) => ["name", name])));
       const parsed = new DOMParser().parseFromString(await response.text(), "text/html");
       parts.forEach((name) => {
-        const values = [...place(name).querySelectorAll("input, select")].map((control) => [control.id, control.value]);
         place(name).replaceChildren(...parsed.getElementById("part-" + name).childNodes);
-        values.forEach(([id, value]) => { if (byId(id)) byId(id).value = value; });
       });
       showLinks();
     }
@@ -125,23 +177,47 @@
     });
   };
 
-  document.addEventListener("input", (event) => {
-    if (["search", "cause", "label", "order"].includes(event.target.id)) { shown = 50; draw(); }
+  // Conditions and times are asked for when they are complete: Enter, or another field.
+  const isWritten = ({ id }) => ["where", "since", "until"].includes(id);
+  let typing;
+  document.addEventListener("change", ({ target }) => { if (isWritten(target)) ask({ [target.id]: target.value }); });
+  document.addEventListener("input", ({ target }) => {
+    if (target.id === "add") {
+      const where = byId("where"), isOpen = target.value.endsWith("~");
+      where.value = [where.value.trim(), target.value].filter(Boolean).join(" and ");
+      target.value = "";
+      if (isOpen) where.focus(); else ask({ where: where.value });
+    } else if (FIELDS.includes(target.id) && !isWritten(target)) {
+      clearTimeout(typing);
+      typing = setTimeout(() => ask({ [target.id]: target.value }), target.matches("select") ? 0 : 250);
+    }
   });
+  const flipped = (sort) => sort.startsWith("-") ? sort.slice(1) : "-" + sort;
+  const actions = {
+    previous: () => ask({ page: String(page() - 1) }), next: () => ask({ page: String(page() + 1) }),
+    "previous-answer": () => step(-1), "next-answer": () => step(1), close: () => byId("details").close(),
+  };
   document.addEventListener("click", (event) => {
-    if (event.target.id === "more") { shown += 200; draw(); }
-    if (event.target.id === "close") byId("details").close();
+    const button = event.target.closest("button");
+    if (button?.matches(".sort")) {
+      const { sort } = button.dataset;
+      ask({ sort: (asked().get("sort") || "score") === sort ? flipped(sort) : sort });
+    } else if (button?.matches(".copy")) copy(button);
+    else actions[button?.id]?.();
     const line = event.target.closest("#rows tr");
     if (line && !event.target.closest("a") && getSelection().isCollapsed) location.hash = line.querySelector("a").hash;
   });
   document.addEventListener("close", (event) => { if (event.target.id === "details") leave(); }, true);
   addEventListener("hashchange", open);
+  addEventListener("popstate", draw);
   addEventListener("keydown", (event) => {
-    const dialog = byId("details");
-    if (event.key === "/" && byId("search") && !(dialog && dialog.open) && !/^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement.tagName)) {
+    const isOpen = Boolean(byId("details")?.open);
+    if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(document.activeElement.tagName)) return;
+    if (event.key === "/" && byId("search") && !isOpen) {
       event.preventDefault();
       byId("search").focus();
     }
+    if (isOpen && /^[jk]$/i.test(event.key)) step(event.key.toLowerCase() === "j" ? 1 : -1);
   });
   draw().catch(() => waiting.add("rows")).then(open);
   connect();

@@ -16,7 +16,7 @@
   const body = document.getElementById("rows");
   const search = document.getElementById("search");
   const cause = document.getElementById("cause");
-  const order = document.getElementById("order");
+  const sort = document.getElementById("sort");
   const label = document.getElementById("label");
   const found = document.getElementById("found");
   const more = document.getElementById("more");
@@ -53,21 +53,22 @@
     const kept = rows.filter((row) =>
       isChosen(row) && (chosen === null || row.labels.includes(chosen)) &&
       words.every((word) => row.text.includes(word)));
-    const key = order.value === "" ? (row) => row.rating : (row) => row.values[Number(order.value)];
-    const high = order.value !== "" && data.metrics[Number(order.value)][2];
+    const high = sort.value.startsWith("-");
     return kept
-      .map((row) => [key(row), row])
+      .map((row) => [valueOf(row), row])
       .sort(([a], [b]) => (a === null ? 1 : b === null ? -1 : high ? b - a : a - b))
       .map(([, row]) => row);
   };
+  const plain = (name) => name.replace(/^-/, "");
+  const valueOf = (row) => plain(sort.value) === "score" ? row.rating :
+    row.values[data.metrics.indexOf(plain(sort.value))];
   const titles = new Map(data.causes);
   const draw = () => {
     const kept = selected();
     found.textContent = kept.length.toLocaleString("en") + " of " + rows.length.toLocaleString("en") + " questions";
     body.replaceChildren(...kept.slice(0, shown).map((row) => {
       const line = make("tr");
-      const value = order.value === "" ? row.rating : row.values[Number(order.value)];
-      line.append(make("td", fixed(value), "number"));
+      line.append(make("td", fixed(valueOf(row)), "number"));
       const cell = make("td");
       const link = make("a", row.query || row.id);
       link.href = "#q=" + encodeURIComponent(row.id);
@@ -81,6 +82,11 @@
       return line;
     }));
     more.hidden = kept.length <= shown;
+    document.querySelectorAll("#all .sort").forEach((button) => {
+      const isSorted = plain(sort.value) === plain(button.dataset.sort);
+      if (isSorted) button.closest("th").setAttribute("aria-sort", sort.value.startsWith("-") ? "descending" : "ascending");
+      else button.closest("th").removeAttribute("aria-sort");
+    });
   };
 
   const list = (title, element) => [make("h4", title), element];
@@ -154,7 +160,13 @@
     if (location.hash === opened) history.pushState(null, "", location.pathname + location.search + "#all");
   });
   document.getElementById("close").addEventListener("click", () => dialog.close());
-  [search, cause, label, order].filter(Boolean).forEach((control) => control.addEventListener("input", () => { shown = 50; draw(); }));
+  document.querySelectorAll("#all .sort").forEach((button) => button.addEventListener("click", () => {
+    const first = button.dataset.sort;
+    sort.value = sort.value !== first ? first : first.startsWith("-") ? plain(first) : "-" + first;
+    shown = 50;
+    draw();
+  }));
+  [search, cause, label, sort].filter(Boolean).forEach((control) => control.addEventListener("input", () => { shown = 50; draw(); }));
   more.addEventListener("click", () => { shown += 200; draw(); });
   body.addEventListener("click", (event) => {
     const line = event.target.closest("tr");

@@ -175,7 +175,7 @@ class StreamWatcher:
         for path, _ in requests:
             path.unlink(missing_ok=True)
         for alarm in (*result.alarms, *moved):
-            text = render_alarm(alarm, title=self._titles.get(alarm.key.metric, ""))
+            text = render_alarm(alarm, title=self._titles.get(alarm.key.metric, ""), event=alarm.state)
             logger.warning("ragstone watch: %s", text.partition("\n")[0])
         return bool(result.n_outcomes or requests or done or canaries or self._after is not None)
 

@@ -27,7 +27,7 @@ from ragstone.experiments._views.source import AnswerRecord, Source
 from ragstone.experiments._views.spent import estimate_spent
 from ragstone.experiments._views.trend import Timeline
 from ragstone.experiments._views.verdict import Population, WrongRule, describe_next, describe_notices, describe_verdict
-from ragstone.experiments._views.where import CAUSE, NO_CAUSE, Condition, check_keys
+from ragstone.experiments._views.where import Condition, are_fulfilled, check_keys
 from ragstone.judges import is_baseline
 from ragstone.metrics import MetricCard
 from ragstone.schema import Outcome, Sample, Usage
@@ -66,6 +66,10 @@ _CAUSES_FROM: Final = 5
 _LISTED_IDS: Final = 200
 """Number of questions whose texts are compared with those of a baseline."""
 _QUERY_CHARS: Final = 300
+_LABEL_CHARS: Final = 300
+"""Characters of a value of a label that are kept."""
+_LISTED_VALUES: Final = 12
+"""Most values of a label that are listed."""
 _WORST_DETAILS: Final = 100
 """Number of answers of each cause that come before the others."""
 _DETAILS_PAGE: Final = 200
@@ -83,6 +87,7 @@ class Reading:
         where: Sequence[Condition] = (),
         slices: SliceLabels | None = None,
         keeps_questions: bool = False,
+        keeps_labels: bool = False,
     ) -> None:
         self.source = self._source = source
         self.row_ids: Mapping[str, str] = {}
@@ -91,6 +96,11 @@ class Reading:
         self._where = where
         self._slices = slices
         self._keeps_questions = keeps_questions
+        self._keeps_labels = keeps_labels
+        self._pairs: dict[tuple[str, tuple[str, ...]], tuple[str, tuple[str, ...]]] = {}
+        """Different labels with their values, so that each is kept once."""
+        self._facts: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {}
+        """All labels of each sample, if they are kept."""
         self._queries: dict[str, str] = {}
         """Questions, cut, if they are kept."""
         self._labels: dict[str, Mapping[str, tuple[str, ...]]] = {}
@@ -162,6 +172,9 @@ class Reading:
             if self._slices is not None:
                 self._slices.add(id_, labels)
             self._timeline.add(id_, time, labels)
+            if self._keeps_labels:
+                pairs = ((key, tuple(value[:_LABEL_CHARS] for value in values)) for key, values in labels.items())
+                self._facts[id_] = tuple(self._pairs.setdefault(pair, pair) for pair in pairs)
             if self._where:
                 keys |= labels.keys()
                 self._labels[id_] = {c.key: labels[c.key] for c in self._where if c.key in labels}
@@ -308,9 +321,22 @@ class Reading:
                 values=tuple(None if math.isnan(value) else value for value in numbers),
                 low=tuple(itertools.compress(itertools.count(), is_low)),
                 labels=labels.get(id_, ()),
+                time=self._timeline.time_of(id_),
+                facts=self._facts.get(id_, ()),
             )
             for (id_, signals), numbers, is_low in zip(self._signals.items(), values, low, strict=True)
         )
+
+    def label_values(self) -> dict[str, tuple[str, ...]]:
+        """Return the values of each label, if labels are kept. Empty for a label with more than 12 values."""
+        found: dict[str, set[str]] = {}
+        for key, values in self._pairs:
+            known = found.setdefault(key, set())
+            if len(known) <= _LISTED_VALUES:
+                known.update(values)
+        return {
+            key: tuple(sorted(values)) if len(values) <= _LISTED_VALUES else () for key, values in sorted(found.items())
+        }
 
     def answers_by_importance(self, view: ReportView) -> Iterator[AnswerView]:
         """Yield answers: the worst ones of each cause, and then the others in a random order with a fixed seed."""
@@ -479,10 +505,8 @@ class Reading:
 
     def _is_selected(self, sample_id: str) -> bool:
         row = self._reader.rows[sample_id]
-        labels = {**self._labels.get(sample_id, {}), CAUSE: (self.causes[sample_id] or NO_CAUSE,)}
-        values = {c.key: self.table.metrics[c.key].values[row, 0] for c in self._where if c.key in self.table.metrics}
-        scores = {key: value for key, value in values.items() if not math.isnan(value)}
-        return all(condition.holds(labels, scores) for condition in self._where)
+        scores = {c.key: self.table.metrics[c.key].values[row, 0] for c in self._where if c.key in self.table.metrics}
+        return are_fulfilled(self._where, self._labels.get(sample_id, {}), self.causes[sample_id], scores)
 
     def answers(self, ids: Sequence[str]) -> tuple[AnswerView, ...]:
         own = {row: id_ for id_, row in self.row_ids.items()}

@@ -12,7 +12,7 @@ from typing_extensions import override
 from ragstone.experiments._clusters import Clusters, choose_clusters
 from ragstone.experiments._table import ScoreTable, TableReader
 from ragstone.metrics import Composite, MetricCard
-from ragstone.schema import Outcome, Sample, TraceOutline
+from ragstone.schema import Outcome, Sample, Trace, TraceOutline
 from ragstone.settings import Analysis
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ class AnswerRecord:
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Values by key: metadata, and for requests name, model, session, user, status and tags."""
     outcomes: list[Outcome] = field(default_factory=list)
+    trace: Trace | None = None
+    """The captured request. None for rows of a dataset, and if its text was removed."""
 
 
 class SampleFields(NamedTuple):

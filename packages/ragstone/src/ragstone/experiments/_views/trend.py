@@ -42,6 +42,10 @@ class Timeline:
             for value in labels.get(key, ()):
                 first[value] = min(time, first.get(value, math.inf))
 
+    def time_of(self, sample_id: str) -> float | None:
+        """Return the time of a sample, if it has one."""
+        return self._times.get(sample_id)
+
     @property
     def since(self) -> float | None:
         """First time, Unix seconds."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -11,6 +12,7 @@ from typing import Final
 from ragstone.errors import ConfigurationError
 from ragstone.metrics import full_name
 from ragstone.scoring import CAUSES
+from ragstone.views import ReportView
 
 _PART: Final = re.compile(
     r"""\s*(?:"(?P<quoted>[^"]*)"|(?P<key>[\w.@-]+))\s*(?P<operator><=|>=|!=|=|<|>|~)\s*(?:"(?P<double>[^"]*)"|'(?P<single>[^']*)'|(?P<bare>[^\s"']+))\s*"""
@@ -99,6 +101,41 @@ def parse_where(text: str) -> tuple[Condition, ...]:
         if joined is None:
             raise ConfigurationError(f"--where conditions are joined by and, got {text[position:]!r}. {_EXAMPLE}")
         position = joined.end()
+
+
+def are_fulfilled(
+    conditions: Sequence[Condition],
+    labels: Mapping[str, Collection[str]],
+    cause: str | None,
+    scores: Mapping[str, float | None],
+) -> bool:
+    """Return whether all conditions hold for a sample with these labels, cause and scores (None or NaN: no score)."""
+    known = {key: value for key, value in scores.items() if value is not None and not math.isnan(value)}
+    return all(condition.holds({**labels, CAUSE: (cause or NO_CAUSE,)}, known) for condition in conditions)
+
+
+def select_questions(
+    view: ReportView, where: str, *, since: float | None = None, until: float | None = None
+) -> list[int]:
+    """Return the numbers of the questions that conditions select, of those with a time from `since` to before `until`.
+
+    Without a time, a question is selected only if neither is given. Raise ConfigurationError if the text is not a list
+    of conditions, or no question has a key.
+    """
+    conditions = parse_where(where) if where.strip() else ()
+    columns = {row.name: n for n, row in enumerate(view.metrics)}
+    if conditions:
+        check_keys(conditions, {key for row in view.questions for key, _ in row.facts} | columns.keys())
+    first, last = -math.inf if since is None else since, math.inf if until is None else until
+    compared = {key: columns[key] for condition in conditions if (key := condition.key) in columns}
+    return [
+        n
+        for n, row in enumerate(view.questions)
+        if (since is until is None or (row.time is not None and first <= row.time < last))
+        and are_fulfilled(
+            conditions, dict(row.facts), row.cause, {key: row.values[column] for key, column in compared.items()}
+        )
+    ]
 
 
 def check_keys(conditions: Sequence[Condition], known: Collection[str]) -> None:
