@@ -26,7 +26,7 @@ pytestmark = pytest.mark.servers
 EXAMPLES = Path(__file__).parents[2] / "examples"
 README = (EXAMPLES / "operator" / "README.md").read_text()
 PROGRAMS = Path(sys.executable).parent
-OUTAGE_S = float(os.environ.get("RAGSTONE_OUTAGE_S", "8"))
+OUTAGE_S = 8
 LIMIT_S = 120
 
 
@@ -56,7 +56,9 @@ def operator(database, program, port, serving, tmp_path_factory):
     """The running example, in a copy with free ports: `run` and `start` take a command of the README."""
     folder = tmp_path_factory.mktemp("clone")
     shutil.copytree(EXAMPLES / "deploy", folder / "deploy")
-    shutil.copytree(EXAMPLES / "operator", folder / "operator", ignore=shutil.ignore_patterns(".venv", "*-data"))
+    shutil.copytree(
+        EXAMPLES / "operator", folder / "operator", ignore=shutil.ignore_patterns(".venv", "__pycache__", "*-data")
+    )
     ports = {number: str(port()) for number in ("8001", "8080", "9464", "9190", "9193", "8484")}
     ports["5432"] = re.search(r":(\d+)/", database.url())[1]
 
@@ -70,6 +72,7 @@ def operator(database, program, port, serving, tmp_path_factory):
         "prometheus": ("RAGSTONE_PROMETHEUS", "prometheus"),
         "prometheus-alertmanager": ("RAGSTONE_ALERTMANAGER", "prometheus-alertmanager"),
         "amtool": ("RAGSTONE_AMTOOL", "amtool"),
+        "psql": ("RAGSTONE_PSQL", "psql"),
     }
     environment = {
         "PATH": f"{PROGRAMS}:{os.environ['PATH']}",
@@ -77,14 +80,14 @@ def operator(database, program, port, serving, tmp_path_factory):
         "RAGSTONE_SPOOL": str(folder / "spool"),
     }
 
-    def parts(command):
-        name, *arguments = shlex.split(replaced(command))
-        return [program(*known[name]) if name in known else name, *arguments]
+    def real(command):
+        name, *rest = replaced(command).split(" ", 1)
+        return " ".join([shlex.quote(program(*known[name])) if name in known else name, *rest])
 
     def run(command):
         done = subprocess.run(
-            parts(command), cwd=folder / "operator", env=os.environ | environment, capture_output=True, text=True,
-            timeout=LIMIT_S, check=False,
+            ["bash", "-c", real(command)], cwd=folder / "operator", env=os.environ | environment, capture_output=True,
+            text=True, timeout=LIMIT_S, check=False,
         )  # fmt: skip
         assert 0 == done.returncode, (command, done.stdout, done.stderr)
         return done.stdout
@@ -98,7 +101,9 @@ def operator(database, program, port, serving, tmp_path_factory):
             url = "http://127.0.0.1:" + replaced(f":{path}")[1:]
             log = folder / f"{path[:4]}.log"
             stack.enter_context(
-                serving(parts(command), ready=url, log=log, environment=environment, cwd=folder / "operator")
+                serving(
+                    shlex.split(real(command)), ready=url, log=log, environment=environment, cwd=folder / "operator"
+                )
             )
         store = replaced(re.search(r"postgresql://\S+", README)[0])
         yield SimpleNamespace(

@@ -260,7 +260,7 @@ class TestBooks:
         assert 0 == registry.value("ragstone_deliveries_depth", sink="jsonl:/x", state="failed")
 
     def test_what_waits_grows_older_by_itself(self, sink, registry, monkeypatch):
-        """A worker that hangs makes up no books, and shows all the same."""
+        """A worker that hangs does not read the ledger. Ages grow meanwhile, and after five minutes nothing is known."""
         now = [100.0]
         monkeypatch.setattr("ragstone.sinks._prometheus_families.time.monotonic", lambda: now[0])
         sink.update_status(self.LEDGER)
@@ -268,6 +268,10 @@ class TestBooks:
 
         assert 70 == registry.value("ragstone_queue_oldest_seconds")
         assert 100 == registry.value("ragstone_deliveries_oldest_seconds", sink="jsonl:/x")
+        now[0] += 300
+        assert registry.value("ragstone_queue_depth") is None
+        sink.update_status(self.LEDGER)
+        assert 30 == registry.value("ragstone_queue_oldest_seconds")
 
     def test_without_books_there_are_no_zeros(self, sink, registry):
         """Nothing known is not an empty queue."""

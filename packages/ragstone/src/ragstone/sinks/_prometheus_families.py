@@ -25,6 +25,8 @@ _SEEN_MAX_IDS: Final = 20_000
 _LABEL_MAX_CHARS: Final = 100
 _EXEMPLAR_MAX_CHARS: Final = 100
 """OpenMetrics allows 128 characters for names and values of an exemplar together."""
+_LEDGER_MAX_AGE_S: Final = 300.0
+"""Age from which a ledger is unknown and not shown, so that an outage of the store is an alert."""
 _METRICS_MAX: Final = 200
 _MODELS_MAX: Final = 20
 _REASONS_MAX: Final = 20
@@ -145,7 +147,8 @@ class LedgerCollector(StoreCollector[tuple[Ledger, float]]):
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily | InfoMetricFamily]:
         """Yield all current families."""
         with self._lock:
-            ledgers, metrics = list(self._published.values()), dict(self._metrics)
+            published, metrics = list(self._published.values()), dict(self._metrics)
+        ledgers = [each for each in published if time.monotonic() - each[1] < _LEDGER_MAX_AGE_S]
         yield InfoMetricFamily("ragstone", "The version of Ragstone.", value={"version": version("ragstone")})
         info = InfoMetricFamily(
             "ragstone_metric", "Version, judge and direction (higher or lower is better) of a metric.",
