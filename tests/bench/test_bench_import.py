@@ -36,6 +36,23 @@ def test_import_of_a_monitor():
     assert ratio <= MAX_RATIO
 
 
+def test_import_of_scipy():
+    """Only statistics that need scipy import it: tables of means and their intervals do not."""
+    scored = """
+import sys, ragstone
+rows = [{"response": text, "reference": "a b"} for text in ("a", "b", "a b") * 8]
+assert "token_f1" in str(ragstone.evaluate(rows, "token_f1"))
+assert "scipy" not in sys.modules
+"""
+    ranked = "from ragstone.stats import kendall; kendall([1, 2, 3], [1, 3, 2])"
+    statements = ("import numpy", scored, "import scipy.special", "import scipy.stats", ranked)
+    rounds = [[cpu_s("-c", statement) for statement in statements] for _ in range(ROUNDS)]
+    numpy, table, special, stats, tau = (statistics.median(column) for column in zip(*rounds, strict=True))
+    print(f"\n  numpy {numpy:.2f} s, a table {table:.2f} s, scipy.special {special:.2f} s, scipy.stats {stats:.2f} s")
+    print(f"  Kendall's tau {tau:.2f} s")
+    assert statistics.median(each[4] / each[3] for each in rounds) <= MAX_RATIO
+
+
 def test_help():
     """Commands import what they use when they run."""
     command = "import sys; from ragstone.cli import main; sys.argv = ['ragstone', '--help']; main()"

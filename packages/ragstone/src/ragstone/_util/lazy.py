@@ -41,11 +41,15 @@ def lazy_names(
 
 @contextmanager
 def needs_extra(extra: str, package: str, feature: str) -> Iterator[None]:
-    """Import optional packages in the block. If one is missing, the error says how to install it.
+    """Import packages in the block. If one is missing, the error says how to install it.
+
+    `extra` is empty for a dependency of Ragstone that an installation without dependencies does not have.
 
     Raise MissingExtraError if an import in the block fails.
     """
     try:
         yield
     except ImportError as error:
-        raise MissingExtraError(feature=feature, package=package, extra=f"ragstone[{extra}]") from error
+        raise MissingExtraError(
+            feature=feature, package=package, extra=f"ragstone[{extra}]" if extra else "ragstone"
+        ) from error

@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, Literal, Self
 
 from ragstone._util.filelock import try_flock
 from ragstone._util.files import open_private, sync_directory
+from ragstone._util.lazy import needs_extra
 from ragstone._util.quantities import count
 from ragstone.errors import ApplicationError, ConfigurationError, DataError, StoreCorruptError, StoreError
 from ragstone.experiments._clusters import SampleFields, cluster_keys, read_fields
@@ -94,7 +95,9 @@ def find_share(n: int, noise: float) -> float:
     answers that change from right to wrong or back, which with the gain makes an exact sign test.
     """
     import numpy as np
-    from scipy.stats import binom
+
+    with needs_extra("", "scipy", "a test set"):
+        from scipy.stats import binom
 
     up = min(noise / 2 + GAIN, 1.0)
     down = min(noise / 2, 1 - up)

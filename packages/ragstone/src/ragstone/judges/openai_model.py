@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 from urllib.parse import urlencode
 
 from ragstone import settings
+from ragstone._util.lazy import needs_extra
 from ragstone.errors import ConfigurationError
 from ragstone.judges._cache.replies import cached_replies
 from ragstone.judges._http.constraints import ConstrainedReplies
@@ -242,7 +243,8 @@ def _described(client: AsyncOpenAI, api_key: ApiKey | None) -> tuple[str, str | 
 
     Raise ConfigurationError if it is not an asynchronous client, or a key is given as well.
     """
-    import openai
+    with needs_extra("", "openai", "a judge with client="):
+        import openai
 
     if not isinstance(client, openai.AsyncOpenAI):
         raise ConfigurationError(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 from urllib.parse import SplitResult, urlsplit
 
 from ragstone._util.ascii import without_controls
+from ragstone._util.lazy import needs_extra
 from ragstone._util.waiting import retry_after_s
 from ragstone.errors import (
     ConfigurationError,
@@ -81,7 +82,8 @@ class HttpClient:
         `json` is encoded with `json_bytes`. Raise SinkUnavailableError if the connection fails or the request times
         out.
         """
-        import httpx
+        with needs_extra("", "httpx", "a sink over HTTP"):
+            import httpx
 
         if json is not None:
             content, headers = json_bytes(json), {"Content-Type": "application/json", **(headers or {})}

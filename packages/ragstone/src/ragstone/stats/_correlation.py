@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from ragstone._util.distributions import student_quantile
+from ragstone._util.lazy import needs_extra
 from ragstone.stats._cluster import cluster_codes, effective_number
 from ragstone.stats._mean import Bounds, Estimate, mean_interval
 
@@ -83,7 +84,8 @@ def kendall(x: Sequence[float] | NDArray[np.float64], y: Sequence[float] | NDArr
         >>> round(kendall([1, 2, 3, 4], [1, 2, 4, 3]), 4)
         0.6667
     """
-    from scipy.stats import kendalltau
+    with needs_extra("", "scipy", "Kendall's tau"):
+        from scipy.stats import kendalltau
 
     a, b = _pairs(x, y)
     if len(a) < 2 or (a == a[0]).all() or (b == b[0]).all():
@@ -104,7 +106,8 @@ def spearman(x: Sequence[float] | NDArray[np.float64], y: Sequence[float] | NDAr
         >>> spearman([1, 2, 3], [10, 30, 20])
         0.5
     """
-    from scipy.stats import rankdata
+    with needs_extra("", "scipy", "Spearman's correlation"):
+        from scipy.stats import rankdata
 
     a, b = _pairs(x, y)
     return pearson(rankdata(a), rankdata(b))

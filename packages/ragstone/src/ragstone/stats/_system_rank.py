@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from ragstone._util.lazy import needs_extra
 from ragstone.stats._cluster import cluster_codes
 from ragstone.stats._mean import Estimate, wilson_interval
 
@@ -45,7 +46,9 @@ def kendall_of_means(
         1.0
     """
     import numpy as np
-    from scipy.stats import t as student
+
+    with needs_extra("", "scipy", "the interval of Kendall's tau"):
+        from scipy.stats import t as student
 
     x, y = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
     if x.ndim != 2 or x.shape != y.shape or x.shape[1] < 2 or not (np.isfinite(x).all() and np.isfinite(y).all()):

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from ragstone._util.lazy import needs_extra
 from ragstone.stats._mean import Estimate
 
 if TYPE_CHECKING:
@@ -208,12 +209,14 @@ def _spread(plus: Sequence[tuple[float, int]], minus: Sequence[tuple[float, int]
 
 
 def _chi_square(p: float, df: int) -> float:
-    from scipy.special import chdtri
+    with needs_extra("", "scipy", "a quantile"):
+        from scipy.special import chdtri
 
     return float(chdtri(df, 1 - p))
 
 
 def _f(p: float, df: int, other: int) -> float:
-    from scipy.special import fdtri
+    with needs_extra("", "scipy", "a quantile"):
+        from scipy.special import fdtri
 
     return float(fdtri(df, other, p))

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, Literal
 
+from ragstone._util.lazy import needs_extra
 from ragstone._util.words import split_words
 from ragstone.metrics._card import WorkedExample
 from ragstone.metrics.text._base import Parts, TextMetric, TextOverlap, best_overlap, check_references, overlap_details
@@ -139,7 +140,8 @@ def _words(text: str, *, stem: bool) -> list[str]:
 
 @cache
 def _stemmer() -> Callable[[str], str]:
-    from nltk.stem.porter import PorterStemmer
+    with needs_extra("", "nltk", "ROUGE"):
+        from nltk.stem.porter import PorterStemmer
 
     stem: Callable[[str], str] = PorterStemmer().stem
     return stem
