@@ -422,13 +422,19 @@ def metrics_list(cards: list[Any], definitions: dict[str, str]) -> str:
     return "\n".join(lines)
 
 
+def place_of(item: dict[str, str]) -> str:
+    """Return the table, figure, equation or appendix of an item, in parentheses. Numbers of sections are left out."""
+    last = item["place"].rpartition(", ")[2]
+    return f" ({last})" if re.match("table|figure|equation|appendix|exercise", last) else ""
+
+
 def items_of_sources() -> str:
     """Return the items of each source by what a user types. The metrics of the groups are in their own lists."""
     sources: dict[str, dict[str, list[str]]] = {}
     for item in tomllib.loads(ITEMS.read_text(encoding="utf-8"))["item"]:
         if not re.fullmatch(r"(`--metrics [^`]+`(, )?)+", item["how"]):
             by_command = sources.setdefault(item["source"], {})
-            by_command.setdefault(item["how"], []).append(f"{item['item']} ({item['place'].rpartition(', ')[2]})")
+            by_command.setdefault(item["how"].replace("`ragstone ", "`"), []).append(f"{item['item']}{place_of(item)}")
     text = []
     for source, by_command in sources.items():
         # A sentence stands after its items, and a command before them.

@@ -47,8 +47,6 @@ def compare_command(
 ) -> None:
     """Find significant differences between systems or periods.
 
-    Compares systems on the same samples, or the requests of two periods of a store.
-
     Options:
         baseline: Compare each system with this one only. Default: all pairs.
 

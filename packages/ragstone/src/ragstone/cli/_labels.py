@@ -57,8 +57,7 @@ def cases_command(
 ) -> None:
     """Write scored requests as cases of a test set.
 
-    Without --worst they are drawn at random, with their weights. Corrected answers and marked passages of the label
-    page become references and labels of passages.
+    Without --worst they are drawn at random, with weights. Corrected answers become references.
 
     Options:
         store: The store, or a period of it: STORE@-7d...

@@ -36,8 +36,7 @@ def repair_command(
 ) -> None:
     r"""Find out which change of retrieval corrects wrong answers.
 
-    Each wrong answer is asked for again without a change, and with fewer, more, reordered or other passages. Prints
-    what share of the wrong answers each change corrects, without those that a repeat corrects by luck.
+    Asks again with fewer, more, reordered or other passages. Subtracts what a repeat corrects by luck.
 
     Options:
         file: Cases or samples: JSONL, JSON, CSV, Parquet, or -
