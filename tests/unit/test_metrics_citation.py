@@ -23,7 +23,7 @@ DOCS = tuple(Passage(id=f"doc-{n}", text=text) for n, text in enumerate(THREE, s
 def read(response, contexts=THREE, **metadata):
     """Sentences with the positions they cite and the citations without a passage."""
     sample = make_sample(response=response, contexts=contexts, metadata=metadata)
-    return [(s.text, s.cited, s.unknown) for s in read_cited_sentences(sample)]
+    return read_cited_sentences(sample)
 
 
 def cited(response, contexts=THREE, **metadata):

@@ -57,7 +57,7 @@ class CitationRecall(_CitationMetric):
         sentences = read_cited_sentences(check.sample)
         if not sentences:
             return "the response does not contain sentences"
-        supported = await _ask(check, [(each.text, each.cited) for each in sentences])
+        supported = await _ask(check, [(text, cited) for text, cited, _ in sentences])
         return ClaimShare(share=share(supported), details={"claims": _describe(sentences, supported)})
 
 
@@ -73,19 +73,19 @@ class CitationPrecision(_CitationMetric):
     example = examples.PRECISION
 
     async def _compute(self, check: ClaimCheck) -> ClaimShare | str:
-        sentences = [each for each in read_cited_sentences(check.sample) if each.cited or each.unknown]
+        sentences = [each for each in read_cited_sentences(check.sample) if any(each[1:])]
         if not sentences:
             return "the response does not contain citations"
-        supported = await _ask(check, [(each.text, each.cited) for each in sentences])
+        supported = await _ask(check, [(text, cited) for text, cited, _ in sentences])
         needed = await self._needed(check, sentences, supported)
         right = [
             mark
-            for sentence, whole, marks in zip(sentences, supported, needed, strict=True)
-            for mark in (*both((whole,) * len(marks), marks), *(False for _ in sentence.unknown))
+            for (*_, unknown), whole, marks in zip(sentences, supported, needed, strict=True)
+            for mark in (*both((whole,) * len(marks), marks), *(False for _ in unknown))
         ]
         rows = _describe(sentences, supported)
-        for row, sentence, marks in zip(rows, sentences, needed, strict=True):
-            row["not_needed"] = [n for n, mark in zip(sentence.cited, marks, strict=True) if mark is False]
+        for row, (_, cited, _), marks in zip(rows, sentences, needed, strict=True):
+            row["not_needed"] = [n for n, mark in zip(cited, marks, strict=True) if mark is False]
         return ClaimShare(share=share(right), details={"claims": rows, "n_citations": len(right)})
 
     async def _needed(
@@ -93,31 +93,31 @@ class CitationPrecision(_CitationMetric):
     ) -> list[tuple[Mark, ...]]:
         """Judge for each sentence which of its citations are needed. All are if the sentence is not supported."""
         several = [
-            each for each, mark in zip(sentences, supported, strict=True) if len(each.cited) > 1 and mark is not False
+            each for each, mark in zip(sentences, supported, strict=True) if len(each[1]) > 1 and mark is not False
         ]
         alone = dict(
-            zip(several, await _ask_each(check, [[(n,) for n in each.cited] for each in several], several), strict=True)
+            zip(several, await _ask_each(check, [[(n,) for n in cited] for _, cited, _ in several], several), strict=True)
         )
         # If one passage alone supports the sentence, the other citations are not needed.
         unclear = [each for each in several if True not in alone[each]]
-        others = [[tuple(m for m in each.cited if m != n) for n in each.cited] for each in unclear]
+        others = [[tuple(m for m in cited if m != n) for n in cited] for _, cited, _ in unclear]
         rest = dict(zip(unclear, await _ask_each(check, others, unclear), strict=True))
         return [
-            any_of((alone[each], negated(rest[each])), len(each.cited))
+            any_of((alone[each], negated(rest[each])), len(each[1]))
             if each in rest
-            else alone.get(each, (True,) * len(each.cited))
+            else alone.get(each, (True,) * len(each[1]))
             for each in sentences
         ]
 
 
 def _describe(sentences: Sequence[CitedSentence], supported: Sequence[Mark]) -> list[dict[str, Any]]:
     """Return the sentences, verdicts and citations as plain values for the details of an outcome."""
-    texts = [sentence.text for sentence in sentences]
     none: list[int] = []
-    rows = describe_claims(texts, supported=supported, cited=[list(each.cited) or none for each in sentences])
-    for row, sentence in zip(rows, sentences, strict=True):
-        if sentence.unknown:
-            row["unknown"] = list(sentence.unknown)
+    texts, all_cited = [text for text, *_ in sentences], [list(cited) or none for _, cited, _ in sentences]
+    rows = describe_claims(texts, supported=supported, cited=all_cited)
+    for row, (*_, unknown) in zip(rows, sentences, strict=True):
+        if unknown:
+            row["unknown"] = list(unknown)
     return rows
 
 
@@ -125,7 +125,7 @@ async def _ask_each(
     check: ClaimCheck, sets: Sequence[Sequence[tuple[int, ...]]], sentences: Sequence[CitedSentence]
 ) -> list[tuple[Mark, ...]]:
     """Judge for each sentence which of several sets of passages support it."""
-    questions = [(sentence.text, each) for sentence, several in zip(sentences, sets, strict=True) for each in several]
+    questions = [(text, each) for (text, *_), several in zip(sentences, sets, strict=True) for each in several]
     marks = iter(await _ask(check, questions))
     return [tuple(itertools.islice(marks, len(several))) for several in sets]
 

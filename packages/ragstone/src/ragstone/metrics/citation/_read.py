@@ -17,7 +17,6 @@ from __future__ import annotations
 import bisect
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from ragstone._util.words import find_sentences
@@ -65,16 +64,13 @@ _LINE_START: Final = re.compile(r"^[ \t*\u2022>-]*+", re.MULTILINE)
 _Target = tuple[str, int | tuple[int, ...]]
 """What a marker cites: its label, and a number or the positions of passages."""
 
+CitedSentence = tuple[str, tuple[int, ...], tuple[str, ...]]
+"""A sentence of the answer without markers, and what it cites.
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CitedSentence:
-    """A sentence of the answer, without markers, and what it cites."""
-
-    text: str
-    cited: tuple[int, ...] = ()
-    """Positions of the cited passages, from 1, ascending and without duplicates."""
-    unknown: tuple[str, ...] = ()
-    """Citations that do not refer to a passage of the sample, as written."""
+These are the positions of the cited passages (from 1, ascending, without duplicates), and the citations as written that
+do not refer to a passage. The garbage collector does not visit plain tuples of texts and numbers: an answer may have
+25,000 sentences, and as many other objects would make it stop the application's threads.
+"""
 
 
 def read_cited_sentences(sample: Sample) -> list[CitedSentence]:
@@ -180,7 +176,7 @@ def _sentences_of(
 def _sentence(text: str, citations: Sequence[Citation]) -> CitedSentence:
     cited = sorted({position for citation in citations for position in citation.cited})
     unknown = dict.fromkeys(citation.label for citation in citations if not citation.cited)
-    return CitedSentence(text=re.sub(r"[ \t]{2,}", " ", text), cited=tuple(cited), unknown=tuple(unknown))
+    return re.sub(r"[ \t]{2,}", " ", text), tuple(cited), tuple(unknown)
 
 
 def _find_markers(response: str, passages: CitedPassages) -> list[Citation]:
