@@ -1,4 +1,4 @@
-"""Applications, workers, scoring processes and their servers are killed at random moments: the books agree.
+"""Applications, workers, scoring processes and their servers are killed at random moments, or servers are restarted: the books agree.
 
 `RAGSTONE_KILLS=100 nox -s servers -- -m long -k kills` runs every combination. A few kills of some run with the other tests of servers.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+from types import SimpleNamespace
 
 import psycopg
 import pytest
@@ -53,6 +54,9 @@ COMBINATIONS = {
     "redis-file": ("redis", {}, ("broker", "owner", "application"), 3),
     "redis-file-processes": ("redis", {"processes": 2}, ("broker", "child", "owner", "owner and child", "application"), 0),
     "redis-postgresql": ("redis", {"workers": 2, "processes": 2}, ALL, 0),
+    # Servers that end in order: they refuse new connections, and end or serve those that exist.
+    "postgresql-restarts": (None, {"workers": 2}, ("stop of the database",), 3),
+    "redis-postgresql-restarts": ("redis", {"workers": 2}, ("stop of the broker", "stop of the database"), 4),
 }  # fmt: skip
 
 
@@ -67,4 +71,7 @@ def test_books_after_kills(name, n_kills, request, tmp_path):
     if broker is not None:
         servers["broker"] = request.getfixturevalue(f"start_{broker}")()
         url = servers["broker"].url()
+    for server_name in servers.keys() & {"broker", "database"}:
+        server = servers[server_name]
+        servers[f"stop of the {server_name}"] = SimpleNamespace(kill=server.stop, start_again=server.start_again)
     kill_and_check(Deployment(store, tmp_path, broker=url, servers=servers, **options), victims, n_kills)

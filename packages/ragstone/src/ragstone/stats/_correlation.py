@@ -26,7 +26,7 @@ _COCHRAN: Final = 25
 """Student's t requires n >= 25 times the squared skewness of the influences (Cochran's rule)."""
 _MOVES: Final = 0.5
 """Student's t requires that one more pair, at any corner of the range, moves the correlation by less than this share of
-half the interval's width."""
+half the 95% interval's width, at any level, because an interval has to contain those of lower levels."""
 _LEVELS: Final = 1000
 """Maximum number of levels of a column in Kendall's influences. Of more, neighbors are merged, which changes a standard
 error by less than 1 in 1,000 and bounds the cost."""
@@ -313,9 +313,12 @@ def _interval(
         skewness = float((moved**3).mean()) / variance**1.5
         kurtosis = float((moved**4).mean()) / variance**2
         freedom = max(min(effective_number(sizes), 2 * k / max(kurtosis - 1, _PERFECT)) - 1, 1.0)
-        half = student_quantile(freedom, (1 + confidence_level) / 2) * math.sqrt(variance / k) / (1 - r * r)
-        low, high = (math.tanh(math.atanh(r) + side * half) for side in (-1, 1))
-        if k >= _COCHRAN * skewness**2 and float(np.abs(corners).max()) / k <= _MOVES * (high - low) / 2:
+        error = math.sqrt(variance / k) / (1 - r * r)
+        (low, high), (low_95, high_95) = (
+            [math.tanh(math.atanh(r) + side * student_quantile(freedom, (1 + level) / 2) * error) for side in (-1, 1)]
+            for level in (confidence_level, 0.95)
+        )
+        if k >= _COCHRAN * skewness**2 and float(np.abs(corners).max()) / k <= _MOVES * (high_95 - low_95) / 2:
             return low, high, "student_t"
     largest = float(sizes.max()) * k / pairs.size
     low, high = (

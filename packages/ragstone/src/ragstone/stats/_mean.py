@@ -20,6 +20,9 @@ _COCHRAN: Final = 50
 _SMALL_N_ONE_SIDED: Final = 200
 _COCHRAN_ONE_SIDED: Final = 400
 """The same for one limit, where the errors due to skewness do not cancel: they are below 0.6% at the level 95%."""
+_TAIL: Final = 0.05
+"""Error probability of the interval that one more value may move. It is fixed: if the method depended on the level, the
+interval of a higher level could be the shorter one."""
 _ROUNDING: Final = 1e-9
 """Tolerance for a mean that exceeds the range by rounding."""
 
@@ -67,7 +70,7 @@ def mean_interval(
 
     - Wilson's interval ("wilson") if every value is a bound of the range (a proportion),
     - Student's t, cut to the range ("student_t"), for at least 30 values with a skewness g such that n >= 50 g**2, if
-      one more value at the far end of the range would move the mean by less than a quarter of the interval's width,
+      one more value at the far end of the range would move the mean by less than a quarter of the 95% interval's width,
     - otherwise (few, equal or skewed values) Gaffke's limits with the mid-p rule ("gaffke").
 
     A one-sided interval decides a gate, so its error must not exceed the level for any n: it has Gaffke's limit without
@@ -150,9 +153,9 @@ def _bounded(
         return found.low, found.high, found.method
     least, factor = (_SMALL_N, _COCHRAN) if two_sided else (_SMALL_N_ONE_SIDED, _COCHRAN_ONE_SIDED)
     if not is_proportion and unit[0] < unit[-1] and n >= max(least, factor * _skewness(unit) ** 2):
-        half = _student_t(unit, tail)
         # The sample may not contain a rare, distant value. If one would matter, Student's t is too short.
-        if max(mean, 1 - mean) / n <= half / 2:
+        if max(mean, 1 - mean) / n <= _student_t(unit, _TAIL / 2 if two_sided else _TAIL) / 2:
+            half = _student_t(unit, tail)
             return mean - half, mean + half, "student_t"
     return gaffke_limit(unit, tail, mid_p=two_sided), gaffke_limit(unit, 1 - tail, mid_p=two_sided), "gaffke"
 
