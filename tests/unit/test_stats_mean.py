@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from intervals import ends
@@ -60,6 +60,22 @@ def test_scale_and_shift_carry_over(values: list[float]) -> None:
 def test_the_method_follows_from_the_data(values: list[float], method: str) -> None:
     """And it is named in the result."""
     assert method == mean_interval(values).method
+
+
+@given(
+    st.lists(st.sampled_from([0.0, 0.25, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0]), min_size=1, max_size=8),
+    st.sampled_from([1, 10, 30]),
+    st.lists(st.floats(0.01, 0.999), min_size=2, max_size=2).map(sorted),
+    st.sampled_from(["two-sided", "lower", "upper"]),
+)
+@example([0.9, 0.7, 0.8, 1.0], 10, [0.97, 0.9833], "two-sided")
+def test_the_interval_of_a_higher_level_contains_that_of_a_lower_one(values, times, levels, side):
+    """A method that depended on the level gave [0.772, 0.887] at 97%, and [0.805, 0.895] at 98.3%."""
+    lower, higher = (mean_interval(values * times, confidence_level=level, side=side) for level in levels)
+
+    assert lower.method == higher.method
+    assert higher.low <= lower.low + 1e-6
+    assert higher.high >= lower.high - 1e-6
 
 
 @pytest.mark.parametrize("values", [[1.0] * 5, [0.7] * 40, [0.7] * 3000])

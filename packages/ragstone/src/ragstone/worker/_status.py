@@ -25,7 +25,7 @@ def read_ledger(store: str | os.PathLike[str]) -> Ledger:
     spool exists. Raise StoreError if the store cannot be read.
     """
     spool = spool_directory(store)
-    if not _store_or_spool_exists(store) and not spool.is_dir():
+    if not _store_may_exist(store) and not spool.is_dir():
         raise StoreNotFoundError(
             f"store not found: {str(Path(store).absolute())!r}. Give the same path as in Monitor(store=...)."
         )
@@ -43,7 +43,7 @@ def read_ledger(store: str | os.PathLike[str]) -> Ledger:
     return ledger
 
 
-def _store_or_spool_exists(store: str | os.PathLike[str]) -> bool:
+def _store_may_exist(store: str | os.PathLike[str]) -> bool:
     return is_database_url(store) or Path(store).exists()
 
 
@@ -70,7 +70,7 @@ def _offsets_in(opened: Store, spool: Path) -> dict[str, int]:
 def _opened(store: str | os.PathLike[str]) -> Iterator[Store | None]:
     """Open the store for reading. Yields None if nothing was written yet."""
     try:
-        opened = open_store(store, mode="read") if _store_or_spool_exists(store) else None
+        opened = open_store(store, mode="read") if _store_may_exist(store) else None
     except StoreNotReadyError:
         opened = None
     with opened or nullcontext():
