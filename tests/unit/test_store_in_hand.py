@@ -12,8 +12,9 @@ import pytest
 
 from builders import make_trace
 from completions import complete
-from ragstone.schema import Captured, Score
+from ragstone.schema import Captured, Evidence, Failure, NotApplicable, Passage, Retrieval, Score, Trace, Usage
 from ragstone.store import PlannedMetric, SqliteStore
+from ragstone.store._bodies import _DICTIONARY
 
 
 def stored(path: Path, score: Score) -> Score:
@@ -68,3 +69,13 @@ def test_the_oldest_outcomes_are_forgotten(tmp_path: Path) -> None:
         delivered = [delivery.outcome for delivery in store.deliveries.due("jsonl", limit=9999)]
     assert delivered == scores
     assert (delivered[0] is scores[0], delivered[-1] is scores[-1]) == (False, True)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [Trace, Passage, Retrieval, Evidence, Score, NotApplicable, Failure, Usage],
+    ids=lambda record: record.__name__,
+)
+def test_the_dictionary_of_compressed_records_has_each_field(record):
+    """A name that is not in the dictionary costs its length in each stored row."""
+    assert [] == [name for name in record.model_fields if f'"{name}":'.encode() not in _DICTIONARY]
