@@ -70,7 +70,7 @@ def mean_interval(
 
     - Wilson's interval ("wilson") if every value is a bound of the range (a proportion),
     - Student's t, cut to the range ("student_t"), for at least 30 values with a skewness g such that n >= 50 g**2, if
-      one more value at the far end of the range would move the mean by less than a quarter of the 95% interval's width,
+      one more value at the far end of the range moves the mean by less than a quarter of the 95% interval's width,
     - otherwise (few, equal or skewed values) Gaffke's limits with the mid-p rule ("gaffke").
 
     A one-sided interval decides a gate, so its error must not exceed the level for any n: it has Gaffke's limit without
@@ -152,11 +152,11 @@ def _bounded(
         found = wilson_interval(int(unit.sum()), n, confidence_level=confidence_level)
         return found.low, found.high, found.method
     least, factor = (_SMALL_N, _COCHRAN) if two_sided else (_SMALL_N_ONE_SIDED, _COCHRAN_ONE_SIDED)
-    if not is_proportion and unit[0] < unit[-1] and n >= max(least, factor * _skewness(unit) ** 2):
-        # The sample may not contain a rare, distant value. If one would matter, Student's t is too short.
-        if max(mean, 1 - mean) / n <= _student_t(unit, _TAIL / 2 if two_sided else _TAIL) / 2:
-            half = _student_t(unit, tail)
-            return mean - half, mean + half, "student_t"
+    is_spread = not is_proportion and unit[0] < unit[-1] and n >= max(least, factor * _skewness(unit) ** 2)
+    # The sample may not contain a rare, distant value. If one would matter, Student's t is too short.
+    if is_spread and max(mean, 1 - mean) / n <= _student_t(unit, _TAIL / 2 if two_sided else _TAIL) / 2:
+        half = _student_t(unit, tail)
+        return mean - half, mean + half, "student_t"
     return gaffke_limit(unit, tail, mid_p=two_sided), gaffke_limit(unit, 1 - tail, mid_p=two_sided), "gaffke"
 
 

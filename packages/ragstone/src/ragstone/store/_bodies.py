@@ -45,7 +45,7 @@ _DICTIONARY: Final = rb"""
 ,"rank":null,"relevance":null,"metadata":{}}],"name":null,"stages":[]}],"contexts":null,"response":"","reference":[],
 "sub_questions":[],"qrels":null,"ratings":null,"status":"ok","error":null,"inner_errors":[],"started_at":17,
 "ended_at":null,"first_token_s":null,"model":null,"usage":null,"tags":[],"metadata":{},"inclusion_probability":1.0,
-"truncated_fields":[],"evidence":{"query":"unknown","contexts":"in_prompt","response":"stated","doubts":[],"declared_tools":{}}}
+"truncated_fields":[],"evidence":{"query":"unknown","contexts":"unknown","response":"unknown","doubts":[]}}
 ,"query":"","standalone_query":null,"history":[],"retrievals":[],"contexts":null,"response":"The ","reference":[],"sub_questions":[],"qrels":null,"ratings":null,"status":"ok","error":null,"inner_errors":[],"started_at":17,"ended_at":17,"first_token_s":null,"model":null,"usage":null,"tags":[],"metadata":{},"inclusion_probability":1.0,"truncated_fields":[],"evidence":{"query":"stated","contexts":"in_prompt","response":"stated","doubts":[],"declared_tools":{}},"checksum":"
 "details":{"claims":[{"claim":"The ","supported":true},{"claim":"","supported":false,"passages":[1],"right":true}],
 "reference_claims":[],"questions":[],"n_missing":0,"bounds":[0.0,1.0],"noncommittal":true},"raw":null,"checksum":"

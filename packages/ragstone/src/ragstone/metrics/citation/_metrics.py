@@ -96,11 +96,7 @@ class CitationPrecision(_CitationMetric):
             each for each, mark in zip(sentences, supported, strict=True) if len(each[1]) > 1 and mark is not False
         ]
         alone = dict(
-            zip(
-                several,
-                await _ask_each(check, [[(n,) for n in cited] for _, cited, _ in several], several),
-                strict=True,
-            )
+            zip(several, await _ask_each(check, [[(n,) for n in each[1]] for each in several], several), strict=True)
         )
         # If one passage alone supports the sentence, the other citations are not needed.
         unclear = [each for each in several if True not in alone[each]]

@@ -65,12 +65,8 @@ _Target = tuple[str, int | tuple[int, ...]]
 """What a marker cites: its label, and a number or the positions of passages."""
 
 CitedSentence = tuple[str, tuple[int, ...], tuple[str, ...]]
-"""A sentence of the answer without markers, and what it cites.
-
-These are the positions of the cited passages (from 1, ascending, without duplicates), and the citations as written that
-do not refer to a passage. The garbage collector does not visit plain tuples of texts and numbers: an answer may have
-25,000 sentences, and as many other objects would make it stop the application's threads.
-"""
+"""A sentence without markers, the positions of the passages that it cites (from 1, ascending, without duplicates), and
+citations of other passages as written. Garbage collections, which stop all threads, do not visit such plain tuples."""
 
 
 def read_cited_sentences(sample: Sample) -> list[CitedSentence]:
