@@ -371,7 +371,7 @@ def test_calls_of_a_long_text_are_not_all_made_at_once():
         return n
 
     assert list(range(1000)) == asyncio.run(gather_or_cancel(ask(n) for n in range(1000)))
-    assert 64 == most
+    assert 32 == most
 
 
 def test_errors_leave_nothing_to_the_garbage_collector():
