@@ -111,10 +111,10 @@ def test_three_retrievers_need_four_commands(tmp_path, run):
 
     verdict = [run(step) for step in steps][-1]
 
-    assert "letters beats first on ccrs.qr by" in verdict
+    assert "four beats one on ccrs.qr by" in verdict
     page = (tmp_path / "comparison.html").read_text()
-    assert "letters beats first on ccrs.qr by" in page
-    assert "Questions: letters against first" in page
+    assert "four beats one on ccrs.qr by" in page
+    assert "Questions: four against one" in page
     assert "Above what wind does the Petrel not sail?" in page
 
 
