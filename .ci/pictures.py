@@ -71,6 +71,10 @@ def take_pictures(browser: Browser, directory: Path) -> None:
             with open_page(browser, url, scheme) as page:
                 page.wait_for_selector("#state.live", timeout=60_000)
                 page.screenshot(path=PICTURES / f"live-{scheme}.png")
+            with open_page(browser, f"{url}?where=release%3D1.1&sort=ccrs.qr", scheme) as page:
+                page.wait_for_selector("#selection tbody", timeout=60_000)
+                page.locator("#all").evaluate("section => section.scrollIntoView()")
+                page.screenshot(path=PICTURES / f"filter-{scheme}.png")
 
 
 def take_notebook(browser: Browser, directory: Path) -> None:

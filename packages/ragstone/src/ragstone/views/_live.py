@@ -25,8 +25,8 @@ _PARTS: Final = (
 )  # fmt: skip
 """The parts that the page shows, in its order. Those of the report have the names of its sections."""
 _LINKS: Final = (
-    ("Scores", "#scores"), ("Where it fails", "#causes"), ("Latest", "#latest"), ("All questions", "#all"),
-    ("Label answers", "label"),
+    ("Scores", "#scores"), ("Where it fails", "#causes"), ("Over time", "#trend"), ("Latest", "#latest"),
+    ("All questions", "#all"), ("Label answers", "label"),
 )  # fmt: skip
 
 
