@@ -359,7 +359,7 @@ def span(card: Any) -> str:
     low, high = (
         "no bound" if math.isinf(bound) else f"{bound:.3f}".rstrip("0").rstrip(".") for bound in (card.low, card.high)
     )
-    return "" if (low, high) == ("0", "1") else "no bounds" if low == high else f"{low} to {high}"
+    return "" if (low, high) == ("0", "1") else "without bounds" if low == high else f"{low} to {high}"
 
 
 def calls(card: Any) -> str:
@@ -378,10 +378,6 @@ def calls(card: Any) -> str:
     return ", ".join(texts)
 
 
-SHARE = re.compile(r"[a-z(][a-z ,@>=0-9()-]+ / [a-z ,()=-]+|1 (if|/) .*|F1 of .*: .*")
-"""A formula in words, which says what the question of the metric says."""
-
-
 def facts_of(card: Any) -> list[str]:
     """Return what a metric needs, its calls, and its range and direction if they are not the usual ones."""
     needs = f"needs {', '.join(card.needs)}".replace("_", "\\_")
@@ -394,17 +390,17 @@ def facts_of(card: Any) -> list[str]:
 
 
 def usual_facts(cards: list[Any]) -> list[str]:
-    """Return the facts of most metrics of a group, each without "" of a metric that does not have it."""
+    """Return the most common facts of a group: of at least two of five metrics, if each metric has such a fact."""
     columns = [Counter(column) for column in zip(*map(facts_of, cards), strict=True)]
     return [
-        fact if len(cards) > 1 and n * 2 > len(cards) and "" not in column else ""
+        fact if len(cards) > 1 and n * 5 > len(cards) * 2 and "" not in column else ""
         for column in columns
         for fact, n in column.most_common(1)
     ]
 
 
 def metrics_list(cards: list[Any], definitions: dict[str, str]) -> str:
-    """Return the metrics of a group, and before them the facts of most of them.
+    """Return the metrics of a group, and before them the usual facts.
 
     `definitions` are metrics by formula. A metric with the formula of another one refers to it.
     """
@@ -412,8 +408,8 @@ def metrics_list(cards: list[Any], definitions: dict[str, str]) -> str:
     lines = [f"Usually {', '.join(filter(None, usual))}:\n"] if any(usual) else []
     for card in cards:
         formula = card.formula.removesuffix(", of the retrieved passages")
-        question = re.split(r"(?<=[?.]) ", card.description)[0]
-        text = f"`{card.formula}`" if SHARE.fullmatch(card.formula) else f"{prose(question)} `{card.formula}`"
+        # A formula in words says what its question says, except for a rating of the judge.
+        text = f"{prose(card.description)} `{card.formula}`" if "judge(" in formula else f"`{card.formula}`"
         if (name := definitions.setdefault(formula, card.name)) != card.name:
             text = f"as `{name}`"
         own = [fact for fact, common in zip(facts_of(card), usual, strict=True) if fact != common]
