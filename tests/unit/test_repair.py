@@ -92,7 +92,7 @@ def test_fewer_passages_correct_an_application_that_long_prompts_confuse(plant: 
     assert {"fewer_passages": 1.0, "more_passages": 0.0, "dropped_first": None, "no_passages": 1.0} == values(trial)
     assert trial.best is not None
     assert "fewer_passages" == trial.best.name
-    assert trial.verdict.startswith("Fewer passages: corrects 100% [")
+    assert trial.verdict.startswith("Fewer passages: corrects 100 % [")
     assert trial.luck is not None
     assert 0.0 == trial.luck.value
 
@@ -139,7 +139,7 @@ def test_more_candidates_a_dropped_passage_and_reference_passages_reach_the_prom
     assert {"not_in_prompt": 12} == left_out(dropped)["more_passages"]
     reference = run(plant(lambda hits: right_if(GOLD in hits)), rows(12, reference_contexts=[GOLD]))
     assert 1.0 == values(reference)["reference_passages"]
-    assert "With the reference passages alone, 0% [0%, 30%] stay wrong" in reference.verdict
+    assert "With the reference passages alone, 0 % [0, 30] stay wrong" in reference.verdict
 
 
 def test_an_application_that_ignores_what_it_retrieves_is_named_and_nothing_is_claimed(plant: Any) -> None:
@@ -308,7 +308,7 @@ def test_the_command_prints_the_result_and_the_cost_before(
     assert not planted.calls
     done = CliRunner().invoke(command_line, command)
     assert 0 == done.exit_code
-    assert done.stdout.startswith("Fewer passages: corrects 100% [")
+    assert done.stdout.startswith("Fewer passages: corrects 100 % [")
     assert "12 wrong answers: planted_application:ask is called" in done.stderr
     shown = CliRunner().invoke(command_line, [*command, "--json"])
     assert json.loads(Path("cases.planted_application.ask.repair.json").read_text()) == json.loads(shown.stdout)

@@ -194,5 +194,5 @@ def test_a_run_is_chosen_by_name_and_runs_are_never_pooled(tmp_path: Path):
     assert (2, True) == (refused.returncode, "Its runs: 'a', 'b', 'c', 'd'. Write STORE@RUN" in refused.stderr)
     assert "These means are of all 4 runs together." in run_command("status", path).stdout
     captured = make_store(tmp_path / "s.db", 3)
-    with pytest.raises(ConfigurationError, match="It does not contain runs of `evaluate --store`"):
+    with pytest.raises(ConfigurationError, match="Its runs: none"):
         TimeRange(captured, run="a")

@@ -81,6 +81,7 @@ def cases_command(
         lines.append(f"{count(cases.n_removed, 'request')} without a text left out: retention removed the texts.")
     shown = "-" if output is None else shlex.quote(str(output))
     lines.append(f"ask again: ragstone evaluate {shown} --app MODULE:NAME")
+    lines.append(f"try repairs: ragstone repair {shown} --app MODULE:NAME")
     typer.echo("\n".join(lines), err=True)
 
 

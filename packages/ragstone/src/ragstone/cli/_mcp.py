@@ -32,8 +32,7 @@ _REPORT: Final = (
 _HIDDEN: Final = frozenset({"last_error", "stopped", "error", "example", "settings", "last_worker", "slices"})
 """Fields of `status` and `alarms` with messages of errors, paths or metadata."""
 _FAILED: Final = (
-    "`ragstone {command}` failed with exit code {code} (2: an argument is invalid, or the store does not exist). Its "
-    "message can contain texts, so it is hidden. Run the command in a terminal, or start this server with --texts"
+    "The command failed with exit code {}. Its message can contain texts. Run it in a terminal, or add --texts"
 )
 _EVERYTHING: Final = "ask for fewer answers or a shorter period, or run the command with --json --full"
 
@@ -61,7 +60,7 @@ def serve_tools(store: str, *, texts: bool) -> None:
         done = await run_process([*_PROGRAM, command, *arguments, "--json"], stdin=subprocess.DEVNULL, check=False)
         if done.returncode not in (0, 1):  # 1: a gate or an alarm
             message = done.stderr.decode(errors="replace").strip()[-2000:]
-            raise ToolError(message if texts else _FAILED.format(command=command, code=done.returncode))
+            raise ToolError(message if texts else _FAILED.format(done.returncode))
         return json.loads(done.stdout)
 
     def at(period: str) -> str:

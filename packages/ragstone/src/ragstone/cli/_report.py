@@ -209,7 +209,7 @@ def _next_steps(
             what = f"all {cause.n:,} of a cause" if cause.n > 1 else "one cause"
             steps.append((what, f"ragstone traces {shown} --cause {cause.cause}{texts}"))
             if store := view.provenance.store:
-                cases = f"ragstone labels cases {store} --where cause={cause.cause} --worst 50 -o cases.jsonl"
+                cases = f"ragstone labels cases {store} --where cause={cause.cause} -o cases.jsonl"
                 steps += [("as test cases", cases), ("try repairs", "ragstone repair cases.jsonl --app MODULE:NAME")]
     listed = " ".join(map(_describe, sources)) if len(sources) > 1 else shown
     against = f" --baseline {_describe(baseline)}" if baseline else ""

@@ -70,14 +70,9 @@ class Period(Reportable):
         with open_store(self.store, mode="read") as stored:
             times = stored.traces.run_times()
         if self.run not in times:
-            known = (
-                f"Its runs: {', '.join(map(repr, times))}"
-                if times
-                else "It does not contain runs of `evaluate --store`"
-            )
             raise ConfigurationError(
-                f"the store {describe_store(self.store)!r} does not have a run {self.run!r}. {known}. Write STORE@RUN, "
-                "or STORE@FROM..TO for a period"
+                f"the store {describe_store(self.store)!r} does not have a run {self.run!r} of `evaluate --store`. Its "
+                f"runs: {', '.join(map(repr, times)) or 'none'}. Write STORE@RUN, or STORE@FROM..TO for a period"
             )
         # All requests of a run start in one millisecond.
         object.__setattr__(self, "since", times[self.run] - 0.0002)
@@ -248,24 +243,18 @@ def store_of(source: OutcomeSource) -> str | os.PathLike[str] | None:
 class StoredRequests(Source):
     """Requests of a store, under its name unless `name` is given. Of a store of runs, those of one run.
 
-    With `only_planned`, outcomes of earlier versions of the planned metrics are left out. With `has_row_ids`, requests
-    of a run have the ids of the evaluated rows.
+    With `only_planned`, outcomes of earlier versions of the planned metrics are left out.
     """
+
+    _prefix = ""
+    """Beginning of the ids in the store that the ids of the samples lack (see `use_row_ids`)."""
 
     after: StorePosition | None = None
     """Only what was stored after this position is read."""
     upto: StorePosition | None = None
     """Only what was stored up to this position is read."""
 
-    def __init__(
-        self,
-        period: Period,
-        name: str | None,
-        analysis: Analysis,
-        *,
-        only_planned: bool = True,
-        has_row_ids: bool = False,
-    ) -> None:
+    def __init__(self, period: Period, name: str | None, analysis: Analysis, *, only_planned: bool = True) -> None:
         self._n_without_text = self._n_planted = 0
         self._spent: dict[str, Spent] = {}
         with open_store(period.store, mode="read") as opened:
@@ -281,8 +270,12 @@ class StoredRequests(Source):
             shown, self._plan = f"{shown}, run {period.run}", {}  # the plan is that of the last run
         self.is_traffic = not times
         self._period, self.argument = period, period.argument
-        self._prefix = f"{period.run}/" if period.run and has_row_ids else ""
         super().__init__(name or shown, analysis, {})
+
+    def use_row_ids(self) -> StoredRequests:
+        """Give requests of a run the ids of the evaluated rows."""
+        self._prefix = f"{self._period.run}/" if self._period.run else ""
+        return self
 
     @override
     def samples(self) -> Iterator[SampleFields]:
@@ -463,7 +456,7 @@ def _open(
     store = store_of(source)
     if store is not None:
         period = source if isinstance(source, Period) else Period(store)
-        return StoredRequests(period, name, analysis, only_planned=not compares, has_row_ids=True)
+        return StoredRequests(period, name, analysis, only_planned=not compares).use_row_ids()
     path = Path(os.fspath(source))  # type: ignore[arg-type]  # a period is a store
     if is_cases(path):
         return _open_cases(path, name, analysis)

@@ -44,8 +44,6 @@ from ragstone.views._words import (
 TABLE_COLUMNS: Final = 9
 """Most metrics with a column in the table of all questions."""
 
-REPAIR: Final = "ragstone repair cases.jsonl --app MODULE:NAME"
-
 Labels = Mapping[str, Sequence[str]]
 """Keys of labels, each with its values if they are few."""
 
@@ -189,9 +187,10 @@ def _case_commands(view: ReportView) -> Markup:
     """Return the commands that write the answers with a cause as test cases, and try repairs of them."""
     wrong = [row.cause for row in view.causes if row.is_wrong and row.n]
     start = f"ragstone labels cases {view.provenance.store} --where cause="
-    commands = [*(f"{start}{cause} --worst 50 -o cases.jsonl" for cause in wrong), REPAIR]
+    commands = [*(f"{start}{cause} -o cases.jsonl" for cause in wrong), "ragstone repair cases.jsonl --app MODULE:NAME"]
     shown = (tag("p", tag("code", command, class_="command")) for command in commands)
-    return tag("details", tag("summary", "Write test cases of a cause, and try repairs"), *shown)
+    title = tag("span", "Write test cases of a cause, and try repairs", class_="more")
+    return tag("details", tag("summary", title), *shown)
 
 
 def slice_section(view: ReportView, table: SliceTable) -> Markup:

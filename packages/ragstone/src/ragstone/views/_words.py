@@ -211,7 +211,8 @@ def _all_have_causes(answers: Sequence[AnswerView]) -> bool:
 def format_share(share: Estimate) -> str:
     """Write a share and its interval in percent: "16 % [13, 21]", or "0.0 % [0.0, 0.3]" if the interval is narrow."""
     decimals = 1 if share.high - share.low < _NARROW else 0
-    value, low, high = (f"{100 * end:.{decimals}f}" for end in (share.value, share.low, share.high))
+    ends = (round(100 * end, decimals) + 0.0 for end in (share.value, share.low, share.high))  # no "-0"
+    value, low, high = (f"{end:.{decimals}f}" for end in ends)
     return f"{value} % [{low}, {high}]"
 
 

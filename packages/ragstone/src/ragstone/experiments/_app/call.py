@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
+import sys
 import threading
 import uuid
 from collections.abc import Callable, Mapping
@@ -52,7 +53,11 @@ def app_call(app: object) -> AppCall:
 def app_name(app: object) -> str:
     """Return the name under which the answers of an application are saved."""
     module = getattr(app, "__module__", None) or type(app).__module__
-    return f"{module}:{getattr(app, '__qualname__', None) or type(app).__qualname__}"
+    own_name = getattr(app, "__qualname__", None)
+    # The class of a chain says little, so the name of its variable is used.
+    modules = {name: getattr(each, "__dict__", {}) for name, each in [*sys.modules.items()] if name != "__main__"}
+    places = (f"{name}:{key}" for name, found in modules.items() for key in [*found] if found[key] is app)
+    return f"{module}:{own_name}" if own_name else next(places, f"{module}:{type(app).__qualname__}")
 
 
 class AppCall:

@@ -12,6 +12,7 @@ from ragstone._util.quantities import count
 from ragstone._util.table import text_table
 from ragstone.experiments._repair.interventions import INTERVENTIONS
 from ragstone.stats import Estimate, estimate_mean
+from ragstone.views import format_share
 
 REASONS: Final = {
     "not_in_prompt": "the intervention did not reach the prompt",
@@ -151,11 +152,6 @@ def _weighted(values: Sequence[float], weights: Sequence[float], low: float, lev
     return estimate_mean(values, low=low, high=1.0, probabilities=probabilities, confidence_level=level)
 
 
-def show_share(estimate: Estimate) -> str:
-    """Write a share with its interval: "16% [9%, 23%]"."""
-    return f"{estimate.value:.0%} [{estimate.low:.0%}, {estimate.high:.0%}]".replace("-0%", "0%")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairTrial:
     """What corrects the wrong answers of an application, by trial. `str` is the report."""
@@ -206,9 +202,8 @@ class RepairTrial:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        return (
-            {"kind": "ragstone.repair"} | asdict(self) | {"best": self.best and self.best.name, "verdict": self.verdict}
-        )
+        best = self.best and self.best.name
+        return {"kind": "ragstone.repair", **asdict(self), "best": best, "verdict": self.verdict}
 
     @property
     def verdict(self) -> str:
@@ -218,23 +213,25 @@ class RepairTrial:
         if (best := leading(self.shares)) is None or best.estimate is None:
             text = "No repair has a result, so nothing is claimed."
         elif best.estimate.low > 0:
-            text = f"{best.title}: corrects {show_share(best.estimate)} of the wrong answers beyond luck."
+            text = f"{best.title}: corrects {format_share(best.estimate)} of the wrong answers beyond luck."
         else:
             text = "No repair is shown to correct more answers than asking again does."
         if self.wrong_with_references is not None:
-            text += f" With the reference passages alone, {show_share(self.wrong_with_references)} stay wrong: better passages do not correct them."
+            text += f" With the reference passages alone, {format_share(self.wrong_with_references)} stay wrong: better passages do not correct them."
         return text
 
     def __str__(self) -> str:
         lines = [self.verdict, "", self._counts()]
         if self.luck is not None:
-            lines.append(f"Asked again without a change, {show_share(self.luck)} are right: luck, which is subtracted.")
+            lines.append(
+                f"Asked again without a change, {format_share(self.luck)} are right: luck, which is subtracted."
+            )
         if self.shares:
             head = ("intervention", f"corrects [{self.confidence_level:.0%} CI]", "pairs", "left out")
             rows = [
                 (
                     share.title,
-                    "not known" if share.estimate is None else show_share(share.estimate),
+                    "not known" if share.estimate is None else format_share(share.estimate),
                     str(0 if share.estimate is None else share.estimate.n),
                     str(sum(share.left_out.values())),
                 )

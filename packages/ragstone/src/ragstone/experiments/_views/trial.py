@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ragstone.experiments._repair.shares import RepairTrial
+from ragstone.experiments._repair.shares import RepairTrial, leading
 from ragstone.experiments._repair.stored import TRIALS
 from ragstone.experiments._table import ScoreTable
 from ragstone.experiments._views.verdict import WrongRule
 from ragstone.experiments._views.where import CAUSE
 from ragstone.views import Statement, TrialView, format_day, format_share
 
-_HEAD: Final = ("intervention", "corrects", "left out")
 _IDENTITY: Final = ("app", "judge", "metrics", "finished_at", "where", "n_wrong", "n_asked", "n_calls")
 """What is known of a trial that says nothing about the scores of a report."""
 
@@ -30,23 +29,21 @@ def build_trial(bodies: Sequence[str], table: ScoreTable, rule: WrongRule) -> Tr
         text = f"A trial on {day} says nothing about these scores: {doubt}. Run `ragstone repair` again."
         identity = {name: getattr(trial, name) for name in _IDENTITY}
         return TrialView(statement=Statement(text=text, kind="warning"), about=about, table=(), result=identity)
-    if trial.luck is not None:
-        about += f" Without a change, {format_share(trial.luck)} are right: luck, which is subtracted."
+    kind: Final = "significant" if trial.best else "not_significant" if leading(trial.shares) else "warning"
     shares = ((s, "not known" if s.estimate is None else format_share(s.estimate)) for s in trial.shares)
     rows = [(share.title, text, f"{sum(share.left_out.values()):,}") for share, text in shares]
     return TrialView(
-        statement=Statement(text=trial.verdict, kind="significant" if trial.best else "not_significant"),
+        statement=Statement(text=trial.verdict, kind=kind),
         about=about,
-        table=(_HEAD, *rows),
+        table=(("intervention", f"corrects [{trial.confidence_level:.0%} CI]", "left out"), *rows),
         result=trial.to_dict(),
     )
 
 
 def is_about(trial: TrialView, cause: str) -> bool:
     """Return whether a trial shows something of answers with a cause."""
-    where, shares = trial.result["where"] or "", trial.result.get("shares", ())
-    is_known = any(share["is_repair"] and share["estimate"] for share in shares)
-    return is_known and (CAUSE not in where or f"{CAUSE}={cause}" in where)
+    where = trial.result["where"] or ""
+    return trial.statement.kind != "warning" and (CAUSE not in where or f"{CAUSE}={cause}" in where)
 
 
 def _doubt(trial: RepairTrial, table: ScoreTable, rule: WrongRule) -> str:
