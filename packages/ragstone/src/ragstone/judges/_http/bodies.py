@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from ragstone.judges._http.transport import MAX_REPLY_BYTES
 
@@ -17,6 +17,13 @@ _PER_PROMPT_TOKEN: Final = ("echo", "prompt_logprobs", "return_token_ids")
 """Fields that request something for each token of the prompt."""
 _MOST_TOKENS: Final = 3
 """Ratio of the tokens of a text to their estimate that replies allow for."""
+
+
+def log_probabilities(body: Mapping[str, Any] | None) -> Literal["id", "top"] | None:
+    """Return which log-probabilities a request reads: of tokens by "id", of the "top" tokens, or none."""
+    if body is None or not body.get("logprobs"):
+        return None
+    return "id" if body.get("logprob_token_ids") else "top"
 
 
 def reply_limit(path: str, body: Mapping[str, Any] | None) -> int:

@@ -18,7 +18,7 @@ from ragstone import settings
 from ragstone._util.fork import after_fork_in_child
 from ragstone._util.waiting import MovingTimeout, retry_after_s
 from ragstone.errors import ConfigurationError, JudgeError, JudgeUnavailableError
-from ragstone.judges._http.bodies import EMBEDDINGS, estimated_tokens, reply_length, reply_limit
+from ragstone.judges._http.bodies import EMBEDDINGS, estimated_tokens, log_probabilities, reply_length, reply_limit
 from ragstone.judges._http.errors import ErrorBody, RequestRefusedError, find_secrets
 from ragstone.judges._http.replies import read_stream
 from ragstone.judges._http.transport import (
@@ -300,6 +300,7 @@ class Endpoint:
                 n_tokens=sending.n_tokens,
                 n_failures=sending.n_failures,
                 order=sending.order,
+                reads=log_probabilities(sending.body),
             )
         except JudgeUnavailableError as down:
             raise JudgeUnavailableError(f"{self.public_url}: {down}", kind=down.kind) from None

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -29,6 +30,8 @@ DEFAULT_CONCURRENT_REQUESTS: Final = 16
 """Default maximum number of concurrent requests."""
 _TICK_S: Final = 1.0
 """Interval at which event loops check their waiting requests, in case the event that should wake them is lost."""
+_PASSES: Final = 64
+"""How many later requests may be sent before one that waits for requests with other log-probabilities."""
 _TOGETHER_S: Final = 0.05
 _REQUESTS_BURST_S: Final = 1.0
 _TOKENS_BURST_S: Final = 10.0
@@ -93,6 +96,8 @@ class Waiter:
     max_outage_s: float
     waits_since: float
     """Outages that began earlier count from this time."""
+    reads: str | None
+    """Which log-probabilities it requests: of tokens by "id", of the "top" tokens, or none."""
     future: asyncio.Future[Permit | Exception] = field(init=False)
     permit: Permit | None = None
 
@@ -168,13 +173,15 @@ class EndpointLimiter:
         n_tokens: float = 0.0,
         n_failures: int = 0,
         order: int | None = None,
+        reads: str | None = None,
     ) -> Permit:
         """Wait for the permission to send one request.
 
         The caller has joined `share`. `kind` is a group of requests with similar latency. `n_requests` (0 without
         inference) and `n_tokens` (an estimate) count against limits per minute. A request without failures is preferred
-        as probe. `order` is its place in the queue, from `enqueue`, and None the end. Raise JudgeUnavailableError if
-        the endpoint has been unavailable for longer than `max_outage_s` of the share, or of `wait_for_outages`.
+        as probe. `order` is its place in the queue, from `enqueue`, and None the end. Requests with different `reads`
+        (None: no log-probabilities) are not sent at the same time. Raise JudgeUnavailableError if the endpoint has been
+        unavailable for longer than `max_outage_s` of the share, or of `wait_for_outages`.
         """
         loop = asyncio.get_running_loop()
         now = self._clock()
@@ -184,7 +191,7 @@ class EndpointLimiter:
                 order = self._n_arrived
             limit_s, since = self._limit_of(share, now)
             self._max_outage_s = limit_s or self._max_outage_s
-            waiter = Waiter(loop, share, kind, n_requests, n_tokens, n_failures, order, limit_s, since)
+            waiter = Waiter(loop, share, kind, n_requests, n_tokens, n_failures, order, limit_s, since, reads)
             insort(self._waiters, waiter, key=lambda waiting: waiting.order)
             parcels, next_s = self._dispatch(now)
         self._hand_out(parcels, next_s)
@@ -355,12 +362,27 @@ class EndpointLimiter:
             if self.breaker.open:
                 next_s = self._dispatch_outage(now, parcels)
                 break
-            waiter = self._waiters[0]
-            next_s = self._wait_s(waiter, now)
-            if next_s > 0:
+            waiter = self._next_waiter()
+            next_s = _TICK_S if waiter is None else self._wait_s(waiter, now)
+            if waiter is None or next_s > 0:
                 break
             parcels.append((waiter, self._admit(waiter, now)))
         return parcels, next_s if self._waiters else None
+
+    def _next_waiter(self) -> Waiter | None:
+        """Return the first waiter that reads the log-probabilities that the requests in flight read, or none.
+
+        vLLM fills a batch with the log-probabilities of one request (vllm-project/vllm#51789): if it has tokens by id,
+        the others get values of wrong tokens.
+        """
+        first = self._waiters[0]
+        read = next((permit.request.reads for permit in self._in_flight if permit.request.reads), first.reads)
+        for waiter in islice(self._waiters, _PASSES):
+            if waiter.order > first.order + _PASSES:
+                break
+            if read is None or waiter.reads in (None, read):
+                return waiter
+        return None
 
     def _wait_s(self, waiter: Waiter, now: float) -> float:
         if len(self._in_flight) >= self.window.limit:
