@@ -509,8 +509,8 @@ def redaction_page(page: str) -> str:
     """Return the page about redaction, with the keys that the default rules know."""
     from ragstone.capture._redaction import KEYS
 
-    rows = [(owner, ", ".join(f"`{begin}`" for begin in begins)) for owner, (begins, _) in KEYS.items()]
-    return fill(page, "keys", table(("key of", "begins with"), rows))
+    owners = [f"{owner} ({', '.join(f'`{begin}`' for begin in begins)})" for owner, (begins, _) in KEYS.items()]
+    return fill(page, "keys", f"Keys of {', '.join(owners)}.")
 
 
 PAGES: dict[str, Callable[[str], str]] = {

@@ -191,6 +191,15 @@ def action() -> dict[str, Any]:
     return yaml.safe_load(ACTION.read_text(encoding="utf-8"))
 
 
+def test_the_workflow_sets_only_inputs_of_the_action() -> None:
+    """A misspelled input would be ignored with a warning, and the gate would pass."""
+    workflow = yaml.safe_load(ACTION.with_name("answers.yml").read_text(encoding="utf-8"))
+    (step,) = [step for step in workflow["jobs"]["score"]["steps"] if "ragstone" in step.get("uses", "")]
+    inputs = action()["inputs"]
+    assert step["with"].keys() <= inputs.keys()
+    assert {name for name, spec in inputs.items() if spec.get("required")} <= step["with"].keys()
+
+
 def test_the_action_has_the_structure_of_a_composite_action() -> None:
     """Each input is described and used. Inputs reach a command only as variables, so that they cannot add commands."""
     content = action()

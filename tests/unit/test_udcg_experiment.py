@@ -313,6 +313,14 @@ def test_a_chat_model_with_exact_or_drawn_probabilities(tmp_path, route):
         assert "answer_prob" in rows_by(result.tables[1], "metric")
 
 
+def test_contexts_of_few_candidates_have_different_ids(tmp_path):
+    """The same passages can be drawn several times, and the other commands refuse rows with the same id."""
+    few = questions(3, gold=1, hard=2, weak=0)
+    run(tmp_path, few, reader_of(by_balance), parts="correlation", k=2, n_contexts=20)
+    ids = [json.loads(line)["id"] for line in (tmp_path / "contexts.jsonl").read_text().splitlines()]
+    assert 60 == len(ids) == len(set(ids))
+
+
 def test_failed_contexts_are_counted(tmp_path):
     """A question whose answers fail is in no mean of the position, and the others are."""
 

@@ -77,19 +77,20 @@ async def collect_contexts(runner: Runner, questions: Sequence[Question], *, k: 
     """Sample contexts of `k` passages, rate their passages, and let the reader answer."""
     settings = runner.settings
     planned = [
-        (question, places)
+        (question, number, places)
         for question in runner.eligible(part, questions, k=k)
-        for places in sampled_contexts(question, k=k, n=settings.n_contexts, seed=settings.seed)
+        for number, places in enumerate(sampled_contexts(question, k=k, n=settings.n_contexts, seed=settings.seed), 1)
     ]
 
-    async def work(item: tuple[Question, tuple[int, ...]]) -> tuple[RatedContext, Mapping[str, Any]]:
-        question, places = item
+    async def work(item: tuple[Question, int, tuple[int, ...]]) -> tuple[RatedContext, Mapping[str, Any]]:
+        question, number, places = item
         ratings = await runner.ratings(question, places)
         if settings.erag:
             scores = await runner.erag(question, places)
             ratings = [replace(rating, erag=score) for rating, score in zip(ratings, scores, strict=True)]
         answered = await runner.answer(question, places)
-        name = f"{question.id}:{','.join(str(place + 1) for place in places)}"
+        # The number makes ids unique: of few candidates, the same passages can be drawn several times.
+        name = f"{question.id}:{number}:{','.join(str(place + 1) for place in places)}"
         context = RatedContext(question=question.id, id=name, ratings=tuple(ratings), grade=answered.grade)
         sample = question.sample.model_copy(
             update={
@@ -110,7 +111,7 @@ async def collect_contexts(runner: Runner, questions: Sequence[Question], *, k: 
         k=k,
         contexts=tuple(context for _, (context, _) in found),
         rows=tuple(row for _, (_, row) in found),
-        places=tuple(item for item, _ in found),
+        places=tuple((question, places) for (question, _, places), _ in found),
     )
 
 
