@@ -139,7 +139,7 @@ def alarm() -> tuple[int, list[str]]:
     parts += [text(across(14) - 8, 20, "release 2.4.1", color="other", anchor="end")]
     for day, mean in enumerate(means):
         parts.append(dot(across(day + 0.5), up(mean), color="ours" if day < 14 else "other"))
-    parts += [text(0, 178, "evidence against “as good as before”"), line(across(0), 282, end, 282)]
+    parts += [text(0, 178, "evidence of a drop"), line(across(0), 282, end, 282)]
     steps = [(across((n + 1) / SESSIONS), 282 - 84 * value) for n, value in enumerate(evidence)]
     path = "L".join(f"{x:.1f} {y:.1f}" for n, (x, y) in enumerate(steps) if n % 5 == 0 or n > 14 * SESSIONS)
     parts.append(f'<path d="M{path}" fill="none" stroke="{{ours}}" stroke-width="3"/>')
