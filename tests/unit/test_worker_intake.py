@@ -108,6 +108,19 @@ def test_a_source_follows_the_store_that_it_gets(tmp_path: Path, spool: Path) ->
             assert store.ledger().dropped_by_reason == {"queue full": 21}
 
 
+def test_steps_with_one_cause_are_one_error() -> None:
+    """A full disk stops several steps: each is named, and the disk once."""
+    errors = StepErrors()
+
+    def fail() -> int:
+        raise StoreError("the disk is full")
+
+    for name in ("drain a", "store outcomes"):
+        errors.run_step(name, fail, 0)
+
+    assert ("cannot drain a, store outcomes: StoreError: the disk is full",) == errors.current
+
+
 def test_an_outage_of_the_database_is_one_error() -> None:
     """Many steps fail for one cause, whose text changes: the last text stands once, until a step succeeds again."""
     errors = StepErrors()

@@ -122,10 +122,13 @@ class StepErrors:
 
     @property
     def current(self) -> tuple[str, ...]:
-        """What fails at present, and why. An outage of the database is one error, not one of each step."""
-        others = {name: message for name, message in self._messages.items() if name not in self._unavailable}
+        """What fails at present, and why. An outage of the database, or a full disk, is one error of several steps."""
+        steps: dict[str, list[str]] = {}
+        for name, message in self._messages.items():
+            if name not in self._unavailable:
+                steps.setdefault(message, []).append(name)
         outage = () if self.outage is None else (self.outage,)
-        return (*outage, *(f"cannot {name}: {message}" for name, message in others.items()))
+        return (*outage, *(f"cannot {', '.join(names)}: {message}" for message, names in steps.items()))
 
     def run_step(self, name: str, step: Callable[[], T], otherwise: T) -> T:
         """Run one step, and return `otherwise` after an error: a full disk or damaged segment must not end the worker."""
