@@ -194,14 +194,14 @@ def usage(path: tuple[str, ...], command: Any) -> str:
 
 
 def purpose(command: Any, texts: str) -> str:
-    """Return the help of a command: its sentences, then its examples, if the texts of the page do not have any."""
+    """Return the help of a command: its sentences, then its examples if its text on the page does not have any."""
     text: list[str] = []
     for paragraph in re.split(r"\n\s*\n", "\n\n".join(filter(None, (command.help, command.epilog)))):
         lines = [line.strip() for line in paragraph.replace("\b", "").strip().splitlines()]
         examples = [line.removeprefix("$ ") for line in lines if re.match(r"(\$ )?ragstone [a-z]", line)]
         if sentences := prose(" ".join(line for line in lines if line.removeprefix("$ ") not in examples)):
             text.append(sentences.removesuffix("Example:").rstrip())
-        if "```bash" not in texts:
+        if "```bash" not in texts and not hasattr(command, "commands"):
             # Not a block: `nox -s pages` would run it, and a test of the commands runs or parses it.
             text += [f"Example: `{example}`" for example in examples]
     return "\n\n".join(filter(None, text))
