@@ -29,6 +29,7 @@ from ragstone.live._questions import find_questions
 from ragstone.schema import Captured, Passage, Retrieval, Usage
 from ragstone.store import PlannedMetric, SqliteStore, open_store
 from ragstone.views import ReportView, format_interval, format_mean
+from ragstone.watch import all_alarms
 from watched_store import DAY_S, fold_at, make
 
 
@@ -261,6 +262,7 @@ def test_an_alarm_appears_above_the_verdict_and_is_folded_once_it_is_closed(tmp_
         assert board.report.view is not None
         assert 0 < len(find_questions(board.report.view, query).rows) < board.report.view.n_samples
         assert "<details" not in part
+        assert 'data-query="number=1&amp;action=accept"' in part
         page = board.document().text
         assert page.index("part-alarms") < page.index("part-verdict")
         assert 0 == run_command("watch", path, "--accept", "1").returncode
@@ -268,8 +270,49 @@ def test_an_alarm_appears_above_the_verdict_and_is_folded_once_it_is_closed(tmp_
         await board.update()
         assert "<details><summary><h2>ALARM 1" in board.parts["alarms"]
         assert "<dt>accepted</dt>" in board.parts["alarms"]
+        assert "<button" not in board.parts["alarms"]
 
     run(body)
+
+
+def test_an_alarm_is_accepted_or_muted_on_the_page(tmp_path: Path):
+    """At once, or by the worker that owns the store; a closed or unknown alarm is an error."""
+    start = time.time() - 11.6 * DAY_S
+    path = make(tmp_path / "s.db", start)
+
+    async def ask(**query: str) -> tuple[int, str]:
+        async with client_of(board_of(path)) as client:
+            response = await client.post("/alarm", params=query)
+            return response.status_code, response.text
+
+    def alarms() -> list[tuple[str, bool]]:
+        with open_store(path, mode="read") as store, store.watch.read() as tables:
+            return [(alarm.state, alarm.is_muted(time.time())) for alarm in all_alarms(tables)]
+
+    def muted() -> tuple[int, str]:
+        return run(partial(ask, number="1", action="mute"))
+
+    assert [("open", False)] == alarms()
+    assert (200, "alarm 1: mute done") == muted()
+    assert [("open", True)] == alarms()
+    with open_store(path, mode="own"):
+        status, text = run(partial(ask, number="1", action="accept"))
+        assert (200, True) == (status, text.startswith("alarm 1: accept requested. The worker of "))
+    assert [("open", True)] == alarms()
+    assert (200, "alarm 1: accept done") == run(partial(ask, number="1", action="accept"))
+    assert [("accepted", True)] == alarms()
+    assert (400, "alarm 1 is not open: it was accepted.") == muted()
+    assert (400, True) == (
+        run(partial(ask, number="7", action="mute"))[0],
+        "only alarm 1" in run(partial(ask, number="7", action="mute"))[1],
+    )
+    for query in (
+        {"number": "1"},
+        {"number": "1", "action": "close"},
+        {"action": "mute"},
+        {"number": "x", "action": "mute"},
+    ):
+        assert 400 == run(partial(ask, **query))[0]
 
 
 @pytest.mark.parametrize(("n", "text"), [(0, "No requests yet."), (3, "3 requests are captured")])

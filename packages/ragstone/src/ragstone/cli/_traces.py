@@ -17,13 +17,13 @@ from ragstone.cli._output import (
     trace_lines,
 )
 from ragstone.cli._report import read_texts
-from ragstone.cli._watch import read_alarm
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments import OutcomeSource, TimeRange, explain_answer, find_worst, store_of
 from ragstone.metrics import full_name
 from ragstone.schema import Sample
 from ragstone.store import TraceReport, describe_store, is_database_url, open_store
 from ragstone.views import AnswerText, AnswerView, list_answers
+from ragstone.watch import read_alarm
 from ragstone.worker import advise, read_ledger
 
 

@@ -16,26 +16,25 @@ from ragstone._util.table import text_table
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._output import print_result, print_text, sanitize_for_terminal
 from ragstone.cli._settings import settings_of
-from ragstone.errors import ConfigurationError, DataError, StoreError, StoreOwnedError
+from ragstone.errors import ConfigurationError
 from ragstone.experiments import titles_of
 from ragstone.schema import AlarmDelivery, Usage
 from ragstone.settings import Watch
 from ragstone.sinks import alarm_sink_from
-from ragstone.store import WatchTables, describe_store, open_store, quote_store
+from ragstone.store import WatchTables, open_store, quote_store
 from ragstone.watch import (
     LEARNING_DAYS,
     Alarm,
     AlarmRequest,
     Stream,
-    all_alarms,
     describe_delay,
     open_alarms,
+    read_alarm,
     read_streams,
     render_alarm,
     stream_name,
-    write_request,
 )
-from ragstone.worker import requests_folder, spool_directory
+from ragstone.worker import change_alarm
 
 _DAY_S = 86_400.0
 _RECENT_S = 7 * _DAY_S
@@ -74,10 +73,10 @@ def watch_command(
         asyncio.run(_test_notify(options.notify))
         return
     if accept is not None:
-        _change(store, AlarmRequest(action="accept", number=accept))
+        print_text(change_alarm(store, AlarmRequest(action="accept", number=accept)))
         return
     if mute is not None:
-        _change(store, AlarmRequest(action="mute", number=mute, until=_parse_until(until)))
+        print_text(change_alarm(store, AlarmRequest(action="mute", number=mute, until=_parse_until(until))))
         return
     if until is not None:
         raise ConfigurationError("--until is the end of --mute N.")
@@ -91,15 +90,6 @@ def watch_command(
     print_result(shown.to_dict(now), "\n".join(_lines(shown, store, now)), json_output=json_output)
     if fail_on_alarm and any(not a.is_muted(now) for a in shown.alarms):
         raise typer.Exit(ExitCode.GATE)
-
-
-def read_alarm(tables: WatchTables, number: int) -> Alarm:
-    """Return an alarm."""
-    alarms = all_alarms(tables)
-    if (found := next((alarm for alarm in alarms if alarm.number == number), None)) is not None:
-        return found
-    known = {0: "no alarms so far", 1: "only alarm 1"}.get(len(alarms), f"alarms 1 to {len(alarms)}")
-    raise DataError(f"alarm {number} not found. This store has {known}: ragstone watch STORE")
 
 
 def _alarm_lines(alarms: Sequence[Alarm], store: str) -> list[str]:
@@ -288,27 +278,6 @@ def _show(stream: Stream, unit: float | None) -> str:
     if unit is None:
         return ""
     return f"{unit:.1%}" if stream.kind == "failures" else f"{stream.scale.to_value(unit):.3g}"
-
-
-def _change(store: str, request: AlarmRequest) -> None:
-    """Change an alarm, or leave the request for the worker that owns the store."""
-    with open_store(store, mode="read") as opened, opened.watch.read() as tables:
-        alarm = read_alarm(tables, request.number)
-    if alarm.state != "open":
-        raise DataError(f"alarm {request.number} is not open: it was {alarm.state}.")
-    try:
-        with open_store(store, mode="own") as owned, owned.watch.change() as tables_to_change:
-            if tables_to_change is not None:
-                request.apply(tables_to_change, now=time.time())
-    except StoreOwnedError:
-        write_request(requests_folder(spool_directory(store)), request)
-        print_text(
-            f"alarm {request.number}: {request.action} requested. The worker of {describe_store(store)} does it within 10 s."
-        )
-        return
-    if tables_to_change is None:
-        raise StoreError(f"alarm {request.number} was not changed, because a worker changes streams now. Try again.")
-    print_text(f"alarm {request.number}: {request.action} done")
 
 
 def _parse_until(text: str | None) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Final
@@ -13,14 +14,18 @@ from aiohttp import web
 from ragstone.errors import RagstoneError
 from ragstone.experiments import choose_cases
 from ragstone.live._board import Board
-from ragstone.live._labels import LabelDesk, html
+from ragstone.live._labels import LabelDesk, answered, html
 from ragstone.live._questions import find_questions
 from ragstone.views import answer_part, found_part, live_places, problem_part
+from ragstone.watch import AlarmRequest
+from ragstone.worker import change_alarm
 
 _HEARTBEAT_S: Final = 15.0
 """Seconds after which a comment is sent to a browser that waits, so that a lost connection is noticed."""
 EVENTS: Final = "/events"
 """Path at which a browser waits for changes. It connects again if the connection ends."""
+_MUTED_S: Final = 3 * 86_400.0
+"""How long an alarm is muted."""
 _RETRY_MS: Final = 2000
 """Milliseconds after which a browser connects again."""
 
@@ -62,10 +67,7 @@ def make_app(board: Board, desk: LabelDesk, *, stopping: asyncio.Event | None = 
             counts = {"X-Found": str(len(found.rows)), "X-Total": str(len(view.questions))}
             return html(found_part(found.page(request.query), selection), headers=counts)
 
-        try:
-            return await asyncio.to_thread(read)
-        except RagstoneError as error:
-            return web.Response(text=str(error), status=400)
+        return await answered(read)
 
     async def answer(request: web.Request) -> web.Response:
         try:
@@ -79,20 +81,24 @@ def make_app(board: Board, desk: LabelDesk, *, stopping: asyncio.Event | None = 
     async def cases(request: web.Request) -> web.Response:
         where, worst = request.query.get("where"), request.query.get("worst", "")
 
-        def rows() -> str:
+        def read() -> web.Response:
             chosen = choose_cases(board.report.period, where=where, worst=int(worst) if worst.isdecimal() else None)
-            return "".join(chosen.lines())
+            return _saved("".join(chosen.lines()), "cases.jsonl", "application/jsonl")
 
-        try:
-            text = await asyncio.to_thread(rows)
-        except RagstoneError as error:
-            return web.Response(text=str(error), status=400)
-        return _saved(text, "cases.jsonl", "application/jsonl")
+        return await answered(read)
+
+    async def alarm(request: web.Request) -> web.Response:
+        action, number = request.query.get("action"), request.query.get("number", "")
+        if action not in ("accept", "mute") or not (number.isascii() and number.isdecimal() and len(number) < 10):
+            return web.Response(text="An alarm has a number, and can be accepted or muted.", status=400)
+        change = AlarmRequest(action=action, number=int(number), until=time.time() + _MUTED_S)
+        return await answered(lambda: web.Response(text=change_alarm(board.report.period.store, change)))
 
     app = web.Application()
     handlers = {"/": page, "/parts": parts, EVENTS: events, "/answer": answer, "/cases": cases}
     handlers |= dict.fromkeys(("/questions", "/questions.csv"), questions)
     app.add_routes([*(web.get(path, handler) for path, handler in handlers.items()), *desk.routes])
+    app.router.add_post("/alarm", alarm)
     return app
 
 

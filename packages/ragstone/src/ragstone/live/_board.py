@@ -155,10 +155,7 @@ def _alarm_view(alarm: Alarm, store: str) -> AlarmView:
         alarm, title="" if card is None else card.title, store=store, event=alarm.state, zone=UTC
     )
     times = {"since": alarm.since, "until": alarm.closed_at}
-    query = {
-        key: datetime.fromtimestamp(t, UTC).strftime("%Y-%m-%dT%H:%M") for key, t in times.items() if t is not None
-    }
-    sort = f"{'' if alarm.scale[2] else '-'}{alarm.key.metric}"
-    return AlarmView(
-        heading, tuple(lines), f"./?{urlencode(query | {'sort': sort})}#all", is_open=alarm.state == "open"
-    )
+    query = {key: f"{datetime.fromtimestamp(t, UTC):%Y-%m-%dT%H:%M}" for key, t in times.items() if t is not None}
+    query["sort"] = f"{'' if alarm.scale[2] else '-'}{alarm.key.metric}"
+    number = alarm.number if alarm.state == "open" else None
+    return AlarmView(heading, tuple(lines), f"./?{urlencode(query)}#all", number)

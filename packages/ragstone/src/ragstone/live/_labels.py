@@ -14,7 +14,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from ragstone._util.quantities import count
-from ragstone.errors import DataError, RagstoneError
+from ragstone.errors import ConfigurationError, DataError, RagstoneError
 from ragstone.experiments import FollowedReport, draw_to_label
 from ragstone.store import Store, StoredLabel, open_for_labels
 from ragstone.views import label_document, label_item
@@ -47,10 +47,10 @@ class LabelDesk:
     async def _item(self, request: web.Request) -> web.Response:
         number = request.query.get("n", "")
         wanted = int(number) if number.isascii() and number.isdecimal() and len(number) < 10 else None
-        return await _answered(self.show, request.query.get("author", ""), wanted)
+        return await answered(self.show, request.query.get("author", ""), wanted)
 
     async def _draw(self, request: web.Request) -> web.Response:
-        return await _answered(self.draw, request.query.get("n", ""))
+        return await answered(self.draw, request.query.get("n", ""))
 
     async def _save(self, request: web.Request) -> web.Response:
         body = b""
@@ -62,7 +62,7 @@ class LabelDesk:
                         return _last("The label is too large.", 413)
         except TimeoutError:
             return _last("The label did not arrive in time.", 408)
-        return await _answered(self.save, body)
+        return await answered(self.save, body)
 
     def draw(self, n: str) -> web.Response:
         """Draw scored requests to be labeled, and return how many there are.
@@ -139,10 +139,11 @@ def _queue(store: Store) -> list[str]:
     return list(dict.fromkeys([*drawn, *(case.trace_id for case in store.labels.cases())]))
 
 
-async def _answered(respond: Any, *arguments: Any) -> web.Response:
+async def answered(respond: Any, *arguments: Any) -> web.Response:
+    """Return the response that a function makes in a thread, or its error as text."""
     try:
         response: web.Response = await asyncio.to_thread(respond, *arguments)
-    except DataError as error:
+    except (ConfigurationError, DataError) as error:
         return web.Response(text=str(error), status=400)
     except RagstoneError as error:
         return web.Response(text=str(error), status=503)

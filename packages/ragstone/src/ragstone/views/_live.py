@@ -60,12 +60,12 @@ class LiveDocument:
 
 
 class AlarmView(NamedTuple):
-    """An alarm: its heading, what it says by name, and the address of the requests since the change."""
+    """An alarm: its heading, what it says by name, the address of the requests since the change, and its number if open."""
 
     heading: str
     lines: tuple[tuple[str, str], ...]
     address: str
-    is_open: bool
+    number: int | None
 
 
 def _read(name: str) -> str:
@@ -106,12 +106,21 @@ def problem_part(text: str) -> Markup:
 
 def _alarms(alarms: Sequence[AlarmView]) -> Markup:
     shown = []
-    for alarm in sorted(alarms, key=lambda alarm: not alarm.is_open):
+    for alarm in sorted(alarms, key=lambda alarm: alarm.number is None):
         facts = (tag("div", tag("dt", name), tag("dd", text)) for name, text in alarm.lines)
         about = join(tag("dl", *facts), tag("p", tag("a", "The requests since the change", href=alarm.address)))
-        heading = tag("h2", alarm.heading)
-        closed = None if alarm.is_open else tag("details", tag("summary", heading), about)
-        shown.append(closed or tag("div", heading, about))
+        heading, actions = (
+            tag("h2", alarm.heading),
+            {"accept": "Accept the change as normal", "mute": "Mute for 3 days"},
+        )
+        if alarm.number is None:
+            shown.append(tag("details", tag("summary", heading), about))
+            continue
+        buttons = (
+            tag("button", text, class_="alarm", type="button", data_query=f"number={alarm.number}&action={action}")
+            for action, text in actions.items()
+        )
+        shown.append(tag("div", heading, about, tag("p", *buttons, class_="controls", role="status")))
     return tag("section", *shown, id="alarms", class_="alarms") if alarms else Markup("")
 
 

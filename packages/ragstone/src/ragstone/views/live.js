@@ -108,6 +108,11 @@
   const leave = () => {
     if (location.hash === opened) history.pushState(null, "", location.pathname + location.search + "#all");
   };
+  const changeAlarm = async (button) => {
+    if (!confirm(button.textContent + "?")) return;
+    const response = await fetch("alarm?" + button.dataset.query, { method: "POST" });
+    button.parentElement.textContent = await response.text();
+  };
   const copy = async (button) => {
     const query = asked();
     query.delete("token");
@@ -203,6 +208,7 @@
       const { sort } = button.dataset;
       ask({ sort: (asked().get("sort") || "score") === sort ? flipped(sort) : sort });
     } else if (button?.matches(".copy")) copy(button);
+    else if (button?.matches(".alarm")) changeAlarm(button);
     else actions[button?.id]?.();
     const line = event.target.closest("#rows tr");
     if (line && !event.target.closest("a") && getSelection().isCollapsed) location.hash = line.querySelector("a").hash;

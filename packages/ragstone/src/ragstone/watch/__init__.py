@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from ragstone.watch._alarm import Alarm
     from ragstone.watch._baseline import LEARNING_DAYS
     from ragstone.watch._canaries import CanaryRound, begin_round, end_round
-    from ragstone.watch._fold import all_alarms, fold, open_alarms, read_streams
+    from ragstone.watch._fold import all_alarms, fold, open_alarms, read_alarm, read_streams
     from ragstone.watch._options import Scale, check_targets
     from ragstone.watch._requests import AlarmRequest, read_requests, write_request
     from ragstone.watch._stream import Stream
@@ -23,7 +23,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_alarm": "Alarm",
             "_baseline": "LEARNING_DAYS",
             "_canaries": "CanaryRound begin_round end_round",
-            "_fold": "all_alarms fold open_alarms read_streams",
+            "_fold": "all_alarms fold open_alarms read_alarm read_streams",
             "_options": "Scale check_targets",
             "_requests": "AlarmRequest read_requests write_request",
             "_stream": "Stream",

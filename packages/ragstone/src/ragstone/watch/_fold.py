@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Literal
 
+from ragstone.errors import DataError
 from ragstone.settings import Watch
 from ragstone.stats import AlarmBudget
 from ragstone.store import (
@@ -122,6 +123,15 @@ def all_alarms(tables: WatchTables) -> list[Alarm]:
 def open_alarms(tables: WatchTables) -> list[Alarm]:
     """Return the open alarms, oldest first."""
     return [alarm for alarm in all_alarms(tables) if alarm.state == "open"]
+
+
+def read_alarm(tables: WatchTables, number: int) -> Alarm:
+    """Return an alarm. Raise DataError if the store does not have it."""
+    alarms = all_alarms(tables)
+    if (found := next((alarm for alarm in alarms if alarm.number == number), None)) is not None:
+        return found
+    known = {0: "no alarms so far", 1: "only alarm 1"}.get(len(alarms), f"alarms 1 to {len(alarms)}")
+    raise DataError(f"alarm {number} not found. This store has {known}: ragstone watch STORE")
 
 
 def accept_alarm(tables: WatchTables, number: int, *, now: float) -> Alarm | None:

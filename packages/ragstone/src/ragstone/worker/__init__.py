@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ragstone.worker._setup import ScoringSetup
     from ragstone.worker._spec import ScorerSpec, open_setup
     from ragstone.worker._status import read_ledger
-    from ragstone.worker._watching import requests_folder
+    from ragstone.worker._watching import change_alarm
     from ragstone.worker._worker import Worker
     from ragstone.worker._worker_process import WorkerProcess, WorkerWork
 
@@ -43,7 +43,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_setup": "ScoringSetup",
             "_spec": "ScorerSpec open_setup",
             "_status": "read_ledger",
-            "_watching": "requests_folder",
+            "_watching": "change_alarm",
             "_worker": "Worker",
             "_worker_process": "WorkerProcess WorkerWork",
         },

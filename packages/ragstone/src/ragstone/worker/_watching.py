@@ -10,14 +10,16 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
+from ragstone.errors import DataError, StoreError, StoreOwnedError
 from ragstone.judges import cache_bypassed
 from ragstone.metrics import Metric
 from ragstone.schema import AlarmDelivery, Outcome, Score, Trace, Usage, sample_from_trace
 from ragstone.settings import Watch
 from ragstone.sinks import AlarmSink, StreamStatus, alarm_sink_from
-from ragstone.store import FEEDBACK_STREAM, Store, StreamKey, quote_store
+from ragstone.store import FEEDBACK_STREAM, Store, StreamKey, describe_store, open_store, quote_store
 from ragstone.watch import (
     Alarm,
+    AlarmRequest,
     CanaryRound,
     Scale,
     all_alarms,
@@ -25,14 +27,16 @@ from ragstone.watch import (
     check_targets,
     end_round,
     fold,
+    read_alarm,
     read_requests,
     read_streams,
     render_alarm,
+    write_request,
 )
 from ragstone.worker import _times
 from ragstone.worker._commit import Committer
 from ragstone.worker._delivery import Dispatcher, alarm_dispatcher
-from ragstone.worker._intake import StepErrors
+from ragstone.worker._intake import StepErrors, spool_directory
 from ragstone.worker._setup import ScoringSetup
 
 logger = logging.getLogger("ragstone")
@@ -187,6 +191,28 @@ class StreamWatcher:
         """Close the destinations of alarms."""
         for sink in self._sinks:
             await sink.aclose()
+
+
+def change_alarm(store: str | os.PathLike[str], request: AlarmRequest) -> str:
+    """Change an open alarm, or leave the request for the worker that owns the store, and say which.
+
+    Raise DataError if the alarm is not open, or unknown. Raise StoreError if the store cannot be changed.
+    """
+    with open_store(store, mode="read") as opened, opened.watch.read() as tables:
+        alarm = read_alarm(tables, request.number)
+    if alarm.state != "open":
+        raise DataError(f"alarm {request.number} is not open: it was {alarm.state}.")
+    try:
+        with open_store(store, mode="own") as owned, owned.watch.change() as tables_to_change:
+            if tables_to_change is not None:
+                request.apply(tables_to_change, now=time.time())
+    except StoreOwnedError:
+        write_request(requests_folder(spool_directory(store)), request)
+        place = describe_store(os.fspath(store))
+        return f"alarm {request.number}: {request.action} requested. The worker of {place} does it within 10 s."
+    if tables_to_change is None:
+        raise StoreError(f"alarm {request.number} was not changed, because a worker changes streams now. Try again.")
+    return f"alarm {request.number}: {request.action} done"
 
 
 async def score_canaries(
