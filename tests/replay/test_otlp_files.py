@@ -292,12 +292,19 @@ def test_messages_in_log_records_belong_to_the_span_of_the_call(read, logs):
         assert not rejected
 
 
+def test_messages_in_log_records_have_the_order_of_their_times(read):
+    """A conversation is logged message by message, and exporters send the records in any order."""
+    turns = [log("gen_ai.user.message", 10 + n, body={"content": f"Question {n}?"}) for n in range(9)]
+    (trace,), _ = read(OtlpFormat(), lines(MESSAGES[0], *reversed(turns), called()))
+    assert "Question 8?" == trace.query
+
+
 def test_a_log_record_without_the_span_of_its_call_is_read(read):
     """A sampler may drop the span of a call. The record has what the call was sent and replied."""
     call = LOGGED["details"][0]
     spans = called()["resourceSpans"][0]["scopeSpans"][0]["spans"][:2]
     (trace,), rejected = read(OtlpFormat(), lines(call, message(*spans)))
-    assert [ANSWERED] == told([trace])
+    assert [(*ANSWERED, TRACE, ROOT)] == [(*told([trace])[0], trace.trace_id, trace.otel_span_id)]
     assert not rejected
 
 

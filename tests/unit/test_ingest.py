@@ -532,6 +532,10 @@ def test_log_records_of_model_calls_are_taken_and_redacted(stage, store, clock, 
     assert (200, b"{}" if kind == "application/json" else b"") == (answer.status_code, answer.content)
     assert key.encode() not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
 
+    # A log record has no parent, but it does not end the wait for the root of its trace.
+    clock.now += 60
+    assert 0 == OtlpTraceSource(stage, clock=clock).transfer_batch(store, StepErrors())
+
     chat = {"gen_ai.operation.name": "chat", "gen_ai.completion": "31 m."}
     found = {
         "gen_ai.operation.name": "retrieval",

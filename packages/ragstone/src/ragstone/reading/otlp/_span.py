@@ -159,7 +159,7 @@ def read_log(
 
 
 def join_logs(spans: Iterable[OtelSpan]) -> list[OtelSpan]:
-    """Return the spans of a trace, with their log records. Log records without their span are a span in the root."""
+    """Return the spans of a trace, with their log records. Log records without their span are a span."""
     logs: dict[str, list[OtelSpan]] = {}
     joined: dict[str, OtelSpan] = {}
     for span in spans:
@@ -167,10 +167,9 @@ def join_logs(spans: Iterable[OtelSpan]) -> list[OtelSpan]:
             logs.setdefault(span.span_id, []).append(span)
         else:
             joined[span.span_id] = span
-    root = next((span.span_id for span in joined.values() if span.parent_id is None), None)
     for span_id, records in logs.items():
         records.sort(key=lambda record: record.started_at or 0.0)
-        span = joined.get(span_id) or replace(records[0], parent_id=root, attributes={}, events=())
+        span = joined.get(span_id) or replace(records[0], attributes={}, events=())
         events = [event for record in records for event in record.events]
         attributes = {name: value for record in records for name, value in record.attributes.items()}
         joined[span_id] = replace(
