@@ -7,7 +7,7 @@ Each chart has a file for the light and one for the dark scheme, with the colors
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Callable
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -22,6 +22,29 @@ WIDTH = 600
 DAY = 86_400.0
 SESSIONS = 60
 """Sessions of a day in the chart of an alarm."""
+
+COVERAGE = [
+    ("smooth scores, n = 10", 99.5, 93.3, 89.4),
+    ("yes or no, n = 30", 96.1, 94.9, 94.6),
+    ("mostly 1, n = 10", 98.0, 90.8, 89.0),
+    ("mostly 1, n = 30", 97.6, 88.0, 87.9),
+    ("mostly 1, n = 100", 96.2, 93.1, 93.6),
+]
+"""Kind of scores; coverage of Ragstone, Student's t and the bootstrap: docs/explanation/intervals.md."""
+KILLS = [
+    ("PostgreSQL, workers", 100), ("PostgreSQL, process", 100), ("PostgreSQL, Redis", 100),
+    ("file, thread", 100), ("file, worker", 100), ("file, processes", 100),
+    ("file, process", 100), ("file, Redis", 100), ("file, Redis, processes", 100),
+]  # fmt: skip
+"""Setups with their kills: docs/explanation/trust.md."""
+TRACERS = [
+    ("a handler that does nothing", 1.08),
+    ("Ragstone", 1.20),
+    ("Langfuse", 2.26),
+    ("OpenInference", 2.53),
+    ("LangSmith", 2.71),
+]
+"""CPU of the request's thread with each tracer: docs/reference/benchmarks.md."""
 
 
 def text(x: float, y: float, words: str, *, color: str = "text", anchor: str = "start", size: int = 18) -> str:
@@ -60,24 +83,17 @@ def bars(title: str, rows: list[tuple[str, float, str, bool]], *, largest: float
 
 def coverage() -> tuple[int, list[str]]:
     """Share of 95% intervals that contain the true mean, from the table of docs/explanation/intervals.md."""
-    rows = [
-        ("smooth scores, n = 10", 99.5, 93.3, 89.4),
-        ("yes or no, n = 30", 96.1, 94.9, 94.6),
-        ("mostly 1, n = 10", 98.0, 90.8, 89.0),
-        ("mostly 1, n = 30", 97.6, 88.0, 87.9),
-        ("mostly 1, n = 100", 96.2, 93.1, 93.6),
-    ]
 
     def place(value: float) -> float:
         return 215 + (value - 86) * 26
 
-    bottom = 50 + 48 * len(rows)
+    bottom = 50 + 48 * len(COVERAGE)
     parts = [line(place(95), 34, place(95), bottom, color="text", dash="5 5")]
     parts += [
         text(0, 20, "95% intervals that hold the truth", color="muted"),
         text(place(95), 20, "promised", anchor="middle", size=17),
     ]
-    for number, (name, ours, student, bootstrap) in enumerate(rows):
+    for number, (name, ours, student, bootstrap) in enumerate(COVERAGE):
         y = 68 + 48 * number
         parts += [text(0, y + 6, name, size=17), line(place(86), y, place(100), y)]
         parts += [dot(place(bootstrap), y, color="other", hollow=True), dot(place(student), y, color="other")]
@@ -155,13 +171,8 @@ def alarm() -> tuple[int, list[str]]:
 
 def kills() -> tuple[int, list[str]]:
     """One dot for each kill in the table of docs/explanation/trust.md: none lost, doubled or changed a request."""
-    stores = [
-        ("PostgreSQL, workers", 100), ("PostgreSQL, process", 100), ("PostgreSQL, Redis", 100),
-        ("file, thread", 100), ("file, worker", 100), ("file, processes", 100),
-        ("file, process", 100), ("file, Redis", 100), ("file, Redis, processes", 100),
-    ]  # fmt: skip
     parts = []
-    for number, (name, n_kills) in enumerate(stores):
+    for number, (name, n_kills) in enumerate(KILLS):
         left, top = 204 * (number % 3), 92 * (number // 3)
         parts += [
             dot(left + 5 + 9 * (kill % 20), top + 6 + 9 * (kill // 20), color="ours", radius=3)
@@ -173,13 +184,7 @@ def kills() -> tuple[int, list[str]]:
 
 def overhead() -> tuple[int, list[str]]:
     """CPU of the request's thread with each tracer, from the table of docs/reference/benchmarks.md."""
-    rows = [
-        ("a handler that does nothing", 1.08, "1.08", False),
-        ("Ragstone", 1.20, "1.20", True),
-        ("Langfuse", 2.26, "2.26", False),
-        ("OpenInference", 2.53, "2.53", False),
-        ("LangSmith", 2.71, "2.71", False),
-    ]
+    rows = [(name, value, f"{value:.2f}", name == "Ragstone") for name, value in TRACERS]
     return 48 + 58 * len(rows), bars("CPU of a request, times that without a callback", rows, largest=2.71)
 
 
@@ -192,8 +197,13 @@ def first_token() -> tuple[int, list[str]]:
     return 48 + 58 * len(rows), bars("probability of the reply NO-RESPONSE", rows, largest=1.0)
 
 
-def write(name: str, height: int, parts: Iterable[str]) -> None:
+CHARTS = (coverage, alarm, kills, overhead, first_token)
+
+
+def write(chart: Callable[[], tuple[int, list[str]]]) -> None:
     """Write the files of a chart."""
+    height, parts = chart()
+    name = f"chart-{chart.__name__.replace('_', '-')}"
     for scheme, colors in SCHEMES.items():
         body = "\n".join(part.format_map(colors) for part in parts)
         (PICTURES / f"{name}-{scheme}.svg").write_text(
@@ -204,5 +214,5 @@ def write(name: str, height: int, parts: Iterable[str]) -> None:
 
 
 if __name__ == "__main__":
-    for chart in (coverage, alarm, kills, overhead, first_token):
-        write(f"chart-{chart.__name__.replace('_', '-')}", *chart())
+    for chart in CHARTS:
+        write(chart)
