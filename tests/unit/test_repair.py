@@ -225,12 +225,38 @@ def test_rows_that_cannot_be_asked_or_are_right_are_counted(plant: Any) -> None:
         trial.n_wrong,
         trial.n_judged_before,
     )
-    assert "No answer is wrong by this judge (3 are right), so there is nothing to repair." == trial.verdict
+    assert "No answer is wrong by this judge (3 right, 0 not decided), so there is nothing to repair." == trial.verdict
     assert "3 answers that the file calls wrong passed: the judge may have changed since" in str(trial)
     assert "2 without a question (texts removed?)" in str(trial)
     assert not planted.calls
     with pytest.raises(DataError, match="none of 2 rows has a question"):
         run(planted, removed)
+
+
+def test_answers_that_no_judge_decides_are_not_called_right(plant: Any) -> None:
+    """A judge that fails says nothing, so nothing is claimed and the application is not called."""
+    planted = plant(lambda hits: WRONG)
+    judge = FakeJudge(0, fail=lambda prompt: JudgeError("no reply", kind="timeout"))
+    trial = run(planted, rows(4), judge=judge)
+    assert (4, 0) == (trial.n_undecided, trial.n_asked)
+    assert "No answer is wrong by this judge (0 right, 4 not decided), so nothing is claimed." == trial.verdict
+    assert not planted.calls
+
+
+def test_prompts_and_refusals_apply_to_a_trial(plant: Any) -> None:
+    """A phrase of refusal makes an answer wrong, and a replaced prompt reaches the judge, as in `evaluate`."""
+    planted = plant(lambda hits: "Please ask the front desk." if len(hits) > 2 else RIGHT)
+    judge = FakeJudge(100)
+    data = [row | {"response": "Please ask the front desk.", "reference": None} for row in rows(12)]
+    text = (
+        "Rate the answer {response} to {query} with {contexts}. Reply with one number from 0 to 100 and nothing else."
+    )
+    options = {"judge": judge, "prompts": {"ccrs.cc": text}}
+    settings = {"app": planted.module.ask, "hook": "planted_application:retrieve"}
+    assert 0 == ragstone.repair(data, ["ccrs.cc"], **settings, **options).n_wrong
+    trial = ragstone.repair(data, ["ccrs.cc"], **settings, **options, refusals=["Please ask the front desk"])
+    assert (12, "fewer_passages") == (trial.n_wrong, trial.best and trial.best.name)
+    assert any("Rate the answer" in str(prompt) for prompt in judge.prompts)
 
 
 def test_rows_without_an_answer_are_asked_first(plant: Any) -> None:

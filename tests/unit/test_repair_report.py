@@ -14,7 +14,7 @@ import ragstone
 from command_line import run_command
 from ragstone.experiments import FollowedReport, TimeRange, build_report, choose_cases, save_run
 from ragstone.store import SqliteStore
-from ragstone.views import ReportText, ReportView, html_report, markdown_report
+from ragstone.views import ReportText, ReportView, html_report, live_parts, live_places, markdown_report
 
 RIGHT, WRONG = "At the river.", "In a cave below the mountain."
 
@@ -109,6 +109,16 @@ def test_a_trial_with_another_judge_or_version_claims_nothing(app: ModuleType, s
     assert build_report(store).trial.table
 
 
+def test_a_trial_of_a_run_is_in_the_report_of_this_run_only(app: ModuleType, store: Path) -> None:
+    """The next run can be of another application, of whose answers the trial says nothing."""
+    first = write_cases(store)
+    rows = [{"id": f"q{k}", "query": "q", "contexts": ["c"], "reference": RIGHT, "response": WRONG} for k in range(9)]
+    save_run(store, "2.0", ragstone.evaluate(rows, ["ccrs.ac"], judge="lexical"), ())
+    run_trial(app, first)
+    assert build_report(TimeRange(store, run="1.0")).trial is not None
+    assert build_report(store).trial is None
+
+
 def test_a_trial_of_other_causes_leaves_the_advice(app: ModuleType, store: Path) -> None:
     """Evidence about another cause than the most frequent one does not replace what to do next."""
     first = next(row.cause for row in build_report(store).causes if row.is_wrong)
@@ -148,6 +158,12 @@ def test_a_trial_is_kept_while_another_process_owns_the_store(app: ModuleType, s
         run_trial(app, file)
         assert build_report(store).trial.table
     assert (True, True) == (followed.refresh(), followed.view.trial is not None)
+    parts = live_parts(followed.view, followed.ledger, latest=(), command="")
+    page = live_places(parts, ["causes", "trial"])
+    assert ("Fewer passages: corrects" in page, f"ragstone labels cases {store}@1.0 --where cause=" in page) == (
+        True,
+        True,
+    )
     with SqliteStore.open(store, mode="own"), SqliteStore.open(store, mode="read") as opened:
         assert 1 == len(opened.labels.trials())
     assert not store.with_name("s.db.labels").read_bytes()
@@ -158,7 +174,7 @@ def test_a_trial_is_kept_while_another_process_owns_the_store(app: ModuleType, s
     [
         (lambda case, path: {**case, "store": f"{path}.gone"}, "the cases are not of one file that is here"),
         (lambda case, path: {**case, "store": "postgresql://h/d"}, "the cases are not of one file that is here"),
-        (lambda case, path: {**case, "store": str(path.with_name("other.db"))}, "does not contain 16 cases"),
+        (lambda case, path: {**case, "store": str(path.with_name("other.db"))}, "does not contain these cases"),
         (lambda case, path: {**case, "store": str(path.with_name("cases.jsonl"))}, "does not keep this result: "),
         (lambda case, path: {k: v for k, v in case.items() if k != "store"}, ""),
     ],

@@ -17,6 +17,7 @@ from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.response_synthesizers import get_response_synthesizer
 
 import ragstone
+from ragstone.errors import ConfigurationError
 from ragstone.experiments import RepairTrial
 
 RIGHT, WRONG = "At the river.", "In a cave below the mountain."
@@ -98,6 +99,25 @@ def test_a_node_that_a_postprocessor_dropped_is_put_first() -> None:
     engine = query_engine(lambda prompt: n_passages(prompt) == 3, node_postprocessors=[FirstTwo()])
     shares = corrected(run(engine))
     assert (1.0, 0.0) == (shares["dropped_first"], shares["fewer_passages"])
+
+
+def test_an_application_that_ignores_its_retriever_or_has_none_is_named() -> None:
+    """The prompt that the model got decides whether a change arrived."""
+    model = Model(wanted=lambda _: True)
+    retriever = INDEX.as_retriever(similarity_top_k=4, embed_model=MockEmbedding(8))
+
+    def ignore(question: str) -> str:
+        retriever.retrieve(question)
+        return model.complete(f"{GOLD} {question}").text
+
+    ignoring = run(ignore)
+    assert {} == corrected(ignoring)
+    assert {"not_in_prompt"} == {
+        reason for share in ignoring.shares for reason in share.left_out if reason != "impossible"
+    }
+    assert ignoring.verdict.startswith("No repair has a result, so nothing is claimed.")
+    with pytest.raises(ConfigurationError, match="calls no retriever of LangChain or LlamaIndex"):
+        run(lambda question: model.complete(question).text)
 
 
 def test_retrievers_are_as_before_after_a_trial() -> None:

@@ -59,8 +59,7 @@ def serve_tools(store: str, *, texts: bool) -> None:
     async def run(command: str, *arguments: str) -> Any:
         done = await run_process([*_PROGRAM, command, *arguments, "--json"], stdin=subprocess.DEVNULL, check=False)
         if done.returncode not in (0, 1):  # 1: a gate or an alarm
-            message = done.stderr.decode(errors="replace").strip()[-2000:]
-            raise ToolError(message if texts else _FAILED.format(done.returncode))
+            raise ToolError(done.stderr.decode(errors="replace")[-2000:] if texts else _FAILED.format(done.returncode))
         return json.loads(done.stdout)
 
     def at(period: str) -> str:

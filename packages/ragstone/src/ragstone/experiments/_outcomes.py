@@ -372,7 +372,8 @@ class StoredRequests(Source):
     @override
     def trials(self) -> Sequence[str]:
         with open_store(self._period.store, mode="read") as store:
-            return [each.body for each in store.labels.trials()]
+            start = f"{self._period.run}/" if self._period.run else ""  # of the trials of the run
+            return [each.body for each in store.labels.trials() if each.trial_id.startswith(start)]
 
     @override
     def human_labels(self) -> HumanLabels:

@@ -57,6 +57,7 @@ class StoredTrial(NamedTuple):
     """The result of a trial of repairs whose cases are requests of this store."""
 
     trial_id: str
+    """Begins with the run that its cases are of, if they are of one, and a slash."""
     body: str
     """The result as JSON, without texts."""
 

@@ -81,7 +81,7 @@ def markdown_report(view: ReportView) -> str:
         lines += ["", *table_in_markdown(head, filled)]
     if view.trial is not None:
         lines += [f"\n{escape_markdown(text)}" for text in (view.trial.statement.text, view.trial.about)]
-        lines += ["", *table_in_markdown(view.trial.table[0], view.trial.table[1:], "llr")] if view.trial.table else []
+        lines += ["", *table_in_markdown(view.trial.table[0], view.trial.table[1:], "llrr")] if view.trial.table else []
     if view.trend is not None:
         ends = [[trend.title, *map(_point, (trend.points[0], trend.points[-1]))] for trend in view.trend.rows[:_TRENDS]]
         lines += ["", *table_in_markdown(["over time", "first", "last"], ends)]

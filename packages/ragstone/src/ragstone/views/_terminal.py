@@ -84,7 +84,7 @@ class ReportText:
             canvas.heading("What corrects wrong answers")
             canvas.wrap(view.trial.statement.text, _KINDS[view.trial.statement.kind], indent=2)
             canvas.wrap(view.trial.about, "dim", indent=2)
-            shown = text_table(view.trial.table, align="llr", indent=2, width=canvas.width) if view.trial.table else ""
+            shown = text_table(view.trial.table, align="llrr", indent=2, width=canvas.width) if view.trial.table else ""
             for line in shown.splitlines():
                 canvas.add(line)
         if view.spent:

@@ -209,7 +209,8 @@ class RepairTrial:
     def verdict(self) -> str:
         """The result in one or two sentences."""
         if not self.n_wrong:
-            return f"No answer is wrong by this judge ({self.n_right} are right), so there is nothing to repair."
+            end = "nothing is claimed" if self.n_undecided else "there is nothing to repair"
+            return f"No answer is wrong by this judge ({self.n_right} right, {self.n_undecided} not decided), so {end}."
         if (best := leading(self.shares)) is None or best.estimate is None:
             text = "No repair has a result, so nothing is claimed."
         elif best.estimate.low > 0:
@@ -227,17 +228,7 @@ class RepairTrial:
                 f"Asked again without a change, {format_share(self.luck)} are right: luck, which is subtracted."
             )
         if self.shares:
-            head = ("intervention", f"corrects [{self.confidence_level:.0%} CI]", "pairs", "left out")
-            rows = [
-                (
-                    share.title,
-                    "not known" if share.estimate is None else format_share(share.estimate),
-                    str(0 if share.estimate is None else share.estimate.n),
-                    str(sum(share.left_out.values())),
-                )
-                for share in self.shares
-            ]
-            lines += ["", text_table([head, *rows], align="llrr"), ""]
+            lines += ["", text_table(share_table(self), align="llrr"), ""]
         for share in self.shares:
             lines += [f"{share.title}: {n} left out, {REASONS[reason]}" for reason, n in share.left_out.items()]
         lines += [f"{count(n, 'call')} without an answer: {reason}" for reason, n in self.failures.items()]
@@ -262,3 +253,12 @@ class RepairTrial:
         if self.n_judged_before:
             text += f" {count(self.n_judged_before, 'answer')} that the file calls wrong passed: the judge may have changed since."
         return text
+
+
+def share_table(trial: RepairTrial) -> list[tuple[str, ...]]:
+    """Return the rows of a table of interventions, headings first."""
+    rows: list[tuple[str, ...]] = [("intervention", f"corrects [{trial.confidence_level:.0%} CI]", "pairs", "left out")]
+    for share in trial.shares:
+        text, n = (format_share(share.estimate), share.estimate.n) if share.estimate else ("not known", 0)
+        rows.append((share.title, text, str(n), str(sum(share.left_out.values()))))
+    return rows

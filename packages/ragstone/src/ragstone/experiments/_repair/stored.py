@@ -9,9 +9,9 @@ from typing import Final
 
 from pydantic import TypeAdapter
 
-from ragstone._util.quantities import count
 from ragstone.errors import StoreError
 from ragstone.experiments._repair.shares import RepairTrial
+from ragstone.experiments._runs import RUN
 from ragstone.experiments._views.where import CAUSE, parse_where
 from ragstone.reading import case_of
 from ragstone.schema import Sample
@@ -35,9 +35,10 @@ def keep_trial(trial: RepairTrial, rows: Sequence[Sample]) -> str:
     body = trial.to_dict() | {"where": _without_labels(trial.where), "failures": {}}
     try:
         with open_for_labels(store) as opened:
-            if missing := cases.keys() - opened.traces.answers([*cases]).keys():
-                return f"{store!r} does not keep this result: it does not contain {count(len(missing), 'case')}."
-            opened.labels.save_trial(StoredTrial(f"{trial.app} {trial.finished_at}", json.dumps(body)))
+            if not opened.traces.answers([*cases]):
+                return f"{store!r} does not keep this result: it does not contain these cases."
+            run = next((row.metadata[RUN] for row in rows if row.id.startswith(f"{row.metadata.get(RUN)}/")), "")
+            opened.labels.save_trial(StoredTrial(f"{run}/{trial.finished_at}", json.dumps(body)))
         settle_labels(store)
     except StoreError as error:
         return f"{store!r} does not keep this result: {error}"

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from ragstone.experiments._repair.shares import RepairTrial, leading
+from ragstone.experiments._repair.shares import RepairTrial, leading, share_table
 from ragstone.experiments._repair.stored import TRIALS
 from ragstone.experiments._table import ScoreTable
 from ragstone.experiments._views.verdict import WrongRule
 from ragstone.experiments._views.where import CAUSE
-from ragstone.views import Statement, TrialView, format_day, format_share
+from ragstone.views import Statement, TrialView, format_day
 
 _IDENTITY: Final = ("app", "judge", "metrics", "finished_at", "where", "n_wrong", "n_asked", "n_calls")
 """What is known of a trial that says nothing about the scores of a report."""
@@ -30,12 +30,10 @@ def build_trial(bodies: Sequence[str], table: ScoreTable, rule: WrongRule) -> Tr
         identity = {name: getattr(trial, name) for name in _IDENTITY}
         return TrialView(statement=Statement(text=text, kind="warning"), about=about, table=(), result=identity)
     kind: Final = "significant" if trial.best else "not_significant" if leading(trial.shares) else "warning"
-    shares = ((s, "not known" if s.estimate is None else format_share(s.estimate)) for s in trial.shares)
-    rows = [(share.title, text, f"{sum(share.left_out.values()):,}") for share, text in shares]
     return TrialView(
         statement=Statement(text=trial.verdict, kind=kind),
         about=about,
-        table=(("intervention", f"corrects [{trial.confidence_level:.0%} CI]", "left out"), *rows),
+        table=tuple(share_table(trial)),
         result=trial.to_dict(),
     )
 
