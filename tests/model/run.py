@@ -175,6 +175,18 @@ class Run:
         product = f"{n_same} captured as they were, {states['score']} scored ({scored}), {states['failure']} failed"
         self.add(f"{framework} application", seconds, model, product)
 
+    def attacks(self) -> None:
+        """Rate answers with attacks, with the escapes of prompts and without them."""
+        code, text, seconds = self.python("attacks", str(HERE / "attacks.py"), URL)
+        if code != 0:
+            self.problems.append(f"attacks: status {code}, see attacks.txt")
+            return
+        for kind, counts in json.loads(text.splitlines()[-1]).items():
+            n, both, none = sum(counts.values()), counts.get("both", 0), counts.get("none", 0)
+            changed = [both + counts.get(name, 0) for name in ("with", "without")]
+            model = f"changes {changed[0]} scores with escapes, {changed[1]} without, {none} not scored"
+            self.add(f"{n} {kind}", seconds, model, f"{both} of them the same")
+
     def compare_estimators(self) -> None:
         """Compare the probabilities of abstention of two estimators, passage by passage."""
         bounded, drawn = (
@@ -264,6 +276,7 @@ def main() -> int:
                 "--set", "research.k_values=1,2", "--set", "research.max_questions=2", "--set", "reader.prompt=prompt.txt",
                 "--set", "reader.abstention=No",
             ),
+            "attacks": run.attacks,
             "claims": lambda: run.evaluate(
                 "claims", "samples.jsonl", "--metrics", "ragas,vera,citation", "--judge", URL, limit=1
             ),
