@@ -136,8 +136,7 @@ def test_search_filter_and_dialog_with_the_keyboard(opened: Any, report: Path) -
     page.keyboard.press("/")
     page.keyboard.type("ferry 118")
     assert "1 of 120 questions" == page.locator("#found").inner_text()
-    for _ in range(3):
-        page.keyboard.press("Tab")
+    page.locator("#rows a").focus()
     page.keyboard.press("Enter")
     page.wait_for_selector("dialog[open]")
     assert "When does ferry 118 leave?" in page.locator("dialog").inner_text()
@@ -149,6 +148,25 @@ def test_search_filter_and_dialog_with_the_keyboard(opened: Any, report: Path) -
     page.locator("#search").fill("")
     page.locator("#cause").select_option("wrong")
     assert "30 of 120 questions" == page.locator("#found").inner_text()
+
+
+def test_headings_sort_the_table_of_a_file(opened: Any, tmp_path: Path) -> None:
+    """By keyboard, the worst first and then reversed, as the list of orders does."""
+    experiment(60).report(tmp_path / "r.html")
+    page = opened(tmp_path / "r.html").ready().page
+    heading = page.locator("#all th").nth(2)
+    values = "cells => cells.map((cell) => Number(cell.textContent))"
+    heading.locator("button").focus()
+    for is_reversed, sort in ((False, "ascending"), (True, "descending")):
+        page.keyboard.press("Enter")
+        assert sort == heading.get_attribute("aria-sort")
+        shown = page.locator("#rows td.value:nth-child(3)").evaluate_all(values)
+        assert sorted(shown, reverse=is_reversed) == shown
+        assert len(set(shown)) > 1
+        assert 1 == page.locator("#all th[aria-sort]").count()
+    assert "-ccrs.ac" == page.locator("#sort").input_value()
+    page.locator("#sort").select_option("score")
+    assert "ascending" == page.locator("#all th").first.get_attribute("aria-sort")
 
 
 def test_a_label_filters_and_a_row_opens_its_answer(opened: Any, tmp_path: Path) -> None:

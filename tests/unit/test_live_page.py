@@ -453,6 +453,24 @@ def test_a_filter_is_compared_with_all(tmp_path: Path):
     assert {None} == {part for _, part, _ in nobody}
 
 
+def test_the_rows_of_a_filter_come_with_its_numbers(tmp_path: Path):
+    """In the response for the table, which a search alone does not add them to."""
+    path = make_store(tmp_path / "s.db", 40)
+
+    async def body() -> list[str]:
+        board = board_of(path)
+        await board.update()
+        async with client_of(board) as client:
+            queries = ({"where": "topic=fares"}, {"since": "2023-11-14"}, {"search": "ferry"})
+            return [(await client.get("/questions", params=query)).text for query in queries]
+
+    conditions, times, search = run(body)
+    assert "<td>Wrong answers</td>" in conditions
+    assert "n = 20" in conditions
+    assert "n = 40" in times
+    assert "Wrong answers" not in search
+
+
 def test_the_page_explains_what_it_cannot_find(tmp_path: Path):
     """The value, the rule and what is possible."""
     path = make_store(tmp_path / "s.db", 4)

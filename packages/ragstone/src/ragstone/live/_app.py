@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from typing import Final
+from typing import Final, Literal
 
 from aiohttp import web
 
@@ -24,6 +24,8 @@ _HEARTBEAT_S: Final = 15.0
 """Seconds after which a comment is sent to a browser that waits, so that a lost connection is noticed."""
 EVENTS: Final = "/events"
 """Path at which a browser waits for changes. It connects again if the connection ends."""
+_ACTIONS: Final[Mapping[str, Literal["accept", "mute"]]] = {"accept": "accept", "mute": "mute"}
+"""What can be done about an open alarm."""
 _MUTED_S: Final = 3 * 86_400.0
 """How long an alarm is muted."""
 _RETRY_MS: Final = 2000
@@ -88,8 +90,8 @@ def make_app(board: Board, desk: LabelDesk, *, stopping: asyncio.Event | None = 
         return await answered(read)
 
     async def alarm(request: web.Request) -> web.Response:
-        action, number = request.query.get("action"), request.query.get("number", "")
-        if action not in ("accept", "mute") or not (number.isascii() and number.isdecimal() and len(number) < 10):
+        action, number = _ACTIONS.get(request.query.get("action", "")), request.query.get("number", "")
+        if action is None or not (number.isascii() and number.isdecimal() and len(number) < 10):
             return web.Response(text="An alarm has a number, and can be accepted or muted.", status=400)
         change = AlarmRequest(action=action, number=int(number), until=time.time() + _MUTED_S)
         return await answered(lambda: web.Response(text=change_alarm(board.report.period.store, change)))
