@@ -12,7 +12,7 @@ from command_line import run_command
 from fake_servers import FakeJudgeServer
 from ragstone.errors import ConfigurationError, JudgeReplyError
 from ragstone.judges import ModelJudge, Prompt, judge_from
-from ragstone.judges._reasoned import parse_reasoned
+from ragstone.judges._parse import parse_reasoned
 from scripted_model import ScriptedModel
 
 PROMPT = Prompt(construct="relevance", task="The task.", fields={"query": "Why?"})

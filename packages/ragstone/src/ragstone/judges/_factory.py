@@ -18,7 +18,7 @@ from ragstone.judges._protocol import Embedder, Judge, JudgeIdentity, Reader
 from ragstone.judges.embedder import EndpointEmbedder, LocalEmbedder
 from ragstone.judges.lexical import LexicalEmbedder, LexicalJudge, LexicalReader
 from ragstone.judges.openai_model import ConnectionOptions, OpenAICompatibleModel
-from ragstone.judges.reader import ChatReader, ReaderOptions
+from ragstone.judges.reader import ChatReader
 from ragstone.judges.vllm_engine import VllmModel
 from ragstone.settings import public_name
 
@@ -225,7 +225,7 @@ def reader_from(
     *,
     judge: Judge,
     connection: ConnectionOptions | None = None,
-    **options: Unpack[ReaderOptions],
+    **options: Any,
 ) -> Reader:
     """Create the reader that `spec` names. None uses `RAGSTONE_READER` from the environment, else the judge's model.
 

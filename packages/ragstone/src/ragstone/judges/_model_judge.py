@@ -26,15 +26,20 @@ from ragstone.judges._model import (
     check_finished,
     metered,
 )
-from ragstone.judges._parse import is_fraction, json_request, json_schema_of, parse_json, parse_number, parse_rating
-from ragstone.judges._protocol import JsonReply, JudgeIdentity, NumberReply, Prompt, TextReply
-from ragstone.judges._reasoned import (
+from ragstone.judges._parse import (
     REASONED_MAX_TOKENS,
     REASONED_VERSION,
     build_reasoned_retry,
+    is_fraction,
+    json_request,
+    json_schema_of,
+    parse_json,
+    parse_number,
+    parse_rating,
     parse_reasoned,
     reasoned_request,
 )
+from ragstone.judges._protocol import JsonReply, JudgeIdentity, NumberReply, Prompt, TextReply
 from ragstone.judges._render import RENDER_VERSION, Message, insist, number_request, render
 from ragstone.schema import Interval, Usage
 from ragstone.stats import mean_interval

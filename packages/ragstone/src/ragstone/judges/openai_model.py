@@ -16,7 +16,7 @@ from ragstone.judges._cache.replies import cached_replies
 from ragstone.judges._http.constraints import ConstrainedReplies
 from ragstone.judges._http.endpoint import Endpoint
 from ragstone.judges._http.exact import LogprobReader
-from ragstone.judges._http.probe import probe
+from ragstone.judges._http.probe import Probe
 from ragstone.judges._http.transport import ApiKey, ClientTransport
 from ragstone.judges._limits.gate import ClientLimits
 from ragstone.judges._limits.spend import Budget
@@ -199,7 +199,7 @@ class OpenAICompatibleModel(LogprobReader):
                     if fresh:
                         self.forget()
                     self._capabilities = await self._cached.capabilities(
-                        self._about, lambda: probe(self, full=fresh), fresh=fresh
+                        self._about, lambda: Probe(self, full=fresh).run(), fresh=fresh
                     )
         refused = {*self._capabilities.refused_parameters, *(name for _, name in self.dialect.omitted)}
         return self._capabilities.model_copy(update={"refused_parameters": tuple(sorted(refused))})

@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, Literal, TypedDict
+from typing import Any, Final, Literal
 
 from ragstone import settings
 from ragstone._util.abstains import answer_abstains
@@ -17,6 +17,7 @@ from ragstone.judges._abstention.draws import REFUSAL_TASK, MonteCarloSampler
 from ragstone.judges._abstention.exact import ExactSequence, read_logprob
 from ragstone.judges._abstention.prompt import PromptSource, ReaderPrompt
 from ragstone.judges._abstention.recognize import AbstentionMatcher, phrases_from, strip_final_punctuation
+from ragstone.judges._http.reasoning import REASONING_TOKENS
 from ragstone.judges._model import (
     TEMPERATURE_ONE,
     AdaptiveModel,
@@ -39,25 +40,6 @@ _VERSION: Final = "1"
 _PASSAGES_PER_DRAW: Final = 20
 _WIDE: Final = 0.1
 """Maximum width of a bound. Sampled replies are more informative than a wider one."""
-_REASONING_TOKENS: Final = 4096
-"""Length limit of sampled replies from a model that reasons before it answers."""
-
-
-class ReaderOptions(TypedDict, total=False):
-    """Options of `ChatReader`, for functions that pass them on."""
-
-    prompt: PromptSource
-    abstention: str | Sequence[str]
-    estimator: Estimator | Literal["exact"]
-    max_draws: int
-    target_width: float | None
-    confidence_level: float
-    max_tokens: int
-    draw_max_tokens: int | None
-    refusal_judge: Judge | None
-    separator: str
-    sampling: Mapping[str, Any] | None
-    seed: int | None
 
 
 class ChatReader:
@@ -271,7 +253,7 @@ class ChatReader:
         if self._draw_max_tokens is not None:
             return self._draw_max_tokens
         if can.reasons and self._adaptive is None:
-            return max(self._max_tokens, _REASONING_TOKENS)
+            return max(self._max_tokens, REASONING_TOKENS)
         if self._refusal_judge is not None:
             return self._max_tokens
         # A token has at least one character, and the reply may begin with formatting.

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Final, Literal
 
 from ragstone.errors import ConfigurationError, JudgeRejectedError, MissingExtraError
+from ragstone.judges._http.constraints import MAX_VALUES, number_pattern
 from ragstone.judges._http.dialect import fold_system_message
 from ragstone.judges._model import (
     TEMPERATURE_ONE,
@@ -31,7 +32,6 @@ from ragstone.schema import Usage
 
 _ASKED_TOKENS: Final = 128
 """Maximum number of token ids in one `logprob_token_ids` of vLLM."""
-_MAX_CONSTRAINED_VALUES: Final = 1001
 _PROBE: Final[list[Message]] = [
     {"role": "user", "content": "Reply with the word yes. " + "This line is here to be long enough for a cache. " * 12}
 ]
@@ -158,10 +158,9 @@ class VllmModel:
         Raises:
             JudgeError: If no reply is received.
         """
-        if high - low >= _MAX_CONSTRAINED_VALUES:
+        if high - low >= MAX_VALUES:
             return None
-        # Longest first, for backends that use the first matching alternative.
-        pattern = f"({'|'.join(map(str, range(high, low - 1, -1)))})"
+        pattern = number_pattern(low, high)
         return await self._constrained(messages, max_tokens=max_tokens, sampling=sampling, regex=pattern)
 
     async def complete_json(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final, Literal
 
 from ragstone.errors import JudgeReplyError
-from ragstone.judges._abstention.exact import CERTAIN
+from ragstone.judges._abstention.exact import CERTAIN, LEADS
 from ragstone.judges._abstention.recognize import continues, extends_last_word, strip_final_punctuation
 from ragstone.judges._model import ChatModel, ChatRequest, TokenLogprobs, check_declined
 from ragstone.judges._protocol import AbstentionEstimate
@@ -18,7 +18,6 @@ _MIN_TOKENS: Final = 8
 """Minimum number of tokens of the greedy reply. Long phrases need more."""
 _TOKEN_CHARS: Final = 3
 """Lower estimate of the average characters per token, so that the reply includes the end of the phrase."""
-_LEADS: Final = ("", " ", "\n", "\n\n")
 _OVERRUNS: Final = 4
 """Tokens that contain the end of a phrase and text after it ("SPONSE.", "SPONSE\\n")."""
 _MOST_MASS: Final = 1.02
@@ -128,6 +127,6 @@ def _missing(listed: set[str], prefix: str, phrases: Sequence[str]) -> int:
         if not phrase.startswith(opened):
             continue
         rest = phrase[len(opened) :]
-        for lead in ("",) if opened else _LEADS:
+        for lead in ("",) if opened else LEADS:
             ways |= {lead + rest[:size] for size in range(len(rest) + 1)}
     return len(ways - listed - {""}) + _OVERRUNS

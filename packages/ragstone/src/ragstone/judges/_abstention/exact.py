@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ragstone.judges._abstention.recognize import strip_final_punctuation
-from ragstone.judges._model import AsyncOnce, ExactModel, ReplyLogprobs, Route
+from ragstone.judges._model import AsyncOnce, ExactModel, ReplyLogprobs, Route, read_chain
 from ragstone.judges._protocol import AbstentionEstimate
 from ragstone.judges._render import Message
 from ragstone.schema import Interval
@@ -23,7 +23,7 @@ _SAME: Final = 0.02
 """Maximum difference of the probability of one token between two requests."""
 _MAX_FIRST_TOKEN: Final = 16
 """Maximum number of characters of a phrase in a first token."""
-_LEADS: Final = ("", " ", "\n", "\n\n")
+LEADS: Final = ("", " ", "\n", "\n\n")
 """Whitespace with which a reply may begin."""
 
 Ids = tuple[int, ...]
@@ -122,7 +122,7 @@ class ExactSequence:
                 known[way] = written or known.get(way, False)
 
         for phrase, written in self._written.items():
-            for lead in _LEADS:
+            for lead in LEADS:
                 whole = await ids_of(lead + phrase) if lead else spelled[phrase]
                 if lead and whole[0] not in first_tokens:
                     lead_on(whole[0], whole[1:], written=written)
@@ -144,11 +144,8 @@ class ExactSequence:
 
 async def read_logprob(model: ExactModel, messages: Sequence[Message], reply: str, *, route: Route) -> float:
     """Read the log-probability that a reply starts with the tokenizer's own tokens of a text."""
-    if route != "chain":
-        return math.fsum((await model.reply_logprobs(messages, reply)).logprobs)
-    prompt, ids = await model.chat_ids(messages), await model.text_ids(reply)
-    rows = await model.next_logprobs([[*prompt, *ids[:size]] for size in range(len(ids))], [[token] for token in ids])
-    return math.fsum(row[token] for row, token in zip(rows, ids, strict=True))
+    read = read_chain(model, messages, reply) if route == "chain" else model.reply_logprobs(messages, reply)
+    return math.fsum((await read).logprobs)
 
 
 class _Tree:

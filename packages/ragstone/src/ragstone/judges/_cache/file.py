@@ -57,9 +57,6 @@ class ReplyCache:
         self._clock = clock
         self._log = LimitedLog(_logger)
 
-    def __repr__(self) -> str:
-        return f"ReplyCache({str(self.path.parent)!r})"
-
     def read(self, key: str) -> dict[str, Any] | None:
         """Return the reply with a key, or None if there is none or it is damaged.
 

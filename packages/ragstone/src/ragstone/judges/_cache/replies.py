@@ -112,9 +112,6 @@ class CachedReplies:
         self._reads = self._writes = folder is not None
         self._state = PerLoop(_LoopState)
 
-    def __repr__(self) -> str:
-        return f"CachedReplies({self._file!r})"
-
     async def reply(
         self, path: str, body: Mapping[str, Any], ask: Callable[[], Awaitable[dict[str, Any]]]
     ) -> dict[str, Any]:

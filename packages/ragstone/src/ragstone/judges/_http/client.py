@@ -208,6 +208,17 @@ class ChatClient:
         await self._recall()
         wanted = dict(sampling or {})
         extra = {**self._extra_body, **(fields or {})}
+
+        def body_now() -> dict[str, Any]:
+            return self._dialect.body(
+                model=str(self._model),
+                messages=messages,
+                max_tokens=max_tokens,
+                sampling=wanted,
+                fields=extra,
+                room=room,
+            )
+
         # With the values of the fields, because a server may accept some schemas only.
         kind, plain = ((kind_of(wanted), messages[0]["role"], str(added)) for added in (extra, self._extra_body))
         async with self._first.turn(kind):
@@ -215,7 +226,7 @@ class ChatClient:
                 message, arguments = self._refusals[kind]
                 raise RequestRefusedError(message, **arguments)
             while True:
-                body = self._body(messages, max_tokens, wanted, extra, room=room)
+                body = body_now()
                 is_settled = self._first.is_settled(kind)
                 optional = body.keys() & (fields or {}).keys() - self._extra_body.keys()
                 sampled = None if self._first.is_settled(plain) else wanted
@@ -225,7 +236,7 @@ class ChatClient:
                     completion = await self._cached.reply("/chat/completions", body, send)
                 except RequestRefusedError as refused:
                     # Another request may have learned it in the meantime.
-                    if body == self._body(messages, max_tokens, wanted, extra, room=room):
+                    if body == body_now():
                         if refused.status in _UNUSUAL_REFUSALS and optional and not is_settled:
                             *_, (refused.param, control) = controls_of(body, optional, None).items()
                             # Fails as well if the reason is another one.
@@ -246,20 +257,6 @@ class ChatClient:
         if self._dialect not in (self._kept, Dialect()):
             await self._keep()
         return completion
-
-    def _body(
-        self,
-        messages: Sequence[Message],
-        max_tokens: int,
-        sampling: dict[str, Any],
-        extra: dict[str, Any],
-        *,
-        room: bool,
-    ) -> dict[str, Any]:
-        assert self._model is not None  # noqa: S101  `prepare` ran
-        return self._dialect.body(
-            model=self._model, messages=messages, max_tokens=max_tokens, sampling=sampling, fields=extra, room=room
-        )
 
     async def post(self, path: str, body: Mapping[str, Any], *, inference: bool = True) -> dict[str, Any]:
         """Send one request to another path of the endpoint, with the model's name.

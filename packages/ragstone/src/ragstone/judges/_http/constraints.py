@@ -13,7 +13,7 @@ from ragstone.judges._http.replies import completions
 from ragstone.judges._http.turns import FirstOfKind
 from ragstone.judges._model import Completion
 
-_MAX_VALUES: Final = 1001
+MAX_VALUES: Final = 1001
 """Maximum number of alternatives in a regular expression. Some servers refuse more."""
 _REFUSALS: Final = 3
 """Refusals until schemas are given up. A single refusal may concern the text, as with content filters."""
@@ -48,11 +48,10 @@ def is_obeyed(constraint: str, reply: str, low: int, high: int) -> bool:
     return match is not None and low <= int(match[1]) <= high
 
 
-def _regex_fields(low: int, high: int) -> dict[str, Any]:
+def number_pattern(low: int, high: int) -> str:
+    """Return a regular expression for the integers of a range."""
     # Longest first, for engines that use the first matching alternative.
-    numbers = "|".join(map(str, range(high, low - 1, -1)))
-    # The fields of vLLM and of SGLang. Each ignores the other's.
-    return {"structured_outputs": {"regex": f"({numbers})"}, "regex": f"({numbers})"}
+    return f"({'|'.join(map(str, range(high, low - 1, -1)))})"
 
 
 def _score_schema(low: int, high: int) -> dict[str, Any]:
@@ -85,14 +84,16 @@ class ConstrainedReplies:
 
     async def number(self, ask: _Ask, low: int, high: int) -> Completion | None:
         """Return an integer in [low, high], or None if the endpoint obeys none of the constraints."""
-        for constraint in self._constraints if high - low < _MAX_VALUES else ():
+        for constraint in self._constraints if high - low < MAX_VALUES else ():
             async with self._first.turn(constraint):
                 if constraint not in self._constraints:
                     continue
                 if constraint == "json_schema":
                     completion = await self.json(ask, _score_schema(low, high))
                 else:
-                    reply = await _or_refusal(ask, _regex_fields(low, high))
+                    pattern = number_pattern(low, high)
+                    # The fields of vLLM and of SGLang. Each ignores the other's.
+                    reply = await _or_refusal(ask, {"structured_outputs": {"regex": pattern}, "regex": pattern})
                     completion = None if isinstance(reply, RequestRefusedError) else completions(reply)[0]
                 self._first.settle(constraint)
             if completion and (completion.finish != "stop" or is_obeyed(constraint, completion.text, low, high)):

@@ -31,7 +31,6 @@ from ragstone.judges._http.transport import (
     Reply,
     SignInError,
     Transport,
-    without_secrets,
 )
 from ragstone.judges._http.whole_prompts import WholePrompts
 from ragstone.judges._limits.flow_control import FailedAttempt
@@ -80,7 +79,7 @@ def normalize_url(base_url: str) -> str:
             f"a judge's base_url looks like 'http://host:8000/v1', and the given text is not a URL: {error}"
         ) from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}" if "@" in base_url else base_url
+        shown = settings.public_name(base_url)
         raise ConfigurationError(f"a judge's base_url looks like 'http://host:8000/v1', got {shown!r}")
     path = parts.path.rstrip("/").removesuffix("/chat/completions") or "/v1"
     return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
@@ -412,7 +411,9 @@ class Endpoint:
         msg = f"{self.public_url}: {reason}"
         if 300 <= status < 400:
             # A redirect would send the key and the texts to a server that the user did not name.
-            target = self._quote(without_secrets(reply.headers.get("location", "")), transport)[:_TARGET_CHARACTERS]
+            target = self._quote(settings.public_name(reply.headers.get("location", "").partition("?")[0]), transport)[
+                :_TARGET_CHARACTERS
+            ]
             msg = (
                 f"{self.public_url}: HTTP {status}, a redirect to {target or 'an unnamed address'}, which is not "
                 f"followed. Name the final URL with {self.how_to_set('url')}"

@@ -6,12 +6,12 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeVar
 
-from ragstone.errors import JudgeReplyError, JudgeUnavailableError
+from ragstone.errors import JudgeRejectedError, JudgeReplyError, JudgeUnavailableError
 from ragstone.judges._http.constraints import STYLES, schema_format
 from ragstone.judges._http.errors import RequestRefusedError
 from ragstone.judges._http.exact import LogprobReader
-from ragstone.judges._http.needle import check_whole_prompts
 from ragstone.judges._http.reasoning import is_cut, measure_reasoning
+from ragstone.judges._http.whole_prompts import least_tokens
 from ragstone.judges._model import Capabilities, ChatRequest, Route, TokenLogprobs
 from ragstone.judges._render import Message
 
@@ -36,6 +36,10 @@ _VERSIONS: Final = {
 """Paths at which servers report their version, by the owner of their models. For display only."""
 
 _NOT_SUPPORTED: Final = "not supported"
+_LONG_LINES: Final = (1000, 100)
+"""Lengths of a long prompt in lines of 6 words: about 8,000 tokens, which exceeds the default limits of Ollama (2,048
+and 4,096), and 800 tokens if the server refuses the first length."""
+_CODE: Final = "marlin"
 _ZZ9: Final = {"quux": "zz9"}
 _MARKER: Final = "NO-RESPONSE"
 _MOST_IDS: Final = 128
@@ -47,16 +51,13 @@ _FLOOR: Final = -50.0
 """Lower values are a server's representation of probability 0."""
 
 
-async def probe(model: LogprobReader, *, full: bool) -> Capabilities:
-    """Measure the capabilities of the endpoint behind `model`, with about 12 short requests (`full`: about 20).
+class Probe:
+    """Measures the capabilities of an endpoint, with about 12 short requests (`full`: about 20).
 
     Structured output and whole prompts are for display only, and measured only with `full`: they need long prompts.
     Capabilities that cannot be measured stay unknown, and `seen` contains the reason.
     """
-    return await _Probe(model, full=full).run()
 
-
-class _Probe:
     def __init__(self, model: LogprobReader, *, full: bool) -> None:
         self._model = model
         self._full = full
@@ -281,10 +282,41 @@ class _Probe:
         return obeyed
 
     async def _whole_prompts(self) -> bool | None:
-        whole, self._seen["whole_prompts"] = await check_whole_prompts(
-            lambda messages: self._chat(messages, _SHORT + self._model.reasoning_tokens, temperature=0.0, room=False)
-        )
-        return whole
+        """Return whether a long prompt is read from its beginning, with one request of about 8,000 tokens.
+
+        The beginning contains a code word, and the end asks for it. The number of tokens that the reply counts decides
+        if the model does not repeat the code word, because small models fail at this too.
+        """
+        size = _SHORT + self._model.reasoning_tokens
+        for n_lines in _LONG_LINES:
+            lines = "\n".join(["nothing to remember in this line"] * n_lines)
+            question = "Which code word is in the first line? Reply with this word only."
+            content = f"The code word is {_CODE}.\n{lines}\n{question}"
+            try:
+                reply = await self._chat([{"role": "user", "content": content}], size, temperature=0.0, room=False)
+            except RequestRefusedError:
+                continue
+            except JudgeRejectedError as error:
+                if error.kind != "prompt_truncated":
+                    raise
+                self._seen["whole_prompts"] = str(error)
+                return False
+            text = str(reply["choices"][0]["message"].get("content") or "")
+            n = (reply.get("usage") or {}).get("prompt_tokens")
+            counted = f"{n} tokens counted" if isinstance(n, int) and n > 0 else "tokens are not counted"
+            if _CODE in text.lower():
+                seen = f"the model repeated a word from the beginning of a long prompt ({counted})"
+            elif isinstance(n, int) and n >= least_tokens(content):
+                seen = f"{counted}, but the model did not repeat a word from the beginning ({text!r:.40})"
+            else:
+                self._seen["whole_prompts"] = (
+                    f"the model did not repeat a word from the beginning of a long prompt ({counted})"
+                )
+                return None
+            self._seen["whole_prompts"] = seen
+            return True
+        self._seen["whole_prompts"] = "longer prompts are refused with an error"
+        return True
 
     # Exact routes ---------------------------------------------------------------------------------------------------
 

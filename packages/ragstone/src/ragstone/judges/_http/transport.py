@@ -369,15 +369,6 @@ class _BoundedBody:
         self.problem = f"it is larger than {self._max_bytes / 2**20:.3g} MiB"
 
 
-def without_secrets(url: str) -> str:
-    """Return an address without credentials and query."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return ""
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
-
-
 @functools.cache
 def tls_context() -> ssl.SSLContext:
     """Return the certificate authorities of this process: of the system, or of `SSL_CERT_FILE` and `SSL_CERT_DIR`."""
