@@ -10,7 +10,7 @@ from ragstone.judges import ChatRequest, OpenAICompatibleModel
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(900)]
 
-N = 32
+N_TASKS, N_STEPS = 16, 10
 QUESTION = [{"role": "user", "content": "Where does the ship lie?"}]
 TOP = ChatRequest(messages=QUESTION, max_tokens=1, sampling={"temperature": 0.0}, top_logprobs=5)
 
@@ -22,10 +22,20 @@ def test_mixed_requests_have_the_values_that_they_have_alone(reader_url):
         model = OpenAICompatibleModel(reader_url, max_concurrent_requests=16)
         await model.capabilities()
         (alone,) = await model.complete(TOP)
-        pairs = [(model.complete(TOP), model.reply_logprobs(QUESTION, "NO-RESPONSE")) for _ in range(N)]
-        replies = await asyncio.gather(*(call for pair in pairs for call in pair))
+
+        async def alternate(start):
+            # Reads that begin at the same time are one request.
+            tops = []
+            for step in range(N_STEPS):
+                if (start + step) % 2:
+                    tops += [reply.tokens[0].top for reply in await model.complete(TOP)]
+                else:
+                    await model.reply_logprobs(QUESTION, f"{start} {step}")
+            return tops
+
+        found = await asyncio.gather(*map(alternate, range(N_TASKS)))
         await model.aclose()
-        return alone.tokens[0].top, [reply.tokens[0].top for (reply,) in replies[::2]]
+        return alone.tokens[0].top, [top for tops in found for top in tops]
 
     alone, mixed = asyncio.run(read())
     assert len(alone) >= 5
