@@ -42,7 +42,7 @@ def run(program: list[str], folder: Path) -> str:
 
 @pytest.mark.timeout(700)
 def test_four_commands_lead_from_a_store_with_traffic_to_the_effect_of_a_repair(tmp_path: Path) -> None:
-    """A model confused by half of its long prompts: fewer passages correct about half of its wrong answers beyond luck."""
+    """A model confused by four of five long prompts: fewer passages correct most of its wrong answers beyond luck."""
     blocks = blocks_of(PAGE)
     for block in blocks:
         if block.kind == "file":
@@ -76,6 +76,8 @@ def test_four_commands_lead_from_a_store_with_traffic_to_the_effect_of_a_repair(
     report = json.loads(run([sys.executable, "-c", MAIN, "report", "ragstone.db", "--json", "--full"], tmp_path))
     assert report["next"]["text"] == report["trial"]["statement"]["text"]
     (share,) = (each["estimate"] for each in report["trial"]["result"]["shares"] if each["name"] == "fewer_passages")
-    # The application is right in half of the repeats without a change, and always with two passages.
-    assert share["low"] <= 0.5 <= share["high"]
+    # The application is right in a fifth of the repeats without a change, and always with two passages. Of at least 28
+    # pairs, these limits are five standard errors away.
+    assert share["n"] >= 28
+    assert share["value"] > 0.4
     assert share["low"] > 0.2
