@@ -47,13 +47,13 @@ WORDS = [
 
 
 def scores(trace_id: str, k: int) -> list[Score]:
-    """One score of each metric. A fifth of the answers is judged wrong."""
+    """One score of each metric, with the marks of the answer that scorers write. A fifth of the answers is judged wrong."""
     judged = 0.1 if k % 5 == 0 else 0.9
     claims = [{"claim": f"It costs {k} crowns.", "supported": bool(k % 3)}]
     details: list[dict[str, object]] = [{"em": 0.0, "judge": judged}, {"claims": claims}, {}, {}, {}]
     return [
         Score(sample_id=trace_id, metric=metric, metric_version="1", value=judged, method="exact", details=each,
-              judge="judge", judge_hash="h")
+              judge="judge", judge_hash="h", answer=())
         for metric, each in zip(METRICS, details, strict=True)
     ]  # fmt: skip
 
