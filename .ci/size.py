@@ -224,14 +224,16 @@ def pinned(text: str) -> Size:
 def raised(before: Size, after: Size) -> list[str]:
     """Return what rose. A package may rise if `lines` does not: other packages have given what it takes.
 
-    A total that is pinned for the first time does not rise, nor does one up to its goal. A Protocol that becomes too large does.
+    Data lines may rise by the lines that leave the code. A total that is pinned for the first time does not rise, nor
+    does one up to its goal. A Protocol that becomes too large does.
     """
     old, new = flat(before), flat(after)
+    left = {"data_lines": max(old.get("lines", 0) - new.get("lines", 0), 0)}
     return [
         f"{name} rises from {old.get(name, 0):,} to {number:,}"
         for name, number in new.items()
         if (name in old or name.startswith("protocols.")) and not name.startswith("packages.")
-        if old and number > max(old.get(name, 0), GOALS.get(name, 0))
+        if old and number > max(old.get(name, 0), GOALS.get(name, 0)) + left.get(name, 0)
     ]
 
 

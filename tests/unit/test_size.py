@@ -68,6 +68,14 @@ def test_a_package_may_take_the_lines_that_leave_another():
     assert ["protocols.Store rises from 0 to 13"] == size.raised(before, before | {"protocols": {"Store": 13}})
 
 
+def test_data_may_take_the_lines_that_leave_the_code():
+    """The page's script may grow by the lines by which the code shrinks, and not by one more."""
+    before = {"lines": 30, "data_lines": 5}
+    assert [] == size.raised(before, {"lines": 28, "data_lines": 7})
+    assert ["data_lines rises from 5 to 8"] == size.raised(before, {"lines": 28, "data_lines": 8})
+    assert ["data_lines rises from 5 to 6"] == size.raised(before, {"lines": 30, "data_lines": 6})
+
+
 def test_a_new_total_is_let_in_and_does_not_rise_later():
     """A total that was not pinned before is not a rise, and a higher one in the next change is."""
     before = {"lines": 30}
