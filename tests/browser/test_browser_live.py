@@ -357,7 +357,7 @@ def drawn_store(path: Path, *, bad: list[str] | None = None) -> Path:
     make_store(path, 20, bad=bad)
     with SqliteStore.open(path, mode="own") as store:
         ids = [trace.trace_id for trace in store.traces.read()]
-        store.labels.save_draw([DrawnRequest(id_, 0.5, k if k < 10 else None) for k, id_ in enumerate(ids)])
+        store.labels.save([DrawnRequest(id_, 0.5, k if k < 10 else None) for k, id_ in enumerate(ids)])
     return path
 
 

@@ -969,7 +969,7 @@ class TestRetention:
             sent = [d for d in store.deliveries.due(sink, limit=99) if (d.trace_id, sink) != ("undelivered", "otlp")]
             store.deliveries.mark(sink, [d.id for d in sent], "sent")
         store.labels.save([StoredLabel("labeled", "Ann", 1.0, 1.0)])
-        store.labels.save_draw([DrawnRequest("drawn", 0.5, 0), DrawnRequest("old", 0.5, None)])
+        store.labels.save([DrawnRequest("drawn", 0.5, 0), DrawnRequest("old", 0.5, None)])
 
     def verbose(self, trace_id: str) -> Score:
         """A score with texts wherever there can be one."""

@@ -47,9 +47,9 @@ def test_a_reader_saves_while_the_owner_runs(path: Path):
         reader.labels.save([ANN])
         reader.labels.save([BOB])
         reader.labels.save([BOB._replace(value=None)])
-        reader.labels.save_draw([DrawnRequest("t2", 0.5, None), DrawnRequest("t1", 0.25, 0)])
-        reader.labels.save_trial(StoredTrial("b", "{}"))
-        reader.labels.save_trial(StoredTrial("b", "[]"))
+        reader.labels.save([DrawnRequest("t2", 0.5, None), DrawnRequest("t1", 0.25, 0)])
+        reader.labels.save([StoredTrial("b", "{}")])
+        reader.labels.save([StoredTrial("b", "[]")])
         assert [] == stored(path)
         for store in (reader, owner):
             assert [StoredTrial("b", "[]")] == store.labels.trials()
@@ -61,7 +61,7 @@ def test_a_reader_saves_while_the_owner_runs(path: Path):
         assert [ANN] == reader.labels.read()
         assert [StoredTrial("b", "[]")] == reader.labels.trials()
         assert [("t1", 0.25, 0), ("t2", 0.5, None)] == reader.labels.drawn()
-        reader.labels.save_draw([DrawnRequest("t1", 0.75, 0)])
+        reader.labels.save([DrawnRequest("t1", 0.75, 0)])
         assert [("t1", 0.75, 0), ("t2", 0.5, None)] == reader.labels.drawn() == owner.labels.drawn()
 
 
@@ -91,7 +91,7 @@ def test_a_crash_between_storing_and_emptying_changes_nothing(path: Path):
     inbox = path.parent / "s.db.labels"
     with open_for_labels(path) as reader:
         reader.labels.save([ANN])
-        reader.labels.save_draw([DrawnRequest("t1", 0.25, 0)])
+        reader.labels.save([DrawnRequest("t1", 0.25, 0)])
     lines = inbox.read_bytes()
     with SqliteStore.open(path, mode="own") as owner:
         owner.leases.claim("w", 0, lease_s=10)

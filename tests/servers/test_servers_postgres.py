@@ -433,8 +433,8 @@ class TestOpening:
         with open_for_labels(database) as store:
             store.labels.save([label._replace(value=1.0), StoredLabel("t", "bob", 0.0, 11.0)])
             store.labels.save([label, StoredLabel("t", "bob", None, 12.0)])
-            store.labels.save_draw([DrawnRequest("u", 0.5, None), DrawnRequest("t", 0.25, 0)])
-            store.labels.save_draw([DrawnRequest("u", 0.75, 1)])
+            store.labels.save([DrawnRequest("u", 0.5, None), DrawnRequest("t", 0.25, 0)])
+            store.labels.save([DrawnRequest("u", 0.75, 1)])
         assert [label] == worker.labels.read()
         assert [("t", 0.25, 0), ("u", 0.75, 1)] == worker.labels.drawn()
         with open_store(database, mode="read") as reader, pytest.raises(StoreError, match="open for reading only"):

@@ -109,7 +109,7 @@ def test_a_database_that_sorts_like_a_dictionary_has_the_order_of_bytes(postgres
     with psycopg.connect(url) as db:
         assert (True,) == db.execute("SELECT 'a' < 'B'").fetchone()
     with open_store(url, mode="own") as opened:
-        opened.labels.save_draw([DrawnRequest(trace_id, 0.5, None) for trace_id in ("B", "a", "\u00e9", "Z", "b")])
+        opened.labels.save([DrawnRequest(trace_id, 0.5, None) for trace_id in ("B", "a", "\u00e9", "Z", "b")])
     code, report = verify(url)
     assert (0, {}) == (code, report["damaged"])
     assert 5 == report["checked"]["label_frame"]

@@ -115,7 +115,7 @@ def fill(store: SqliteStore, start: int, stop: int) -> None:
     for n in numbers:
         complete(store, f"trace-{n}", outcomes(n))
     store.labels.save([StoredLabel(f"trace-{n}", "ann", n % 3 / 2, 7.0) for n in numbers if n % 6 == 0])
-    store.labels.save_draw([DrawnRequest(f"trace-{n}", 0.5, n) for n in numbers if n % 6 == 0])
+    store.labels.save([DrawnRequest(f"trace-{n}", 0.5, n) for n in numbers if n % 6 == 0])
 
 
 class Content(dict[str, dict[object, object]]):

@@ -23,7 +23,7 @@ def path(tmp_path: Path) -> Path:
     """A store of which three requests are drawn: t4, t1 and t2."""
     path = make_store(tmp_path / "s.db", 8)
     with SqliteStore.open(path, mode="own") as store:
-        store.labels.save_draw([DrawnRequest(f"t{k}", 0.5, {4: 0, 1: 1, 2: 2}.get(k)) for k in range(8)])
+        store.labels.save([DrawnRequest(f"t{k}", 0.5, {4: 0, 1: 1, 2: 2}.get(k)) for k in range(8)])
     return path
 
 
@@ -214,7 +214,7 @@ def test_an_invalid_correction_is_refused(path: Path, fields: dict[str, Any], me
 def test_cases_follow_the_drawn_requests(path: Path):
     """The requests of a file of cases are labeled after the drawn ones, each once."""
     with SqliteStore.open(path, mode="own") as store:
-        store.labels.save_cases([StoredCase("/a.jsonl", id_) for id_ in ("t0", "t4")])
+        store.labels.save([StoredCase("/a.jsonl", id_) for id_ in ("t0", "t4")])
     fourth, saved = ask(
         path, ("GET", {"author": "ann", "n": 3}), ("POST", {"trace_id": "t0", "author": "a", "value": 1})
     )

@@ -46,8 +46,8 @@ def path(tmp_path: Path) -> Path:
                 store, f"t{n}", [Score(sample_id=f"t{n}", metric="m", metric_version="1", value=n / 4, method="exact")]
             )
         store.labels.save([StoredLabel("t0", "ann", 1.0, 7.0)])
-        store.labels.save_draw([DrawnRequest("t0", 0.5, 1)])
-        store.labels.save_trial(StoredTrial("trial", "{}"))
+        store.labels.save([DrawnRequest("t0", 0.5, 1)])
+        store.labels.save([StoredTrial("trial", "{}")])
     return path
 
 

@@ -61,7 +61,7 @@ def write_store(path: Path) -> Path:
         ]
         store.traces.ingest("test", 10, [Captured(trace=waiting), *said])
         store.labels.save([StoredLabel("t1", "ann", 1.0, 7.0), StoredLabel("t2", "ann", 1.0, 7.0)])
-        store.labels.save_draw([DrawnRequest("t1", 0.5, 0), DrawnRequest("t2", 0.5, 1)])
+        store.labels.save([DrawnRequest("t1", 0.5, 0), DrawnRequest("t2", 0.5, 1)])
         store.deliveries.mark("jsonl", [item.outcome.id for item in store.deliveries.due("jsonl", limit=11)], "sent")
         store.deliveries.mark(
             "otlp", [item.outcome.id for item in store.deliveries.due("otlp", limit=4)], "failed", error="refused"

@@ -78,7 +78,7 @@ class Cases:
         """
         place = str(path.absolute())
         with open_for_labels(self.store) as store:
-            store.labels.save_cases([StoredCase(place, id_) for id_ in self.weights])
+            store.labels.save([StoredCase(place, id_) for id_ in self.weights])
         settle_labels(self.store)
         with open_output(path, errors="replace") as file:
             file.writelines(self.lines())

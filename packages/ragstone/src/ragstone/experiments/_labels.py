@@ -84,7 +84,7 @@ def draw_to_label(store: str | os.PathLike[str], n: int, *, seed: int | None = N
         first = max(places.values(), default=-1) + 1
         places |= {trace_id: first + n for n, trace_id in enumerate(new)}
         before = {trace_id: each.probability for trace_id, each in known.items()}
-        opened.labels.save_draw(
+        opened.labels.save(
             [
                 DrawnRequest(each, 1 - (1 - before.get(each, 0.0)) * (1 - probability), places.get(each))
                 for each, probability in probabilities.items()

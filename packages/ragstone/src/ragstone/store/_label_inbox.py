@@ -11,7 +11,7 @@ import time
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from ragstone._util.filelock import try_flock
 from ragstone._util.limited_log import LimitedLog
@@ -59,9 +59,9 @@ class LabelInbox:
         except OSError:
             return False
 
-    def add(self, kind: str, rows: Sequence[Sequence[Any]]) -> None:
-        """Append rows of a kind ("label", "drawn", "case" or "trial"), and wait until they are on the disk."""
-        data = b"".join(_line([kind, *row]) for row in rows)
+    def add(self, rows: Sequence[InboxRow]) -> None:
+        """Append rows, and wait until they are on the disk."""
+        data = b"".join(map(_line, rows))
         with self._locked() as file:
             start = os.lseek(file, 0, os.SEEK_END)
             if start and os.pread(file, 1, start - 1) != b"\n":
@@ -130,8 +130,8 @@ class LabelInbox:
         )
 
 
-def _line(row: list[Any]) -> bytes:
-    text = json.dumps(row).encode()
+def _line(row: InboxRow) -> bytes:
+    text = json.dumps([next(name for name, kind in _KINDS.items() if kind is type(row)), *row]).encode()
     return b"%08x %s\n" % (zlib.crc32(text), text)
 
 

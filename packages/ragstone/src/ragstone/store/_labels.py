@@ -32,19 +32,24 @@ class Labels(Part):
                 found[each.trace_id, each.author] = each
         return list(found.values())
 
-    def save(self, labels: Sequence[StoredLabel]) -> None:
-        """Insert or replace the labels of a request by an author. A reader of a file can do this, but not of a database."""
-        self._save("label", labels)
+    def save(self, rows: Sequence[InboxRow]) -> None:
+        """Insert or replace labels of a request by an author, requests that could be drawn, and results of trials.
+
+        Also notes requests of a file of cases, in addition to those that it had. A reader of a file can do this, but not
+        of a database.
+        """
+        if self._database.inbox is None:
+            with self._database.write() as db:
+                _write(db, rows)
+        else:
+            self._database.inbox.add(rows)
+            take_labels(self._database)
 
     def drawn(self) -> list[DrawnRequest]:
         """Return the requests that could be drawn to be labeled: those that were, in their order, then the others."""
         waiting = self._waiting(DrawnRequest)
         found = {each.trace_id: each for each in [*self._stored("label_frame", DrawnRequest), *waiting]}
         return sorted(found.values(), key=lambda each: (each.position is None, each.position or 0))
-
-    def save_draw(self, requests: Sequence[DrawnRequest]) -> None:
-        """Insert or replace requests that could be drawn. Who may do this is described in `save`."""
-        self._save("drawn", requests)
 
     def cases(self) -> list[StoredCase]:
         """Return the requests of the files of cases that were written from this store."""
@@ -55,18 +60,10 @@ class Labels(Part):
             ]
         return list(dict.fromkeys([*stored, *waiting]))
 
-    def save_cases(self, cases: Sequence[StoredCase]) -> None:
-        """Note the requests of a file of cases, in addition to those that it had. Who may do this is described in `save`."""
-        self._save("case", cases)
-
     def trials(self) -> list[StoredTrial]:
         """Return the results of trials of repairs."""
         waiting = self._waiting(StoredTrial)
         return list({each.trial_id: each for each in [*self._stored("trials", StoredTrial), *waiting]}.values())
-
-    def save_trial(self, trial: StoredTrial) -> None:
-        """Insert or replace the result of a trial. Who may do this is described in `save`."""
-        self._save("trial", [trial])
 
     def _stored(self, table: str, kind: type[Row], order: str = "") -> list[Row]:
         """Return the rows of a table with checksums."""
@@ -81,14 +78,6 @@ class Labels(Part):
         """Return the rows of a kind that wait in the inbox of a file, in their order."""
         inbox = self._database.inbox
         return [] if inbox is None else [row for row in inbox.read().rows if isinstance(row, kind)]
-
-    def _save(self, kind: str, rows: Sequence[InboxRow]) -> None:
-        if self._database.inbox is None:
-            with self._database.write() as db:
-                _write(db, rows)
-        else:
-            self._database.inbox.add(kind, rows)
-            take_labels(self._database)
 
 
 def take_labels(database: Database) -> None:

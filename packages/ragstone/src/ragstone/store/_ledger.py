@@ -9,8 +9,7 @@ from ragstone.store._counters import DROPPED, IGNORED, count_outcome_kinds, coun
 from ragstone.store._deliveries import count_deliveries
 from ragstone.store._erasure import ERASED, ERASED_DELIVERIES
 from ragstone.store._feedback import count_feedback
-from ragstone.store._plan import count_pending, read_record
-from ragstone.store._spend import read_spend
+from ragstone.store._plan import count_pending, read_record, read_spend
 from ragstone.store._sql import Sql, read_all_meta, starting_with
 
 

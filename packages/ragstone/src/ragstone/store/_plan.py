@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final, Literal
@@ -13,7 +14,6 @@ from ragstone.errors import ConfigurationError
 from ragstone.schema import Captured, SampledOut, ScoringPlan, Usage
 from ragstone.store._database import Part
 from ragstone.store._deliveries import set_sinks
-from ragstone.store._spend import add_spend, read_spend
 from ragstone.store._sql import Sql, read_meta, save_meta
 from ragstone.store._types import PlannedMetric
 
@@ -168,7 +168,20 @@ class Plan(Part):
     def add_spend(self, usage: Usage) -> None:
         """Add to what model calls have cost on the current day of UTC."""
         with self._database.write() as db:
-            add_spend(db, usage, now=self._database.now())
+            db.execute(
+                """
+                INSERT INTO spend (day, calls, input_tokens, output_tokens, usd, priced_calls, counted_calls)
+                VALUES (?, ?, ?, ?, ?, ?, ?)
+                ON CONFLICT (day) DO UPDATE SET
+                    calls = spend.calls + excluded.calls,
+                    input_tokens = spend.input_tokens + excluded.input_tokens,
+                    output_tokens = spend.output_tokens + excluded.output_tokens,
+                    usd = COALESCE(spend.usd + excluded.usd, spend.usd, excluded.usd),
+                    priced_calls = spend.priced_calls + excluded.priced_calls,
+                    counted_calls = spend.counted_calls + excluded.counted_calls
+                """,
+                (_day(self._database.now()), *(getattr(usage, name) for name in _SPENT)),
+            )
 
     def spent_today(self) -> Usage:
         """Return what model calls have cost on the current day of UTC, over all workers."""
@@ -179,6 +192,23 @@ class Plan(Part):
         """Record what a worker is started with, for the ledger: limits of a day (calls, tokens, usd)."""
         with self._database.write() as db:
             save_meta(db, name, json.dumps(dict(values)))
+
+
+_SPENT: Final = ("calls", "input_tokens", "output_tokens", "cost_usd", "priced_calls", "counted_calls")
+"""Fields of a `Usage`, in the order of the columns of the table `spend`."""
+
+
+def read_spend(db: Sql, *, now: float) -> Usage:
+    """Return what model calls have cost on the current day of UTC."""
+    row = db.execute(
+        "SELECT calls, input_tokens, output_tokens, usd, priced_calls, counted_calls FROM spend WHERE day = ?",
+        (_day(now),),
+    ).fetchone()
+    return Usage() if row is None else Usage(**dict(zip(_SPENT, row, strict=True)))
+
+
+def _day(now: float) -> str:
+    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%d")
 
 
 def read_plan(db: Sql) -> list[PlannedMetric]:

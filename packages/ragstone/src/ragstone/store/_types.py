@@ -117,17 +117,6 @@ class ExportedOutcome(NamedTuple):
     """The request, if its text was asked for and is stored."""
 
 
-class CountDifference(NamedTuple):
-    """A counter that differed from the rows that it counts."""
-
-    name: str
-    """What it counts."""
-    stored: int
-    """Its value."""
-    counted: int
-    """Number of rows."""
-
-
 class RetentionCounts(NamedTuple):
     """Requests that started before some time and still have their text."""
 

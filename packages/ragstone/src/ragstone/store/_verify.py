@@ -17,7 +17,7 @@ from ragstone.store._database import Part
 from ragstone.store._deliveries import count_sent
 from ragstone.store._sql import PAGE, Sql
 from ragstone.store._tables import CHECKED_COLUMNS
-from ragstone.store._types import CountDifference, DamagedRow, DeliveryState, StoreVerification
+from ragstone.store._types import DamagedRow, DeliveryState, StoreVerification
 
 _LISTED: Final = 1_000
 """Damaged rows that a verification lists. All are counted."""
@@ -55,7 +55,7 @@ class Verification(Part):
                 if len(found) < _LISTED:
                     found.append(DamagedRow(table.name, problem))
         try:
-            counters = [f"{each.name}: {each.stored:,} stored, {each.counted:,} counted" for each in self.recount()]
+            counters = [f"{name}: {n_stored:,} stored, {n:,} counted" for name, n_stored, n in self.recount()]
         except StoreCorruptError as error:
             counters = [f"the counters cannot be compared: {error}"]
         return StoreVerification(
@@ -66,8 +66,8 @@ class Verification(Part):
             file=self._database.file_problems(),
         )
 
-    def recount(self) -> list[CountDifference]:
-        """Compare the counters of the ledger with the rows that they count, and return the differences."""
+    def recount(self) -> list[tuple[str, int, int]]:
+        """Return the counters of the ledger that differ from the rows that they count: name, value, number of rows."""
         with self._database.read() as db:
             rows = db.execute(
                 "SELECT metric, metric_version, judge_hash, kind, n, checksum FROM outcome_counts"
@@ -80,7 +80,7 @@ class Verification(Part):
                 stored[name], counted[name] = sent if isinstance(sent, int) else 0, n
         differ = {name for name in stored.keys() | counted.keys() if stored[name] != counted[name]}
         return [
-            CountDifference(name, stored[name], counted[name])
+            (name, stored[name], counted[name])
             for name in sorted(differ)
             if name.removesuffix(_VALUES) not in differ - {name}
         ]

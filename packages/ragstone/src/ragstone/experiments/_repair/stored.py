@@ -38,7 +38,7 @@ def keep_trial(trial: RepairTrial, rows: Sequence[Sample]) -> str:
             if not opened.traces.answers([*cases]):
                 return f"{store!r} does not keep this result: it does not contain these cases."
             run = next((row.metadata[RUN] for row in rows if row.id.startswith(f"{row.metadata.get(RUN)}/")), "")
-            opened.labels.save_trial(StoredTrial(f"{run}/{trial.finished_at}", json.dumps(body)))
+            opened.labels.save([StoredTrial(f"{run}/{trial.finished_at}", json.dumps(body))])
         settle_labels(store)
     except StoreError as error:
         return f"{store!r} does not keep this result: {error}"
