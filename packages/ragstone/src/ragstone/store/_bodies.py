@@ -36,8 +36,9 @@ _LEVEL: Final = 6
 _SHORT: Final = 4096
 """Bytes of a body that fits into a window of 8 KiB with the dictionary."""
 
-# Part of the format: stored bodies cannot be read with another one.
+# Part of the format: stored bodies cannot be read with another one. Only what is added at its beginning does not matter.
 _DICTIONARY: Final = rb"""
+"response_id":null,
 {"schema_version":1,"trace_id":"","name":null,"source":"opentelemetry","source":"llama-index","source":"langchain",
 "run_id":null,"parent_run_id":null,"otel_trace_id":null,"otel_span_id":null,"otel_sampled":null,"session_id":null,
 "user_id":null,"app":null,"release":null,"environment":null,"query":"","standalone_query":null,"history":[],
