@@ -203,7 +203,7 @@ def test_fields_that_a_server_refuses_are_left_out(dialect, changes, left_out):
         model = OpenAICompatibleModel(url)
         model._capabilities = Capabilities(model="m", several_replies=dialect not in ("ollama", "llamacpp"))
         try:
-            return await ChatReader(model, max_draws=6).estimate_abstention("Where?", ["In Oslo."]), model._dialect
+            return await ChatReader(model, max_draws=6).estimate_abstention("Where?", ["In Oslo."]), model.dialect
         finally:
             await model.aclose()
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
         OutageTimer,
         find_outage,
         find_outage_reason,
-        forget_outage,
         is_any_endpoint_down,
         report_outage,
         wait_for_outages,
@@ -129,8 +128,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             ),
             "_factory": "MissingModel OpenAICompatibleJudge describe_missing",
             "_limits.gate": (
-                "OutageTimer find_outage find_outage_reason forget_outage is_any_endpoint_down report_outage "
-                "wait_for_outages"
+                "OutageTimer find_outage find_outage_reason is_any_endpoint_down report_outage wait_for_outages"
             ),
             "_limits.spend": "Budget amounts_of find_uncounted",
             "_model": (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -281,7 +281,18 @@ _NO_USAGE: Final = Usage()
 
 
 class UsageMeter:
-    """Sum of the usage inside one `metered()` block. A generator would cost more than what a metric of a fast judge does."""
+    """Sum of the usage of a block and of the tasks it starts. Blocks can be nested: each meter includes inner ones.
+
+    The meter also includes failed and canceled calls, whose usage is not returned in another way. At its end, the block
+    adds its usage to another meter, if one is given. (A generator would cost more than what a metric of a fast judge does.)
+
+    Examples:
+        ```python
+        with metered() as meter:
+            reply = await judge.ask_number(prompt)
+        meter.total.calls
+        ```
+    """
 
     __slots__ = ("_sum", "_token", "total")
 
@@ -302,20 +313,7 @@ class UsageMeter:
 _meters: ContextVar[tuple[UsageMeter, ...]] = ContextVar("ragstone_usage_meters", default=())
 
 
-def metered(total: UsageMeter | None = None) -> AbstractContextManager[UsageMeter]:
-    """Measure the usage of the block and of the tasks it starts. Blocks can be nested: each meter includes inner ones.
-
-    The meter also includes failed and canceled calls, whose usage is not returned in another way. At its end, the block
-    adds its usage to `total`.
-
-    Examples:
-        ```python
-        with metered() as meter:
-            reply = await judge.ask_number(prompt)
-        meter.total.calls
-        ```
-    """
-    return UsageMeter(total)
+metered: Final = UsageMeter
 
 
 def record_usage(usage: Usage) -> None:

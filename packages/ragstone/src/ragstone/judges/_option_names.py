@@ -23,18 +23,13 @@ class OptionNames:
     sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     """The source of each dotted key, for the command line."""
 
-    @property
-    def table(self) -> str:
-        """The role's table in the configuration file."""
-        return f"[{self.role}]"
-
     def option(self, key: str) -> str:
         """Return the name of an option, for "set ..." and "with ..."."""
         # A setting holds the name of the variable, never the key itself.
         key = "api_key_env" if key == "api_key" and self.interface != "python" else key
         if self.interface == "command line":
             return self._flag(key) if key in _FLAGS[self.role] else f"{self.role}.{key}"
-        return f"{key}=..." if self.interface == "python" else f"`{key}` in the table {self.table}"
+        return f"{key}=..." if self.interface == "python" else f"`{key}` in the table [{self.role}]"
 
     def value(self, key: str, value: object) -> str:
         """Return an option with its value, as the user wrote it. A URL is shown without credentials and query."""
@@ -47,7 +42,7 @@ class OptionNames:
             return f"{self._flag(key)} {value!r}" if key in _FLAGS[self.role] else f"{self.role}.{key}={value!r}"
         if self.interface == "python":
             return f"{self.role if key == 'url' else key}={value!r}"
-        return f"{key} = {value!r} in the table {self.table}"
+        return f"{key} = {value!r} in the table [{self.role}]"
 
     def _flag(self, key: str) -> str:
         return f"--{self.role}" if key == "url" else f"--{self.role}-{key}"

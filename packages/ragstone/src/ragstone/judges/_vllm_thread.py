@@ -56,15 +56,11 @@ class EngineThread:
         self._load = load
         self._described = described
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._loaded: Future[Any] = Future()
+        self.loaded: Future[Any] = Future()
+        """The engine when it is loaded, or the exception of loading it. Do not cancel it."""
         self._broken: str | None = None
         self._thread = threading.Thread(target=self._run, name=f"ragstone-vllm-{described}", daemon=True)
         self._thread.start()
-
-    @property
-    def loaded(self) -> Future[Any]:
-        """The engine when it is loaded, or the exception of loading it. Do not cancel it."""
-        return self._loaded
 
     def ask(self, job: Job) -> None:
         """Queue a job. Its future gets the result."""
@@ -85,10 +81,10 @@ class EngineThread:
             engine = self._load()
         except BaseException as error:  # noqa: BLE001  waiting callers need every error, also a SystemExit of vLLM
             self._broken = f"it could not be loaded ({_error_text(error)})"
-            self._loaded.set_exception(ConfigurationError(f"{self._described}: {self._broken}"))
+            self.loaded.set_exception(ConfigurationError(f"{self._described}: {self._broken}"))
             self._refuse_queued()
             return
-        self._loaded.set_result(engine)
+        self.loaded.set_result(engine)
         while self._broken is None:
             first = self._jobs.get()
             if first is None:
@@ -102,8 +98,8 @@ class EngineThread:
         self._broken = self._broken or "it was unloaded"
         self._refuse_queued()
         # The models read this future, which is the last reference to the engine.
-        self._loaded = Future()
-        self._loaded.set_exception(ConfigurationError(f"{self._described}: {self._broken}"))
+        self.loaded = Future()
+        self.loaded.set_exception(ConfigurationError(f"{self._described}: {self._broken}"))
 
     def _gathered(self, first: Job) -> list[Job]:
         jobs, n_sequences = [first], first.n_sequences

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -11,9 +10,9 @@ from typing_extensions import override
 
 from ragstone.errors import JudgeError
 from ragstone.judges._model import record_usage
-from ragstone.judges._protocol import AbstentionEstimate, JsonReply, JudgeIdentity, NumberReply, Prompt, TextReply
+from ragstone.judges._protocol import AbstentionEstimate, JsonReply, NumberReply, Prompt, TextReply
 from ragstone.judges._render import number_request, render
-from ragstone.judges.lexical import LexicalEmbedder, LexicalJudge, LexicalReader
+from ragstone.judges.lexical import LexicalEmbedder, LexicalJudge, LexicalReader, identify_baseline
 from ragstone.schema import Usage
 
 if TYPE_CHECKING:
@@ -30,18 +29,13 @@ _READING_CHARS: Final = 400
 """Characters that a reader's prompt adds to query and passages."""
 
 
-def _identify(kind: str) -> JudgeIdentity:
-    """Return the identity of a stand-in. Its replies must not be stored."""
-    return JudgeIdentity(name="rehearsal", hash=hashlib.sha256(kind.encode()).hexdigest()[:16], is_baseline=True)
-
-
 class DryRunJudge(LexicalJudge):
     """Replies as the lexical baseline does, and records each prompt in the meters as if a model had been called.
 
     Tokens are estimated from characters, four per token. Prompts that the baseline does not support (free text) count.
     """
 
-    identity = _identify("rehearsal")
+    identity = identify_baseline("rehearsal", name="rehearsal")
 
     @override
     async def ask_text(self, prompt: Prompt, *, max_tokens: int = 512) -> TextReply:
@@ -72,7 +66,7 @@ class DryRunReader(LexicalReader):
             draws.
     """
 
-    identity = _identify("rehearsal reader")
+    identity = identify_baseline("rehearsal reader", name="rehearsal")
 
     def __init__(self, *, calls_per_reading: int = 1) -> None:
         self._calls = calls_per_reading
@@ -92,7 +86,7 @@ class DryRunReader(LexicalReader):
 class DryRunEmbedder(LexicalEmbedder):
     """Embeds as the lexical baseline does, and records each call in the meters."""
 
-    identity = _identify("rehearsal embedder")
+    identity = identify_baseline("rehearsal embedder", name="rehearsal")
 
     @override
     async def embed(self, texts: Sequence[str]) -> NDArray[np.float64]:

@@ -38,9 +38,10 @@ _LONG_SENTENCE: Final = 1000
 """Maximum number of characters of a claim."""
 
 
-def _identify(kind: str) -> JudgeIdentity:
+def identify_baseline(kind: str, *, name: str = _NAME) -> JudgeIdentity:
+    """Return the identity of a stand-in for a model."""
     digest = hashlib.sha256(f"{kind}/{_VERSION}".encode()).hexdigest()[:16]
-    return JudgeIdentity(name=_NAME, hash=digest, is_baseline=True)
+    return JudgeIdentity(name=name, hash=digest, is_baseline=True)
 
 
 class LexicalJudge:
@@ -71,7 +72,7 @@ class LexicalJudge:
         ```
     """
 
-    identity = _identify("lexical")
+    identity = identify_baseline("lexical")
     """Name and version of the baseline."""
 
     async def ask_text(self, prompt: Prompt, *, max_tokens: int = 512) -> TextReply:  # noqa: ARG002
@@ -136,7 +137,7 @@ class LexicalReader:
 
     marker: Final = "NO-RESPONSE"
 
-    identity = _identify("lexical reader")
+    identity = identify_baseline("lexical reader")
     """Name and version of the baseline."""
 
     async def estimate_abstention(self, query: str, passages: Sequence[str]) -> AbstentionEstimate:
@@ -182,7 +183,7 @@ class LexicalEmbedder:
 
     dimension: Final = 4096
 
-    identity = _identify("lexical embedder")
+    identity = identify_baseline("lexical embedder")
     """Name and version of the baseline."""
 
     async def embed(self, texts: Sequence[str]) -> NDArray[np.float64]:

@@ -8,7 +8,7 @@ import pickle
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from ragstone.errors import ConfigurationError, JudgeError, JudgeUnavailableError
-from ragstone.judges import Budget, CallContext, Judge, forget_outage, record_usage, report_outage
+from ragstone.judges import Budget, CallContext, Judge, record_usage, report_outage
 from ragstone.metrics import Metric
 from ragstone.schema import Outcome, Sample, Usage
 from ragstone.scoring import Scorer
@@ -284,7 +284,7 @@ class _Process(Child):
             logger.error("ragstone: the scoring process %s failed: %s: %s", self.pid, kind, text)
 
     def on_end(self) -> None:
-        forget_outage(self)
+        report_outage(self, is_down=False, outage=None)
         error = self.end_error()
         self._cannot_start(error)
         calls, self._calls = self._calls, {}

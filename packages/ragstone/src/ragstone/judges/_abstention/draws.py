@@ -147,16 +147,14 @@ class MonteCarloSampler:
             verdict: str = self._matcher.verdict(reply.text, cut=reply.finish == "length")
             if verdict == "answers" and self._refusal_judge is not None:
                 if reply.text not in judged:
-                    judged[reply.text] = await self._is_refusal(self._refusal_judge, query, reply.text)
+                    fields = {"query": query, "response": reply.text}
+                    prompt = Prompt(construct="abstention", task=REFUSAL_TASK, fields=fields)
+                    judged[reply.text] = (await ask_number(self._refusal_judge, prompt, low=0, high=1)).value > 0.5
                 verdict = "abstains" if judged[reply.text] else "answers"
             elif verdict == "answers" and answer_abstains(after_reasoning(reply.text) or ""):
                 verdict = "declines"
             verdicts.append(verdict)
         return verdicts
-
-    async def _is_refusal(self, judge: Judge, query: str, reply: str) -> bool:
-        prompt = Prompt(construct="abstention", task=REFUSAL_TASK, fields={"query": query, "response": reply})
-        return (await ask_number(judge, prompt, low=0, high=1)).value > 0.5
 
 
 def _least_draws(max_draws: int, target_width: float, confidence_level: float) -> int:

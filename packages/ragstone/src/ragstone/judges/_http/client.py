@@ -17,7 +17,7 @@ from ragstone.judges._http.dialect import Dialect, controls_of, kind_of
 from ragstone.judges._http.endpoint import Controls, Endpoint
 from ragstone.judges._http.errors import RequestRefusedError
 from ragstone.judges._http.reasoning import is_cut, measure_reasoning, sign_of_reasoning
-from ragstone.judges._http.replies import completions, model_names, token_ids
+from ragstone.judges._http.replies import completions, token_ids
 from ragstone.judges._http.turns import FirstOfKind
 from ragstone.judges._model import ChatRequest, Completion
 from ragstone.judges._render import Message
@@ -43,7 +43,8 @@ class ChatClient:
         self._model = model
         self._extra_body = dict(extra_body or {})
         self._cached = cached
-        self._dialect = Dialect()
+        self.dialect = Dialect()
+        """Request format for this endpoint, as detected so far."""
         self._first = FirstOfKind()
         self._refusals: dict[object, tuple[str, dict[str, Any]]] = {}
         """Arguments of the refusal for each kind of request that is refused. An error would keep its frames."""
@@ -62,9 +63,9 @@ class ChatClient:
     @property
     def settings(self) -> Mapping[str, object]:
         """Endpoint, model and the fields added to every request. The same object until one of them changes."""
-        variant = (self._model, self._dialect.disables_thinking)
+        variant = (self._model, self.dialect.disables_thinking)
         if self._settings is None or self._settings[0] != variant:
-            extra = {**({"enable_thinking": False} if self._dialect.disables_thinking else {}), **self._extra_body}
+            extra = {**({"enable_thinking": False} if self.dialect.disables_thinking else {}), **self._extra_body}
             settings = {"endpoint": self._endpoint.public_url, "model": self._model, "extra_body": extra}
             self._settings = (variant, MappingProxyType(settings))
         return self._settings[1]
@@ -72,11 +73,11 @@ class ChatClient:
     @property
     def reasoning_tokens(self) -> int:
         """Tokens added to the length limit of replies, because the model reasons before it answers. 0 if it does not."""
-        return self._dialect.reasoning_tokens
+        return self.dialect.reasoning_tokens
 
     def omitted(self, sampling: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the parameters that the endpoint refuses in requests with these sampling settings."""
-        return tuple(sorted(self._dialect.omits(sampling)))
+        return tuple(sorted(self.dialect.omits(sampling)))
 
     async def settle(self, sampling: Mapping[str, Any]) -> None:
         """Learn with a short request what the endpoint refuses with these sampling settings, and whether it reasons.
@@ -103,16 +104,16 @@ class ChatClient:
 
     def learn_reasoning(self, sign: str) -> None:
         """Allow tokens for reasoning in all later requests."""
-        self._adapt(self._dialect.with_reasoning(sign))
+        self._adapt(self.dialect.with_reasoning(sign))
 
     def _adapt(self, dialect: Dialect) -> None:
         """Use another dialect. Requests of each kind go one by one again, until one was accepted in it."""
-        self._dialect = dialect
+        self.dialect = dialect
         self._first.reset()
 
     def forget(self) -> None:
         """Forget all that was learned about the endpoint, so that it is measured again."""
-        self._dialect, self._tried, self._kept, self._refusals = Dialect(), set(), None, {}
+        self.dialect, self._tried, self._kept, self._refusals = Dialect(), set(), None, {}
         self._recalled = True
         self._first.reset()
 
@@ -125,14 +126,14 @@ class ChatClient:
         with suppress(ValueError, KeyError, TypeError):
             if noted is not None:
                 known = json.loads(noted)
-                self._dialect = Dialect.from_json(known["dialect"])
+                self.dialect = Dialect.from_json(known["dialect"])
                 self._tried |= set(known["kinds"])
-                self._kept = self._dialect
+                self._kept = self.dialect
 
     async def _keep(self) -> None:
         """Write to the reply cache what was learned."""
-        self._kept = self._dialect
-        noted = json.dumps({"dialect": self._dialect.to_json(), "kinds": sorted(self._tried)})
+        self._kept = self.dialect
+        noted = json.dumps({"dialect": self.dialect.to_json(), "kinds": sorted(self._tried)})
         await self._cached.put_note(self._about, noted)
 
     @property
@@ -158,18 +159,14 @@ class ChatClient:
                 f"{url} does not list models (HTTP 404). Check the URL (it usually ends in /v1) or name the model with "
                 f"{self._endpoint.how_to_set('model')}"
             ) from None
-        names = model_names(listing)
+        cards = listing.get("data") or ()
+        names = [str(card["id"]) for card in cards if isinstance(card, dict) and "id" in card]
         if len(names) != 1:
             served = ", ".join(sorted(names)[:20]) or "none"
             raise ConfigurationError(
                 f"{url} serves {len(names)} models ({served}). Choose one with {self._endpoint.how_to_set('model')}"
             )
         return names[0]
-
-    @property
-    def dialect(self) -> Dialect:
-        """Request format for this endpoint, as detected so far."""
-        return self._dialect
 
     async def complete(self, request: ChatRequest) -> tuple[Completion, ...]:
         """Return `request.n` replies, from one request if the endpoint supports that, else from several."""
@@ -210,7 +207,7 @@ class ChatClient:
         extra = {**self._extra_body, **(fields or {})}
 
         def body_now() -> dict[str, Any]:
-            return self._dialect.body(
+            return self.dialect.body(
                 model=str(self._model),
                 messages=messages,
                 max_tokens=max_tokens,
@@ -242,7 +239,7 @@ class ChatClient:
                             # Fails as well if the reason is another one.
                             await self._endpoint.request("POST", "/chat/completions", control)
                             refused.isolated = True
-                        if (adapted := self._dialect.adapted(refused, wanted, extra, room=room)) is None:
+                        if (adapted := self.dialect.adapted(refused, wanted, extra, room=room)) is None:
                             if refused.isolated:
                                 names = ("status", "param", "text", "isolated")
                                 self._refusals[kind] = str(refused), {name: getattr(refused, name) for name in names}
@@ -254,7 +251,7 @@ class ChatClient:
                 if sign is None or reply_length(body) > max_tokens:
                     break
                 self.learn_reasoning(sign)
-        if self._dialect not in (self._kept, Dialect()):
+        if self.dialect not in (self._kept, Dialect()):
             await self._keep()
         return completion
 
@@ -280,7 +277,7 @@ class ChatClient:
 
     def _controls(self, path: str, body: Collection[str] = ()) -> Controls:
         """Return a short chat request to compare with, until the endpoint has accepted a request with these fields."""
-        trial = self._dialect.body(model=str(self._model), messages=_TRIAL, max_tokens=16, sampling={}, room=False)
+        trial = self.dialect.body(model=str(self._model), messages=_TRIAL, max_tokens=16, sampling={}, room=False)
         return {} if self._first.is_settled((path, frozenset(body))) else {path: trial}
 
     async def tokenized(self, messages: Sequence[Message], **fields: Any) -> list[int]:
@@ -288,11 +285,11 @@ class ChatClient:
         extra = self._extra_body
         template: dict[str, Any] = {name: extra[name] for name in _TEMPLATE_FIELDS if name in extra}
         while True:
-            body: dict[str, Any] = {"messages": self._dialect.written(messages), **template, **fields}
+            body: dict[str, Any] = {"messages": self.dialect.written(messages), **template, **fields}
             try:
                 return token_ids(await self.post("//tokenize", body, inference=False))
             except RequestRefusedError as refused:
-                if (adapted := self._dialect.adapted(refused, {})) is None:
+                if (adapted := self.dialect.adapted(refused, {})) is None:
                     raise
                 self._adapt(adapted)
 

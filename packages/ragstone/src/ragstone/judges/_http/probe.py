@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, TypeVar
 
@@ -209,7 +210,7 @@ class Probe:
                 if not reading.top:
                     self._seen["logprobs"] = "returned without alternatives"
                     return None
-                if (mass := sum(2.718281828**value for _, value in reading.top)) > 1.02:
+                if (mass := sum(math.exp(value) for _, value in reading.top)) > 1.02:
                     self._seen["logprobs"] = f"invalid: probabilities of one token add up to {mass:.3g}"
                     return None
                 self._seen["logprobs"] = f"{len(reading.top)} of {k} requested alternatives returned"
@@ -287,6 +288,8 @@ class Probe:
         The beginning contains a code word, and the end asks for it. The number of tokens that the reply counts decides
         if the model does not repeat the code word, because small models fail at this too.
         """
+        whole: bool | None = True
+        seen = "longer prompts are refused with an error"
         size = _SHORT + self._model.reasoning_tokens
         for n_lines in _LONG_LINES:
             lines = "\n".join(["nothing to remember in this line"] * n_lines)
@@ -299,24 +302,18 @@ class Probe:
             except JudgeRejectedError as error:
                 if error.kind != "prompt_truncated":
                     raise
-                self._seen["whole_prompts"] = str(error)
-                return False
+                whole, seen = False, str(error)
+                break
             text = str(reply["choices"][0]["message"].get("content") or "")
             n = (reply.get("usage") or {}).get("prompt_tokens")
             counted = f"{n} tokens counted" if isinstance(n, int) and n > 0 else "tokens are not counted"
-            if _CODE in text.lower():
-                seen = f"the model repeated a word from the beginning of a long prompt ({counted})"
-            elif isinstance(n, int) and n >= least_tokens(content):
-                seen = f"{counted}, but the model did not repeat a word from the beginning ({text!r:.40})"
-            else:
-                self._seen["whole_prompts"] = (
-                    f"the model did not repeat a word from the beginning of a long prompt ({counted})"
-                )
-                return None
-            self._seen["whole_prompts"] = seen
-            return True
-        self._seen["whole_prompts"] = "longer prompts are refused with an error"
-        return True
+            seen = f"the model repeated a word from the beginning of a long prompt ({counted})"
+            if _CODE not in text.lower():
+                seen = f"{counted}, and the model did not repeat a word from the beginning ({text!r:.40})"
+                whole = True if isinstance(n, int) and n >= least_tokens(content) else None
+            break
+        self._seen["whole_prompts"] = seen
+        return whole
 
     # Exact routes ---------------------------------------------------------------------------------------------------
 

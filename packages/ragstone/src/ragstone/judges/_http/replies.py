@@ -58,12 +58,6 @@ def read_stream(body: bytes) -> dict[str, Any] | None:
     return completion | {"choices": choices} if choices else completion
 
 
-def model_names(listing: Mapping[str, Any]) -> list[str]:
-    """Return the names of the models in a `/models` reply."""
-    entries = listing.get("data")
-    return [str(entry["id"]) for entry in entries or () if isinstance(entry, dict) and "id" in entry]
-
-
 def token_ids(reply: Mapping[str, Any]) -> list[int]:
     """Return the token ids of a `/tokenize` reply. Raise JudgeReplyError if there are none."""
     ids = reply.get("tokens")

@@ -202,8 +202,6 @@ def _smoothed(old: float | None, new: float) -> float:
 class TokenBucket:
     """Token bucket with up to `burst_s` seconds' worth (at least one unit) of a limit per minute. Not thread-safe."""
 
-    __slots__ = ("_at", "_burst", "_burst_s", "_level", "_rate", "per_minute")
-
     def __init__(self, *, burst_s: float) -> None:
         self._burst_s = burst_s
         self.per_minute: float | None = None

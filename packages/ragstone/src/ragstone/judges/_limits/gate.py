@@ -185,10 +185,8 @@ class EndpointLimiter:
         """
         loop = asyncio.get_running_loop()
         now = self._clock()
+        order = self.enqueue() if order is None else order
         with self._lock:
-            if order is None:
-                self._n_arrived += 1
-                order = self._n_arrived
             limit_s, since = self._limit_of(share, now)
             self._max_outage_s = limit_s or self._max_outage_s
             waiter = Waiter(loop, share, kind, n_requests, n_tokens, n_failures, order, limit_s, since, reads)
@@ -506,13 +504,10 @@ class OutageTimer:
 
 
 def report_outage(process: object, *, is_down: bool, outage: tuple[float, float] | None) -> None:
-    """Record the state of the endpoints that another process uses, until `forget_outage`."""
-    _elsewhere[process] = (is_down, outage)
-
-
-def forget_outage(process: object) -> None:
-    """Forget the state of the endpoints that another process used."""
+    """Record the state of the endpoints that another process uses. One that ends reports that none is down."""
     _elsewhere.pop(process, None)
+    if is_down or outage is not None:
+        _elsewhere[process] = (is_down, outage)
 
 
 def find_outage() -> tuple[float, float] | None:
