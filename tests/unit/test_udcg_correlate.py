@@ -107,7 +107,6 @@ def test_theta_is_of_the_contexts_of_its_length():
     found = correlate_udcg(rows, theta=UdcgTheta([1, 1], [1, 1]))
     theta = by_name(found)["udcg_theta"]
     assert (1, 1) == (theta.defined.n, theta.all.n)
-    assert theta.pooled is None
     assert 2 == by_name(found)["udcg"].all.n
     assert any("3 of 5 contexts (those with 2 passages)" in note for note in found.notes)
 

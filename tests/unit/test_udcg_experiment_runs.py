@@ -18,7 +18,7 @@ from ragstone.schema import Passage
 from ragstone_lab import plan_udcg_experiment, run_udcg_experiment
 from udcg_world import judge_of, questions, reader_of
 
-QUICK = {"n_resamples": 20, "k": 3, "k_values": (1, 3), "n_contexts": 4}
+QUICK = {"k": 3, "k_values": (1, 3), "n_contexts": 4}
 
 
 def by_utility(query, kinds):
@@ -37,7 +37,7 @@ def rows_of(result):
 @pytest.mark.parametrize("labels", [True, False])
 @pytest.mark.parametrize("parts", [None, "position", "k", "correlation", "orders", "judges,distractors"])
 def test_a_run_needs_at_most_the_planned_calls(tmp_path, parts, labels):
-    """The plan counts each kind. With labels it is exact for readings, and grades are an upper limit."""
+    """The plan counts each kind of call. It is exact for the answers to labeled questions, and a maximum otherwise."""
     rows = questions(5, labels=labels)
     reader, judge = reader_of(by_utility), judge_of()
     options = QUICK | ({"second_judge": judge_of(name="second")} if parts and "judges" in parts else {})
@@ -53,7 +53,7 @@ def test_a_run_needs_at_most_the_planned_calls(tmp_path, parts, labels):
     assert planned["relevance labels"] == (0 if labels else 5 * 14)
     if labels and parts == "correlation":
         answered_alone = planned["answers from one passage (eRAG)"]
-        assert planned["p(abstain)"] + answered_alone == len(single)
+        assert len(single) <= planned["p(abstain)"] + answered_alone <= 2 * 5 * 12
         assert planned["answers"] == len([texts for _, texts in reader.asked if len(texts) == 3])
 
 
@@ -344,7 +344,7 @@ def data(tmp_path, monkeypatch):
     return path
 
 
-EXPERIMENT = ("lab", "udcg", "experiment", "questions.jsonl", "--set", "analysis.n_resamples=50", "--judge", "lexical")
+EXPERIMENT = ("lab", "udcg", "experiment", "questions.jsonl", "--judge", "lexical")
 
 
 def test_a_dry_run_states_the_cost_and_calls_nothing(data, tmp_path):
@@ -354,7 +354,7 @@ def test_a_dry_run_states_the_cost_and_calls_nothing(data, tmp_path):
     )
     assert (0, "") == (done.returncode, done.stderr)
     assert "8 of 8 questions, 104 candidate passages, seed 0" in done.stdout
-    assert re.search(r"\nat most \d+ calls:\n", done.stdout)
+    assert re.search(r"\nat most [\d,]+ calls:\n", done.stdout)
     cost = r"about \d+ calls, \d+ \+ \d+ tokens \(\d+\.\d\d USD\), \d+ .* at 2 s per call and 16 concurrent requests"
     assert re.search(cost, done.stdout)
     assert ["questions.jsonl"] == [path.name for path in tmp_path.iterdir()]
@@ -414,16 +414,7 @@ def test_the_budget_stops_the_command(data):
     from fake_servers import FakeJudgeServer
 
     with FakeJudgeServer() as server:
-        options = (
-            *EXPERIMENT[:4],
-            "--judge",
-            server.url,
-            "--parts",
-            "orders",
-            "--no-erag",
-            "--set",
-            "analysis.n_resamples=20",
-        )
+        options = (*EXPERIMENT[:4], "--judge", server.url, "--parts", "orders", "--no-erag")
         done = run_command(*options, "--set", "budget.calls=30", "--set", "research.max_questions=2")
         assert 4 == done.returncode, done.stderr
         assert "unfinished: run the same command to resume" in done.stderr

@@ -16,7 +16,7 @@ from ragstone.errors import ConfigurationError, DataError
 from ragstone_lab import plan_udcg_experiment, run_udcg_experiment
 from udcg_world import chance, judge_of, questions, reader_of
 
-QUICK = {"n_resamples": 20, "k": 3, "k_values": (2, 3), "n_contexts": 6, "erag": False}
+QUICK = {"k": 3, "k_values": (2, 3), "n_contexts": 6, "erag": False}
 
 
 def careful(query, kinds):

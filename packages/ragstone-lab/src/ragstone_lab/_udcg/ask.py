@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final, Literal
 
@@ -120,12 +121,11 @@ class Models:
         self._graded: dict[tuple[str, str], tuple[str, str, bool]] = {}
         """Who graded each response to a query, the grade, and whether the response contains a reference."""
 
-    def grades(self) -> dict[str, dict[str, int]]:
+    def grades(self) -> dict[str, Counter[str]]:
         """Return the number of different answers by who graded them, and by grade."""
-        found: dict[str, dict[str, int]] = {}
+        found: dict[str, Counter[str]] = {}
         for by, grade, _ in self._graded.values():
-            counts = found.setdefault(by, {})
-            counts[grade] = counts.get(grade, 0) + 1
+            found.setdefault(by, Counter())[grade] += 1
         return found
 
     def grade_notes(self) -> list[str]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-SAME: Final = 12
+_SAME: Final = 12
 """Decimals to round to, so that sums of the same numbers in another order are ties."""
 
 
@@ -67,7 +67,7 @@ def compare_columns(differences: NDArray[np.float64], bases: Collection[int], *,
 
     tests: list[float | None] = []
     for place, column in enumerate(differences.T):
-        known = column[~np.isnan(column)].round(SAME).tolist()
+        known = column[~np.isnan(column)].round(_SAME).tolist()
         p_value = None if place in bases else math.nan
         if known and place not in bases:
             ((test,),) = (one.pairs for one in simultaneous_differences([[[x, 0.0] for x in known]], seed=seed))
@@ -132,7 +132,7 @@ def _correlation(values: NDArray[np.float64], ranks: NDArray[np.float64]) -> tup
     # A metric without values for a question, or for different grades, is missing, not constant.
     if known.size == 0 or (known == known[0]).all():
         return math.nan, math.nan
-    found = spearman(values[~np.isnan(values)].round(SAME), known)
+    found = spearman(values[~np.isnan(values)].round(_SAME), known)
     return math.nan if found is None else found, found or 0.0
 
 

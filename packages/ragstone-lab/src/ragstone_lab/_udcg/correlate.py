@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ragstone.extension import text_table
 from ragstone.judges import Judge, Reader
 from ragstone.metrics import LabelMode, UdcgTheta
 from ragstone.reading import SampleSource
-from ragstone.stats import Estimate, correlate
+from ragstone.stats import Estimate
 from ragstone_lab._report import number, shown
 from ragstone_lab._run import RunResult
 from ragstone_lab._udcg.columns import (
-    SAME,
     adjusted,
     correlate_by_question,
     estimate_columns,
@@ -25,10 +23,6 @@ from ragstone_lab._udcg.columns import (
 )
 from ragstone_lab._udcg.complete import RatedContext, complete, warn_small_sample
 from ragstone_lab._udcg.rows import Grade
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +34,6 @@ class MetricCorrelation:
     """Mean Spearman correlation over the questions with different values of the metric, or None if there are none."""
     all: Estimate | None
     """Mean over all questions with different grades. A constant metric counts as 0."""
-    pooled: Estimate | None
-    """Spearman correlation over all contexts of all questions together."""
     difference: Estimate | None
     """UDCG's mean minus this metric's (as in `all`), by question. None for UDCG itself."""
     p_value: float | None
@@ -67,13 +59,13 @@ class UdcgCorrelation(RunResult):
 
     def __str__(self) -> str:
         rows: list[tuple[str, ...]] = [
-            ("metric", "Spearman, mean [95% CI]", "n", "constant as 0", "n", "UDCG minus metric", "p (Holm)", "pooled")
+            ("metric", "Spearman, mean [95% CI]", "n", "constant as 0", "n", "UDCG minus metric", "p (Holm)")
         ]
         for m in self.metrics:
             n_defined, n_all = (str(estimate.n if estimate else 0) for estimate in (m.defined, m.all))
-            cells = [shown(estimate, none="") for estimate in (m.defined, m.all, m.difference, m.pooled)]
+            cells = [shown(estimate, none="") for estimate in (m.defined, m.all, m.difference)]
             p_value = "" if m.p_value is None else number(m.p_value)
-            rows.append((m.metric, cells[0], n_defined, cells[1], n_all, cells[2], p_value, cells[3]))
+            rows.append((m.metric, cells[0], n_defined, cells[1], n_all, cells[2], p_value))
         answers = ", ".join(f"{n} {grade}" for grade, n in self.grades.items() if n or grade != "partial")
         lines = [text_table(rows), "", f"{self.n_questions} questions, {self.n_contexts} contexts; answers: {answers}"]
         if self.n_one_grade:
@@ -155,13 +147,10 @@ def correlate_contexts(
     table = correlate_by_question(columns, contexts)
     all_notes += warn_small_sample(len(table.questions))
     rows = tested_rows(table.names, table.all, table.all[:, [0]] - table.all, {"udcg"}, seed)
-    p_values, pools = adjusted([test for *_, test in rows]), _pooled(columns, contexts).values()
-    tested = zip(rows, estimate_columns(table.defined), p_values, pools, strict=True)
+    tested = zip(rows, estimate_columns(table.defined), adjusted([test for *_, test in rows]), strict=True)
     metrics = tuple(
-        MetricCorrelation(
-            metric=name, defined=defined, all=mean, pooled=pooled, difference=difference, p_value=p, uncorrected=test
-        )
-        for (name, _, mean, difference, test), defined, p, pooled in tested
+        MetricCorrelation(metric=name, defined=defined, all=mean, difference=difference, p_value=p, uncorrected=test)
+        for (name, _, mean, difference, test), defined, p in tested
     )
     return UdcgCorrelation(
         metrics=metrics,
@@ -178,15 +167,3 @@ def count_grades(contexts: Sequence[RatedContext]) -> dict[str, int]:
     """Return the number of answers by grade."""
     names: dict[str, Grade] = {"correct": "correct", "partial": "partial", "abstained": "abstain", "wrong": "wrong"}
     return {name: sum(context.grade == grade for context in contexts) for name, grade in names.items()}
-
-
-def _pooled(columns: Mapping[str, NDArray[np.float64]], contexts: Sequence[RatedContext]) -> dict[str, Estimate | None]:
-    import numpy as np
-
-    ranks = np.array([float(context.rank) for context in contexts])
-    numbers = {question: i for i, question in enumerate(dict.fromkeys(context.question for context in contexts))}
-    clusters = [numbers[context.question] for context in contexts]
-    return {
-        name: None if np.isnan(values).any() else correlate(values.round(SAME), ranks, "spearman", clusters=clusters)
-        for name, values in columns.items()
-    }

@@ -20,9 +20,8 @@ from ragstone.settings import check
 from ragstone_lab._validation.agreement import LabelOptions, agreements
 from ragstone_lab._validation.describe import correlations, distributions, powers
 from ragstone_lab._validation.labels import compared_notes, labels_of, read_labels, read_stored_labels
-from ragstone_lab._validation.passing import pass_rates
 from ragstone_lab._validation.ranking import rank_records, rankings
-from ragstone_lab._validation.repeats import flips, read_repeats
+from ragstone_lab._validation.repeats import flips, pass_rates, read_repeats
 from ragstone_lab._validation.report import MetricValidation
 from ragstone_lab._validation.sources import is_unevenly_sampled, metrics_of, read_systems
 from ragstone_lab._validation.weights import fit_composite

@@ -14,9 +14,8 @@ from ragstone.stats import Agreement, Description, PredictionPoweredMean
 from ragstone_lab._report import number, plain_fields, result_table, share, shown
 from ragstone_lab._validation.agreement import LabelAgreement
 from ragstone_lab._validation.describe import UNRESTRICTED, Distribution, MetricPairCorrelation, MetricPower
-from ragstone_lab._validation.passing import PassRate
 from ragstone_lab._validation.ranking import RecordRanking, SystemRanking
-from ragstone_lab._validation.repeats import MetricRepeatability
+from ragstone_lab._validation.repeats import MetricRepeatability, PassRate
 from ragstone_lab._validation.weights import WeightFit
 
 _CROWDED: Final = 0.5
@@ -74,14 +73,20 @@ class MetricValidation:
             _correlations(self.correlations, ci) if self.correlations else "",
             _powers(self.powers) if self.powers else "",
             _rankings(self.rankings, ci) if self.rankings else "",
-            _pass_rates(self.pass_rates, ci) if self.pass_rates else "",
-            _flips(self.repeatability, ci) if self.repeatability else "",
+            _table(self.pass_rates, _PASS_RATE, ci, 3, _PASSING_NOTE),
+            _table(self.repeatability, _FLIPS, ci, 2, *_excluded_repeats(self.repeatability)),
             label_tables(self.labels, ci),
             _records(self.records, ci) if self.records else "",
             _weights(self.weights, ci) if self.weights is not None else "",
             "\n".join(self.notes),
         ]
         return "\n\n".join(filter(None, parts))
+
+
+def _table(found: Sequence[Any], columns: Mapping[str, Callable[[Any], str]], ci: str, n_keys: int, *notes: str) -> str:
+    """Return a table of results about metrics with notes, or an empty text without results."""
+    table = result_table(found, columns, ci=ci, n_keys=n_keys, titles=titles_of(each.metric for each in found))
+    return "\n".join([table, *notes]) if found else ""
 
 
 def _distributions(found: Sequence[Distribution], ci: str) -> str:
@@ -104,10 +109,8 @@ def _distributions(found: Sequence[Distribution], ci: str) -> str:
         "skew": scored(lambda _, p: number(p.skewness)),
         "kurtosis": scored(lambda _, p: number(p.kurtosis)),
     }
-    return (
-        result_table(found, columns, ci=ci, n_keys=2, titles=titles_of(d.metric for d in found))
-        + "\nties: probability that two samples have the same score. kurtosis: 0 for a normal distribution."
-    )
+    note = "ties: probability that two samples have the same score. kurtosis: 0 for a normal distribution."
+    return _table(found, columns, ci, 2, note)
 
 
 def _correlations(found: Sequence[MetricPairCorrelation], ci: str) -> str:
@@ -166,17 +169,13 @@ _POWER: Final[dict[str, Callable[[MetricPower], str]]] = {
 def _powers(found: Sequence[MetricPower]) -> str:
     first = found[0]
     ordered = sorted(found, key=lambda m: -1.0 if m.power.value is None else -m.power.value)
-    text = result_table(ordered, _POWER, titles=titles_of(m.metric for m in found)) + (
-        f"\np-values: randomized Tukey HSD, paired, {first.n_permutations:,} permutations, adjusted for all pairs of a "
+    note = (
+        f"p-values: randomized Tukey HSD, paired, {first.n_permutations:,} permutations, adjusted for all pairs of a "
         f"metric, significant below {1 - first.power.confidence_level:.3g}"
     )
-    for m in found:
-        if m.n_uncertain:
-            text += (
-                f"\n{m.metric}: {m.n_uncertain} p-values are within two Monte Carlo errors of the limit. "
-                "Use more permutations."
-            )
-    return text
+    limit = "p-values are within two Monte Carlo errors of the limit. Use more permutations."
+    uncertain = [f"{m.metric}: {m.n_uncertain} {limit}" for m in found if m.n_uncertain]
+    return _table(ordered, _POWER, "", 1, note, *uncertain)
 
 
 def _rankings(found: Sequence[SystemRanking], ci: str) -> str:
@@ -188,11 +187,11 @@ def _rankings(found: Sequence[SystemRanking], ci: str) -> str:
         "samples": lambda r: f"{r.n_samples}" + (f" ({r.n_incomplete} incomplete)" if r.n_incomplete else ""),
     }
     ordered = sorted(found, key=lambda r: math.inf if r.tau is None else -r.tau.value)
-    return (
-        result_table(ordered, columns, ci=ci, titles=titles_of(r.metric for r in found))
-        + f"\ntau: agreement of the rankings of {n_systems} systems by their means, for these systems and as many "
+    note = (
+        f"tau: agreement of the rankings of {n_systems} systems by their means, for these systems and as many "
         "samples. More samples usually increase it."
     )
+    return _table(ordered, columns, ci, 1, note)
 
 
 _RECORDS: Final[dict[str, Callable[[RecordRanking], str]]] = {
@@ -207,11 +206,11 @@ _RECORDS: Final[dict[str, Callable[[RecordRanking], str]]] = {
 
 
 def _records(found: Sequence[RecordRanking], ci: str) -> str:
-    return (
-        result_table(found, _RECORDS, ci=ci, n_keys=3, titles=titles_of(r.metric for r in found))
-        + f"\nn: questions with several labeled records, relevant from a label of {found[0].relevant_from:g}. Differences from "
-        f"{found[0].baseline} are paired by question. Their intervals are not corrected for several comparisons."
+    note = (
+        f"n: questions with several labeled records, relevant from a label of {found[0].relevant_from:g}. Differences "
+        f"from {found[0].baseline} are paired by question. Their intervals are not corrected for several comparisons."
     )
+    return _table(found, _RECORDS, ci, 3, note)
 
 
 _PASS_RATE: Final[dict[str, Callable[[PassRate], str]]] = {
@@ -223,14 +222,7 @@ _PASS_RATE: Final[dict[str, Callable[[PassRate], str]]] = {
     "samples": lambda p: f"{p.rate.n if p.rate else 0}" + (f" ({p.n_few} with fewer scores)" if p.n_few else ""),
 }
 
-
-def _pass_rates(found: Sequence[PassRate], ci: str) -> str:
-    return (
-        result_table(found, _PASS_RATE, ci=ci, n_keys=3, titles=titles_of(p.metric for p in found))
-        + "\npass@k: probability that at least one of k answers to a question reaches the threshold"
-    )
-
-
+_PASSING_NOTE: Final = "pass@k: probability that at least one of k answers to a question reaches the threshold"
 _FLIPS: Final[dict[str, Callable[[MetricRepeatability], str]]] = {
     "repeats": lambda f: f.metric,
     "system": lambda f: f.system,
@@ -242,12 +234,12 @@ _FLIPS: Final[dict[str, Callable[[MetricRepeatability], str]]] = {
 }
 
 
-def _flips(found: Sequence[MetricRepeatability], ci: str) -> str:
-    text = result_table(found, _FLIPS, ci=ci, n_keys=2, titles=titles_of(f.metric for f in found))
-    for f in found:
-        if f.n_unscored or f.n_other_judge:
-            text += f"\n{f.metric}, {f.system}: excluded {f.n_unscored} without a score, {f.n_other_judge} of another judge or prompt"
-    return text
+def _excluded_repeats(found: Sequence[MetricRepeatability]) -> list[str]:
+    return [
+        f"{f.metric}, {f.system}: excluded {f.n_unscored} without a score, {f.n_other_judge} of another judge or prompt"
+        for f in found
+        if f.n_unscored or f.n_other_judge
+    ]
 
 
 _AGREEMENT: Final[dict[str, Callable[[LabelAgreement], str]]] = {
@@ -275,12 +267,11 @@ _HUMAN_MEAN: Final[dict[str, Callable[[tuple[LabelAgreement, PredictionPoweredMe
 
 def label_tables(found: Sequence[LabelAgreement], ci: str) -> str:
     """Return the tables of agreement with people and of estimated human means, with notes. Empty without labels."""
-    titles = titles_of(a.metric for a in found)
-    text = [result_table(found, _AGREEMENT, ci=ci, n_keys=2, titles=titles)]
+    text = [_table(found, _AGREEMENT, ci, 2)]
     if means := [(a, a.human_mean) for a in found if a.human_mean is not None]:
         text += [
             "",
-            result_table(means, _HUMAN_MEAN, ci=ci, n_keys=2, titles=titles),
+            result_table(means, _HUMAN_MEAN, ci=ci, n_keys=2, titles=titles_of(a.metric for a in found)),
             "valid if the labeled samples are a random sample of all samples",
         ]
     notes: dict[str, list[str]] = {}

@@ -63,7 +63,7 @@ COMMANDS: Final = {
     "lab udcg experiment": Command(
         "Repeat the experiments of the UDCG paper on your data.",
         "questions.jsonl --reader openai:gpt-4o",
-        f"{_UDCG} limits.call_latency_s analysis.seed analysis.n_resamples research.k research.top_n "
+        f"{_UDCG} limits.call_latency_s analysis.seed research.k research.top_n "
         "research.max_questions research.n_contexts research.k_values research.n_distractors research.weak_below research.hard_above "
         "research.threshold research.second_judge research.second_judge_model research.other_readers",
     ),

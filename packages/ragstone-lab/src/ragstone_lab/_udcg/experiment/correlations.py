@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ragstone.errors import MissingExtraError
-from ragstone.stats import Estimate, bootstrap_interval
 from ragstone_lab._run import gathered
 from ragstone_lab._udcg.columns import (
     compare_columns,
@@ -21,8 +20,7 @@ from ragstone_lab._udcg.columns import (
 from ragstone_lab._udcg.complete import RatedContext, warn_small_sample
 from ragstone_lab._udcg.correlate import correlate_contexts, count_grades
 from ragstone_lab._udcg.experiment.answers import Runner
-from ragstone_lab._udcg.experiment.questions import Question
-from ragstone_lab._udcg.experiment.sampling import sampled_contexts
+from ragstone_lab._udcg.experiment.questions import Question, sampled_contexts
 from ragstone_lab._udcg.experiment.tables import Column, ResultTable
 from ragstone_lab._udcg.rows import row_of
 from ragstone_lab._udcg.svm import Features, cross_validated, design_of, need_sklearn, question_folds
@@ -33,6 +31,11 @@ if TYPE_CHECKING:
 
 _GAMMAS: Final = (0.0, 0.1, 0.2, 0.3, 1 / 3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 _FOLDS: Final = 5
+_VARIANTS: Final[dict[str, Features]] = {
+    "udcg_theta": "utility",
+    "udcg_theta, relevance only": "relevance_only",
+    "udcg_theta, binary": "binary",
+}
 _METRIC: Final = Column("metric", "metric", "text")
 _SPEARMAN: Final = Column("spearman", "Spearman [95% CI]")
 _N: Final = Column("n", "n", "count")
@@ -135,8 +138,8 @@ def correlation_table(runner: Runner, collected: ContextSet) -> ResultTable:
         "correlation",
         title,
         "table 3",
-        (*_COMPARED, Column("pooled", "pooled over questions [95% CI]", is_printed=False)),
-        ((m.metric, m.all.n if m.all else 0, m.all, m.difference, m.uncorrected, m.pooled) for m in found.metrics),
+        _COMPARED,
+        ((m.metric, m.all.n if m.all else 0, m.all, m.difference, m.uncorrected) for m in found.metrics),
         _describe(collected),
         *found.notes,
         grades=dict(found.grades),
@@ -167,12 +170,8 @@ def k_tables(runner: Runner, by_k: Sequence[ContextSet]) -> list[ResultTable]:
     missing = np.full(len(names), np.nan)
     values = [[of_k.get(question, missing) for of_k in per_k] for question in questions]
     cube = np.array(values, dtype=float).reshape((len(questions), len(per_k), len(names)))
-    rows: list[tuple[Any, ...]] = []
-    for column, name in enumerate(names):
-        means = estimate_columns(cube[:, :, column])
-        rows.append((name, *means, _spread(cube[:, :, column], settings.n_resamples, settings.seed)))
+    rows = [(name, *estimate_columns(cube[:, :, column])) for column, name in enumerate(names)]
     sizes = (Column(f"k={collected.k}", f"k = {collected.k} [95% CI]") for collected in by_k)
-    headings = (_METRIC, *sizes, Column("standard_deviation", "SD over k [95% CI]"))
     note = f"Questions with different grades, by k: {', '.join(notes)}."
     # One family of tests: each metric other than UDCG, which is first, with each k.
     differences = (cube[:, :, [0]] - cube)[:, :, 1:].reshape((len(questions), -1))
@@ -184,30 +183,9 @@ def k_tables(runner: Runner, by_k: Sequence[ContextSet]) -> list[ResultTable]:
     ]
     headings_of_tests = (_METRIC, Column("k", "k", "count"), *_COMPARED[1:2], *_COMPARED[3:])
     return [
-        runner.table("k", title, "figure 2", headings, rows, note, *refused),
+        runner.table("k", title, "figure 2", (_METRIC, *sizes), rows, note, *refused),
         runner.table("k", "Differences to UDCG by the number of passages", "figure 2", headings_of_tests, compared),
     ]
-
-
-def _spread(values: NDArray[np.float64], n_resamples: int, seed: int) -> Estimate | None:
-    """Estimate the standard deviation over k of a metric's means over questions (rows)."""
-    import numpy as np
-
-    def deviation(rows: NDArray[np.float64]) -> float:
-        drawn = values[rows.astype(int)]
-        known = ~np.isnan(drawn)
-        if not known.any(axis=0).all():
-            return math.nan
-        return float(np.std(np.where(known, drawn, 0.0).sum(axis=0) / known.sum(axis=0), ddof=1))
-
-    if values.shape[0] < 2 or values.shape[1] < 2:
-        return None
-    everything = np.arange(values.shape[0], dtype=float)
-    if math.isnan(deviation(everything)):
-        return None
-    # Half of the means at each end of their range.
-    highest = math.sqrt(values.shape[1] / (values.shape[1] - 1))
-    return bootstrap_interval(everything, deviation, low=0.0, high=highest, n_resamples=n_resamples, seed=seed)
 
 
 def _compared(
@@ -233,12 +211,7 @@ def ablation_tables(runner: Runner, collected: ContextSet) -> list[ResultTable]:
     except MissingExtraError as error:
         notes.append(f"udcg_theta is not available: {error}")
     else:
-        variants: tuple[tuple[str, Features], ...] = (
-            ("udcg_theta", "utility"),
-            ("udcg_theta, relevance only", "relevance_only"),
-            ("udcg_theta, binary", "binary"),
-        )
-        for name, features in variants:
+        for name, features in _VARIANTS.items():
             columns[name] = cross_validated(design_of(contexts, features), seed=settings.seed)
         notes.append("udcg_theta: each question with weights fitted to the other questions.")
     columns |= {"udcg": values["udcg"], "udcg, relevance only": values["relevance_only"], "binary": values["binary"]}

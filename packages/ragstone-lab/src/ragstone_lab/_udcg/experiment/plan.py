@@ -12,8 +12,7 @@ from ragstone.extension import count
 from ragstone.schema import Usage
 from ragstone_lab._journal import Journal
 from ragstone_lab._report import plain_fields
-from ragstone_lab._udcg.experiment.questions import Question, Questions
-from ragstone_lab._udcg.experiment.sampling import find_obstacle, position_contexts, sampled_contexts
+from ragstone_lab._udcg.experiment.questions import Question, Questions, find_obstacle
 from ragstone_lab._udcg.experiment.settings import PARTS, ExperimentSettings
 
 _CHARS_PER_TOKEN: Final = 4
@@ -138,58 +137,34 @@ def _count(
     passage = sum(len(candidate.text) for candidate in question.candidates) / max(n, 1)
     judged = _JUDGE_CHARS + query + reference + passage
     add("relevance labels", question.labels.count(None), judged, _LABEL_TOKENS)
-    rated, answers = _needed(question, settings)
-    add("p(abstain)", len(rated) * calls_per_reading, _READER_CHARS + query + passage, _LABEL_TOKENS)
+    n_rated, answers = _needed(question, settings)
+    add("p(abstain)", n_rated * calls_per_reading, _READER_CHARS + query + passage, _LABEL_TOKENS)
     for k, number in answers.items():
         add("answers", number, _READER_CHARS + query + k * passage, _ANSWER_TOKENS)
         add("grades", number, _JUDGE_CHARS + query + reference, _GRADE_TOKENS)
     if settings.erag:
-        add("answers from one passage (eRAG)", len(rated), _READER_CHARS + query + passage, _ANSWER_TOKENS)
+        add("answers from one passage (eRAG)", n_rated, _READER_CHARS + query + passage, _ANSWER_TOKENS)
     if "answer-prob" in settings.parts and find_obstacle(question, "answer-prob", settings, k=settings.k) is None:
         n_references = sum(bool(text.strip()) for text in question.sample.reference)
-        readings = len(_sampled(question, settings, settings.k)) * n_references
+        readings = min(n, settings.k * settings.n_contexts) * n_references
         add("probabilities of references", readings, _READER_CHARS + query + passage, 1)
     if "judges" in settings.parts and find_obstacle(question, "judges", settings, k=settings.k) is None:
         add("labels of each judge", settings.k * n_judges, judged, _LABEL_TOKENS)
 
 
-def _needed(question: Question, settings: ExperimentSettings) -> tuple[set[int], Counter[int]]:
-    """Return the candidates to rate, and the number of answers by number of passages."""
-    rated: set[int] = set()
+def _needed(question: Question, settings: ExperimentSettings) -> tuple[int, Counter[int]]:
+    """Return the maximum number of candidates to rate, and of answers by number of passages."""
+    n, n_rated, answers = len(question.candidates), 0, Counter[int]()
     parts = [part for part in settings.parts if part != "k"]
     allowed = {part for part in parts if find_obstacle(question, part, settings, k=settings.k) is None}
-    contexts: set[tuple[int, ...]] = set()
     if "position" in allowed:
-        contexts.update(_positions(question, settings))
+        answers[settings.k] += settings.k
     for k in settings.sizes:
         if find_obstacle(question, "k", settings, k=k) is None:
-            rated |= _sampled(question, settings, k)
-            contexts.update(_contexts(question, settings, k))
-    answers = Counter(map(len, contexts))
+            n_rated += k * settings.n_contexts
+            answers[k] += settings.n_contexts
     if "distractors" in allowed:
         answers[settings.distractors + 1] += 2
     if "orders" in allowed:
         answers[settings.k] += 2 + settings.erag
-    if not allowed.isdisjoint({"orders", "distractors"}):
-        rated = set(range(len(question.candidates)))
-    return rated, answers
-
-
-def _positions(question: Question, settings: ExperimentSettings) -> list[tuple[int, ...]]:
-    if question.is_labeled:
-        return position_contexts(question, k=settings.k, seed=settings.seed)
-    # Without labels only the numbers are known.
-    return [(-1 - at, *range(settings.k - 1)) for at in range(settings.k)]
-
-
-def _contexts(question: Question, settings: ExperimentSettings, k: int) -> list[tuple[int, ...]]:
-    if question.is_labeled:
-        return sampled_contexts(question, k=k, n=settings.n_contexts, seed=settings.seed)
-    return [(-1 - at, *[-1] * (k - 1)) for at in range(settings.n_contexts)]
-
-
-def _sampled(question: Question, settings: ExperimentSettings, k: int) -> set[int]:
-    """Return the candidates in sampled contexts."""
-    if question.is_labeled:
-        return {place for places in _contexts(question, settings, k) for place in places}
-    return set(range(len(question.candidates)))
+    return n if allowed & {"orders", "distractors"} else min(n, n_rated), answers

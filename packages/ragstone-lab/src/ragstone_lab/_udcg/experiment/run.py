@@ -20,7 +20,7 @@ from ragstone.scoring import run_async
 from ragstone_lab._journal import JOURNAL, Journal
 from ragstone_lab._run import RESULT, Run, RunResult, folder_of, gathered, json_lines
 from ragstone_lab._udcg.ask import Models, is_model_configured, open_readers
-from ragstone_lab._udcg.experiment.answers import Runner, run_distractors, run_orders, run_position
+from ragstone_lab._udcg.experiment.answers import Runner, run_distractors, run_judges, run_orders, run_position
 from ragstone_lab._udcg.experiment.correlations import (
     ablation_tables,
     answer_prob_table,
@@ -29,12 +29,10 @@ from ragstone_lab._udcg.experiment.correlations import (
     k_tables,
     read_answer_probs,
 )
-from ragstone_lab._udcg.experiment.judges import run_judges
-from ragstone_lab._udcg.experiment.merge import ReaderRun, merge_tables
 from ragstone_lab._udcg.experiment.plan import ExperimentPlan, check_parts, plan_calls
 from ragstone_lab._udcg.experiment.questions import Question, Questions, Retriever, check_relevance, choose_questions
 from ragstone_lab._udcg.experiment.settings import CORRELATED, ExperimentSettings, parts_from
-from ragstone_lab._udcg.experiment.tables import ResultTable, wrap_lines
+from ragstone_lab._udcg.experiment.tables import ReaderRun, ResultTable, merge_tables, wrap_lines
 
 _CONTEXTS: Final = "contexts.jsonl"
 _GAMMA: Final = "gamma.json"
@@ -57,7 +55,7 @@ class UdcgExperiment(RunResult):
     def __str__(self) -> str:
         lines = [
             f"reader: {self.reader}, judge: {self.judge}",
-            f"{self.n_questions} questions, seed {self.settings.seed}, {self.settings.n_resamples} bootstrap resamples",
+            f"{self.n_questions} questions, seed {self.settings.seed}",
             *self.run_lines(),
         ]
         return "\n\n".join([*map(str, self.tables), "\n".join(wrap_lines(lines))])
@@ -125,7 +123,6 @@ def run_udcg_experiment(
     erag: bool = True,
     threshold: float | None = None,
     seed: int = 0,
-    n_resamples: int = 2000,
     concurrency: int = 16,
     stop_early: bool = True,
     on_plan: Callable[[ExperimentPlan], None] | None = None,
@@ -160,8 +157,7 @@ def run_udcg_experiment(
         gamma: Weight of distraction in UDCG.
         erag: Also let the reader answer from each candidate alone.
         threshold: Smallest grade that means relevant. None requires labels 0 and 1.
-        seed: Seed of samples, folds and bootstrap.
-        n_resamples: Number of bootstrap resamples of the questions.
+        seed: Seed of samples and folds.
         concurrency: Number of concurrent model calls.
         stop_early: Stop if a model fails systematically.
         on_plan: Called with the plan before the first model call.
@@ -184,7 +180,7 @@ def run_udcg_experiment(
     settings = ExperimentSettings(
         parts=parts_from(parts), k=k, top_n=top_n, max_questions=max_questions, n_contexts=n_contexts,
         k_values=tuple(sorted(set(k_values))), n_distractors=n_distractors, weak_below=weak_below, hard_above=hard_above,
-        gamma=gamma, erag=erag, threshold=threshold, seed=seed, n_resamples=n_resamples,
+        gamma=gamma, erag=erag, threshold=threshold, seed=seed,
     )  # fmt: skip
     readers = reader if isinstance(reader, Mapping) else {"": reader}
     if not is_model_configured(next(iter(readers.values()), None), judge):

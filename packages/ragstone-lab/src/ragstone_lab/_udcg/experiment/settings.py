@@ -24,11 +24,8 @@ DEFAULT_PARTS: Final = ("position", "k", "distractors", "orders", "correlation",
 """Parts that need neither exact probabilities nor a second judge."""
 CORRELATED: Final = ("correlation", "ablation", "answer-prob")
 """Parts about the sampled contexts of `k` passages."""
-_CHECKED: Final = {
-    "research": ("k", "top_n", "max_questions", "n_contexts", "n_distractors", "weak_below", "hard_above"),
-    "analysis": ("seed", "n_resamples"),
-}
-"""Settings of the experiment that are keys of a table."""
+_CHECKED: Final = ("k", "top_n", "max_questions", "n_contexts", "n_distractors", "weak_below", "hard_above")
+"""Settings of the experiment that are keys of the table `research`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,11 +45,10 @@ class ExperimentSettings:
     erag: bool = True
     threshold: float | None = None
     seed: int = 0
-    n_resamples: int = 2000
 
     def __post_init__(self) -> None:
-        for table, names in _CHECKED.items():
-            check(table, "run_udcg_experiment", **{name: getattr(self, name) for name in names})
+        check("research", "run_udcg_experiment", **{name: getattr(self, name) for name in _CHECKED})
+        check("analysis", "run_udcg_experiment", seed=self.seed)
         if not self.k_values or min(self.k_values) < 1:
             raise ConfigurationError(f"k_values must contain numbers of at least 1, got {self.k_values!r}")
         for name, value in {"k": self.k, "k_values": max(self.k_values)}.items():

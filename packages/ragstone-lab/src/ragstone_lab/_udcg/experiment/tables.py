@@ -1,4 +1,4 @@
-"""Tables of results: cells with intervals, as text and as plain values."""
+"""Tables of results: cells with intervals, as text and as plain values, also of several readers and data sets."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import shutil
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from ragstone.extension import text_table
 from ragstone.stats import Estimate, mean_interval
@@ -24,8 +24,6 @@ class Column:
     """Key in JSON."""
     title: str
     kind: Literal["text", "count", "percent", "number", "p_value"] = "number"
-    is_printed: bool = True
-    """Whether the text has this column. JSON has all columns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +50,9 @@ class ResultTable:
         return plain_fields(self, "columns", "facts") | {"rows": rows, **self.facts}
 
     def __str__(self) -> str:
-        shown = [(place, column) for place, column in enumerate(self.columns) if column.is_printed]
-        head = [column.title for _, column in shown]
-        body = [[_shown(row[place], column) for place, column in shown] for row in self.rows]
-        align = "".join("l" if column.kind == "text" else "r" for _, column in shown)
+        head = [column.title for column in self.columns]
+        body = [[*map(_shown, row, self.columns)] for row in self.rows]
+        align = "".join("l" if column.kind == "text" else "r" for column in self.columns)
         table = [text_table([head, *body], align=align)] if head else []
         return "\n".join([f"{self.title} ({self.source})", "", *table, *wrap_lines(self.notes)])
 
@@ -104,3 +101,44 @@ def _number(value: float, digits: int) -> str:
 def share_of(marks: Sequence[bool]) -> Estimate | None:
     """Estimate a share with its interval, or return None without values."""
     return mean_interval([float(mark) for mark in marks]) if marks else None
+
+
+_CELL: Final = (Column("reader", "reader", "text"), Column("data", "data", "text"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReaderRun:
+    """The experiment of one reader on one data set."""
+
+    reader: str
+    data: str
+    tables: tuple[ResultTable, ...]
+    n_questions: int
+    grades: Mapping[str, Mapping[str, int]]
+    """Number of different answers by who graded them, and by grade."""
+    notes: tuple[str, ...]
+
+
+def merge_tables(runs: Sequence[ReaderRun]) -> tuple[ResultTable, ...]:
+    """Merge the tables of all runs by their part. Holm's correction is over all rows of a merged table."""
+    groups: dict[tuple[str, int], list[tuple[ReaderRun, ResultTable]]] = {}
+    for run in runs:
+        for at, table in enumerate(run.tables):
+            place = sum(other.part == table.part for other in run.tables[:at])
+            groups.setdefault((table.part, place), []).append((run, table))
+    return tuple(_merged(group) for group in groups.values())
+
+
+def _merged(group: Sequence[tuple[ReaderRun, ResultTable]]) -> ResultTable:
+    columns = {column.name: column for _, table in group for column in table.columns}
+    rows, notes = [], ["p (Holm): corrected over all rows of this table."] if group[0][1].uncorrected else []
+    for run, table in group:
+        if "refused" in table.facts:
+            notes.append(f"{run.reader}, {run.data}: not computed: {table.facts['refused']}.")
+        raw = table.uncorrected or [None] * len(table.rows)
+        for row, p_value in zip(table.rows, raw, strict=True):
+            cells = dict(zip((column.name for column in table.columns), row, strict=True))
+            cells |= {name: p_value for name, column in columns.items() if column.kind == "p_value"}
+            rows.append((run.reader, run.data, *(cells.get(name) for name in columns)))
+    common = {name: getattr(group[0][1], name) for name in ("part", "title", "source")}
+    return corrected_table(columns=(*_CELL, *columns.values()), rows=rows, notes=tuple(notes), **common)
