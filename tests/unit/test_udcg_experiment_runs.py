@@ -355,7 +355,7 @@ def test_a_dry_run_states_the_cost_and_calls_nothing(data, tmp_path):
     assert (0, "") == (done.returncode, done.stderr)
     assert "8 of 8 questions, 104 candidate passages, seed 0" in done.stdout
     assert re.search(r"\nat most [\d,]+ calls:\n", done.stdout)
-    cost = r"about \d+ calls, \d+ \+ \d+ tokens \(\d+\.\d\d USD\), \d+ .* at 2 s per call and 16 concurrent requests"
+    cost = r"about [\d,]+ calls, \d+ \+ \d+ tokens \(\d+\.\d\d USD\), \d+ .* at 2 s per call and 16 concurrent requests"
     assert re.search(cost, done.stdout)
     assert ["questions.jsonl"] == [path.name for path in tmp_path.iterdir()]
     done = run_command(*EXPERIMENT[:4], "--dry-run", "--json")
