@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ragstone.errors import ConfigurationError
 from ragstone.metrics import MetricCard, resolve_metrics
@@ -24,8 +24,10 @@ def titles_of(metrics: Iterable[str]) -> dict[str, str]:
     return {name: card.title for name in metrics if (card := card_of(name)) is not None}
 
 
-def unknown_card(outcome: Outcome) -> MetricCard:
-    """Make a card of a metric that this installation does not know, with the scale that its outcome states."""
+def card_for(outcome: Outcome, cards: Mapping[str, MetricCard]) -> MetricCard:
+    """Return the card of an outcome: of `cards`, of this installation, or with the scale that the outcome states."""
+    if (known := cards.get(outcome.metric) or card_of(outcome.metric)) is not None:
+        return known
     scale = outcome.scale
     return MetricCard(
         name=outcome.metric,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -130,19 +129,6 @@ class SampleFields:
                 f"{self._without}: {_PROBABILITY} is missing, although other rows have it, so their mean cannot be "
                 "weighted. Give each row its sampling probability (1 if it was certain to be kept), or give none."
             )
-
-
-class FieldsOfSamples(ABC):
-    """Samples that know their fields."""
-
-    @abstractmethod
-    def fields(self, keys: tuple[str, ...]) -> SampleFields:
-        """Return the labels and sampling probabilities of the samples."""
-
-
-def read_fields(samples: Iterable[Sample] | FieldsOfSamples, keys: tuple[str, ...]) -> SampleFields:
-    """Read the labels and sampling probabilities in the metadata of samples."""
-    return samples.fields(keys) if isinstance(samples, FieldsOfSamples) else collect_fields(samples, keys)
 
 
 def collect_fields(

@@ -18,10 +18,17 @@ from ragstone._util.run_async import synchronous
 from ragstone.errors import ConfigurationError, DataError, SinkError, SinkNoTargetError, SinkRejectedError
 from ragstone.experiments._app.saved import SavedRuns
 from ragstone.experiments._app.score import Progress, ScoredApp, score_app
-from ragstone.experiments._clusters import AUTO_CLUSTER, cluster_keys, read_fields
+from ragstone.experiments._clusters import AUTO_CLUSTER
 from ragstone.experiments._experiment import Experiment
 from ragstone.experiments._kept import KeptOutcomes, RunIdentity, count_kept, digest_samples
-from ragstone.experiments._spill import OutcomeRows, SampleRows, SamplesOnDisk, count_failures, replace_outcomes
+from ragstone.experiments._spill import (
+    OutcomeRows,
+    SampleRows,
+    SamplesOnDisk,
+    count_failures,
+    read_fields,
+    replace_outcomes,
+)
 from ragstone.experiments._summary import CONFIDENCE_LEVEL, check_level
 from ragstone.judges import EmbedderSpec, JudgeSpec, ReaderSpec, is_any_endpoint_down, wait_for_outages
 from ragstone.metrics import Metric, own_prompts
@@ -184,7 +191,7 @@ async def aevaluate(
             f"the data does not contain valid samples ({count(len(rejected), 'row')} rejected). Give rows with at "
             "least a query, and for most metrics contexts and a response"
         )
-    read_fields(samples, cluster_keys(cluster)).choose(cluster)
+    read_fields(samples, cluster).choose(cluster)
     if app is None and (repeats != 1 or traces is not None):
         raise ConfigurationError("repeats and traces belong to an application. Pass it as app (--app)")
     if reasons and repeats > 1:

@@ -16,15 +16,8 @@ from ragstone._util.quantities import count
 from ragstone.errors import ConfigurationError
 from ragstone.experiments._app.repeats import repeat_deviations, summarize_app
 from ragstone.experiments._checks import find_unusable
-from ragstone.experiments._clusters import (
-    AUTO_CLUSTER,
-    NO_CLUSTER,
-    SampleFields,
-    cluster_keys,
-    cluster_notes,
-    read_fields,
-)
-from ragstone.experiments._spill import OutcomesOnDisk, SamplesOnDisk
+from ragstone.experiments._clusters import AUTO_CLUSTER, NO_CLUSTER, SampleFields, cluster_notes
+from ragstone.experiments._spill import OutcomesOnDisk, SamplesOnDisk, read_fields
 from ragstone.experiments._summary import CONFIDENCE_LEVEL, MetricSummary, check_level, format_table, summarize_table
 from ragstone.experiments._table import ScoreTable, TableReader, describe_unjudged
 from ragstone.experiments._views.source import EXPERIMENT, Dependence, Evaluated, Reportable, Rows, Source
@@ -237,7 +230,7 @@ class Experiment(Reported, Evaluated):
             ConfigurationError: If no sample has the key of `cluster`.
             DataError: If all samples are in one cluster, or a sampling probability is invalid.
         """
-        fields = read_fields(self.samples, cluster_keys(self.cluster))
+        fields = read_fields(self.samples, self.cluster)
         return summarize_table(self._table(fields), self.confidence_level)
 
     def _table(self, fields: SampleFields) -> ScoreTable:
@@ -259,7 +252,7 @@ class Experiment(Reported, Evaluated):
 
     def notes(self) -> tuple[str, ...]:
         """Describe clusters of samples and their design effect, and the sampling parameters that the judge refuses."""
-        fields = read_fields(self.samples, cluster_keys(self.cluster))
+        fields = read_fields(self.samples, self.cluster)
         scores: dict[str, dict[str, float]] = {}
         is_labeled, is_ranked = any(fields.labels.values()), any(card.group == "ranking" for card in self.cards)
         table = self._table(fields) if is_labeled or is_ranked else None
@@ -277,7 +270,7 @@ class Experiment(Reported, Evaluated):
 
         The judge gives one value for all ratings (at least 20), or rates from 0 to 1 instead of 0 to 100.
         """
-        return find_unusable(self._table(read_fields(self.samples, cluster_keys(self.cluster))))
+        return find_unusable(self._table(read_fields(self.samples, self.cluster)))
 
     def __str__(self) -> str:
         if self.look is not None and not self.look.is_shown:
@@ -328,7 +321,7 @@ class Experiment(Reported, Evaluated):
     def source(self, name: str | None = None, analysis: Analysis | None = None) -> Source:
         """Return what views and comparisons of this experiment are built from."""
         analysis = analysis or self.analysis
-        fields = read_fields(self.samples, cluster_keys(analysis.cluster))
+        fields = read_fields(self.samples, analysis.cluster)
         rejected = f"{len(self.rejected)} invalid rows are not included in any number."
         return Rows(
             name or EXPERIMENT,
@@ -403,7 +396,7 @@ class Experiment(Reported, Evaluated):
         `user_id`, `document_id` and the key of `cluster`), and what the `application` needed for its answer:
         `latency_s`, `tokens` and `cost_usd`, as far as they are known. `compare` and `validate_metrics` use them.
         """
-        fields, spent = read_fields(self.samples, cluster_keys(self.cluster)), self._spent()
+        fields, spent = read_fields(self.samples, self.cluster), self._spent()
 
         def about(id_: str) -> dict[str, Any]:
             own = {key: by[id_] for key, by in fields.labels.items() if id_ in by}

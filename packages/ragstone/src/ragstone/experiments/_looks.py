@@ -19,7 +19,8 @@ from ragstone._util.files import open_private, sync_directory
 from ragstone._util.lazy import needs_extra
 from ragstone._util.quantities import count
 from ragstone.errors import ApplicationError, ConfigurationError, DataError, StoreCorruptError, StoreError
-from ragstone.experiments._clusters import SampleFields, cluster_keys, read_fields
+from ragstone.experiments._clusters import SampleFields
+from ragstone.experiments._spill import read_fields
 from ragstone.schema import SCHEMA_VERSION, Failure, Outcome, Sample, Score, check_version
 
 if TYPE_CHECKING:
@@ -295,22 +296,24 @@ class Looks:
                 raise DataError(f"no question has a score of {self._card.name}, so it cannot be a baseline")
             self._add({"verdict": "baseline", "values": known})
             return self._look("baseline", None, {"n": len(known), "n_failed": n_failed})
-        test = self._test(known, history.accepted["values"], read_fields(samples, cluster_keys(cluster)), cluster)
+        test = self._test(known, history.accepted["values"], read_fields(samples, cluster), cluster)
         verdict = "accepted" if test["p_value"] <= ALPHA else "not shown"
         self._add({"verdict": verdict, "values": known} | test)
         return self._look(verdict, history.accepted["look"], test)
 
     def _look(self, verdict: Any, before: int | None, test: dict[str, Any]) -> Look:
-        shown: dict[str, Any] = {name: test[name] if verdict == "accepted" else None for name in ("gain", "p_value")}
-        counts: dict[str, Any] = {name: test[name] for name in ("n", "n_failed")}
-        following = _History(self._entries).describe()
-        about: dict[str, Any] = {
-            "number": self._number,
-            "verdict": verdict,
-            "metric": self._card.name,
-            "before": before,
-        }
-        return Look(**about, **counts, **shown, following=following)
+        is_accepted = verdict == "accepted"
+        return Look(
+            number=self._number,
+            verdict=verdict,
+            metric=self._card.name,
+            before=before,
+            n=test["n"],
+            n_failed=test["n_failed"],
+            gain=test["gain"] if is_accepted else None,
+            p_value=test["p_value"] if is_accepted else None,
+            following=_History(self._entries).describe(),
+        )
 
     def _possible(self, outcome: Outcome) -> tuple[float, float] | None:
         """Return the lowest and highest possible decision value. None if the metric is not applicable."""

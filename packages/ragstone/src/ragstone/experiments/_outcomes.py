@@ -19,9 +19,9 @@ from typing_extensions import override
 
 from ragstone._util.quantities import count
 from ragstone.errors import ConfigurationError, DataError, StoreError, StoreNotFoundError
-from ragstone.experiments._cards import card_of, unknown_card
+from ragstone.experiments._cards import card_for
 from ragstone.experiments._clusters import SampleFields as FieldsOfFile
-from ragstone.experiments._clusters import cluster_keys, collect_fields, store_labels
+from ragstone.experiments._clusters import cluster_keys, store_labels
 from ragstone.experiments._outcome_file import (
     NAME_IDS,
     SHOWN,
@@ -32,6 +32,7 @@ from ragstone.experiments._outcome_file import (
 )
 from ragstone.experiments._runs import describe_changes, origins_of
 from ragstone.experiments._spent import Spent, spent_of
+from ragstone.experiments._spill import read_fields
 from ragstone.experiments._summary import check_level
 from ragstone.experiments._views.labeled import HumanLabels
 from ragstone.experiments._views.source import (
@@ -47,7 +48,7 @@ from ragstone.experiments._views.source import (
 from ragstone.judges import is_baseline
 from ragstone.metrics import MetricCard, find_composites
 from ragstone.reading import CHOSEN_BY_SCORES, case_of, is_cases, read_samples
-from ragstone.schema import Outcome, Sample, Score, Trace, TraceOutline, outcome_adapter, sample_from_trace
+from ragstone.schema import Outcome, Sample, Score, TraceOutline, outcome_adapter, sample_from_trace
 from ragstone.settings import Analysis
 from ragstone.store import StorePosition, describe_store, has_spool, is_database_url, open_store
 
@@ -175,8 +176,8 @@ def read_outcomes(source: OutcomeSource, *, name: str | None = None, cluster: st
         name=opened.name,
         outcomes={m: {id_: several[-1] for id_, several in by.items()} for m, by in grouped.items()},
         cards={
-            metric: opened.cards.get(metric) or card_of(metric) or unknown_card(next(iter(grouped[metric].values()))[0])
-            for metric in (*opened.cards, *grouped)
+            **opened.cards,
+            **{metric: card_for(next(iter(by.values()))[0], opened.cards) for metric, by in grouped.items()},
         },
         judges={metric: frozenset(names) for metric, names in judges.items()},
         is_baseline=any(is_baseline(judge) for names in judges.values() for judge in names),
@@ -301,7 +302,7 @@ class StoredRequests(Source):
         period = self._period
         with _reading(period), open_store(period.store, mode="read") as store:
             found = store.outcomes.read(since=period.since, until=period.until, after=self.after, upto=self.upto)
-            yield from map(self._of_row, _check_sizes(filter(self.is_planned, found), _place(period)))
+            yield from map(self._of_row, _check_sizes(filter(self.is_planned, found), describe_store(period.store)))
 
     def _of_row(self, outcome: Outcome) -> Outcome:
         """Return an outcome with the id of the evaluated row, if this is a run."""
@@ -323,8 +324,9 @@ class StoredRequests(Source):
             by_trace = {f"{start}{id_}": id_ for id_ in ids for start in ("", self._prefix)}
             for trace_id, answer in store.traces.answers(list(by_trace)).items():
                 id_ = by_trace[trace_id]
-                found[id_] = AnswerRecord(time=answer.started_at) if answer.trace is None else _record(answer.trace)
-                found[id_].outcomes += map(self._of_row, filter(self.is_planned, answer.outcomes))
+                sample = None if answer.trace is None else sample_from_trace(answer.trace)
+                outcomes = [*map(self._of_row, filter(self.is_planned, answer.outcomes))]
+                found[id_] = AnswerRecord(sample, answer.started_at, outcomes, answer.trace)
         return found
 
     @override
@@ -471,7 +473,7 @@ def _open(
 def _open_cases(path: Path, name: str | None, analysis: Analysis) -> Rows:
     """Open a file of cases, with the outcomes that they had in production."""
     samples, _ = read_samples(path)
-    fields = collect_fields(samples, cluster_keys(analysis.cluster))
+    fields = read_fields(samples, analysis.cluster)
     cases = [case_of(sample) or {"estimates": "", "outcomes": ()} for sample in samples]
     return Rows(
         name or path.stem,
@@ -484,11 +486,7 @@ def _open_cases(path: Path, name: str | None, analysis: Analysis) -> Rows:
     )
 
 
-def _record(trace: Trace) -> AnswerRecord:
-    return AnswerRecord(sample_from_trace(trace), trace.started_at, _labels(trace), trace=trace)
-
-
-def _labels(trace: Trace | TraceOutline) -> dict[str, tuple[str, ...]]:
+def _labels(trace: TraceOutline) -> dict[str, tuple[str, ...]]:
     known = {key: (value,) for key in _LABELS if (value := getattr(trace, key)) is not None}
     tags = {"tag": trace.tags} if trace.tags else {}
     return metadata_labels(trace.metadata) | known | tags
@@ -504,14 +502,10 @@ def _check_sizes(outcomes: Iterable[Outcome], source: str) -> Iterable[Outcome]:
         yield outcome
 
 
-def _place(period: Period) -> str:
-    return describe_store(os.fspath(period.store)) if is_database_url(period.store) else str(period.store)
-
-
 @contextmanager
 def _reading(period: Period) -> Iterator[None]:
     """Name the store in errors."""
-    name = _place(period)
+    name = describe_store(period.store)
     try:
         yield
     except StoreNotFoundError:

@@ -9,7 +9,7 @@ from typing import Final
 
 from ragstone._util.files import check_output, write_output
 from ragstone.errors import ConfigurationError
-from ragstone.experiments._cards import card_of, unknown_card
+from ragstone.experiments._cards import card_for
 from ragstone.experiments._outcomes import OutcomeSource, open_source
 from ragstone.experiments._views.answers import build_answer
 from ragstone.experiments._views.changes import Compared
@@ -119,8 +119,7 @@ def explain_answer(source: OutcomeSource, sample_id: str, *, samples: Iterable[S
         note_sample(signals, record.sample)
     cards = dict(opened.cards)
     for outcome in record.outcomes:
-        if outcome.metric not in cards:
-            cards[outcome.metric] = card_of(outcome.metric) or unknown_card(outcome)
+        cards[outcome.metric] = card_for(outcome, cards)
         note_outcome(signals, outcome, cards[outcome.metric])
     answer = build_answer(sample_id, record.sample, record.outcomes, signals, cards, time=record.time)
     return answer if record.trace is None else replace(answer, steps=steps_of(record.trace))

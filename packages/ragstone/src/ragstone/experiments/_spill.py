@@ -8,14 +8,14 @@ import threading
 import weakref
 from array import array
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeVar, overload
 
 from typing_extensions import override
 
 from ragstone._util.id_table import IdTable
 from ragstone.errors import StoreError
-from ragstone.experiments._clusters import FieldsOfSamples, SampleFields, collect_fields
+from ragstone.experiments._clusters import SampleFields, cluster_keys, collect_fields
 from ragstone.experiments._table import TableReader
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, Outcome, Sample, Score
@@ -139,7 +139,7 @@ class _OnDisk(Sequence[T]):
         self._file.close()
 
 
-class SamplesOnDisk(_OnDisk[Sample], FieldsOfSamples):
+class SamplesOnDisk(_OnDisk[Sample]):
     """Samples in a file."""
 
     _what = "samples"
@@ -167,7 +167,6 @@ class SamplesOnDisk(_OnDisk[Sample], FieldsOfSamples):
         index = self._ids.find(sample_id)
         return None if index is None else self._at(index)
 
-    @override
     def fields(self, keys: tuple[str, ...]) -> SampleFields:
         """Return the labels and sampling probabilities of the samples. They are read once."""
         if keys not in self._fields:
@@ -290,6 +289,12 @@ def replace_outcomes(outcomes: Sequence[Outcome], changes: Mapping[int, Score]) 
             outcomes.replace(index, outcome)
         return outcomes
     return tuple(changes.get(index, outcome) for index, outcome in enumerate(outcomes))
+
+
+def read_fields(samples: Iterable[Sample], cluster: str | None) -> SampleFields:
+    """Read the sampling probabilities of samples, and their labels for a choice of clusters."""
+    keys = cluster_keys(cluster)
+    return samples.fields(keys) if isinstance(samples, SamplesOnDisk) else collect_fields(samples, keys)
 
 
 def _size(sample: Sample) -> int:

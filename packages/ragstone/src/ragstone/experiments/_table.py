@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from ragstone._util.quantities import count
 from ragstone.errors import DataError
-from ragstone.experiments._cards import card_of, unknown_card
+from ragstone.experiments._cards import card_for, card_of
 from ragstone.experiments._clusters import Clusters
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, Outcome, Score
@@ -335,8 +335,8 @@ class TableReader:
         """Return the column of an outcome."""
         columns = self.columns.get(outcome.metric) or self.columns.setdefault(outcome.metric, {})
         if system not in columns:
-            known = next(iter(columns.values())).card if columns else self.cards.get(outcome.metric)
-            columns[system] = ScoreRows(known or card_of(outcome.metric) or unknown_card(outcome))
+            known = next(iter(columns.values())).card if columns else card_for(outcome, self.cards)
+            columns[system] = ScoreRows(known)
         return columns[system]
 
     def count_failures(self) -> Counter[str]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from ragstone._util.quantities import count
 from ragstone.experiments._views.source import Source
@@ -53,18 +53,16 @@ class Compared:
         return next((d for d in self.differences if d.metric == metric and d.system == self.system), None)
 
 
-class AnswerSource(Protocol):
-    """Builds the views of single answers."""
-
-    def answers(self, ids: Sequence[str]) -> tuple[AnswerView, ...]:
-        """Return the answers with these ids."""
-        ...
-
-
 def build_changes(
-    compared: Compared, before: Mapping[str, str | None], after: Mapping[str, str | None], source: AnswerSource
+    compared: Compared,
+    before: Mapping[str, str | None],
+    after: Mapping[str, str | None],
+    answers: Callable[[Sequence[str]], tuple[AnswerView, ...]],
 ) -> ChangesView:
-    """Build the view of what changed, from the causes of judged answers: None if an answer is not wrong."""
+    """Build the view of what changed, from the causes of judged answers: None if an answer is not wrong.
+
+    `answers` returns the views of the answers with some ids.
+    """
     common = [id_ for id_ in after if id_ in before] if compared.paired else []
     changed_ids = compared.changed
     if common:
@@ -83,7 +81,7 @@ def build_changes(
     own = compared.change_of(compared.metric)
     title = compared.metric if own is None else own.title
     flow = _flow(common, before, after)
-    views = {view.id: view for view in source.answers([*lost[:_SHOWN], *gained[:_SHOWN]])}
+    views = {view.id: view for view in answers([*lost[:_SHOWN], *gained[:_SHOWN]])}
 
     def changed(id_: str) -> ChangedAnswer:
         first, second = compared.values.get(id_, (None, None))

@@ -282,7 +282,7 @@ class Reading:
             compared,
             {before.row_ids.get(id_, id_): before.causes[id_] for id_ in before._judged if is_known},
             {self.row_ids.get(id_, id_): self.causes[id_] for id_ in self._judged if is_known},
-            self,
+            self.answers,
         )
 
     def signals(self) -> tuple[str, ...]:

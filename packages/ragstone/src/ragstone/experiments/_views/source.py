@@ -28,8 +28,6 @@ class AnswerRecord:
     sample: Sample | None = None
     time: float | None = None
     """Start of the request, Unix seconds. None for rows of a dataset."""
-    labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Values by key: metadata, and for requests name, model, session, user, status and tags."""
     outcomes: list[Outcome] = field(default_factory=list)
     trace: Trace | None = None
     """The captured request. None for rows of a dataset, and if its text was removed."""
@@ -44,7 +42,7 @@ class SampleFields(NamedTuple):
     time: float | None
     """Start of the request, Unix seconds. None for rows of a dataset."""
     labels: Mapping[str, tuple[str, ...]]
-    """As in `AnswerRecord`."""
+    """Values by key: metadata, and for requests name, model, session, user, status and tags."""
 
 
 class Dependence(NamedTuple):
@@ -179,10 +177,7 @@ class Rows(Source):
 
     @override
     def records(self, ids: Collection[str]) -> dict[str, AnswerRecord]:
-        found = {}
-        for id_ in ids:
-            sample = self._find_sample(id_)
-            found[id_] = AnswerRecord(sample, self._times.get(id_), metadata_labels(sample.metadata) if sample else {})
+        found = {id_: AnswerRecord(self._find_sample(id_), self._times.get(id_)) for id_ in ids}
         for outcome in self._find(found):
             found[outcome.sample_id].outcomes.append(outcome)
         return found
