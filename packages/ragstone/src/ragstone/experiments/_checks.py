@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from ragstone._util.quantities import count
-from ragstone.experiments._table import SCORED, MetricScores, Reads, ScoreTable
+from ragstone.experiments._table import SCORED, MetricScores, ScoreTable
 from ragstone.judges import LEAST_RATINGS, NO_CLAIMS, OUTCOME_CHECKS, RatingRange, check_method, is_baseline
 
 _FEW: Final = 0.1
@@ -40,18 +40,18 @@ def check_metric(metric: MetricScores, system: int = 0) -> tuple[str, ...]:
         for name, text in OUTCOME_CHECKS.items()
         if found[name] > (_FEW * n if name == "second_request" else 0)
     ]
-    if (reads := _sum_reads(metric, system)) is not None:
-        n_passages, n_abstaining, n_drawn, n_declined = reads
-        if n_declined:
-            texts.append(
-                f"the reader declines in other words than its phrase in {n_declined:,} of {n_drawn:,} drawn replies, "
-                "which its probability of abstention does not contain. Name these words as phrases (reader.abstention)"
-            )
-        if not n_abstaining and n_passages >= LEAST_RATINGS:
-            texts.append(
-                f"the reader abstains with none of {n_passages:,} passages, so the values depend on relevance labels "
-                "only. Check its prompt and its phrase (reader.abstention)"
-            )
+    counted = [(origin.reads, n) for origin, n in metric.origins[system].items() if origin.reads]
+    n_passages, n_abstaining, n_drawn, n_declined = (sum(reads[i] * n for reads, n in counted) for i in range(4))
+    if n_declined:
+        texts.append(
+            f"the reader declines in other words than its phrase in {n_declined:,} of {n_drawn:,} drawn replies, "
+            "which its probability of abstention does not contain. Name these words as phrases (reader.abstention)"
+        )
+    if not n_abstaining and n_passages >= LEAST_RATINGS:
+        texts.append(
+            f"the reader abstains with none of {n_passages:,} passages, so the values depend on relevance labels "
+            "only. Check its prompt and its phrase (reader.abstention)"
+        )
     return tuple(texts)
 
 
@@ -62,14 +62,6 @@ def join_checks(checks: Mapping[str, Sequence[str]]) -> list[str]:
         for text in texts:
             metrics.setdefault(text, []).append(metric)
     return [f"{', '.join(names)}: {text}" for text, names in metrics.items()]
-
-
-def _sum_reads(metric: MetricScores, system: int) -> Reads | None:
-    counted = [(origin.reads, n) for origin, n in metric.origins[system].items() if origin.reads and n]
-    if not counted:
-        return None
-    first, second, third, fourth = (sum(reads[part] * n for reads, n in counted) for part in range(4))
-    return first, second, third, fourth
 
 
 def find_unusable(table: ScoreTable, system: int = 0) -> str | None:

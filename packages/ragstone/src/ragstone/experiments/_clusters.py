@@ -274,11 +274,10 @@ def _described(key: str, of_metric: tuple[str, DesignEffect]) -> str:
 
 def store_labels(store: Store, key: str, *, since: float | None = None, until: float | None = None) -> dict[str, str]:
     """Return the labels of a store's requests. Only a key that the caller names is read from the traces' bodies."""
-    match key:
-        case "session_id" | "user_id" | "app" | "release" | "environment":
-            return store.traces.request_labels(key, since=since, until=until)
-        case _ if key in CLUSTER_KEYS:
-            return {}
+    if key in ("session_id", "user_id", "app", "release", "environment"):
+        return store.traces.request_labels(key, since=since, until=until)
+    if key in CLUSTER_KEYS:
+        return {}
     return {
         trace.trace_id: found[key]
         for trace in store.traces.read(since=since)

@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal
 
 from ragstone._util.abstains import own_refusals
@@ -263,7 +263,7 @@ async def aevaluate(
                 setup.scorer, scored.samples, scored.outcomes, reasons, concurrency=concurrency
             )
             outcomes = replace_outcomes(scored.outcomes, explained)
-            delivered = [await deliver(sink, scored.samples, outcomes) for sink in setup.sinks]
+            delivered = [(sink.name, *await deliver(sink, scored.samples, outcomes)) for sink in setup.sinks]
             experiment = Experiment(
                 samples=scored.samples,
                 outcomes=outcomes,
@@ -273,8 +273,8 @@ async def aevaluate(
                 wall_s=time.monotonic() - started,
                 rejected=tuple(rejected),
                 reading=reading,
-                sink_errors=tuple(error for at in delivered for error in at.errors()),
-                sink_skipped={at.sink: at.skipped for at in delivered if at.skipped},
+                sink_errors=tuple(error for _, errors, _ in delivered for error in errors),
+                sink_skipped={name: n_skipped for name, _, n_skipped in delivered if n_skipped},
                 traces=scored.traces,
                 n_repeats=repeats,
                 cluster=cluster,
@@ -338,46 +338,39 @@ Inside a running event loop, such as a notebook, the work runs on a separate thr
 """
 
 
-@dataclass(slots=True)
-class DeliverySummary:
-    """The results of delivery to one sink."""
-
-    sink: str
-    n: int
-    answered: int = 0
-    """Number of outcomes with a result from the sink."""
-    skipped: int = 0
-    """Number of outcomes that the sink skipped."""
-    failed: Counter[str] = field(default_factory=Counter)
-    """Numbers of failed outcomes, by error message."""
-
-    def errors(self) -> list[str]:
-        """Return the most frequent errors with counts, and one line for all others."""
-        by_count = self.failed.most_common()
-        lines = [
-            f"{self.sink}: {message} ({count} of {self.n} outcomes)" for message, count in by_count[:_REASONS_SHOWN]
-        ]
-        if rest := by_count[_REASONS_SHOWN:]:
-            count = sum(count for _, count in rest)
-            lines.append(f"{self.sink}: {len(rest)} other reasons ({count} of {self.n} outcomes)")
-        return lines
-
-
-async def deliver(sink: Sink, samples: Iterable[Sample], outcomes: Sequence[Outcome]) -> DeliverySummary:
+async def deliver(sink: Sink, samples: Iterable[Sample], outcomes: Sequence[Outcome]) -> tuple[list[str], int]:
     """Write all outcomes to one sink, without retries after an error. Never raises.
 
     Outcomes are ordered by sample as `samples` are. The last of each sample is sent with the cause of a wrong answer.
+    Return the most frequent errors with counts, and the number of outcomes that the sink skipped.
     """
-    result = DeliverySummary(sink.name, len(outcomes))
+    n, n_answered, n_skipped = len(outcomes), 0, 0
+    failed: Counter[str] = Counter()
     deliveries = _deliveries(samples, outcomes)
-    while batch := list(itertools.islice(deliveries, _BATCH)):
+    waiting: list[list[Delivery]] = []
+    errors: Mapping[str, SinkError]
+    while batch := waiting.pop() if waiting else list(itertools.islice(deliveries, _BATCH)):
         try:
-            await _write(sink, batch, result)
+            errors = await sink.write(batch) or {}
+        except SinkRejectedError as error:
+            if len(batch) > 1:
+                # Split the batch until only the rejected row remains, so that the other rows arrive.
+                middle = len(batch) // 2
+                waiting += [batch[middle:], batch[:middle]]
+                continue
+            errors = {batch[0].outcome.id: error}
         except Exception as error:  # noqa: BLE001  an error in a third-party sink must not lose the scores
             kind = "" if isinstance(error, SinkError) else f"{type(error).__name__}: "
-            result.failed[f"{kind}{error}"] += result.n - result.answered
+            failed[f"{kind}{error}"] += n - n_answered
             break
-    return result
+        n_answered += len(batch)
+        n_skipped += sum(isinstance(error, SinkNoTargetError) for error in errors.values())
+        failed.update(str(error) for error in errors.values() if not isinstance(error, SinkNoTargetError))
+    shown, others = failed.most_common()[:_REASONS_SHOWN], failed.most_common()[_REASONS_SHOWN:]
+    lines = [f"{sink.name}: {message} ({k} of {n} outcomes)" for message, k in shown]
+    if others:
+        lines.append(f"{sink.name}: {len(others)} other reasons ({sum(k for _, k in others)} of {n} outcomes)")
+    return lines, n_skipped
 
 
 def _deliveries(samples: Iterable[Sample], outcomes: Iterable[Outcome]) -> Iterator[Delivery]:
@@ -387,23 +380,3 @@ def _deliveries(samples: Iterable[Sample], outcomes: Iterable[Outcome]) -> Itera
         for outcome in others:
             yield Delivery(outcome=outcome, trace_id=sample_id)
         yield Delivery(outcome=last, trace_id=sample_id, cause=diagnose(sample, own))
-
-
-async def _write(sink: Sink, batch: Sequence[Delivery], result: DeliverySummary) -> None:
-    errors: Mapping[str, SinkError]
-    try:
-        errors = await sink.write(batch) or {}
-    except SinkRejectedError as error:
-        if len(batch) > 1:
-            # Split the batch until only the rejected row remains, so that the other rows arrive.
-            middle = len(batch) // 2
-            await _write(sink, batch[:middle], result)
-            await _write(sink, batch[middle:], result)
-            return
-        errors = {batch[0].outcome.id: error}
-    result.answered += len(batch)
-    for row_error in errors.values():
-        if isinstance(row_error, SinkNoTargetError):
-            result.skipped += 1
-        else:
-            result.failed[str(row_error)] += 1

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 Sources = Mapping[str, OutcomeSource] | Sequence[OutcomeSource]
 """Systems by name, or a sequence of systems. In a sequence, names come from the files, and experiments are "A", "B", ..."""
 
-_SHOWN: Final = 3
-"""Number of example ids in messages."""
 _MIXED: Final = (
     ("different versions of a metric", "version"),
     ("different judges", "judge"),
@@ -87,11 +85,10 @@ def align(
     left_out: Collection[int] = ()
     merged: Mapping[int, int] = {}
     if paired is not False:
-        matched = match_questions(
+        merged, left_out, match_notes = match_questions(
             reader.systems, ids, [s.questions for s in systems], has, [source.question_of for source in opened]
         )
-        merged, left_out = matched.merged, matched.left_out
-        notes += matched.notes
+        notes += match_notes
         other_ids = {
             (reader.systems[at], ids[row]): ids[other]
             for other, row in merged.items()
@@ -289,7 +286,7 @@ def _examples(ids: Sequence[str], chosen: NDArray[np.bool_]) -> str:
     import numpy as np
 
     at = np.flatnonzero(chosen)
-    return ", ".join(repr(ids[i]) for i in at[:_SHOWN]) + (", ..." if at.size > _SHOWN else "")
+    return ", ".join(repr(ids[i]) for i in at[:SHOWN]) + (", ..." if at.size > SHOWN else "")
 
 
 def judge_notes(metric: str, scales: Mapping[str, Collection[Origin]], *, allowed: bool) -> list[str]:
@@ -322,21 +319,13 @@ def note_question(questions: array[int], row: int, number: int) -> None:
     questions[row] = number or questions[row]
 
 
-@dataclass(frozen=True, slots=True)
-class MatchedRows:
-    """Which rows are one sample."""
-
-    merged: Mapping[int, int]
-    """The row of an id, by the row of the same question without an id in another system."""
-    left_out: frozenset[int]
-    """Rows that cannot be matched, because several have one question and no id."""
-    notes: tuple[str, ...]
-
-
 def match_questions(
     names: Sequence[str], ids: Sequence[str], questions: Sequence[array[int]], has: NDArray[np.bool_], texts: Texts
-) -> MatchedRows:
+) -> tuple[dict[int, int], set[int], list[str]]:
     """Match rows without an id by their question, and check that rows with one id have one question.
+
+    Return the row of an id by the row of the same question without an id in another system, the rows that cannot be
+    matched because several have one question and no id, and notes about them.
 
     `questions` has the number of the question of each row (see `question_number`) by system, and `texts` the questions
     for messages. `has` says whether a system has the row, of shape (rows, systems). Raise DataError if an id has
@@ -387,7 +376,7 @@ def match_questions(
             f"{n_unknown:,} of {count(int(common.sum()), 'common sample')} were matched by id alone: a system does not "
             "have their questions"
         )
-    return MatchedRows(merged, frozenset(left_out), tuple(notes))
+    return merged, left_out, notes
 
 
 def _is_derived(id_: str, question: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -424,8 +425,12 @@ def compare(
         _require_paired("a hypothesis needs", paired=scores.paired)
     if baseline is not None and baseline not in table.systems:
         raise ConfigurationError(f"unknown baseline {baseline!r}. Systems: {', '.join(map(repr, table.systems))}.")
-    first = None if baseline is None else table.systems.index(baseline)
-    family = Family.of(len(table.systems), analysis, baseline=first, paired=scores.paired)
+    columns = range(len(table.systems))
+    pairs = tuple((j, i) for i, j in itertools.combinations(columns, 2))
+    if baseline is not None:
+        first = table.systems.index(baseline)
+        pairs = tuple((j, first) for j in columns if j != first)
+    family = Family(pairs=pairs, complete=baseline is None, paired=scores.paired, analysis=analysis)
     if primary is not None and primary not in table.metrics:
         raise ConfigurationError(f"unknown primary metric {primary!r}. Compared: {', '.join(table.metrics)}.")
     scored = [m for m in table.metrics.values() if m.name == primary or (m.states == SCORED).any()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ragstone.errors import ConfigurationError
 from ragstone.experiments._cards import card_of
@@ -16,11 +16,6 @@ from ragstone.experiments._views.changes import Compared
 from ragstone.experiments._views.source import Source
 from ragstone.judges import BASELINE_NOTE
 from ragstone.views import Difference, SystemEstimate
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 
 _STAGES = ("answer", "support", "passages")
 _SAME: Final = 1e-9
@@ -169,7 +164,7 @@ def find_changed(
     first, second = _pair_of(table, system, baseline)
     aligned = table.metrics[metric]
     change = aligned.values[:, second] - aligned.values[:, first]
-    rows = _rows(change, min_change)
+    rows = np.flatnonzero(np.abs(change) >= max(min_change - _SAME, _SAME))
     is_loss = (change[rows] < 0) == aligned.higher_is_better
     ids = np.asarray([*table.sample_ids], dtype=object)[rows]
     # The id decides between equal changes, so that the order does not depend on the order of the rows.
@@ -186,14 +181,6 @@ def find_changed(
         )
         for i in order[:n]
     )
-
-
-def _rows(change: NDArray[np.float64], min_change: float) -> NDArray[np.intp]:
-    """Return the rows with a change of at least `min_change`, up to rounding."""
-    import numpy as np
-
-    with np.errstate(invalid="ignore"):
-        return np.flatnonzero(np.abs(change) >= max(min_change - _SAME, _SAME))
 
 
 def _check(table: ScoreTable, metric: str, min_change: float, n: int | None) -> None:

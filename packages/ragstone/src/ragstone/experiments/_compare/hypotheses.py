@@ -157,18 +157,15 @@ def _chosen(names: str | None, text: str, table: ScoreTable) -> list[list[Metric
         return [[metric] for metric in table.metrics.values()]
     if names == _SOME:
         return [list(table.metrics.values())]
-    found = [_metric(full_name(name), text, table) for name in split_metrics(names.removeprefix(_SOME_OF))]
-    if not found:
+    named = [full_name(name) for name in split_metrics(names.removeprefix(_SOME_OF))]
+    if not named:
         raise ConfigurationError(f"the hypothesis {text!r} names no metric. Write 'on METRIC, METRIC' or 'on {_SOME}'")
+    if unknown := [name for name in named if name not in table.metrics]:
+        raise ConfigurationError(
+            f"unknown metric {unknown[0]!r} in the hypothesis {text!r}. Compared: {', '.join(table.metrics)}."
+        )
+    found = [table.metrics[name] for name in named]
     return [found] if names.startswith(_SOME_OF) else [[metric] for metric in found]
-
-
-def _metric(name: str, text: str, table: ScoreTable) -> MetricScores:
-    if name in table.metrics:
-        return table.metrics[name]
-    raise ConfigurationError(
-        f"unknown metric {name!r} in the hypothesis {text!r}. Compared: {', '.join(table.metrics)}."
-    )
 
 
 def _example(table: ScoreTable) -> str:

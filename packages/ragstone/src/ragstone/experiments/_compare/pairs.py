@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -147,21 +146,12 @@ class Family:
     """The pairs that are compared, and how."""
 
     pairs: tuple[tuple[int, int], ...]
-    """Column indices of system and other."""
+    """Column indices of system and other: all pairs (later minus earlier), or all systems with the baseline."""
     complete: bool
     """Whether these are all possible pairs."""
     paired: bool
     """Whether the systems have the same samples."""
     analysis: Analysis
-
-    @classmethod
-    def of(cls, n_systems: int, analysis: Analysis, *, baseline: int | None = None, paired: bool = True) -> Family:
-        """Create the family of all pairs (later minus earlier), or of all systems with the baseline."""
-        if baseline is None:
-            pairs = tuple((j, i) for i, j in itertools.combinations(range(n_systems), 2))
-        else:
-            pairs = tuple((j, baseline) for j in range(n_systems) if j != baseline)
-        return cls(pairs=pairs, complete=baseline is None, paired=paired, analysis=analysis)
 
 
 def compare_metrics(metrics: Sequence[MetricScores], table: ScoreTable, family: Family) -> tuple[MetricComparison, ...]:

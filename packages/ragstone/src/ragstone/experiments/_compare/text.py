@@ -110,9 +110,11 @@ def _format_pairs(metric: MetricComparison, kind: Kind) -> list[str]:
     pairs = [pair for pair in metric.pairs if kind_of(metric, pair) == kind]
     if kind == "claimed":
         return _claims(metric, pairs)
-    if kind == "undecided":
-        return _undecided(metric, pairs)
     sentences = []
+    if kind == "undecided" and pairs:
+        between = ", ".join(f"{pair.system} and {pair.other} ({size(metric, pair, sign=True)})" for pair in pairs)
+        needed = _estimate_samples_needed(metric, pairs)
+        return [f"{_titled_name(metric)}: no significant difference between {between}. {needed}."]
     for pair in pairs:
         both = f"{pair.system} and {pair.other}"
         doubt = describe_failed_samples(metric, pair)
@@ -137,25 +139,6 @@ def _claims(metric: MetricComparison, pairs: Sequence[PairDifference]) -> list[s
             f"{winner} beats {', and '.join([f'{first} on {full_name(metric)} by {by}', *(f'{o} by {b}' for o, b in others)])}"
         )
     return sentences
-
-
-def _undecided(metric: MetricComparison, pairs: Sequence[PairDifference]) -> list[str]:
-    if not pairs:
-        return []
-    between = ", ".join(f"{p.system} and {p.other} ({_size_with_ci(metric, p)})" for p in pairs)
-    return [
-        f"{_titled_name(metric)}: no significant difference between {between}. {_estimate_samples_needed(metric, pairs)}."
-    ]
-
-
-def _size_with_ci(metric: MetricComparison, pair: PairDifference) -> str:
-    """Format a difference with its confidence interval: "+0.3 points, 95% CI -0.5 to 1.1"."""
-    digits = _digits(pair, points=metric.in_points)
-    text = format_difference(pair.difference or 0.0, points=metric.in_points, sign=True, digits=digits)
-    if pair.low is None or pair.high is None:
-        return text
-    low, high = (_number(end, points=metric.in_points, digits=digits) for end in (pair.low, pair.high))
-    return f"{text}, {100 * metric.confidence_level:.4g}% CI {low} to {high}"
 
 
 def means_table(metrics: Sequence[MetricComparison]) -> str:
