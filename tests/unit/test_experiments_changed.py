@@ -9,7 +9,7 @@ import pytest
 
 import ragstone
 from ragstone.errors import ConfigurationError
-from ragstone.experiments import Experiment, _table
+from ragstone.experiments import Experiment, _cards
 from ragstone.schema import Failure, Score
 
 METRIC = "ccrs.qr"
@@ -66,8 +66,8 @@ def test_the_largest_change_comes_first_and_a_loss_before_an_equal_gain() -> Non
 
 def test_a_higher_score_is_a_loss_if_lower_is_better(monkeypatch: pytest.MonkeyPatch) -> None:
     """The direction of the metric decides which change is better."""
-    known = _table.card_of
-    monkeypatch.setattr(_table, "card_of", lambda name: replace(known(name), direction="lower"))
+    known = _cards.card_of
+    monkeypatch.setattr(_cards, "card_of", lambda name: replace(known(name), direction="lower"))
     old, new = experiment(0.5, 0.5), experiment(0.2, 0.8)
     old, new = (replace(each, cards=()) for each in (old, new))
 

@@ -68,10 +68,10 @@ def test_less_is_better_where_the_metric_says_so(write, monkeypatch: pytest.Monk
     """More of what should be little is a loss."""
     from dataclasses import replace
 
-    from ragstone.experiments import _table
+    from ragstone.experiments import _cards
 
-    known = _table.card_of
-    monkeypatch.setattr(_table, "card_of", lambda name: replace(known(name), direction="lower"))
+    known = _cards.card_of
+    monkeypatch.setattr(_cards, "card_of", lambda name: replace(known(name), direction="lower"))
     old, new = write("old", qr=noisy(0, 0)), write("new", qr=noisy(0.05, 2))
     ragstone.assert_no_regression(new, old, margin=0.03)
     (gate,) = ragstone.compare([write("a", qr=[0.5] * 4), write("b", qr=[0.5] * 3 + [None])]).check_regression().gates
@@ -312,12 +312,12 @@ class TestEquivalence:
         """The gain keeps its meaning, and so do its limits."""
         from dataclasses import replace
 
-        from ragstone.experiments import _table
+        from ragstone.experiments import _cards
 
         old, new = write("old", qr=noisy(0, 0, n=400)), write("new", qr=noisy(0.02, 1, n=400))
         (higher,) = ragstone.compare([old, new]).check_equivalence(0.05).gates
-        known = _table.card_of
-        monkeypatch.setattr(_table, "card_of", lambda name: replace(known(name), direction="lower"))
+        known = _cards.card_of
+        monkeypatch.setattr(_cards, "card_of", lambda name: replace(known(name), direction="lower"))
         (lower,) = ragstone.compare([old, new]).check_equivalence(0.05).gates
         assert (-higher.high, -higher.low) == pytest.approx((lower.low, lower.high))
 

@@ -50,11 +50,7 @@ class Cases:
     _source: StoredRequests = field(repr=False)
 
     def lines(self) -> Iterator[str]:
-        """Yield one row of JSON for each case, with a line end.
-
-        Raises:
-            StoreError: If the store cannot be read.
-        """
+        """Yield one row of JSON for each case, with a line end."""
         with open_store(self.store, mode="read") as store:
             ids, labels = list(self.weights), dict[str, list[StoredLabel]]()
             for label in sorted(store.labels.read(), key=lambda label: label.labeled_at):
@@ -70,12 +66,7 @@ class Cases:
                         yield json.dumps(row, ensure_ascii=False) + "\n"
 
     def write(self, path: Path) -> None:
-        """Write the rows to a file. The store notes which requests the file contains, for erasures.
-
-        Raises:
-            StoreError: If the store cannot be read, or the requests cannot be noted.
-            OSError: If the file cannot be written.
-        """
+        """Write the rows to a file. The store notes which requests the file contains, for erasures."""
         place = str(path.absolute())
         with open_for_labels(self.store) as store:
             store.labels.save([StoredCase(place, id_) for id_ in self.weights])
@@ -139,14 +130,9 @@ def choose_cases(
     """Choose scored requests of a store as cases: the worst wrong ones, or requests that are drawn at random.
 
     A request is drawn if a number from 0 to 1, which follows from its id and the seed, is below its probability. So the
-    same store gives the same cases again. Probabilities are those of `draw_to_label`.
-
-    Args:
-        source: A store, or a period of one.
-        where: Conditions, as for `find_worst`.
-        worst: Number of the worst wrong answers. None draws.
-        limit: Expected number of drawn cases.
-        seed: Seed of the drawn numbers.
+    same store gives the same cases again. Probabilities are those of `draw_to_label`. `where` has conditions, as for
+    `find_worst`, `worst` is the number of the worst wrong answers (None draws), and `limit` the expected number of
+    drawn cases.
     """
     store, conditions = store_of(source), parse_where(where) if where is not None else ()
     if store is None:

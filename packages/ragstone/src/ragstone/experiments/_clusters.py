@@ -157,14 +157,9 @@ def _probability(value: Any, place: str) -> float:
 def choose_clusters(
     cluster: str | None, labels: Labels, sample_ids: Collection[str], *, known: Collection[str] = ()
 ) -> Clusters | None:
-    """Choose the clusters of samples.
+    """Choose the clusters of samples by the caller's choice, as `evaluate` does.
 
-    Args:
-        cluster: Name of a key, "auto" (`session_id` if at least 5% of the samples share one), or None or "none" for
-            independent samples.
-        labels: Labels by key and sample id.
-        sample_ids: The samples.
-        known: Keys that the samples have, for messages.
+    `known` are keys that the samples have, for messages.
     """
     if cluster is None or cluster == NO_CLUSTER:
         return None
@@ -214,12 +209,7 @@ def cluster_notes(
 ) -> list[str]:
     """Describe the clusters in use and their design effect, or those that are not used although samples share them.
 
-    Args:
-        cluster: The caller's choice.
-        clusters: The result of `choose_clusters`.
-        labels: Labels by key and sample id.
-        sample_ids: The samples.
-        scores: Scores by metric and sample id. The metric with the largest design effect is described.
+    Of the metrics in `scores` (by sample id), the one with the largest design effect is described.
     """
     if clusters is None:
         return [
@@ -274,10 +264,11 @@ def _described(key: str, of_metric: tuple[str, DesignEffect]) -> str:
 
 def store_labels(store: Store, key: str, *, since: float | None = None, until: float | None = None) -> dict[str, str]:
     """Return the labels of a store's requests. Only a key that the caller names is read from the traces' bodies."""
-    if key in ("session_id", "user_id", "app", "release", "environment"):
-        return store.traces.request_labels(key, since=since, until=until)
-    if key in CLUSTER_KEYS:
-        return {}
+    match key:
+        case "session_id" | "user_id" | "app" | "release" | "environment":
+            return store.traces.request_labels(key, since=since, until=until)
+        case _ if key in CLUSTER_KEYS:
+            return {}
     return {
         trace.trace_id: found[key]
         for trace in store.traces.read(since=since)

@@ -18,7 +18,7 @@ from ragstone.experiments._app.repeats import repeat_deviations, summarize_app
 from ragstone.experiments._checks import find_unusable
 from ragstone.experiments._clusters import AUTO_CLUSTER, NO_CLUSTER, SampleFields, cluster_notes
 from ragstone.experiments._spill import OutcomesOnDisk, SamplesOnDisk, read_fields
-from ragstone.experiments._summary import CONFIDENCE_LEVEL, MetricSummary, check_level, format_table, summarize_table
+from ragstone.experiments._summary import CONFIDENCE_LEVEL, MetricSummary, format_table, summarize_table
 from ragstone.experiments._table import ScoreTable, TableReader, describe_unjudged
 from ragstone.experiments._views.source import EXPERIMENT, Dependence, Evaluated, Reportable, Rows, Source
 from ragstone.judges import JudgeIdentity, is_baseline
@@ -150,7 +150,6 @@ class Reported(Reportable):
         from ragstone.experiments._gates import Undecided, check_source
 
         level = self.analysis.confidence_level if confidence_level is None else confidence_level
-        check_level(level, decides_gate=True)
         if undecided not in get_args(Undecided):
             raise ConfigurationError(f'undecided must be "fail" or "pass", got {undecided!r}')
         return check_source(self._source, thresholds, Analysis(confidence_level=level, undecided=undecided))
@@ -328,7 +327,6 @@ class Experiment(Reported, Evaluated):
             self.outcomes,
             self.samples,
             analysis,
-            find=self.samples.find if isinstance(self.samples, SamplesOnDisk) else None,
             cards={card.name: card for card in self.cards},
             dependence=Dependence(fields.inclusion_probabilities, fields.labels),
             times={trace.trace_id: trace.started_at for trace in self.traces},

@@ -182,13 +182,7 @@ class ScoreCheck(GateCheck):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        return {
-            "ok": self.ok,
-            "undecided": self.undecided,
-            "confidence_level": self.confidence_level,
-            "gates": [asdict(gate) for gate in self.gates],
-            "notes": list(self.notes),
-        }
+        return {"ok": self.ok, **asdict(self)}
 
     def __str__(self) -> str:
         rows: list[tuple[str, ...]] = [("metric", "mean", "at least", "at most", "threshold", "n", "verdict")]
@@ -275,12 +269,8 @@ def check_source(
 ) -> ScoreCheck:
     """Decide for each metric of a source if its mean reaches a threshold. See `Experiment.check`.
 
-    Args:
-        source: An `Experiment`, a file of outcomes, a store, or a `TimeRange` of one.
-        thresholds: Thresholds by metric or group.
-        analysis: The confidence level, the clusters (an experiment has its own), and whether an undecided metric fails.
-        cards: Cards of metrics that were to be scored, also if the source does not have an outcome of them.
-        samples: The samples of a file of outcomes, for labels of clusters that it does not contain.
+    `cards` are those of metrics that were to be scored, also if the source does not have an outcome of them, and
+    `samples` those of a file of outcomes, for labels of clusters that it does not contain.
     """
     confidence_level, undecided = analysis.confidence_level, analysis.undecided
     check_level(confidence_level, decides_gate=True)

@@ -9,7 +9,6 @@ import shlex
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from typing_extensions import override
 
 from ragstone._util.quantities import count
-from ragstone.errors import ConfigurationError, DataError, StoreError, StoreNotFoundError
+from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments._cards import card_for
 from ragstone.experiments._clusters import SampleFields as FieldsOfFile
 from ragstone.experiments._clusters import cluster_keys, store_labels
@@ -300,7 +299,7 @@ class StoredRequests(Source):
     @override
     def outcomes(self) -> Iterator[Outcome]:
         period = self._period
-        with _reading(period), open_store(period.store, mode="read") as store:
+        with open_store(period.store, mode="read") as store:
             found = store.outcomes.read(since=period.since, until=period.until, after=self.after, upto=self.upto)
             yield from map(self._of_row, _check_sizes(filter(self.is_planned, found), describe_store(period.store)))
 
@@ -332,7 +331,7 @@ class StoredRequests(Source):
     @override
     def dependence(self) -> Dependence:
         period = self._period
-        with _reading(period), open_store(period.store, mode="read") as store:
+        with open_store(period.store, mode="read") as store:
             shares = store.traces.inclusion_probabilities(since=period.since, until=period.until)
             labels = {
                 key: store_labels(store, key, since=period.since, until=period.until)
@@ -502,20 +501,6 @@ def _check_sizes(outcomes: Iterable[Outcome], source: str) -> Iterable[Outcome]:
         yield outcome
 
 
-@contextmanager
-def _reading(period: Period) -> Iterator[None]:
-    """Name the store in errors."""
-    name = describe_store(period.store)
-    try:
-        yield
-    except StoreNotFoundError:
-        raise
-    except StoreError as error:
-        message = str(error)
-        about = "" if repr(name) in message else f"the store {name!r} cannot be read: "
-        raise type(error)(f"{about}{message}") from None
-
-
 def _day(time: float | None) -> str:
     if time is None:
         return ""
@@ -525,28 +510,26 @@ def _day(time: float | None) -> str:
 
 def names_of(sources: Sequence[OutcomeSource]) -> list[str]:
     """Return unique default names: letters for experiments, and for files the shortest distinct part of the path."""
-    store_names = {i: source.name for i, source in enumerate(sources) if isinstance(source, Period)}
-    paths = {
-        i: Path(source).absolute()
-        for i, source in enumerate(sources)
-        if not isinstance(source, Evaluated | Period) and not is_database_url(source)
-    }
-    store_names |= {
-        i: describe_store(os.fspath(s)) for i, s in enumerate(sources) if isinstance(s, str) and is_database_url(s)
-    }
-    names = {i: path.stem for i, path in paths.items()}
-    deepest = max((len(path.parts) for path in paths.values()), default=0)
-    for depth in range(2, deepest + 1):
-        shared = {name for name, n in Counter(names.values()).items() if n > 1}
-        for i, name in list(names.items()):
-            if name in shared:
-                *directories, _ = paths[i].parts[-depth:]
-                names[i] = "/".join([*directories, paths[i].stem])
-    # Names that are still equal belong to the same file, or to files that differ only in their suffix.
-    for named, shown in ((names, paths), (store_names, dict(store_names))):
-        times = Counter(named.values())
-        named.update({i: f"{shown[i]} ({i + 1})" for i, name in named.items() if times[name] > 1})
-    names |= store_names
+    names: dict[int, str] = {}
+    paths: dict[int, Path] = {}
+    for i, source in enumerate(sources):
+        if isinstance(source, Period):
+            names[i] = source.name
+        elif not isinstance(source, Evaluated):
+            if is_database_url(source):
+                names[i] = describe_store(source)
+            else:
+                paths[i] = Path(source).absolute()
+    shown = {i: path.stem for i, path in paths.items()}
+    for depth in range(2, max((len(path.parts) for path in paths.values()), default=0) + 1):
+        times = Counter(shown.values())
+        for i, path in paths.items():
+            if times[shown[i]] > 1:
+                shown[i] = "/".join([*path.parts[-depth:-1], path.stem])
+    names |= shown
+    # Names that are still equal belong to the same source, or to files that differ only in their suffix.
+    times = Counter(names.values())
+    names = {i: name if times[name] == 1 else f"{paths.get(i, name)} ({i + 1})" for i, name in names.items()}
     letters = (letter for letter in _letters() if letter not in set(names.values()))
     return [names[i] if i in names else next(letters) for i in range(len(sources))]
 

@@ -86,16 +86,7 @@ def find_worst(
     where: str | None = None,
     samples: Iterable[Sample] = (),
 ) -> tuple[AnswerView, ...]:
-    """Return the worst answers of a source, worst first. See `Experiment.worst`.
-
-    Args:
-        source: An `Experiment`, a file of outcomes, a store, or a `TimeRange` of one.
-        n: Maximum number of answers.
-        cause: If given, only answers with this cause.
-        metric: If given, the answers with the worst scores of this metric.
-        where: If given, only answers with these labels and scores.
-        samples: The samples of a file of outcomes.
-    """
+    """Return the worst answers of a source, worst first. See `Experiment.worst` and `build_report`."""
     opened = open_source(source, samples=samples, metrics=() if metric is None else [metric])
     conditions = parse_where(where) if where is not None else ()
     if cause is not None:

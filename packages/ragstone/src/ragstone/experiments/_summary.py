@@ -6,7 +6,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from ragstone._util.quantities import count
@@ -59,32 +59,27 @@ class MetricSummary:
     """Lowest and highest possible mean over scored and failed samples, for any scores of the failed ones: within the
     metric's range, or within the bounds that a failure reports (for example if some passages are known). Infinite on an
     unbounded side."""
-    failure_kinds: dict[str, int]
-    missing: tuple[str, ...]
+    failure_kinds: dict[str, int] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
     """Fields that samples lacked."""
     judges: tuple[str, ...]
     """Names of the judges. Empty for a metric without a judge."""
-    reasons: dict[str, int]
+    reasons: dict[str, int] = field(default_factory=dict)
     """Reasons why the metric was not applicable although no field was missing, with counts, most frequent first."""
     checks: tuple[str, ...] = ()
     """What makes the scores doubtful, in sentences: forced replies of the judge, or a reader that never abstains."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
-        e = self.estimate
-        return {
-            "metric": self.metric,
+        e, values = self.estimate, asdict(self)
+        del values["estimate"]
+        return values | {
             "mean": e.value if e else None,
             "ci": _ends(e.low, e.high) if e else None,
             "confidence_level": e.confidence_level if e else None,
             "method": e.method if e else None,
-            "n_scored": self.n_scored,
-            "n_failed": self.n_failed,
-            "n_not_applicable": self.n_not_applicable,
             "bounds": _ends(*self.bounds) if self.bounds else None,
-            "failure_kinds": self.failure_kinds,
             "missing": list(self.missing),
-            "reasons": self.reasons,
             "checks": list(self.checks),
         }
 
@@ -99,8 +94,7 @@ def stored_clusters(
 ) -> tuple[Clusters | None, tuple[str, ...], Sequence[MetricCounts]]:
     """Choose the clusters of a store's requests, as `choose_clusters` does.
 
-    Returns:
-        The clusters, notes about them, and the counts of planned metrics: by trace if requests share a label.
+    Also return notes about them, and the counts of planned metrics: by trace if requests share a label.
     """
     if cluster in (None, NO_CLUSTER):
         return None, (), store.outcomes.count()
@@ -155,10 +149,7 @@ def summarize_store(
                 n_failed=counts.n_failed,
                 n_not_applicable=counts.n_not_applicable,
                 bounds=bounds,
-                failure_kinds={},
-                missing=(),
                 judges=() if counts.judge is None else (counts.judge,),
-                reasons={},
             )
         )
     return tuple(summaries), notes
@@ -222,9 +213,7 @@ def _lies_in(low: float, high: float) -> str:
 def format_table(summaries: Sequence[MetricSummary], *, titles: Mapping[str, str] | None = None) -> str:
     """Format summaries as plain text. Every mean is printed with its interval and counts.
 
-    Args:
-        summaries: Summaries of `summarize` or `summarize_store`.
-        titles: Display names by metric, which are printed before the metric's name if the width allows.
+    `titles` are display names by metric, which are printed before the metric's name if the width allows.
     """
     rows = [("metric", ci_heading(s.estimate for s in summaries), "n scored / failed / n.a.")]
     notes = []

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from ragstone._util.quantities import count
-from ragstone.errors import DataError
+from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments._cards import card_for, card_of
 from ragstone.experiments._clusters import Clusters
 from ragstone.metrics import MetricCard
@@ -237,6 +237,12 @@ class ScoreTable:
             [[known.get(id_, unknown) for known in self.by_system] for id_ in self.sample_ids], dtype=float
         ).reshape(len(self.sample_ids), len(self.by_system), len(unknown))
 
+    def column_of(self, system: str, role: str = "system") -> int:
+        """Return the column of a system. Raise ConfigurationError, which names its role, if it is unknown."""
+        if system not in self.systems:
+            raise ConfigurationError(f"unknown {role} {system!r}. Systems: {', '.join(map(repr, self.systems))}.")
+        return self.systems.index(system)
+
     def depend(self, probabilities: Mapping[str, float], clusters: Clusters | None) -> ScoreTable:
         """Return the table with the sampling probabilities (below 1, by sample id) and the clusters of its rows."""
         import numpy as np
@@ -383,15 +389,9 @@ class TableReader:
     ) -> ScoreTable:
         """Return what was read so far. Values are cut to the range of their metric.
 
-        Args:
-            probabilities: Sampling probabilities below 1, by sample id.
-            clusters: Clusters of the samples. None: independent samples.
-            ids: Ids of all rows, if outcomes were put by the number of the row.
-            order: The rows of the table, in order. None: all, as they were read.
-            is_strict: Whether values outside of the metric's range are an error.
-
-        Raises:
-            DataError: If a value is outside of its range, and this is an error.
+        `probabilities` are below 1, by sample id. `ids` are those of all rows, if outcomes were put by the number of the
+        row, and `order` are the rows of the table (None: all, as they were read). If `is_strict`, a value outside of
+        its range is a DataError.
         """
         import numpy as np
 

@@ -200,17 +200,10 @@ class Comparison:
     def compared(self, system: str, baseline: str, before: Source) -> Compared:
         """Return what a report of `system` shows of this comparison.
 
-        Args:
-            system: The reported system.
-            baseline: The system that it is compared with.
-            before: Outcomes and samples of the baseline.
-
-        Raises:
-            ConfigurationError: If a name is unknown, or the comparison does not contain this pair.
+        `before` has the outcomes and samples of the baseline. Raise ConfigurationError if a name is unknown, or the comparison does not contain this pair.
         """
         for name in (system, baseline):
-            if name not in self.systems:
-                raise ConfigurationError(f"unknown system {name!r}. Systems: {', '.join(map(repr, self.systems))}.")
+            self.scores.column_of(name)
         if system == baseline or self.baseline not in (None, baseline):
             raise ConfigurationError(
                 f"this comparison does not have differences of {system!r} from {baseline!r}: its baseline is {(self.baseline or baseline)!r}"
@@ -423,12 +416,10 @@ def compare(
     table = scores.table
     if hypotheses:
         _require_paired("a hypothesis needs", paired=scores.paired)
-    if baseline is not None and baseline not in table.systems:
-        raise ConfigurationError(f"unknown baseline {baseline!r}. Systems: {', '.join(map(repr, table.systems))}.")
     columns = range(len(table.systems))
     pairs = tuple((j, i) for i, j in itertools.combinations(columns, 2))
     if baseline is not None:
-        first = table.systems.index(baseline)
+        first = table.column_of(baseline, "baseline")
         pairs = tuple((j, first) for j in columns if j != first)
     family = Family(pairs=pairs, complete=baseline is None, paired=scores.paired, analysis=analysis)
     if primary is not None and primary not in table.metrics:

@@ -196,17 +196,17 @@ def _check(table: ScoreTable, metric: str, min_change: float, n: int | None) -> 
 
 def _pair_of(table: ScoreTable, system: str | None, baseline: str | None) -> tuple[int, int]:
     """Return the columns of baseline and system."""
-    known = list(table.systems)
-    listed = ", ".join(map(repr, known))
     for name in (system, baseline):
-        if name is not None and name not in known:
-            raise ConfigurationError(f"unknown system {name!r}. Systems: {listed}.")
-    if baseline is None:
-        baseline = next(name for name in known if name != system)
-    others = [name for name in known if name != baseline]
+        if name is not None:
+            table.column_of(name)
+    listed = ", ".join(map(repr, table.systems))
+    baseline = baseline or next(name for name in table.systems if name != system)
+    others = [name for name in table.systems if name != baseline]
     if system is None and len(others) > 1:
-        raise ConfigurationError(f"there are {len(known)} systems ({listed}). Name one of them: system={others[-1]!r}")
+        raise ConfigurationError(
+            f"there are {len(table.systems)} systems ({listed}). Name one of them: system={others[-1]!r}"
+        )
     system = system or others[0]
     if system == baseline:
         raise ConfigurationError(f"system and baseline are both {system!r}. Name two of {listed}.")
-    return known.index(baseline), known.index(system)
+    return table.column_of(baseline), table.column_of(system)

@@ -100,11 +100,10 @@ def _read(text: str, table: ScoreTable) -> list[_Term]:
     while parts:
         refused: ConfigurationError | None = None
         for end in range(len(parts), 0, -1):
-            found = None
             try:
                 found = _read_term(_AND.join(parts[:end]), table)
             except ConfigurationError as error:
-                refused = error  # a shorter text may be a term: "B > A on ccrs.qr and C > A"
+                found, refused = None, error  # a shorter text may be a term: "B > A on ccrs.qr and C > A"
             if found is not None:
                 terms += found
                 parts = parts[end:]

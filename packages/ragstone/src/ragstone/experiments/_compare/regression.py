@@ -106,14 +106,7 @@ class RegressionCheck(GateCheck):
             asdict(g) | {"worst": g.worst if g.worst is not None and math.isfinite(g.worst) else None}
             for g in self.gates
         ]
-        return {
-            "baseline": self.baseline,
-            "ok": self.ok,
-            "equivalence": self.equivalence,
-            "confidence_level": self.confidence_level,
-            "gates": gates,
-            "notes": list(self.notes),
-        }
+        return {"ok": self.ok, **asdict(self), "gates": gates}
 
     def __str__(self) -> str:
         return self.describe()
@@ -181,11 +174,9 @@ def check_regression(
     of passing in spite of such a loss on any metric is at most 1 - the confidence level without a correction
     (intersection-union test). With `equivalence`, a gain of the margin or more must be excluded too (two one-sided tests, Schuirmann 1987).
     """
-    if baseline not in table.systems:
-        raise ConfigurationError(f"unknown baseline {baseline!r}. Systems: {', '.join(map(repr, table.systems))}.")
     confidence_level = analysis.confidence_level
     check_level(confidence_level, decides_gate=True)
-    at = table.systems.index(baseline)
+    at = table.column_of(baseline, "baseline")
     chosen, left_out = _chosen(table, at, [metrics] if isinstance(metrics, str) else metrics)
     if isinstance(margin, Mapping):
         margin = {full_name(name): value for name, value in margin.items()}

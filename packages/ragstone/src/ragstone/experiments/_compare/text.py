@@ -223,9 +223,8 @@ def _digits(pair: PairDifference, *, points: bool) -> int:
 
 def orient_to_winner(pair: PairDifference) -> PairDifference:
     """Return the pair with the better system first and a positive difference, also if lower is better."""
-    winner = pair.better or pair.system
-    positive = pair.negated() if (pair.difference or 0.0) < 0 else pair
-    return replace(positive, system=winner, other=pair.other if winner == pair.system else pair.system)
+    won = pair.turned() if pair.better == pair.other else pair
+    return won.negated() if (won.difference or 0.0) < 0 else won
 
 
 def claim_size(metric: MetricComparison, pair: PairDifference) -> str:

@@ -63,13 +63,7 @@ class FollowedReport:
         """The states of all requests of the store."""
 
     def refresh(self) -> bool:
-        """Read what was added to the store, and return whether anything was.
-
-        Raises:
-            ConfigurationError: If a target is not a value of a scored metric, or no sample has a label of `by`.
-            DataError: If an outcome cannot be read.
-            StoreError: If the store cannot be read.
-        """
+        """Read what was added to the store, and return whether anything was."""
         with open_store(self.period.store, mode="read") as store:
             made = tuple(store.plan.metrics()), self._identity(), tuple(store.traces.run_times())
             mark = store.position(), made, (tuple(store.labels.read()), tuple(store.labels.trials()))
@@ -134,11 +128,7 @@ class FollowedReport:
         return [("Wrong answers", share(rows), share(range(len(view.questions)))), *means]
 
     def answer(self, sample_id: str) -> AnswerView | None:
-        """Return one answer with its evidence, or None if the store does not contain it.
-
-        Raises:
-            StoreError: If the store cannot be read.
-        """
+        """Return one answer with its evidence, or None if the store does not contain it."""
         return explain_answer(self.period, sample_id)
 
     def _identity(self) -> int:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from typing_extensions import override
 
 from ragstone.experiments._clusters import Clusters, choose_clusters
+from ragstone.experiments._spill import SamplesOnDisk
 from ragstone.experiments._table import ScoreTable, TableReader
 from ragstone.metrics import Composite, MetricCard
 from ragstone.schema import Outcome, Sample, Trace, TraceOutline
@@ -152,7 +153,6 @@ class Rows(Source):
         *,
         cards: Mapping[str, MetricCard],
         dependence: Dependence,
-        find: Callable[[str], Sample | None] | None = None,
         times: Mapping[str, float] | None = None,
         spent: Mapping[str, Spent] | None = None,
         notes: Iterable[str] = (),
@@ -161,7 +161,9 @@ class Rows(Source):
         self._dependence = dependence
         self._outcomes = outcomes
         self._samples = samples
-        self._find_sample = find or {sample.id: sample for sample in samples}.get
+        self._find_sample = (
+            samples.find if isinstance(samples, SamplesOnDisk) else {sample.id: sample for sample in samples}.get
+        )
         self._times = times or {}
         self._spent = spent or {}
         self._notes = list(notes)

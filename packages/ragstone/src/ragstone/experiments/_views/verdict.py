@@ -80,7 +80,10 @@ def _describe_wrong(population: Population) -> Statement:
     parts = _wrong_causes(population)[:2]
     if parts:
         numbers |= {f"n_{row.cause}": row.n for row in parts}
-        clauses = [f"{row.n:,}{' of them' if k == 0 else ''} {_clause(row)}" for k, row in enumerate(parts)]
+        clauses = [
+            f"{row.n:,}{' of them' if k == 0 else ''} {row.title[0].lower()}{row.title[1:]}"
+            for k, row in enumerate(parts)
+        ]
         text += f" In {', in '.join(clauses)}."
     if population.rule == "abstention":
         text += " No metric says whether the answers are correct or supported."
@@ -90,10 +93,6 @@ def _describe_wrong(population: Population) -> Statement:
 def _wrong_causes(population: Population) -> list[CauseRow]:
     """Return the causes of wrong answers, without those that only the baseline has."""
     return [row for row in population.causes if row.is_wrong and row.n]
-
-
-def _clause(row: CauseRow) -> str:
-    return row.title[0].lower() + row.title[1:]
 
 
 def _describe_target(row: MetricRow) -> Statement | None:
