@@ -389,9 +389,9 @@ class TableReader:
     ) -> ScoreTable:
         """Return what was read so far. Values are cut to the range of their metric.
 
-        `probabilities` are below 1, by sample id. `ids` are those of all rows, if outcomes were put by the number of the
-        row, and `order` are the rows of the table (None: all, as they were read). If `is_strict`, a value outside of
-        its range is a DataError.
+        `probabilities` are below 1, by sample id. `ids` are those of all rows, if outcomes were put by the number of
+        the row, and `order` are the rows of the table (None: all, as they were read). If `is_strict`, a value outside
+        of its range is a DataError.
         """
         import numpy as np
 

@@ -200,7 +200,8 @@ class Comparison:
     def compared(self, system: str, baseline: str, before: Source) -> Compared:
         """Return what a report of `system` shows of this comparison.
 
-        `before` has the outcomes and samples of the baseline. Raise ConfigurationError if a name is unknown, or the comparison does not contain this pair.
+        `before` has the outcomes and samples of the baseline. Raise ConfigurationError if a name is unknown, or the
+        comparison does not contain this pair.
         """
         for name in (system, baseline):
             self.scores.column_of(name)
