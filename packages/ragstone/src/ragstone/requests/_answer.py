@@ -50,28 +50,26 @@ class Answer:
     same."""
 
 
-def find_answer(facts: Facts, *, question: str | None) -> Answer:
+def find_answer(facts: Facts) -> Answer:
     """Find the answer by the first rule that finds it, and the calls that wrote it."""
     status = facts.request.draft.status
     stated = facts.request.statements.response
     if stated is not None:
-        return _written(facts, Answer(stated, "stated"), question)
+        return _written(facts, Answer(stated, "stated"))
     if status not in ("ok", "truncated", "error"):
         return Answer(None, "unknown")  # the state of a paused graph can hold an earlier answer
     output = None if facts.root is None else _text_of(facts.root)
     if output:
-        return _written(facts, Answer(output, "output"), question)
-    if output is None and status == "ok" and (answers := _answers_inside(facts, question)):
-        return _outermost(facts, answers, question)
+        return _written(facts, Answer(output, "output"))
+    if output is None and status == "ok" and (answers := _answers_inside(facts)):
+        return _outermost(facts, answers)
     if status == "ok":
-        for answer in (
-            _direct_answer(facts, question), _reply_in_output(facts, question), _last_reply(facts, question)
-        ):  # fmt: skip
-            if answer is not None:
+        for find in (_direct_answer, _reply_in_output, _last_reply):
+            if (answer := find(facts)) is not None:
                 return answer
     if output is not None and not facts.calls:
         return Answer(output, "output")
-    return Answer(None, "unknown", doubts=["no_answer"] if status == "ok" and _own_outputs(facts, question) else [])
+    return Answer(None, "unknown", doubts=["no_answer"] if status == "ok" and _own_outputs(facts) else [])
 
 
 def _text_of(step: Step) -> str | None:
@@ -82,19 +80,19 @@ def _text_of(step: Step) -> str | None:
     return None if step.kind in ("retrieval", "transform") else look_up(outputs, _NAMES, last_answer)
 
 
-def _direct_answer(facts: Facts, question: str | None) -> Answer | None:
+def _direct_answer(facts: Facts) -> Answer | None:
     """Return the message of a tool with which an agent ended, because the tool answers the user directly."""
     for value in () if facts.root is None else facts.root.outputs:
         messages = value.messages or ()
         n_calls = max((n for n, message in enumerate(messages, 1) if message.calls_tool), default=0)
         if n_calls and {message.role for message in messages[n_calls:]} == {"tool"}:
-            answer = _written(facts, Answer(messages[-1].text, "output"), question)
+            answer = _written(facts, Answer(messages[-1].text, "output"))
             answer.doubts += ["several_answers"] if len(messages) > n_calls + 1 else []
             return answer
     return None
 
 
-def _answers_inside(facts: Facts, question: str | None) -> list[Answer]:
+def _answers_inside(facts: Facts) -> list[Answer]:
     """Return what each outermost step answers, if the request itself returns nothing: a block around a framework."""
     root = facts.root
     if root is None or root.outputs or root.reply is not None or root.kind not in ("chain", "agent", "other"):
@@ -102,32 +100,32 @@ def _answers_inside(facts: Facts, question: str | None) -> list[Answer]:
     steps = [step for step in facts.tree.finished if facts.tree.parent(step) is root and facts.counts(step)]
     steps.sort(key=lambda step: step.ended_at or 0.0)
     texts = (_text_of(step) for step in steps if step.kind in ("chain", "agent", "other", "model"))
-    return [_written(facts, Answer(text, "output"), question) for text in texts if text]
+    return [_written(facts, Answer(text, "output")) for text in texts if text]
 
 
-def _outermost(facts: Facts, answers: list[Answer], question: str | None) -> Answer:
+def _outermost(facts: Facts, answers: list[Answer]) -> Answer:
     """Choose the only answer that was written from passages, or the last one, with a doubt if there are several."""
     if len(answers) > 1:
-        answers = [one for one in answers if any(_contexts(facts, call, question) for call in one.calls)] or answers
+        answers = [one for one in answers if any(_contexts(facts, call) for call in one.calls)] or answers
         if len({one.text for one in answers}) > 1:
             answers[-1].doubts = ["several_answers"]
     return answers[-1]
 
 
-def _written(facts: Facts, answer: Answer, question: str | None) -> Answer:
+def _written(facts: Facts, answer: Answer) -> Answer:
     """Add the calls that wrote an answer that is known."""
     text = facts.canonical(answer.text or "")
     said = [call for call in facts.calls if call.reply]
     calls = [call for call in said if _is_same(call.reply, text)]
     if calls:
         last = calls[-1]
-        calls, doubts = _chosen(facts, calls, question)
+        calls, doubts = _chosen(facts, calls)
         answer.calls, answer.doubts = calls[-1:], doubts
         if last.is_visible and not last.in_tool and last not in calls and calls[-1].reply == last.reply:
-            adds = _adds(facts, last, calls[-1], question, same_search=False)
-            if not adds or _adds(facts, last, calls[-1], question, same_search=True):
+            adds = _adds(facts, last, calls[-1], same_search=False)
+            if not adds or _adds(facts, last, calls[-1], same_search=True):
                 answer.combining = last
-            elif question and facts.canonical(question) in last.prompt:
+            elif facts.canonical(facts.question) in last.prompt:
                 answer.doubts = [
                     "several_answers"
                 ]  # asked again with passages of another search, or checked with rules
@@ -141,15 +139,15 @@ def _written(facts: Facts, answer: Answer, question: str | None) -> Answer:
     if pieces and not calls:
         answer.calls = pieces
         if is_small and len(pieces) > 1:
-            answer.calls, answer.doubts = _chosen(facts, pieces, question)
+            answer.calls, answer.doubts = _chosen(facts, pieces)
         elif is_small and 4 * len(pieces[0].reply) < len(text) and pieces != said[-1:]:
             answer.doubts = ["several_answers"]  # such as the "Yes" of a grader
         return answer
-    calls = calls or _rewritten(facts, said, text) or _holding(facts, said, answer.text or "", question)
+    calls = calls or _rewritten(facts, said, text) or _holding(facts, said, answer.text or "")
     if not calls and facts.request.draft.status == "truncated":
         # The stream of the call was dropped before its end, so that its reply is not known.
         calls = [call for call in facts.calls if call.step.reply is None and not call.step.calls_tool][-1:]
-    calls, doubts = _chosen(facts, calls, question)
+    calls, doubts = _chosen(facts, calls)
     answer.calls, answer.doubts = calls[-1:], doubts
     return answer
 
@@ -191,25 +189,25 @@ def _rewritten(facts: Facts, calls: Sequence[Call], text: str) -> list[Call]:
     return [sizes[max(sizes)]] if sizes else []
 
 
-def _holding(facts: Facts, calls: Sequence[Call], text: str, question: str | None) -> list[Call]:
+def _holding(facts: Facts, calls: Sequence[Call], text: str) -> list[Call]:
     """Return the calls of whose values in JSON or lines at least half of a text is made, or a quarter if no other can be."""
     items = items_of([text])
     sizes = {}
     for call in calls:
         held: set[str] = set().union(*(parts for parts in call.said if parts <= items))
         sizes[call] = sum(map(len, held)) / max(1, sum(map(len, items)))
-    is_only = len({call.reply for call in _with_passages(facts, list(calls), question)}) == 1
+    is_only = len({call.reply for call in _with_passages(facts, list(calls))}) == 1
     return [call for call in calls if sizes[call] >= (0.25 if is_only else 0.5)]
 
 
-def _reply_in_output(facts: Facts, question: str | None) -> Answer | None:
+def _reply_in_output(facts: Facts) -> Answer | None:
     """Find the reply that is a text in the outputs of the request, or that such a text was taken from, under whatever name.
 
     A field goes before the items of a list, such as notes. The last reply of several is the answer if its name says so,
     or if it was made from the items. Otherwise, the answer is in doubt.
     """
-    values = _own_outputs(facts, question)
-    sources = {text: _sources(facts, text, question) for text in {text for _, text in values}}
+    values = _own_outputs(facts)
+    sources = {text: _sources(facts, text) for text in {text for _, text in values}}
     found: dict[int, list[_Named]] = {}
     for value in values:
         for call in sources[value[1]]:
@@ -222,10 +220,10 @@ def _reply_in_output(facts: Facts, question: str | None) -> Answer | None:
         return None
     texts = {call.place: _chosen_text(facts, call, found[call.place]) for call in calls}
     items = [call for call in calls if all(map(_is_item, found[call.place]))]
-    chosen, doubts = _chosen(facts, [call for call in calls if call not in items] or calls, question)
+    chosen, doubts = _chosen(facts, [call for call in calls if call not in items] or calls)
     last_field = next((call for call in reversed(calls) if call not in items), chosen[-1])
     if len({call.reply for call in (*chosen, last_field)}) > 1:
-        notes = [call.reply for call in items if _contexts(facts, call, question)]
+        notes = [call.reply for call in items if _contexts(facts, call)]
         is_made_of_items = any(facts.find(note, last_field.prompt.text) >= 0 for note in notes)
         if not last_field.in_tool and (is_made_of_items or any(map(_is_named, found[last_field.place]))):
             chosen, doubts = [last_field], []
@@ -252,7 +250,7 @@ def _is_named(value: _Named) -> bool:
     return any(name in _NAMES or name.startswith("final") or name.endswith(_ENDS) for name in names)
 
 
-def _sources(facts: Facts, text: str, question: str | None) -> list[Call]:
+def _sources(facts: Facts, text: str) -> list[Call]:
     """Return the calls whose reply a text is, or was taken from: a value of JSON, a line or a piece; or that it is made of."""
     known, items = facts.canonical(text), items_of([text])
     said = [call for call in facts.calls if call.reply]
@@ -273,17 +271,17 @@ def _sources(facts: Facts, text: str, question: str | None) -> list[Call]:
     taken = [
         call for call in said if call in same or items in call.said or (is_long and facts.find(known, call.reply) >= 0)
     ]
-    return taken or _keeping_words(said, known) or _holding(facts, said, text, question)
+    return taken or _keeping_words(said, known) or _holding(facts, said, text)
 
 
-def _own_outputs(facts: Facts, question: str | None) -> list[_Named]:
+def _own_outputs(facts: Facts) -> list[_Named]:
     """Return the texts that the request returns, fields before items, without what it was given or searched for."""
     root = facts.root
     if root is None:
         return []
     steps = [one for search in facts.searches for one in (search.step, *facts.tree.ancestors(search.step))]
-    asked = [question, *(step.query for step in steps), *(one.text for step in (root, *steps) for one in step.inputs)]
-    given = {facts.canonical(text) for text in asked if text}
+    texts = (one.text for step in (root, *steps) for one in step.inputs)
+    given = {facts.canonical(text) for text in (facts.question, *(step.query for step in steps), *texts) if text}
     values = [(value.path, value.text) for value in root.outputs if value.text]
     if root.reply and not root.calls_tool:
         values.append(((), root.reply))
@@ -314,32 +312,32 @@ def _foreign(facts: Facts, call: Call, values: Sequence[_Named]) -> bool:
     return any(not call.is_visible or facts.find(text, call.prompt.text) < 0 for text in texts)
 
 
-def _last_reply(facts: Facts, question: str | None) -> Answer | None:
+def _last_reply(facts: Facts) -> Answer | None:
     calls = [
         call for call in facts.calls if call.step.reply is not None and not call.step.calls_tool and not call.in_tool
     ]
     if len(calls) > 1:
-        calls = _with_passages(facts, calls, question)
+        calls = _with_passages(facts, calls)
     if not calls:
         return None
-    doubts = ["several_answers"] if _foreign(facts, calls[-1], _own_outputs(facts, question)) else []
+    doubts = ["several_answers"] if _foreign(facts, calls[-1], _own_outputs(facts)) else []
     return Answer(calls[-1].step.reply, "last_reply", calls[-1:], doubts)
 
 
-def _chosen(facts: Facts, calls: list[Call], question: str | None) -> tuple[list[Call], list[str]]:
+def _chosen(facts: Facts, calls: list[Call]) -> tuple[list[Call], list[str]]:
     """Choose among calls that could have written the answer: the last one wrote it, unless their contexts differ."""
     if len(calls) < 2:
         return calls, []
-    calls = _with_passages(facts, calls, question)
-    calls = [call for call in calls if not _quotes(facts, call, calls, question)] or calls
+    calls = _with_passages(facts, calls)
+    calls = [call for call in calls if not _quotes(facts, call, calls)] or calls
     if len(calls) > 1 and any(len(call.reply) < _SHORT for call in calls):
-        contexts = [_contexts(facts, call, question) for call in calls]
+        contexts = [_contexts(facts, call) for call in calls]
         if not all(one <= contexts[-1] for one in contexts):  # a grader was shown a part of what the last call was
             return calls, ["several_answers"]
     return calls, []
 
 
-def _quotes(facts: Facts, call: Call, others: Sequence[Call], question: str | None) -> bool:
+def _quotes(facts: Facts, call: Call, others: Sequence[Call]) -> bool:
     """Whether the prompt of a call quotes an earlier one, as the prompt of a guard quotes what it checks.
 
     A call that gives the quoted reply back and shows further passages of the same search is not a guard: it refined the
@@ -350,16 +348,16 @@ def _quotes(facts: Facts, call: Call, others: Sequence[Call], question: str | No
     try:
         return call.is_visible and any(
             other.reply in call.prompt
-            and not (other.reply == call.reply and _adds(facts, call, other, question, same_search=True))
+            and not (other.reply == call.reply and _adds(facts, call, other, same_search=True))
             for other in earlier
         )
     except TooLargeError:
         return False
 
 
-def _adds(facts: Facts, call: Call, earlier: Call, question: str | None, *, same_search: bool) -> bool:
+def _adds(facts: Facts, call: Call, earlier: Call, *, same_search: bool) -> bool:
     """Whether a call shows passages that an earlier one does not, of the same search if both are known, or of any."""
-    shown = [_contexts(facts, one, question) for one in (call, earlier)]
+    shown = [_contexts(facts, one) for one in (call, earlier)]
     if shown[0] <= shown[1] or not same_search:
         return not shown[0] <= shown[1]
     texts = [{facts.canonical(passage.text) for passage in search.passages} for search in facts.searches]
@@ -367,16 +365,16 @@ def _adds(facts: Facts, call: Call, earlier: Call, question: str | None, *, same
     return not all(searches) or not searches[0].isdisjoint(searches[1])
 
 
-def _with_passages(facts: Facts, calls: list[Call], question: str | None) -> list[Call]:
+def _with_passages(facts: Facts, calls: list[Call]) -> list[Call]:
     """Return the calls with passages in their prompts, or all if there are none."""
-    return [call for call in calls if _contexts(facts, call, question)] or calls
+    return [call for call in calls if _contexts(facts, call)] or calls
 
 
-def _contexts(facts: Facts, call: Call, question: str | None) -> frozenset[str]:
+def _contexts(facts: Facts, call: Call) -> frozenset[str]:
     if not call.is_visible:
         return frozenset()
     try:
-        return frozenset(match.excerpt or match.candidate.text for match in facts.matches(call, question=question))
+        return frozenset(match.excerpt or match.candidate.text for match in facts.matches(call))
     except TooLargeError:
         return frozenset()
 

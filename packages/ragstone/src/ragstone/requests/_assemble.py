@@ -49,10 +49,11 @@ def assemble(request: Request) -> TraceDraft:
 def _complete(draft: TraceDraft, facts: Facts) -> None:
     searches = facts.searches
     query, query_rule, query_doubts = find_query(facts)
-    answer = find_answer(facts, question=query)
-    contexts = find_contexts(facts, answer, question=query)
+    facts.question = query or ""
+    answer = find_answer(facts)
+    contexts = find_contexts(facts, answer)
     draft.query = query
-    draft.history = find_history(facts, answer, question=query, contexts=contexts.passages)
+    draft.history = find_history(facts, answer, contexts=contexts.passages)
     draft.standalone_query = find_standalone_query(facts, query)
     draft.retrievals = [search.draft() for search in searches]
     draft.contexts = contexts.passages

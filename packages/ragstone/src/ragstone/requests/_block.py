@@ -18,10 +18,10 @@ from ragstone.requests._current import Recorder, link_current_span
 from ragstone.requests._harvest import harvest, last_answer, look_up
 from ragstone.requests._hits import Hits, read_hits, read_object
 from ragstone.requests._live import LiveRequest, RequestArguments, text_or_none
-from ragstone.requests._messages import Reply, StreamReader, read_prompt, read_reply
+from ragstone.requests._messages import Reply, read_prompt, read_reply
 from ragstone.requests._shape import get
 from ragstone.requests._step import Request, Step
-from ragstone.requests._tap import AsyncTap, Tap, is_async_stream, is_stream
+from ragstone.requests._tap import AsyncTap, StreamListener, Tap, is_async_stream, is_stream
 from ragstone.schema import TraceStatus, field_names
 
 _T = TypeVar("_T")
@@ -53,14 +53,14 @@ class RequestBlock:
 
     def __init__(self, recorder: Recorder, guard: Guard, arguments: RequestArguments) -> None:
         self.outer: Any = None
-        self._recorder = recorder
+        self.recorder = recorder
         self._guard = guard
         self._arguments = arguments
         self._live: LiveRequest | None = None
         self._step = Step(id=None, kind="chain", name=arguments.given["name"])
         self._model: Step | None = None
         """The model call whose reply has not come yet."""
-        self._source: _Listener | None = None
+        self._source: StreamListener | None = None
         """The stream that the answer comes from."""
         self._n_open = 0
         """Streams that have not ended."""
@@ -78,11 +78,6 @@ class RequestBlock:
         """How `found` reads hits, for `used`."""
 
     # -- the block itself
-
-    @property
-    def recorder(self) -> Recorder:
-        """The recorder that takes the request."""
-        return self._recorder
 
     @property
     def ended(self) -> bool:
@@ -126,7 +121,7 @@ class RequestBlock:
             self._guard.note("request.entered_twice", "a block was entered twice; call request() for each request")
             return
         self._is_entered = True
-        outer = _current.current_request(self._recorder)
+        outer = _current.current_request(self.recorder)
         self.outer = _current.enter(self)
         if capture_suppressed():
             return
@@ -135,7 +130,7 @@ class RequestBlock:
             draft = self._arguments.draft(self._step.started_at)
             link_current_span(draft)
             self._step.id = "request"
-            self._live = LiveRequest(self._recorder, draft, self._step)
+            self._live = LiveRequest(self.recorder, draft, self._step)
             self._live.statements.query = draft.query
             self._live.statements.history = self._guard.attempt(self._arguments.history)
             _open.blocks.add(self)
@@ -373,7 +368,7 @@ class RequestBlock:
 
     def _tap(self, stream: Any, *, explicit: bool) -> Any:
         """Return an object in place of a stream, which reports its chunks and its end."""
-        listener = _Listener(self, explicit=explicit)
+        listener = StreamListener(self, explicit=explicit)
         tap = (AsyncTap if is_async_stream(stream) else Tap)(stream, listener)
         if explicit or self._source is None:
             self._source = listener
@@ -436,7 +431,7 @@ class RequestBlock:
         self._guard.note("answer.twice", "answer() was called twice for one request; the last answer counts")
         self._doubt("answered_twice")
 
-    def _stream_over(self, listener: _Listener, error: BaseException | None) -> None:
+    def _stream_over(self, listener: StreamListener, error: BaseException | None) -> None:
         """Take the text of a stream that has ended, and end the request if the block has ended."""
         live = self._live
         if live is not None and not self.ended:
@@ -453,7 +448,7 @@ class RequestBlock:
         if self._is_left and self._n_open == 0:
             self._end(self._status, self._error)
 
-    def _take_stream(self, live: LiveRequest, listener: _Listener) -> None:
+    def _take_stream(self, live: LiveRequest, listener: StreamListener) -> None:
         reply = listener.reader.reply
         if listener.status != "ok":
             reply.text = None  # a part of a text is not the answer
@@ -485,7 +480,7 @@ class RequestBlock:
             _open.blocks.discard(self)
             request = live.end(status, described)
             if request is not None:
-                self._recorder.record(request)
+                self.recorder.record(request)
         except Exception as failure:  # noqa: BLE001
             self._guard.count("request", failure)
 
@@ -497,38 +492,3 @@ def _read_state(value: Any) -> Reply | None:
         (inner,) = value.values()
         return _read_state(inner) if isinstance(inner, Mapping) else None
     return None if text is None else Reply(text=text)
-
-
-class _Listener:
-    """The block's end of a stream."""
-
-    def __init__(self, block: RequestBlock, *, explicit: bool) -> None:
-        self.block = block
-        self.explicit = explicit
-        self.reader = StreamReader()
-        self.first_token_at: float | None = None
-        self.is_over = False
-        self.status: TraceStatus = "ok"
-
-    def chunk(self, chunk: Any) -> None:
-        """Take note of a chunk."""
-        try:
-            is_state = isinstance(chunk, Mapping | tuple) and get(chunk, "type") is None  # of a framework's stream
-            if (self.reader.add(chunk) or is_state) and self.first_token_at is None:
-                self.first_token_at = time.time()
-        except Exception as error:  # noqa: BLE001
-            self.block._failed("answer", error)  # noqa: SLF001
-
-    def ended(self, error: BaseException | None, *, complete: bool) -> None:
-        """Take note of the end."""
-        if self.is_over:
-            return
-        self.is_over = True
-        if not complete:
-            is_failure = error is not None and not isinstance(error, GeneratorExit)
-            # Of a stream without chunks nothing was read, so that it did not begin to answer.
-            self.status = "error" if is_failure else "truncated" if self.first_token_at else "abandoned"
-        try:
-            self.block._stream_over(self, error)  # noqa: SLF001
-        except Exception as failure:  # noqa: BLE001
-            self.block._failed("answer", failure)  # noqa: SLF001

@@ -43,7 +43,7 @@ class Contexts:
     doubts: list[str] = dataclasses.field(default_factory=list)
 
 
-def find_contexts(facts: Facts, answer: Answer, *, question: str | None) -> Contexts:
+def find_contexts(facts: Facts, answer: Answer) -> Contexts:
     """Find the contexts by the first rule that finds them."""
     stated = facts.request.statements.contexts
     if stated is None:
@@ -53,19 +53,19 @@ def find_contexts(facts: Facts, answer: Answer, *, question: str | None) -> Cont
     if stated is not None:
         return Contexts(list(stated), "stated")
     try:
-        shown = _in_prompts(facts, answer, question=question)
+        shown = _in_prompts(facts, answer)
     except TooLargeError:
         return dataclasses.replace(Contexts(*without_prompt(facts, answer.calls)), doubts=["too_large"])
     return Contexts(*without_prompt(facts, answer.calls)) if shown is None else shown
 
 
-def _in_prompts(facts: Facts, answer: Answer, *, question: str | None) -> Contexts | None:
+def _in_prompts(facts: Facts, answer: Answer) -> Contexts | None:
     """Return the passages in the prompts behind the answer, or None if no prompt is visible."""
     visible = [call for call in facts.calls if call.is_visible]
     if not visible:
         return None
     if answer.text is None:
-        return _without_answer(facts, answer, visible, question)
+        return _without_answer(facts, answer, visible)
     if not answer.calls:
         # Without anything found or given there is nothing that it could have been made from.
         doubt = "no_model_wrote_it" if answer.text.strip() else "empty_answer"
@@ -74,19 +74,19 @@ def _in_prompts(facts: Facts, answer: Answer, *, question: str | None) -> Contex
         return None
     calls, is_unclear = answer.calls, False
     if answer.combining is not None:
-        is_unclear = calls[0] not in _with_predecessors(facts, [answer.combining], question)
+        is_unclear = calls[0] not in _with_predecessors(facts, [answer.combining])
         calls = [*calls, answer.combining]
-    calls = _with_predecessors(facts, calls, question)
-    matches = facts.find_passages([facts.finder(call, question=question) for call in _not_repeated(facts, calls)])
+    calls = _with_predecessors(facts, calls)
+    matches = facts.find_passages([facts.finder(call) for call in _not_repeated(facts, calls)])
     doubts = [*_tool_doubts(facts, calls, matches), *_state_doubts(facts, matches)]
     if is_unclear and "several_answers" not in answer.doubts:
         doubts.append("several_answers")
-    doubts += _reply_doubts(facts, calls, matches, question)
-    if matches and "short_reply" not in doubts and _is_lost_in_tool(facts, calls, matches, question):
+    doubts += _reply_doubts(facts, calls, matches)
+    if matches and "short_reply" not in doubts and _is_lost_in_tool(facts, calls, matches):
         doubts.append("short_reply")
     known = {match.candidate for match in matches}
     silent = [call for call in visible if call not in calls and call.step.reply is None and not call.step.calls_tool]
-    if any(match.candidate not in known for call in silent for match in facts.matches(call, question=question)):
+    if any(match.candidate not in known for call in silent for match in facts.matches(call)):
         doubts.append("several_answers")  # prompts of a block whose replies it did not pass
     if matches:
         return _shown(matches, doubts)
@@ -99,14 +99,14 @@ def _in_prompts(facts: Facts, answer: Answer, *, question: str | None) -> Contex
     return Contexts(None, "unknown", doubts)
 
 
-def _without_answer(facts: Facts, answer: Answer, calls: Sequence[Call], question: str | None) -> Contexts | None:
+def _without_answer(facts: Facts, answer: Answer, calls: Sequence[Call]) -> Contexts | None:
     """Return the passages in the only prompt that has some, for a finished request whose answer is not known.
 
     Of several such prompts, nothing says which one led to what the request returned, unless it returned documents.
     """
     if facts.request.draft.status != "ok":
         return None
-    shown = [found for call in _not_repeated(facts, calls) if (found := facts.matches(call, question=question))]
+    shown = [found for call in _not_repeated(facts, calls) if (found := facts.matches(call))]
     if len(shown) == 1:
         return _shown(shown[0], [*_tool_doubts(facts, calls, shown[0]), *_state_doubts(facts, shown[0])])
     contexts = Contexts(*without_prompt(facts, answer.calls))
@@ -138,11 +138,11 @@ def _passages(matches: Iterable[Match]) -> list[PassageDraft]:
     return list(passages.values())
 
 
-def _with_predecessors(facts: Facts, answering: Sequence[Call], question: str | None) -> list[Call]:
+def _with_predecessors(facts: Facts, answering: Sequence[Call]) -> list[Call]:
     """Return calls, each after those whose replies stand in its prompt, and so on back, in the order of the prompt."""
     repeated = {call.reply for call in answering if len(call.reply) >= _MIN_REPEATED}
     end = max((call.place for call in answering), default=0)
-    earlier = _telling(facts, [call for call in facts.calls if call.place < end], question)
+    earlier = _telling(facts, [call for call in facts.calls if call.place < end])
     possible = {call.place for call in earlier if _is_long(call.reply) or call.reply in repeated}
     results = _replies_of_runs(facts, earlier)
     quoted: dict[int, list[Call]] = {}
@@ -161,10 +161,8 @@ def _with_predecessors(facts: Facts, answering: Sequence[Call], question: str | 
             or call.reply in said
             or any(_is_result_in(facts, run, call, after) for run in results.get(call.place, ()))
         ]
-        found = found or _joined(facts, before, after, question)
-        found += [
-            call for call in before if call not in found and _stands(facts, call, after, question) >= _MIN_REPEATED
-        ]
+        found = found or _joined(facts, before, after)
+        found += [call for call in before if call not in found and _stands(facts, call, after) >= _MIN_REPEATED]
         # Calls of tools that run at the same time begin in any order, and their results have one.
         found.sort(key=lambda call: (facts.find(call.reply, after.prompt.text), call.place), reverse=True)
         quoted[after.place] = found
@@ -181,13 +179,13 @@ def _with_predecessors(facts: Facts, answering: Sequence[Call], question: str | 
     return list(ordered.values())
 
 
-def _telling(facts: Facts, calls: Sequence[Call], question: str | None) -> list[Call]:
+def _telling(facts: Facts, calls: Sequence[Call]) -> list[Call]:
     """Return the calls whose replies can be a part of a later prompt: neither queries nor documents made from passages."""
     calls = [call for call in calls if call.is_visible and call.reply]
     if not calls:
         return []
     queries = {facts.canonical(step.query) for step in facts.tree.steps if step.query and step.kind != "chain"}
-    queries.add(facts.canonical(question or ""))
+    queries.add(facts.canonical(facts.question))
     # A call whose reply became a document, or a part of one, compressed a passage, as a call inside of a retriever
     # does.
     known = queries | facts.made_texts
@@ -196,48 +194,48 @@ def _telling(facts: Facts, calls: Sequence[Call], question: str | None) -> list[
     ]
 
 
-def _stands(facts: Facts, call: Call, after: Call, question: str | None) -> int:
+def _stands(facts: Facts, call: Call, after: Call) -> int:
     """Return the characters of a reply, or of a value in it, that stand by themselves in a later prompt, outside of passages."""
     shown = [] if call.step.calls_tool else [parts for parts in call.said if parts <= after.items]
     if not shown:
         return 0
-    passages = (match.candidate.passage.text for match in facts.matches(after, question=question))
-    known = items_of([question or "", *passages])
+    passages = (match.candidate.passage.text for match in facts.matches(after))
+    known = items_of([facts.question, *passages])
     return max((_size(parts) for parts in shown if not parts <= known), default=0)
 
 
-def _reply_doubts(facts: Facts, calls: Sequence[Call], matches: Sequence[Match], question: str | None) -> Iterator[str]:
+def _reply_doubts(facts: Facts, calls: Sequence[Call], matches: Sequence[Match]) -> Iterator[str]:
     """Yield a doubt if a prompt holds a short reply of a call that saw other passages."""
     known = {match.candidate.text for match in matches}
     places = {call.place for call in calls}
     left_out = [call for call in facts.calls if call.place not in places and call.place < max(places)]
-    for call in _telling(facts, [call for call in left_out if not call.step.calls_tool], question):
+    for call in _telling(facts, [call for call in left_out if not call.step.calls_tool]):
         phrase = call.reply if len(call.reply) <= _MAX_PHRASE else call.reply[: _MAX_PHRASE + 1].rpartition(" ")[0]
         phrase = phrase.rstrip(".!?")
         later = [after for after in calls if after.place > call.place]
-        standing = any(_stands(facts, call, after, question) for after in later)
+        standing = any(_stands(facts, call, after) for after in later)
         if not standing and not any(after.shows(phrase) for after in later):
             continue
-        lost = [one.candidate.text for one in facts.matches(call, question=question) if one.candidate.text not in known]
+        lost = [one.candidate.text for one in facts.matches(call) if one.candidate.text not in known]
         # A name or a number that the call took from a passage may stand inside of a sentence.
         is_taken = len(phrase) >= _MIN_NAME and any(facts.find(phrase, text) >= 0 for text in lost)
         is_telling = is_taken or len(phrase) >= _MIN_REPLY_BYTES
-        inside = is_telling and any(facts.find(phrase, _rest(facts, after, question)) >= 0 for after in later)
+        inside = is_telling and any(facts.find(phrase, _rest(facts, after)) >= 0 for after in later)
         if lost and (standing or inside):
             yield "short_reply"
             return
 
 
-def _is_lost_in_tool(facts: Facts, calls: Sequence[Call], matches: Sequence[Match], question: str | None) -> bool:
+def _is_lost_in_tool(facts: Facts, calls: Sequence[Call], matches: Sequence[Match]) -> bool:
     """Whether a prompt holds the result of a tool that made it from a reply in its own words, and from other passages."""
     known = {match.candidate.text for match in matches}
     lost: set[str | None] = set()
     for run in _tools(facts):
         inner = [call for call in facts.calls if call.in_tool and facts.tree.is_within(call.step, run)]
         inner = [] if any(call in calls for call in inner) or not facts.counts(run) else inner
-        found = [one.candidate.text for call in inner for one in facts.matches(call, question=question)]
+        found = [one.candidate.text for call in inner for one in facts.matches(call)]
         later = (call for call in calls if call.place > facts.tree.place[run.id])
-        if not known.issuperset(found) and any(_holds_result(facts, call, run, question) for call in later):
+        if not known.issuperset(found) and any(_holds_result(facts, call, run) for call in later):
             lost.add(run.name)
     for name in lost:  # a tool that gave passages back, perhaps when it was called again, selects them
         texts = [text for step in _tools(facts) if step.name == name for text in output_texts(step)]
@@ -247,30 +245,30 @@ def _is_lost_in_tool(facts: Facts, calls: Sequence[Call], matches: Sequence[Matc
     return False
 
 
-def _holds_result(facts: Facts, call: Call, run: Step, question: str | None) -> bool:
+def _holds_result(facts: Facts, call: Call, run: Step) -> bool:
     """Whether a prompt holds what a tool returned: in a message of the tool, or outside of passages if it has none."""
     texts = [text for text in map(facts.canonical, output_texts(run)) if text]
     messages = [message for message in call.messages if message.role == "tool"]
     named = [facts.canonical(one.text) for one in messages if one.tool in (None, run.name)]
-    shown = named if messages else [_rest(facts, call, question)]
+    shown = named if messages else [_rest(facts, call)]
     return bool(named and not texts) or any(facts.find(text, one) >= 0 for one in shown for text in texts)
 
 
-def _rest(facts: Facts, call: Call, question: str | None) -> str:
+def _rest(facts: Facts, call: Call) -> str:
     """Return a prompt without its passages and the question."""
     text, end, parts = call.prompt.text, 0, []
-    for match in facts.matches(call, question=question):
+    for match in facts.matches(call):
         parts.append(text[end : match.start])
         end = match.end
-    return " ".join([*parts, text[end:]]).replace(facts.canonical(question or "") or "\n", " ")
+    return " ".join([*parts, text[end:]]).replace(facts.canonical(facts.question) or "\n", " ")
 
 
-def _joined(facts: Facts, calls: Sequence[Call], after: Call, question: str | None) -> list[Call]:
+def _joined(facts: Facts, calls: Sequence[Call], after: Call) -> list[Call]:
     """Return the calls with passages if all their replies, even short ones, stand next to each other in a prompt."""
     shown = [call for call in calls if after.shows(call.reply)]
     if len(shown) < 2 or _size(call.reply for call in shown) < _MIN_REPEATED:
         return []
-    calls = [call for call in calls if not call.step.calls_tool and facts.matches(call, question=question)]
+    calls = [call for call in calls if not call.step.calls_tool and facts.matches(call)]
     places: list[tuple[int, int]] = []
     for reply in {call.reply for call in calls}:
         places += [(start, start + len(reply)) for start in islice(after.prompt.starts(reply), _MAX_PLACES)]

@@ -149,9 +149,7 @@ _MAX_BYTES: Final = 32_000
 """UTF-8 bytes of all turns. The last two are kept even if they are longer."""
 
 
-def find_history(
-    facts: Facts, answer: Answer, *, question: str | None, contexts: Sequence[PassageDraft] | None
-) -> list[Turn]:
+def find_history(facts: Facts, answer: Answer, *, contexts: Sequence[PassageDraft] | None) -> list[Turn]:
     """Find the messages of the user and the assistant before the question, by the first rule that finds some.
 
     1. What the application states.
@@ -169,16 +167,16 @@ def find_history(
     stated = facts.request.statements.history
     if stated is not None:
         return _bounded(stated)
-    if question is None or not question.strip():
+    if not facts.question.strip():
         return []
     # Without the question, if a conversation ends with it.
     given = (messages[:-1] if messages[-1].role == "user" else messages for messages in _given(facts, answer))
     found = max(map(turns_in, given), key=len, default=[])
     if not found and (facts.request.draft.session_id or any(step.keeps_history for step in facts.tree.steps)):
-        prompts = (_before_question(call.messages, question, facts) for call in [*answer.calls[-1:], *facts.calls[:1]])
+        prompts = (_before_question(facts, call.messages) for call in [*answer.calls[-1:], *facts.calls[:1]])
         found = next((turns for messages in prompts if (turns := turns_in(messages))), [])
     texts = [facts.canonical(passage.text) for passage in contexts or ()]
-    return _bounded(turn for turn in found if not (turn.role == "user" and _quotes(turn, texts, facts)))
+    return _bounded(turn for turn in found if not (turn.role == "user" and _quotes(facts, turn, texts)))
 
 
 def _given(facts: Facts, answer: Answer) -> list[Sequence[Message]]:
@@ -192,9 +190,9 @@ def _given(facts: Facts, answer: Answer) -> list[Sequence[Message]]:
     return []
 
 
-def _before_question(messages: Sequence[Message], question: str, facts: Facts) -> Sequence[Message]:
+def _before_question(facts: Facts, messages: Sequence[Message]) -> Sequence[Message]:
     """Return what a prompt holds before the last message of the user that contains the question, or before the last one."""
-    asked = facts.canonical(question)
+    asked = facts.canonical(facts.question)
     users = [place for place, message in enumerate(messages) if message.role == "user"]
     asking = [place for place in users if facts.find(asked, facts.canonical(messages[place].text)) >= 0]
     return messages[: (asking or users)[-1]] if users else ()
@@ -212,7 +210,7 @@ def turns_in(messages: Iterable[Message]) -> list[Turn]:
     return turns
 
 
-def _quotes(turn: Turn, texts: Sequence[str], facts: Facts) -> bool:
+def _quotes(facts: Facts, turn: Turn, texts: Sequence[str]) -> bool:
     text = facts.canonical(turn.text)
     return any(facts.find(one, text) >= 0 for one in texts if one)
 

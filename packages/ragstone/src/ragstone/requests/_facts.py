@@ -147,6 +147,8 @@ class Facts:
         root = request.root
         self.root = root if root is not None and root in self.tree else find_root(self.tree)
         self.budget = Budget()
+        self.question = ""
+        """What the user asked, once it is known."""
         tools = request.retriever_tools
         self.separators = {
             name: one if isinstance(one, str) else None for name, one in tools.items() if one is not False
@@ -463,10 +465,10 @@ class Facts:
                 if passage.text in value:
                     yield dataclasses.replace(passage, text=value)
 
-    def matches(self, call: Call, *, question: str | None) -> list[Match]:
+    def matches(self, call: Call) -> list[Match]:
         """Return the passages in the prompt of a call, in its order, without those that the question quotes."""
         if call.matches is None:
-            call.matches = self.find_passages([self.finder(call, question=question)]) if call.is_visible else []
+            call.matches = self.find_passages([self.finder(call)]) if call.is_visible else []
         return call.matches
 
     def find_passages(self, finders: Sequence[Finder]) -> list[Match]:
@@ -498,11 +500,11 @@ class Facts:
                 candidates.append(Candidate(passage, text))
         return candidates
 
-    def finder(self, call: Call, *, question: str | None) -> Finder:
+    def finder(self, call: Call) -> Finder:
         """Return what finds passages in a prompt, without those that the question or an earlier answer quotes."""
-        if not question:
+        if not self.question:
             return Finder(call.prompt)
-        asked, spans, end = self.canonical(question), [], 0
+        asked, spans, end = self.canonical(self.question), [], 0
         texts = [(message.role, self.canonical(message.text)) for message in call.messages]
         asking = [place for place, (role, text) in enumerate(texts) if role == "user" and self.find(asked, text) >= 0]
         for role, text in texts[: asking[-1]] if asking else ():

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
-from ragstone.requests._current import Block, entered
+from ragstone.requests._current import entered
+from ragstone.requests._messages import StreamReader
 from ragstone.requests._shape import get
+from ragstone.schema import TraceStatus
 
 
 def is_stream(value: object) -> bool:
@@ -21,21 +24,39 @@ def is_async_stream(value: object) -> bool:
     return callable(get(value, "__aiter__"))
 
 
-class StreamListener(Protocol):
+class StreamListener:
     """The end of a tap that belongs to the block. Its methods never raise."""
 
-    @property
-    def block(self) -> Block:
-        """The block that is current while the stream is read."""
-        ...
+    def __init__(self, block: Any, *, explicit: bool) -> None:
+        self.block = block
+        self.explicit = explicit
+        self.reader = StreamReader()
+        self.first_token_at: float | None = None
+        self.is_over = False
+        self.status: TraceStatus = "ok"
 
     def chunk(self, chunk: Any) -> None:
         """Take note of a chunk."""
-        ...
+        try:
+            is_state = isinstance(chunk, Mapping | tuple) and get(chunk, "type") is None  # of a framework's stream
+            if (self.reader.add(chunk) or is_state) and self.first_token_at is None:
+                self.first_token_at = time.time()
+        except Exception as error:  # noqa: BLE001
+            self.block._failed("answer", error)
 
     def ended(self, error: BaseException | None, *, complete: bool) -> None:
-        """Take note of the end. Later calls have no effect."""
-        ...
+        """Take note of the end."""
+        if self.is_over:
+            return
+        self.is_over = True
+        if not complete:
+            is_failure = error is not None and not isinstance(error, GeneratorExit)
+            # Of a stream without chunks nothing was read, so that it did not begin to answer.
+            self.status = "error" if is_failure else "truncated" if self.first_token_at else "abandoned"
+        try:
+            self.block._stream_over(self, error)
+        except Exception as failure:  # noqa: BLE001
+            self.block._failed("answer", failure)
 
 
 class _Base:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, MutableMapping, Sequence
 from typing import Any, Final
 
@@ -124,6 +123,8 @@ def _began(step: Step) -> float:
 
 _AROUND: Final = frozenset({"chain", "agent", "other"})
 """Kinds of steps that can be a request around retrievals, models and tools."""
+_IGNORED: Final = {"model": "bare_model", "tool": "tool", "embedding": "embedding", "part": "part"}
+"""Why a step is not a request, by its kind."""
 _WORK: Final = frozenset({"retrieval", "transform", "model", "tool"})
 
 
@@ -171,7 +172,8 @@ def find_requests(
         else:
             groups = [(None, [inner for step in kept for inner in tree.below(step)])] if kept else []
     if ignored is not None:
-        for reason in _reasons(left_out or ([] if groups else tree.roots)):
+        for step in left_out or ([] if groups else tree.roots):
+            reason = _IGNORED.get(step.kind, "nothing_retrieved_or_generated")
             ignored[reason] = ignored.get(reason, 0) + 1
     name = trace_id if trace_id is not None or not steps else str(steps[0].id)
     return [
@@ -275,11 +277,6 @@ def _answer(step: Step) -> str | None:
     if step.kind not in _AROUND:
         return None
     return step.reply or look_up(step.outputs, field_names("response", "output"), last_answer)
-
-
-def _reasons(steps: Iterable[Step]) -> list[str]:
-    names = {"model": "bare_model", "tool": "tool", "embedding": "embedding", "part": "part"}
-    return list(Counter(names.get(step.kind, "nothing_retrieved_or_generated") for step in steps).elements())
 
 
 def _trace_id(name: str | None, trace_id: str | None, root: Step | None, *, n: int) -> str:
