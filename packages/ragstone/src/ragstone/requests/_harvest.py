@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any, Final
 
 from ragstone.requests._draft import PassageDraft
+from ragstone.requests._messages import messages_of
 from ragstone.requests._shape import TEXT_PARTS, content_text, finite_number
 from ragstone.requests._step import Message, Value
 from ragstone.schema import ROW_SYNONYMS, field_names, message_role
@@ -140,29 +141,11 @@ class _Harvest:
                 break
             value = read
         if isinstance(value, Mapping):
-            message = _message(value)
-            if message is not None:
-                return message
+            if messages := messages_of(value):
+                return messages[0]
             if not _DOCUMENT_KEYS.isdisjoint(value) and _TASK.isdisjoint(value):
                 return _document(value) or value
         return value
-
-
-def _message(value: Mapping[Any, Any]) -> Message | None:
-    role = message_role(value.get("role", value.get("type")))
-    if role is None or not ("content" in value or "parts" in value):
-        return None
-    parts = value.get("parts")
-    name = value.get("name")
-    calls = bool(value.get("tool_calls")) or (
-        isinstance(parts, list) and any(isinstance(part, Mapping) and part.get("type") == "tool_call" for part in parts)
-    )
-    return Message(
-        role,
-        content_text(value.get("content", parts)) or "",
-        calls_tool=calls,
-        tool=name if isinstance(name, str) and role == "tool" else None,
-    )
 
 
 def _is_plain(value: Any) -> bool:

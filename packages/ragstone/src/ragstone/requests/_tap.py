@@ -42,7 +42,7 @@ class StreamListener:
             if (self.reader.add(chunk) or is_state) and self.first_token_at is None:
                 self.first_token_at = time.time()
         except Exception as error:  # noqa: BLE001
-            self.block._failed("answer", error)
+            self.block._failed("answer", error)  # noqa: SLF001
 
     def ended(self, error: BaseException | None, *, complete: bool) -> None:
         """Take note of the end."""
@@ -54,9 +54,9 @@ class StreamListener:
             # Of a stream without chunks nothing was read, so that it did not begin to answer.
             self.status = "error" if is_failure else "truncated" if self.first_token_at else "abandoned"
         try:
-            self.block._stream_over(self, error)
+            self.block._stream_over(self, error)  # noqa: SLF001
         except Exception as failure:  # noqa: BLE001
-            self.block._failed("answer", failure)
+            self.block._failed("answer", failure)  # noqa: SLF001
 
 
 class _Base:
