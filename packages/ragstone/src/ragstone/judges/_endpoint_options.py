@@ -57,10 +57,8 @@ class EndpointOptions:
         connection: Any = {key: values.pop(key) for key in ConnectionOptions.__annotations__ if key in values}
         if "api_key" in connection:
             connection["api_key"] = connection["api_key"].get_secret_value()
-        if budget is not None:
-            connection["budget"] = budget
-        if cache is not None:
-            connection["cache"] = cache
+        shared = {"budget": budget, "cache": cache}
+        connection |= {key: value for key, value in shared.items() if value is not None}
         url, api_key_env = values.pop("url", None), values.pop("api_key_env", None)
         return cls(names=names, url=url, api_key_env=api_key_env, connection=connection, own=values)
 

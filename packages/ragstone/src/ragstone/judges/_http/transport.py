@@ -45,7 +45,6 @@ _MAX_AT_ONCE: Final = 2**20
 _TOKENS_KEPT: Final = 8
 """Latest keys of a function that are redacted from messages."""
 _GZIP: Final = 31
-_ZLIB: Final = 15
 
 
 class ConnectionFailedError(Exception):
@@ -124,8 +123,8 @@ class AiohttpTransport:
         self._headers = CIMultiDict(
             {
                 "Accept": "application/json",
-                # The only encodings whose output zlib limits.
-                "Accept-Encoding": "gzip, deflate",
+                # The only encoding: zlib limits its output.
+                "Accept-Encoding": "gzip",
                 "Content-Type": "application/json",
                 "User-Agent": "ragstone",
             }
@@ -228,7 +227,7 @@ class ClientTransport:
 
     async def send(self, method: Method, url: str, body: Mapping[str, Any] | None, *, max_bytes: int) -> Reply:
         exchange = _Exchange(max_bytes)
-        options: Any = {"headers": {"Accept-Encoding": "gzip, deflate"}, "follow_redirects": False, "max_retries": 0}
+        options: Any = {"headers": {"Accept-Encoding": "gzip"}, "follow_redirects": False, "max_retries": 0}
         failure: Exception | None = None
         try:
             with assigned(_exchange, exchange):
@@ -328,10 +327,9 @@ class _BoundedBody:
         self.problem: str | None = None
         names = [name for part in encoding.split(",") if (name := part.strip().lower()) not in ("", "identity")]
         self._inflate: Any = None
-        self._is_deflate = names == ["deflate"]
         if names in (["gzip"], ["x-gzip"]):
             self._inflate = zlib.decompressobj(_GZIP)
-        elif names and not self._is_deflate:
+        elif names:
             self.problem = f"its encoding {encoding[:40]!r} was not requested"
 
     @property
@@ -348,9 +346,6 @@ class _BoundedBody:
     def feed(self, chunk: bytes) -> bool:
         """Add a part as it was sent. Return whether to continue."""
         self._n_read += len(chunk)
-        if self._is_deflate and self._inflate is None and chunk:
-            # Servers send it with and without a header, whose first half byte is 8.
-            self._inflate = zlib.decompressobj(_ZLIB if chunk[0] & 15 == 8 else -_ZLIB)
         if self._inflate is not None:
             try:
                 chunk = self._inflate.decompress(chunk, self._max_bytes - self._n_kept + 1)

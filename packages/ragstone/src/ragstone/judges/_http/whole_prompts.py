@@ -1,17 +1,13 @@
 """Detection of prompts that a server cut without an error, from the number of prompt tokens in its replies.
 
-A server that cuts prompts (Ollama at `num_ctx`) replies with status 200, and the verdict is about a part of the sample.
-Its usage shows this: the number of prompt tokens stops growing.
+A server that cuts prompts (Ollama at `num_ctx`) replies with status 200, and the number of prompt tokens stops growing.
+The tokenizer is unknown here, so there are two steps:
 
-The rule has two steps, because no tokenizer is known here:
-
-1. A reply is *suspicious* in two cases. It counts a multiple of 1,024 tokens, or it counts too few. The limit is
-   `least_tokens` of its prompt times 0.8 times r. Here r is the smallest ratio of tokens to `least_tokens` that this
-   endpoint has shown for shorter prompts. This costs nothing.
+1. A reply is *suspicious* if it counts a multiple of 1,024 tokens, or fewer than `least_tokens` of its prompt times 0.8
+   times the smallest ratio of tokens to `least_tokens` that this endpoint has shown for shorter prompts.
 2. A suspicion is *measured*: the same prompt is sent with its longest message twice. If the number of tokens does not
-   grow by half, the endpoint has a limit. This does not depend on a tokenizer. If it does grow, the endpoint accepts
-   prompts of that length, and replies that count fewer tokens are not checked any more. Each measurement that finds
-   nothing therefore doubles the length that is known to be accepted, so there are only a few of them.
+   grow by half, the endpoint has a limit. Otherwise it accepts prompts of that length, and replies that count fewer
+   tokens are not checked any more, so there are only a few measurements.
 """
 
 from __future__ import annotations

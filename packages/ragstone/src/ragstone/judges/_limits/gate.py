@@ -1,7 +1,4 @@
-"""Limiter of one endpoint, shared by all threads, event loops and models of this process that use it.
-
-One lock protects window, waiters and outage together, so the file is not split although it has more than 600 lines.
-"""
+"""Limiter of one endpoint, shared by all threads, event loops and models of this process that use it."""
 
 from __future__ import annotations
 
