@@ -40,7 +40,7 @@ def state(**changes) -> WorkerState:
         (state(store_errors=("cannot store outcomes: disk full",)), 200, 503),
         (state(owns_store=False), 200, 503),
         (state(since_poll_s=31.0), 503, 503),
-        (WorkerState.starting(), 200, 503),
+        (WorkerState(), 200, 503),
     ],
 )
 def test_statuses_of_the_checks(current, alive, ready):

@@ -104,7 +104,7 @@ def ingest_command(
         return worker
 
     def state() -> WorkerState:
-        current = workers[0].state if workers else WorkerState.starting()
+        current = workers[0].state if workers else WorkerState()
         return replace(current, store_errors=(*current.store_errors, *waits_for))
 
     feedback = Capture(partial(SpoolWriter, spool), durability="sync", redact=redact)

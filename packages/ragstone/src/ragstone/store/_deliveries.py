@@ -32,7 +32,11 @@ HAS_ROW: Final = (
 SINCE: Final = "CASE WHEN r.since > o.stored_at THEN r.since ELSE o.stored_at END"
 """When the outcome `o` was put in line for the range `r`."""
 
-_IN_RANGE: Final = "FROM sink_ranges AS r JOIN outcomes AS o ON o.seq > r.{after} AND o.seq <= r.{upto}"
+_WITHOUT_ROW: Final = f"""
+    FROM sink_ranges AS r JOIN outcomes AS o ON o.seq > ? AND o.seq <= ?
+    WHERE r.sink = ? AND r.start = ? AND NOT {HAS_ROW}
+"""
+"""Outcomes between two numbers that have no row in the outbox for the range of a sink with a start."""
 
 
 class Range(NamedTuple):
@@ -90,10 +94,7 @@ def advance(db: Sql, queue: Range, sent: Collection[str], *, upto: int = 0) -> t
     `upto` is the largest `seq` of the outcomes of the range that have a row since now.
     """
     rows = db.execute(
-        f"""
-        SELECT o.seq, o.outcome_id FROM sink_ranges AS r JOIN outcomes AS o ON o.seq > ? AND o.seq <= ?
-        WHERE r.sink = ? AND r.start = ? AND NOT {HAS_ROW} ORDER BY o.seq LIMIT ?
-        """,  # noqa: S608 - a constant condition
+        f"SELECT o.seq, o.outcome_id {_WITHOUT_ROW} ORDER BY o.seq LIMIT ?",
         (queue.cursor, queue.stop, queue.sink, queue.start, len(sent) + 1),
     ).fetchall()
     passed: set[str] = set()
@@ -136,25 +137,18 @@ def count_pending(db: Sql, queue: Range) -> tuple[int, float | None]:
     if queue.cursor >= queue.stop:
         return 0, None
     key = (queue.cursor, queue.stop, queue.sink, queue.start)
-    source = "FROM sink_ranges AS r JOIN outcomes AS o ON o.seq > ? AND o.seq <= ? WHERE r.sink = ? AND r.start = ?"
-    (n,) = db.execute(f"SELECT COUNT(*) {source} AND NOT {HAS_ROW}", key).fetchone()
+    (n,) = db.execute(f"SELECT COUNT(*) {_WITHOUT_ROW}", key).fetchone()
     if not n:
         return 0, None
-    first = f"SELECT {SINCE} {source} AND NOT {HAS_ROW} ORDER BY o.seq LIMIT 1"
-    return int(n), float(db.execute(first, key).fetchone()[0])
+    first = db.execute(f"SELECT {SINCE} {_WITHOUT_ROW} ORDER BY o.seq LIMIT 1", key).fetchone()
+    return int(n), float(first[0])
 
 
 def count_sent(db: Sql) -> Iterator[tuple[Range, int]]:
     """Yield each range with the number of its sent deliveries without a row in the outbox, from the outcomes."""
     for each in read_ranges(db):
-        (n,) = db.execute(
-            f"""
-            SELECT COUNT(*) {_IN_RANGE.format(after="start", upto="cursor")}
-            WHERE r.sink = ? AND r.start = ? AND NOT {HAS_ROW}
-            """,
-            (each.sink, each.start),
-        ).fetchone()
-        yield each, int(n)
+        key = (each.start, each.cursor, each.sink, each.start)
+        yield each, int(db.execute(f"SELECT COUNT(*) {_WITHOUT_ROW}", key).fetchone()[0])
 
 
 _OTHER_FIELDS: Final = ("outcome", "otel_sampled", "is_backfilled", "attempts", "since", "cause")
@@ -209,8 +203,7 @@ class Deliveries(Part):
                         f"""
                         SELECT o.since, 0, o.since, {DELIVERY_FIELDS} FROM (
                             SELECT {SINCE} AS since, o.seq, o.outcome_id, o.value, o.sample_id, o.backfilled
-                            FROM sink_ranges AS r JOIN outcomes AS o ON o.seq > ? AND o.seq <= ?
-                            WHERE r.sink = ? AND r.start = ? AND NOT {HAS_ROW} ORDER BY o.seq LIMIT ?
+                            {_WITHOUT_ROW} ORDER BY o.seq LIMIT ?
                         ) AS o {_REQUESTS} ORDER BY o.seq
                         """,  # noqa: S608 - constant columns and conditions
                         (queue.cursor, queue.stop, sink, queue.start, limit - len(first)),
@@ -306,10 +299,9 @@ class Deliveries(Part):
                     if after < upto and state in (None, found):
                         rows += db.execute(
                             f"""
-                            SELECT {SINCE}, o.seq, 'outcome', o.outcome_id, o.sample_id, o.metric, r.sink, ?1, ?2, {SINCE}, NULL
-                            FROM sink_ranges AS r JOIN outcomes AS o ON o.seq > ?3 AND o.seq <= ?4
-                            WHERE r.sink = ?5 AND r.start = ?6 AND NOT {HAS_ROW} ORDER BY o.seq LIMIT ?7
-                            """,  # noqa: S608 - constant conditions
+                            SELECT {SINCE}, o.seq, 'outcome', o.outcome_id, o.sample_id, o.metric, r.sink, ?, ?, {SINCE}, NULL
+                            {_WITHOUT_ROW} ORDER BY o.seq LIMIT ?
+                            """,
                             (found, int(found == "sent"), after, upto, queue.sink, queue.start, limit),
                         ).fetchall()
         return [OutboxRow(*columns) for _, _, *columns in sorted(rows, key=itemgetter(0, 1))[:limit]]

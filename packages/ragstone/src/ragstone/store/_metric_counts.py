@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from ragstone.store._counters import OutcomeTotals, judge_of
 from ragstone.store._plan import read_plan
@@ -40,7 +40,8 @@ def _count_by_value(db: Sql, metric: PlannedMetric, *, sampled: bool) -> MetricC
     """
     if sampled:
         pair = "o.value, t.inclusion_probability"
-        for page in _pages(db, f"SELECT {pair}, count(*) {scores} GROUP BY {pair}", metric):
+        rows = iter(db.execute(f"SELECT {pair}, count(*) {scores} GROUP BY {pair}", metric))
+        while page := list(itertools.islice(rows, _ROWS)):
             found.add_scores(*zip(*page, strict=True))
         return found.checked(db)
     # Most judges give few distinct values, which the database counts fastest. Nearly every value of a continuous metric is
@@ -89,13 +90,6 @@ def _count_others(db: Sql, metric: PlannedMetric, *, sampled: bool) -> _Counted:
     ):
         found.add(kind, p[0] if p else 1.0, n)
     return found
-
-
-def _pages(db: Sql, query: str, parameters: Sequence[object]) -> Iterator[list[Any]]:
-    """Yield the rows of a query in pages."""
-    rows = iter(db.execute(query, parameters))
-    while page := list(itertools.islice(rows, _ROWS)):
-        yield page
 
 
 class _Counted:

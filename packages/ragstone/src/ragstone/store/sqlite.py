@@ -9,7 +9,7 @@ import shlex
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final, Literal, Self
@@ -375,12 +375,8 @@ class SqliteDatabase(Database):
             self._connection.execute("ROLLBACK")
 
     @override
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as exc:
-            raise _store_error(exc, path=str(self._path)) from exc
+    def _errors(self) -> AbstractContextManager[None]:
+        return store_errors(self._path)
 
 
 def connect(path: Path, *, access: str) -> sqlite3.Connection:

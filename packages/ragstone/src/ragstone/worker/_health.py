@@ -15,23 +15,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerState:
-    """What a worker is doing."""
+    """What a worker is doing. The defaults are the state before the first worker."""
 
-    owns_store: bool
+    owns_store: bool = False
     """Whether it has opened the store for writing."""
-    since_poll_s: float
+    since_poll_s: float = 0.0
     """Seconds since it last looked for work."""
-    store_errors: tuple[str, ...]
+    store_errors: tuple[str, ...] = ()
     """What it cannot do at present with the store or the spool, and why."""
-    judge_error: str | None
+    judge_error: str | None = None
     """Why judge or reader cannot be used at present. Requests stay pending meanwhile."""
     over_daily_budget: str | None = None
     """Why requests stay pending until the next day of UTC, or None."""
-
-    @classmethod
-    def starting(cls) -> WorkerState:
-        """Return the state before the first worker."""
-        return cls(owns_store=False, since_poll_s=0.0, store_errors=(), judge_error=None)
 
     @property
     def is_alive(self) -> bool:

@@ -13,6 +13,9 @@ from ragstone.worker import _times
 
 logger = logging.getLogger("ragstone")
 
+Attempt = Callable[[], Awaitable[Sequence[Outcome]]]
+"""Scores a trace once."""
+
 
 class FailureHold:
     """Pauses a group of metrics if its models fail systematically.
@@ -48,21 +51,17 @@ class FailureHold:
         if not (self._works or self.is_paused):
             self._changed = asyncio.Event()
 
-    async def score(
-        self, attempt: Callable[[], Awaitable[Sequence[Outcome]]], *, extend_lease: Callable[[], object]
-    ) -> Sequence[Outcome]:
+    async def score(self, attempt: Attempt, *, extend_lease: Callable[[], object]) -> Sequence[Outcome]:
         """Score a trace, and hold back its failures. `extend_lease` extends its lease before each wait."""
         while True:
-            outcomes = await (self._try if self.is_paused else self._attempt)(attempt, extend_lease)
+            outcomes = await (self._try(attempt, extend_lease) if self.is_paused else self._attempt(attempt))
             if self._works or not JudgedCounts.may_be_systematic(outcomes):
                 return outcomes
             if not self.is_paused and not await self._wait_for_others(extend_lease):
                 return outcomes
             # The group works now, or is paused.
 
-    async def _attempt(
-        self, attempt: Callable[[], Awaitable[Sequence[Outcome]]], _extend_lease: Callable[[], object]
-    ) -> Sequence[Outcome]:
+    async def _attempt(self, attempt: Attempt) -> Sequence[Outcome]:
         outcomes = await attempt()
         if self._works:
             return outcomes
@@ -93,9 +92,7 @@ class FailureHold:
             self.held -= 1
         return changed.is_set() and self._n_releases == n_releases
 
-    async def _try(
-        self, attempt: Callable[[], Awaitable[Sequence[Outcome]]], extend_lease: Callable[[], object]
-    ) -> Sequence[Outcome]:
+    async def _try(self, attempt: Attempt, extend_lease: Callable[[], object]) -> Sequence[Outcome]:
         """Wait until the group is resumed, or until it is this trace's turn to try."""
         self.waiting += 1
         try:
@@ -104,12 +101,12 @@ class FailureHold:
                 if self.is_paused:
                     await asyncio.sleep(self._pause_s)
                     self._pause_s = min(2 * self._pause_s, _times.HOLD_PAUSE_MAX_S)
-                    return await self._attempt(attempt, extend_lease)
+                    return await self._attempt(attempt)
             finally:
                 self._turn.release()
         finally:
             self.waiting -= 1
-        return await self._attempt(attempt, extend_lease)
+        return await self._attempt(attempt)
 
     async def _take_turn(self, extend_lease: Callable[[], object]) -> None:
         while True:

@@ -18,10 +18,6 @@ def id_hasher(store: str | os.PathLike[str], ids: Ids) -> IdHasher | None:
     """Return what replaces the ids of users and sessions, or None to keep them.
 
     The key is `RAGSTONE_ID_KEY`, or for a store file the file `<store>.key`, which is created if it is missing.
-
-    Args:
-        store: Path of a store file, or URL of a database.
-        ids: "keep" or "hash".
     """
     if ids == "keep":
         return None

@@ -31,9 +31,6 @@ def spool_directory(store: str | os.PathLike[str]) -> Path:
     """Return the spool directory of a store.
 
     For a store file it is `<store>.spool`. For a database it is `RAGSTONE_SPOOL`, or a directory of the current user.
-
-    Args:
-        store: Path of a store file, or URL of a database.
     """
     if not is_database_url(store):
         return Path(f"{resolve_store(store)}.spool")
@@ -154,10 +151,7 @@ class StepErrors:
         return result
 
     def raise_first(self) -> None:
-        """Raise the first current error.
-
-        Raise StoreError if a step fails at present.
-        """
+        """Raise StoreError if a step fails at present."""
         if self._messages:
             name, message = next(iter(self._messages.items()))
             raise StoreError(f"the worker could not finish: cannot {name}: {message}")
@@ -171,12 +165,10 @@ class TraceSource(Protocol):
 
         The source stores its position in the same transaction as the entries, so that it resumes there after a kill.
         """
-        ...
 
     @property
     def may_have_more(self) -> bool:
         """Whether more entries may arrive. A worker that runs until it is idle then keeps waiting."""
-        ...
 
 
 @runtime_checkable
@@ -186,12 +178,10 @@ class BrokerSource(Protocol):
     @property
     def name(self) -> str:
         """URL of the broker without credentials."""
-        ...
 
     @property
     def status(self) -> BrokerStatus:
         """Its state, at most a few seconds old."""
-        ...
 
 
 class SpoolTraceSource:

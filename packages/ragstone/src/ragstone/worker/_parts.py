@@ -17,7 +17,7 @@ from ragstone.metrics import Metric, ReaderMetric
 from ragstone.schema import Failure, NotApplicable, Outcome, Score, Trace, sample_from_trace
 from ragstone.scoring import Scorer
 from ragstone.worker import _times
-from ragstone.worker._hold import FailureHold
+from ragstone.worker._hold import Attempt, FailureHold
 from ragstone.worker._intake import get_skip_reason
 from ragstone.worker._setup import ScoringSetup
 
@@ -225,9 +225,7 @@ class JudgeOutage:
         """Duration of the current outage and its limit in seconds, or None without one."""
         return None if self._since is None else (self._clock() - self._since, self._patience_s)
 
-    async def score_with_retry(
-        self, score: Callable[[], Awaitable[Sequence[Outcome]]], *, extend_lease: Callable[[], object]
-    ) -> Sequence[Outcome]:
+    async def score_with_retry(self, score: Attempt, *, extend_lease: Callable[[], object]) -> Sequence[Outcome]:
         """Score a request, with retries while the judge is unavailable. `extend_lease` is called before each wait."""
         failed_at: float | None = None
         pause_s = _times.OUTAGE_MIN_S
@@ -250,7 +248,8 @@ class JudgeOutage:
             if is_final or (slow and was_slow):
                 return outcomes
             was_slow = was_slow or slow
-            if any(map(_was_partly_answered, outcomes)):
+            is_paid = any(map(_was_partly_answered, outcomes))
+            if is_paid:
                 pause_s = max(pause_s, _times.OUTAGE_PAID_MIN_S)
             extend_lease()
             if self._answered_at > failed_at:
@@ -263,10 +262,7 @@ class JudgeOutage:
                     await asyncio.wait_for(self._answered.wait(), min(pause_s, remaining_s))
             finally:
                 self.waiting -= 1
-            max_pause_s = (
-                _times.OUTAGE_PAID_MAX_S if any(map(_was_partly_answered, outcomes)) else _times.OUTAGE_USUAL_S
-            )
-            pause_s = min(2 * pause_s, max_pause_s)
+            pause_s = min(2 * pause_s, _times.OUTAGE_PAID_MAX_S if is_paid else _times.OUTAGE_USUAL_S)
 
     def _note_answer(self) -> None:
         self._answered_at = self._clock()

@@ -68,13 +68,9 @@ class StorePlan:
     ) -> dict[str, Any]:
         """Return the settings of the plan for metrics and models without a name. `scoring.metrics` is always among them.
 
-        Args:
-            named: Roles of the models that an option, the environment or a file names.
-            metrics: Metrics that an option or a file names, or None.
-            may_lack_models: Accept that neither names a model, for a command that does not call one.
-
-        Raises:
-            ConfigurationError: If a metric or a model has to be named, or is not installed.
+        `named` are the roles of the models that an option, the environment or a file names, and `metrics` the metrics.
+        `may_lack_models` is for a command that does not call a model. Raise ConfigurationError if a metric or a model
+        has to be named, or is not installed.
         """
         planned = {} if self.plan is None else self.plan.settings
         names = [*(metrics or planned.get(METRICS) or DEFAULT_METRICS)]
@@ -133,12 +129,8 @@ class StorePlan:
     def check_models(self, metrics: Sequence[str], models: Mapping[str, Any]) -> None:
         """Compare models with those that the plan names, for a command that does not replace the plan.
 
-        Args:
-            metrics: Names of the metrics to score.
-            models: Settings of the models, as in a plan. A model without a URL is not compared.
-
-        Raises:
-            ConfigurationError: If a model that the metrics need is another one.
+        `models` are settings as in a plan. A model without a URL is not compared. Raise ConfigurationError if a model
+        that the metrics need is another one.
         """
         planned = {} if self.plan is None else self.plan.settings
         needs = find_needs(resolve_metrics([*metrics]), "reader.url" in planned or "reader.url" in models)

@@ -29,9 +29,7 @@ class WorkerWork:
     """A worker for another process.
 
     `plan` is that of the application's setup, in which a model without a name has none. `options` are for `Worker`.
-
-    Raises:
-        ConfigurationError: If a value cannot be pickled.
+    Raise ConfigurationError if a value cannot be pickled.
     """
 
     store: str
@@ -94,9 +92,6 @@ class WorkerProcess(Child):
     """A worker in a process of its own. It has the attributes of a `Worker` that `Monitor` uses.
 
     It hands its work back and ends when its owner ends, so also after `kill -9` of this process. It has a lower priority.
-
-    Args:
-        work: The worker.
     """
 
     end_s = _times.WORKER_END_S
@@ -116,12 +111,8 @@ class WorkerProcess(Child):
     async def run(self, on_owned: Callable[[], None]) -> None:
         """Start the process, and return when it has ended.
 
-        Args:
-            on_owned: Called once, when the process has become the owner of the store.
-
-        Raises:
-            ChildError: If it cannot be started on this machine, or was killed.
-            RagstoneError: The error of the worker.
+        `on_owned` is called once, when the process has become the owner of the store. Raise ChildError if it cannot be
+        started on this machine, or was killed. Otherwise raise the error of the worker.
         """
         self.on_owned = on_owned
         await self.start(self._work)
