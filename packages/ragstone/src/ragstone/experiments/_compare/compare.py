@@ -209,17 +209,7 @@ class Comparison:
             raise ConfigurationError(
                 f"this comparison does not have differences of {system!r} from {baseline!r}: its baseline is {(self.baseline or baseline)!r}"
             )
-        return view_comparison(
-            self.metrics,
-            self.scores,
-            system=system,
-            baseline=baseline,
-            primary=self.primary,
-            n_common=self.n_common if self.paired else None,
-            notes=self.notes,
-            method=self.method,
-            before=before,
-        )
+        return view_comparison(self, system, baseline, before)
 
     def _repr_html_(self) -> str:
         return notebook_comparison(self.view(questions=False))

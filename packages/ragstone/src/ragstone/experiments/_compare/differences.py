@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from ragstone.errors import ConfigurationError
 from ragstone.experiments._cards import card_of
@@ -22,22 +22,9 @@ _SAME: Final = 1e-9
 """Smallest change that is not a rounding error."""
 
 
-def view_comparison(
-    metrics: Sequence[MetricComparison],
-    table: ScoreTable,
-    *,
-    system: str,
-    baseline: str,
-    primary: str | None,
-    n_common: int | None,
-    notes: Sequence[str],
-    method: str,
-    before: Source,
-) -> Compared:
-    """Return what a report of `system` shows of a comparison with the baseline, whose outcomes are in `before`.
-
-    `metrics` have the pairs of all systems with the baseline. `n_common` is None if the comparison is not paired by sample.
-    """
+def view_comparison(comparison: Any, system: str, baseline: str, before: Source) -> Compared:
+    """Return what a report of `system` shows of a `Comparison` with the baseline, whose outcomes are in `before`."""
+    metrics, table, paired = comparison.metrics, comparison.scores, comparison.paired
     systems = (system, *(s for s in table.systems if s not in (system, baseline)), baseline)
     differences = tuple(
         describe_difference(metric, pair)
@@ -47,7 +34,7 @@ def view_comparison(
         if {pair.system, pair.other} == {name, baseline}
         for pair in [pair if pair.system == name else pair.turned()]
     )
-    key = primary or _key_metric(metrics)
+    key = comparison.primary or _key_metric(metrics)
     means = {
         metric.metric: {
             mean.system: SystemEstimate(system=mean.system, estimate=mean.estimate) for mean in metric.systems
@@ -61,16 +48,16 @@ def view_comparison(
         system=system,
         baseline=baseline,
         systems=systems,
-        paired=n_common is not None,
+        paired=paired,
         differences=differences,
         means={metric: tuple(by[name] for name in systems) for metric, by in means.items()},
         metric=key,
-        n_common=n_common or 0,
-        values={} if n_common is None else dict(zip(table.sample_ids, values, strict=True)),
+        n_common=comparison.n_common if paired else 0,
+        values=dict(zip(table.sample_ids, values, strict=True)) if paired else {},
         higher_is_better=column.higher_is_better,
-        changed={} if n_common is None else _changed(table, key, system, baseline),
-        notes=tuple(note for note in notes if note != BASELINE_NOTE),
-        method=method,
+        changed=_changed(table, key, system, baseline) if paired else {},
+        notes=tuple(note for note in comparison.notes if note != BASELINE_NOTE),
+        method=comparison.method,
         before=before,
     )
 
