@@ -175,3 +175,12 @@ def test_a_temporary_error_in_a_reply_with_status_200(body):
     server = Scripted(lambda _: Reply(200, body))
     with pytest.raises(JudgeUnavailableError, match="HTTP 200 with an error: Model is loading"):
         number_from(server, max_retries=1)
+
+
+@pytest.mark.usefixtures("virtual_time")
+@pytest.mark.parametrize("pause", ["0", "0.07"])
+def test_a_server_that_names_too_short_a_pause_gets_few_requests(pause):
+    """Refused for seven minutes, a request is sent less and less often, whatever pause the server names."""
+    (error,), stats = ask([Reply(429, "slow down", {"Retry-After": pause})], model="m", max_wait_s=420)
+    assert isinstance(error, JudgeUnavailableError)
+    assert 10 < stats.calls < 50

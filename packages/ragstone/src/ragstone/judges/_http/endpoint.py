@@ -46,6 +46,8 @@ Controls = Mapping[str, Mapping[str, Any]]
 _MAX_BACKOFF_S: Final = 30.0
 _MAX_PAUSE_S: Final = 120.0
 """Longest pause that a server can request. After it one request is sent, which shows if the server still refuses."""
+_LEAST_PAUSE_S: Final = 0.01
+"""Shortest pause before the first retry that a server requests. It doubles with each refusal in a row."""
 _OVERLOADED: Final = (503, 504, 529)
 
 _NAMED_BY_ENVIRONMENT: Final = (
@@ -114,8 +116,8 @@ class Endpoint:
 
     Attempts that fail for a temporary reason are retried: timeouts, lost connections, 408, 409 and 5xx up to
     `max_retries` times with exponential backoff, and 429 for up to `max_wait_s`, in which no other request is sent.
-    `Retry-After` is respected. During an outage one probe at a time is sent, and other requests wait. A deadline of the
-    caller is a cancellation, which needs no support here.
+    `Retry-After` is respected, with a minimum that doubles with each refusal in a row. During an outage one probe at a
+    time is sent, and other requests wait. A deadline of the caller is a cancellation, which needs no support here.
     """
 
     def __init__(
@@ -278,7 +280,9 @@ class Endpoint:
             return min(_MAX_BACKOFF_S, self._share.backoff_s * 2.0 ** min(n - 1, 16)) * self._random.uniform(0.5, 1.0)
         # Slightly longer than requested, because clocks differ, and with jitter for several processes. The jitter is
         # small, because it reduces the use of a limit on requests per minute.
-        wait_s = min(failure.retry_after_s, _MAX_PAUSE_S)
+        # A server that names too short a pause again and again ("Retry-After: 0") gets fewer requests each time.
+        least_s = min(_MAX_BACKOFF_S, _LEAST_PAUSE_S * 2.0 ** min(n - 1, 16))
+        wait_s = max(min(failure.retry_after_s, _MAX_PAUSE_S), least_s)
         return wait_s + 0.005 + self._random.uniform(0, min(0.02 * wait_s, 0.25))
 
     def _given_up(self, failure: FailedAttempt, n_attempts: int) -> JudgeUnavailableError:
