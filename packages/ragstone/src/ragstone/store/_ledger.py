@@ -9,8 +9,8 @@ from ragstone.store._counters import DROPPED, IGNORED, count_outcome_kinds, coun
 from ragstone.store._deliveries import count_deliveries
 from ragstone.store._erasure import ERASED, ERASED_DELIVERIES
 from ragstone.store._feedback import count_feedback
-from ragstone.store._plan import count_pending, read_record, read_spend
-from ragstone.store._sql import Sql, read_all_meta, starting_with
+from ragstone.store._plan import count_pending, read_spend
+from ragstone.store._sql import Sql, read_all_meta, read_record, starting_with
 
 
 def read_ledger(db: Sql, *, now: float) -> Ledger:
@@ -42,9 +42,9 @@ def read_ledger(db: Sql, *, now: float) -> Ledger:
         declared_tools=_declared_tools(db),
         feedback=count_feedback(db, now=now),
         spent_today=read_spend(db, now=now),
-        daily_budget=read_record(db, "daily_budget"),
+        daily_budget=read_record(db, "daily_budget") or {},
         plans=tuple(count_pending(db)),
-        last_worker=read_record(db, "last_worker"),
+        last_worker=read_record(db, "last_worker") or {},
         other_outcomes=_count_others_by_judge(db),
     )
 

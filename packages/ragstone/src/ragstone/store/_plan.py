@@ -14,7 +14,7 @@ from ragstone.errors import ConfigurationError
 from ragstone.schema import Captured, SampledOut, ScoringPlan, Usage
 from ragstone.store._database import Part
 from ragstone.store._deliveries import set_sinks
-from ragstone.store._sql import Sql, read_meta, save_meta
+from ragstone.store._sql import Sql, save_meta
 from ragstone.store._types import PlannedMetric
 
 STEP_S: Final = 1e-6
@@ -246,9 +246,3 @@ def _write_plan(db: Sql, metrics: Sequence[PlannedMetric], sinks: Sequence[str],
     latest = now + _LATEST_S
     db.execute("UPDATE outbox SET next_try = ? WHERE state = 'pending' AND next_try > ?", (now, latest))
     db.execute("UPDATE traces SET lease_until = ? WHERE state = 'pending' AND lease_until > ?", (now, latest))
-
-
-def read_record(db: Sql, name: str) -> dict[str, Any]:
-    """Return what `set_record` has stored under this name."""
-    text = read_meta(db, name)
-    return {} if text is None else dict(json.loads(text))

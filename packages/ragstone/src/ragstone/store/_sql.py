@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, Protocol
 
@@ -64,6 +65,12 @@ def read_meta(db: Sql, key: str) -> str | None:
     """Return a text of the table `meta`, or None if it is not found."""
     row = db.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
     return None if row is None else str(row[0])
+
+
+def read_record(db: Sql, key: str) -> dict[str, Any] | None:
+    """Return a JSON object of the table `meta`, or None if it is not found."""
+    text = read_meta(db, key)
+    return None if text is None else dict(json.loads(text))
 
 
 def read_all_meta(db: Sql, prefix: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ragstone.store._database import Lock, Part
 from ragstone.store._open_sessions import WatchQueue
-from ragstone.store._sql import LAST_SEQ, Rows, Sql, marks, pages, read_all_meta, read_meta, save_meta
+from ragstone.store._sql import LAST_SEQ, Rows, Sql, marks, pages, read_all_meta, read_record, save_meta
 from ragstone.store._watch_types import AlarmRow, CanaryScore, EndedBackfill, StreamKey, StreamRow, Unit, UnitAmounts
 
 _CANARIES: Final = "watch_canaries"
@@ -64,7 +64,7 @@ class WatchTables:
     def mark_learned(self, backfill: str) -> None:
         """Record that streams have learned from a backfill, by its id."""
         key = f"{BACKFILL}{backfill}"
-        save_meta(self._db, key, json.dumps(json.loads(read_meta(self._db, key) or "{}") | {"learned": True}))
+        save_meta(self._db, key, json.dumps((read_record(self._db, key) or {}) | {"learned": True}))
 
     def last_units(self, sessions: Iterable[str], *, since: float) -> dict[tuple[StreamKey, str], float]:
         """Return when these sessions had their last unit since a time, by stream and session."""
@@ -139,8 +139,7 @@ class WatchTables:
 
     def budget(self) -> Mapping[str, Any] | None:
         """Return the state of the alarm budget, or None before the first unit."""
-        text = read_meta(self._db, _BUDGET)
-        return None if text is None else json.loads(text)
+        return read_record(self._db, _BUDGET)
 
     def save_budget(self, state: Mapping[str, Any]) -> None:
         """Store the state of the alarm budget."""
@@ -247,8 +246,7 @@ class Canaries:
 
     def status(self) -> Mapping[str, Any] | None:
         """Return what `save_status` stored."""
-        text = read_meta(self._db, _CANARIES)
-        return None if text is None else json.loads(text)
+        return read_record(self._db, _CANARIES)
 
     def save_status(self, status: Mapping[str, Any]) -> None:
         """Store when the last round of canaries started, and its results."""

@@ -35,16 +35,10 @@ class Backfill:
     The newest requests come first, so that an early end leaves the most recent weeks scored. The budget of the models
     ends it early, and the same backfill resumes.
 
-    Args:
-        store: The store.
-        setup: Metrics, models and limits, after the scorer's `prepare`.
-        since: Requests that started at this time or later, Unix seconds,
-        until: and before this time.
-        sample: Share of the sessions to score, in (0, 1].
-        patience_s: Seconds of an outage of the judge after which the backfill ends.
-        on_progress: Called with the progress from time to time.
-        should_stop: Returns whether to end early.
-        daily_budget: Limits of `calls`, `tokens` and `usd` of the day of UTC, over all processes of the store.
+    The scorer of `setup` is prepared. The requests started at `since` (Unix seconds) or later, and before `until`.
+    `sample` is the share of the sessions to score, in (0, 1]. The backfill ends after an outage of the judge of
+    `patience_s` seconds. `daily_budget` has limits of `calls`, `tokens` and `usd` of the day of UTC, over all processes
+    of the store.
     """
 
     def __init__(

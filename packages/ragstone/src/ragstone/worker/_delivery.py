@@ -60,11 +60,8 @@ class Dispatcher(Generic[Item]):
     ) -> None:
         self.name = name
         self.kind: DeliveryKind = kind
-        self._read: Callable[[Store, float], list[Item]] = read
-        self._write: Callable[[list[Item]], Awaitable[Mapping[str, SinkError] | None]] = write
-        self._committer = committer
-        self._clock = clock
-        self._jitter = jitter
+        self._read, self._write = read, write
+        self._committer, self._clock, self._jitter = committer, clock, jitter
         self._stopped = False
 
     def due(self) -> list[Item]:

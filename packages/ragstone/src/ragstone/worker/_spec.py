@@ -68,10 +68,7 @@ class ScorerSpec:
                 object.__setattr__(self, role, os.environ.get(f"RAGSTONE_{role.upper()}") or None)
             self._endpoint(role)
         for name, value in self._values():
-            try:
-                pickle.dumps(value)
-            except Exception as error:
-                raise ConfigurationError(_describe_unpicklable(name, value, error)) from error
+            check_picklable(name, value, "another process", remedy=_remedy(name))
         specs = {role: self._endpoint(role) for role in ROLES}
         without = {
             role for role, spec in specs.items() if spec is None or (isinstance(spec, EndpointOptions) and not spec.url)
@@ -185,15 +182,23 @@ def open_setup(
     return spec.open(sinks=sinks, processes=limits.processes)
 
 
-def _describe_unpicklable(name: str, value: object, error: Exception) -> str:
+def check_picklable(name: str, value: object, place: str, *, remedy: str) -> None:
+    """Raise ConfigurationError if a value cannot be sent to a place, which is another process."""
+    try:
+        pickle.dumps(value)
+    except Exception as error:
+        raise ConfigurationError(
+            f"{name}: {value!r} cannot be sent to {place} ({type(error).__name__}: {error}). {remedy}"
+        ) from error
+
+
+def _remedy(name: str) -> str:
     if name == "metrics":
-        remedy = (
+        return (
             "Define the class at the top level of a module that the other process can import, and create connections, "
             "locks and files when they are first used"
         )
-    else:
-        remedy = (
-            f"Name the model, such as {name}='http://host:8000/v1', or describe it in a table: {name}={{'url': "
-            "'http://host:8000/v1', 'model': 'MODEL', 'api_key_env': 'VARIABLE'}"
-        )
-    return f"{name}: {value!r} cannot be sent to another process ({type(error).__name__}: {error}). {remedy}"
+    return (
+        f"Name the model, such as {name}='http://host:8000/v1', or describe it in a table: {name}={{'url': "
+        "'http://host:8000/v1', 'model': 'MODEL', 'api_key_env': 'VARIABLE'}"
+    )

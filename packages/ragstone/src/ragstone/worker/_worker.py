@@ -222,18 +222,12 @@ class Worker:
         """Run until `stop` is called, or until nothing is left to do.
 
         If a model is not named, only metrics that need no model are scored, in short turns, so that a worker with the
-        models can use the store between them.
+        models can use the store between them. `on_owned` is called when this worker has become the owner, which it tries
+        for `patience_s` seconds if another process owns the store. Raise StoreOwnedError if it still does.
 
-        Args:
-            until_idle: Return when nothing is spooled, pending or due.
-            on_owned: Called when this worker has become the owner.
-            patience_s: Seconds for which the worker tries to own the store, if another process owns it.
-
-        Raises:
-            StoreOwnedError: If another process owns the store.
-            StoreError: If the store cannot be used, or with `until_idle`, if entries cannot be read or stored.
-            JudgeError: If the judge rejects the first request, or for a replay if it is unavailable. No trace was claimed.
-            ConfigurationError: If the judge's configuration is invalid.
+        Raise StoreError if the store cannot be used, or with `until_idle`, if entries cannot be read or stored. Raise
+        JudgeError if the judge rejects the first request, or for a replay if it is unavailable: no trace was claimed.
+        Raise ConfigurationError if the judge's configuration is invalid.
         """
         if self._setup.missing is None or (is_database_url(self._store) and not self._setup.scorable):
             await self._run(until_idle=until_idle, on_owned=on_owned, patience_s=patience_s)

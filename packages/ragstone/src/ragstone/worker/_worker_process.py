@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ragstone.errors import ConfigurationError
 from ragstone.sinks import Sink
 from ragstone.worker import _times
 from ragstone.worker._child import Child, Owner
-from ragstone.worker._spec import ScorerSpec
+from ragstone.worker._spec import ScorerSpec, check_picklable
 
 if TYPE_CHECKING:
     from ragstone.worker._worker import Worker
@@ -40,13 +39,8 @@ class WorkerWork:
 
     def __post_init__(self) -> None:
         for name, value in [*(("sinks", sink) for sink in self.sinks), *self.options.items()]:
-            try:
-                pickle.dumps(value)
-            except Exception as error:
-                raise ConfigurationError(
-                    f"{name}: {value!r} cannot be sent to a worker process ({type(error).__name__}: {error}). Give "
-                    "sinks as names, such as 'jsonl:PATH', or set scoring='thread'"
-                ) from error
+            remedy = "Give sinks as names, such as 'jsonl:PATH', or set scoring='thread'"
+            check_picklable(name, value, "a worker process", remedy=remedy)
 
     async def run(self, owner: Owner) -> None:
         """Run the worker, in its process."""
