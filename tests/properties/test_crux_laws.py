@@ -21,8 +21,7 @@ from ragstone.metrics.crux import (
 )
 from ragstone.schema import NotApplicable, Passage, Sample
 from ragstone.testing import FakeJudge
-from ragstone_lab._dataset.documents import Document
-from ragstone_lab._dataset.spans import sections_of, spans_of
+from ragstone_lab._dataset.documents import Document, sections_of, spans_of
 
 PASSAGES = ("a", "b", "c", "d", "e")
 MATRICES = (

@@ -7,9 +7,8 @@ import resource
 import pytest
 
 from ragstone.errors import ConfigurationError, DataError, StoreError
-from ragstone_lab._dataset.documents import Document, read_documents
+from ragstone_lab._dataset.documents import Document, SpanIndex, read_documents, sections_of, spans_of
 from ragstone_lab._dataset.prompts import distinct_questions
-from ragstone_lab._dataset.spans import SpanIndex, sections_of, spans_of
 from ragstone_lab._journal import Journal
 
 HARBOUR = "The lighthouse of Northport was built in 1884. It is 31 metres tall.\n\nFerries leave at seven and at noon."

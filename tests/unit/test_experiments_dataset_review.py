@@ -131,22 +131,18 @@ def test_line_ends_of_a_spreadsheet_are_no_edit(folder):
     assert 0 == apply_review("set").n_edited
 
 
-def test_the_judge_of_the_environment_rates_what_was_edited(folder, monkeypatch):
-    """As everywhere; the baseline can rate, though it cannot write, and that is said."""
+def test_only_a_model_rates_edited_texts(folder, monkeypatch):
+    """The lexical baseline of `RAGSTONE_JUDGE` is refused before a file is written, and a model rates the texts."""
     build_dataset("docs", "set", judge=writing())
     rows = review_of(folder)
     next(row for row in rows if row["id"] == "q1")["text"] = "The lighthouse of Northport?"
     rewrite(folder, rows)
+    before = (folder / "set" / "dataset.jsonl").read_bytes()
     monkeypatch.setenv("RAGSTONE_JUDGE", "lexical")
-    found = apply_review("set")
-    assert found.n_asked > 0
-    assert found.rated_by_baseline
-    assert "the lexical baseline (word overlap), which is not a judge, rated" in str(found)
-    assert apply_review("set").rated_by_baseline, "also where the journal knows its ratings"
-    monkeypatch.delenv("RAGSTONE_JUDGE")
-    judged = apply_review("set", judge=writing())
-    assert not judged.rated_by_baseline
-    assert "baseline" not in str(judged)
+    with pytest.raises(ConfigurationError, match="rating edited texts needs a model, and the judge is"):
+        apply_review("set")
+    assert before == (folder / "set" / "dataset.jsonl").read_bytes()
+    assert apply_review("set", judge=writing()).n_asked > 0
 
 
 def test_wording_alone_may_keep_its_ratings(folder):

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from ragstone_lab._bounds import retrieval_bounds
     from ragstone_lab._card.plan import plan_judge_card
     from ragstone_lab._card.run import judge_card
-    from ragstone_lab._dataset.apply import apply_review
     from ragstone_lab._dataset.build import build_dataset
     from ragstone_lab._dataset.negatives import build_negatives, plan_negatives
     from ragstone_lab._dataset.plan import plan_dataset
+    from ragstone_lab._dataset.review import apply_review
     from ragstone_lab._topicality import topicality
     from ragstone_lab._udcg.ask import erag_scores
     from ragstone_lab._udcg.correlate import correlate_udcg
@@ -50,10 +50,10 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_bounds": "retrieval_bounds",
             "_card.plan": "plan_judge_card",
             "_card.run": "judge_card",
-            "_dataset.apply": "apply_review",
             "_dataset.build": "build_dataset",
             "_dataset.negatives": "build_negatives plan_negatives",
             "_dataset.plan": "plan_dataset",
+            "_dataset.review": "apply_review",
             "_topicality": "topicality",
             "_udcg.ask": "erag_scores",
             "_udcg.correlate": "correlate_udcg",

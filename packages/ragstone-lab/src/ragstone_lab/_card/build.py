@@ -21,9 +21,8 @@ from ragstone.stats import (
     weighted_sum_interval,
 )
 from ragstone_lab._card.conditions import Run
-from ragstone_lab._card.model import ConditionEffect, JudgeReport, MetricReport, RunCost, SelfPreference
 from ragstone_lab._card.plan import CardPlan
-from ragstone_lab._card.report import JudgeCard
+from ragstone_lab._card.report import ConditionEffect, JudgeCard, JudgeReport, MetricReport, RunCost, SelfPreference
 from ragstone_lab._card.wordings import WORDINGS_HASH
 from ragstone_lab._run import values_of_outcomes
 from ragstone_lab._validation.agreement import LabelAgreement, LabelOptions, agreements, estimate_difference

@@ -12,6 +12,7 @@ from ragstone.judges import JsonReply, Judge
 from ragstone.metrics.crux import ETA, rate_answerability
 from ragstone.scoring import run_async
 from ragstone.settings import check
+from ragstone_lab._dataset.documents import Span
 from ragstone_lab._dataset.draft import DATASET, Draft, DraftItem, DraftPassage, Rows, write_draft, write_rows
 from ragstone_lab._dataset.plan import DatasetPlan, Paths, PlannedItem, plan_dataset
 from ragstone_lab._dataset.prompts import (
@@ -25,7 +26,6 @@ from ragstone_lab._dataset.prompts import (
     questions_shape,
 )
 from ragstone_lab._dataset.review import REVIEW, edited, write_review
-from ragstone_lab._dataset.spans import Span
 from ragstone_lab._journal import JOURNAL, Journal
 from ragstone_lab._run import PASSING, JournaledJudge, Run, RunResult, folder_of, gathered, need_model
 

@@ -15,11 +15,10 @@ from ragstone.judges import Judge
 from ragstone.metrics.crux import ETA, rate_answerability
 from ragstone.scoring import run_async
 from ragstone.settings import check
-from ragstone_lab._dataset.documents import read_documents
+from ragstone_lab._dataset.documents import Span, SpanIndex, read_documents, spans_of
 from ragstone_lab._dataset.plan import Paths, paths_of
 from ragstone_lab._dataset.prompts import distinct_questions, negatives_prompt, questions_shape
 from ragstone_lab._dataset.review import edited, write_watched
-from ragstone_lab._dataset.spans import Span, SpanIndex, spans_of
 from ragstone_lab._journal import JOURNAL, Journal
 from ragstone_lab._run import PASSING, JournaledJudge, Run, RunResult, folder_of, gathered, json_lines, need_model
 

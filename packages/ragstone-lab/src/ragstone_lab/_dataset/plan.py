@@ -11,8 +11,7 @@ from typing import Any, Final
 from ragstone.errors import DataError
 from ragstone.extension import count
 from ragstone.settings import check
-from ragstone_lab._dataset.documents import Document, read_documents
-from ragstone_lab._dataset.spans import Span, SpanIndex, sections_of, spans_of
+from ragstone_lab._dataset.documents import Document, Span, SpanIndex, read_documents, sections_of, spans_of
 
 _MAX_REPORT_CHARS: Final = 40_000
 """Maximum length of a reference report, which must fit into one prompt."""

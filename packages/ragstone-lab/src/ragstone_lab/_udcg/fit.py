@@ -15,8 +15,8 @@ from ragstone.reading import SampleSource
 from ragstone.stats import Estimate
 from ragstone_lab._report import number, percentile_estimates, shown
 from ragstone_lab._run import RunResult
-from ragstone_lab._udcg.columns import estimate_column
 from ragstone_lab._udcg.complete import complete, warn_small_sample
+from ragstone_lab._udcg.correlate import estimate_column
 from ragstone_lab._udcg.svm import (
     C_GRID,
     Design,

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ragstone.errors import MissingExtraError
 from ragstone_lab._run import gathered
-from ragstone_lab._udcg.columns import (
+from ragstone_lab._udcg.complete import RatedContext, warn_small_sample
+from ragstone_lab._udcg.correlate import (
     compare_columns,
     correlate_by_question,
+    correlate_contexts,
+    count_grades,
     estimate_columns,
     metric_columns,
     tested_rows,
 )
-from ragstone_lab._udcg.complete import RatedContext, warn_small_sample
-from ragstone_lab._udcg.correlate import correlate_contexts, count_grades
 from ragstone_lab._udcg.experiment.answers import Runner
 from ragstone_lab._udcg.experiment.questions import Question, sampled_contexts
 from ragstone_lab._udcg.experiment.tables import Column, ResultTable

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from ragstone.extension import text_table
 from ragstone.stats import Estimate, mean_interval
 from ragstone_lab._report import plain_fields, to_plain
-from ragstone_lab._udcg.columns import adjusted
+from ragstone_lab._udcg.correlate import adjusted
 
 Cell = Estimate | float | int | str | None
 
