@@ -77,7 +77,7 @@ TOOLS = {
     "dataset negatives": lambda judge: build_negatives("docs", "out", judge=judge, queries=20, concurrency=1),
     "udcg experiment": lambda judge: run_udcg_experiment(
         questions(3, labels=False), "out", parts="position,correlation,orders", reader=reader(), judge=judge, k=2, n_contexts=2,
-        n_resamples=20, erag=False, concurrency=1,
+        erag=False, concurrency=1,
     ),
     "judge-card": lambda judge: judge_card(
         LABELS, SAMPLES, judge=judge, metrics=["ccrs.cc"], conditions=("wording", "order", "repeats"), output_dir="out",

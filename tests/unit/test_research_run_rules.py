@@ -22,7 +22,7 @@ from ragstone_lab import (
 )
 from udcg_world import questions
 
-QUICK = {"parts": "position,correlation", "n_resamples": 20, "k": 3, "n_contexts": 4, "erag": False}
+QUICK = {"parts": "position,correlation", "k": 3, "n_contexts": 4, "erag": False}
 
 
 @pytest.fixture(autouse=True)

@@ -210,6 +210,8 @@ def test_the_command_runs_several_readers_and_files(tmp_path, monkeypatch):
     done = run_command(*words, *options, "--judge", "lexical", "--json")
     assert 0 == done.returncode, done.stderr
     assert ["a.jsonl", "second"] * 2 == [run["data"] for run in json.loads(done.stdout)["runs"]]
+    alone = run_command(*words[:3], "first=a.jsonl", *words[5:], *options, "--dry-run", "--json")
+    assert (0, 5) == (alone.returncode, json.loads(alone.stdout)["n_questions"])
     refused = run_command(*words[:4], "a.jsonl", *options, "--judge", "lexical")
     assert (2, True) == (refused.returncode, "two data sets have the same name" in refused.stderr)
     unjudged = run_command(*words, *options, "--reader", "lexical")

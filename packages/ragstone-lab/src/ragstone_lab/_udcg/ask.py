@@ -218,11 +218,6 @@ class Models:
             return "exact match", "correct"
         if answer_abstains(response, whole=True):
             return "its words", "abstain"
-        return _BY_JUDGE, await self._judged_grade(query, references, response)
-
-    async def _judged_grade(
-        self, query: str, references: tuple[str, ...], response: str
-    ) -> Literal["correct", "abstain", "wrong"]:
         if not references:
             raise JudgeError(
                 "the sample does not have a reference to grade the answer. Set `reference` or `grade`.",
@@ -232,4 +227,4 @@ class Models:
         prompt = Prompt(construct="answer_grade", task=_GRADE_TASK, fields=fields)
         self._judged = True
         reply = await self.judge.ask_json(prompt, _GRADE_SHAPE, max_tokens=_GRADE_TOKENS)
-        return reply.value["grade"]
+        return _BY_JUDGE, reply.value["grade"]

@@ -130,7 +130,7 @@ def experiment_command(
     sets = {name or file: file for name, file in named}
     if len(sets) < len(named):
         raise ConfigurationError("two data sets have the same name. Write NAME=FILE with a unique name for each")
-    source: Any = sets if len(sets) > 1 else data[0]
+    source: Any = sets if len(sets) > 1 else named[0][1]
     if dry_run:
         chosen |= {"n_readers": 1 + len(research.other_readers), "n_judges": 1 + (research.second_judge is not None)}
         plan = plan_udcg_experiment(source, output_dir, calls_per_reading=models.calls_per_reading, **chosen)
