@@ -60,7 +60,8 @@ class Dispatcher(Generic[Item]):
     ) -> None:
         self.name = name
         self.kind: DeliveryKind = kind
-        self._read, self._write = read, write
+        self._read: Callable[[Store, float], list[Item]] = read
+        self._write: Callable[[list[Item]], Awaitable[Mapping[str, SinkError] | None]] = write
         self._committer, self._clock, self._jitter = committer, clock, jitter
         self._stopped = False
 
