@@ -198,11 +198,17 @@ def test_without_an_effect_nothing_is_found(tmp_path):
 
 
 def test_correlation_by_the_number_of_passages(tmp_path):
-    """Each number of passages has a column, and UDCG is compared with each other metric for each number."""
+    """Each number of passages has a column, as has the spread over them, and UDCG is compared with each other metric."""
     result = run(tmp_path, questions(20), reader_of(by_balance), parts="k", k_values=(1, 3, 5))
     table, differences = result.tables
-    assert ["metric", "k=1", "k=3", "k=5"] == [column.name for column in table.columns]
+    assert ["metric", "k=1", "k=3", "k=5", "standard_deviation"] == [column.name for column in table.columns]
     rows = rows_by(table, "metric")
+    for name, row in rows.items():
+        means = [row[f"k={k}"].value for k in (1, 3, 5)]
+        middle = sum(means) / 3
+        spread = math.sqrt(sum((mean - middle) ** 2 for mean in means) / 2)
+        assert math.isclose(spread, row["standard_deviation"].value, abs_tol=1e-9), name
+        assert holds(row["standard_deviation"], spread), name
     assert rows["hits"]["k=5"].high < rows["udcg"]["k=5"].value
     compared = rows_by(differences, "metric", "k")
     assert {(name, k) for name in rows if name != "udcg" for k in (1, 3, 5)} == set(compared)

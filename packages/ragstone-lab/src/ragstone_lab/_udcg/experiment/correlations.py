@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ragstone.errors import MissingExtraError
+from ragstone.stats import Estimate, bootstrap_interval
 from ragstone_lab._run import gathered
 from ragstone_lab._udcg.complete import RatedContext, warn_small_sample
 from ragstone_lab._udcg.correlate import (
@@ -40,6 +41,7 @@ _VARIANTS: Final[dict[str, Features]] = {
 _METRIC: Final = Column("metric", "metric", "text")
 _SPEARMAN: Final = Column("spearman", "Spearman [95% CI]")
 _N: Final = Column("n", "n", "count")
+_SPREAD: Final = Column("standard_deviation", "SD over k [95% CI]")
 _P: Final = Column("p_value", "p (Holm)", "p_value")
 _COMPARED: Final = (_METRIC, _N, _SPEARMAN, Column("difference", "UDCG minus metric [95% CI]"), _P)
 
@@ -171,7 +173,10 @@ def k_tables(runner: Runner, by_k: Sequence[ContextSet]) -> list[ResultTable]:
     missing = np.full(len(names), np.nan)
     values = [[of_k.get(question, missing) for of_k in per_k] for question in questions]
     cube = np.array(values, dtype=float).reshape((len(questions), len(per_k), len(names)))
-    rows = [(name, *estimate_columns(cube[:, :, column])) for column, name in enumerate(names)]
+    rows = [
+        (name, *estimate_columns(cube[:, :, column]), _spread(cube[:, :, column], settings.seed))
+        for column, name in enumerate(names)
+    ]
     sizes = (Column(f"k={collected.k}", f"k = {collected.k} [95% CI]") for collected in by_k)
     note = f"Questions with different grades, by k: {', '.join(notes)}."
     # One family of tests: each metric other than UDCG, which is first, with each k.
@@ -184,9 +189,28 @@ def k_tables(runner: Runner, by_k: Sequence[ContextSet]) -> list[ResultTable]:
     ]
     headings_of_tests = (_METRIC, Column("k", "k", "count"), *_COMPARED[1:2], *_COMPARED[3:])
     return [
-        runner.table("k", title, "figure 2", (_METRIC, *sizes), rows, note, *refused),
+        runner.table("k", title, "figure 2", (_METRIC, *sizes, _SPREAD), rows, note, *refused),
         runner.table("k", "Differences to UDCG by the number of passages", "figure 2", headings_of_tests, compared),
     ]
+
+
+def _spread(values: NDArray[np.float64], seed: int) -> Estimate | None:
+    """Estimate the standard deviation over k of a metric's means over questions (rows)."""
+    import numpy as np
+
+    def deviation(rows: NDArray[np.float64]) -> float:
+        drawn = values[rows.astype(int)]
+        known = ~np.isnan(drawn)
+        if not known.any(axis=0).all():
+            return math.nan
+        return float(np.std(np.where(known, drawn, 0.0).sum(axis=0) / known.sum(axis=0), ddof=1))
+
+    everything = np.arange(values.shape[0], dtype=float)
+    if min(values.shape) < 2 or math.isnan(deviation(everything)):
+        return None
+    # Half of the means at each end of their range.
+    highest = math.sqrt(values.shape[1] / (values.shape[1] - 1))
+    return bootstrap_interval(everything, deviation, low=0.0, high=highest, seed=seed)
 
 
 def _compared(
