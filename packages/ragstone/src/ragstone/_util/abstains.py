@@ -5,13 +5,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from functools import cache
 from typing import Final
 from unicodedata import normalize
 
+from ragstone._util.variables import assigned
 from ragstone._util.words import normalize_case, split_sentences
 
 _LONGEST: Final = 400
@@ -321,23 +322,15 @@ _LABEL: Final = re.compile(r"^[\w ]{1,24}[:\uff1a]\s*|^[\w/]{1,4} ?[-\u2013\u201
 _MARKS: Final = " \"'.,!?;:\u3002\uff01\uff1f\u0964\n"
 
 
-@contextmanager
-def own_refusals(phrases: Sequence[str]) -> Iterator[None]:
+def own_refusals(phrases: Sequence[str]) -> AbstractContextManager[object]:
     """Add phrases of the user to the detection within a block. Without any, those around the block apply."""
-    token = OWN_REFUSALS.set(tuple(phrases) or OWN_REFUSALS.get())
-    try:
-        yield
-    finally:
-        OWN_REFUSALS.reset(token)
+    return assigned(OWN_REFUSALS, tuple(phrases) or OWN_REFUSALS.get())
 
 
 def is_own_refusal(answer: str) -> bool:
     """Return whether an answer that declines does so only by a phrase of the user."""
-    token = OWN_REFUSALS.set(())
-    try:
+    with assigned(OWN_REFUSALS, ()):
         return not answer_abstains(answer)
-    finally:
-        OWN_REFUSALS.reset(token)
 
 
 @cache

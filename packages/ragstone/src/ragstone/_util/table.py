@@ -47,19 +47,20 @@ def _render(
 ) -> tuple[list[str], list[list[int]]]:
     """Return the lines, and the columns of each block."""
     full = [row for row in rows if len(row) > 1]
-    least = [max(_longest(row[i], head=header and n == 0) for n, row in enumerate(full)) for i in range(len(rows[0]))]
+    least = [
+        max(_len(word) for n, row in enumerate(full) for word in ["", *_words(row[i], head=header and n == 0)])
+        for i in range(len(rows[0]))
+    ]
     for _ in range(n_optional):
         if _total(least) > available:
             least.pop()
     natural = [max(_len(row[i]) for row in full) for i in range(len(least))]
     split = _split(natural, least, n_keys, available)
-    blocks = [
-        _block(
-            rows, columns, _shrink([natural[i] for i in columns], [least[i] for i in columns], available), align, header
-        )
-        for columns in split
-    ]
-    return [line for n, block in enumerate(blocks) for line in ([""] if n else []) + block], split
+    lines: list[str] = []
+    for n, columns in enumerate(split):
+        widths = _shrink([natural[i] for i in columns], [least[i] for i in columns], available)
+        lines += [*([""] if n else []), *_block(rows, columns, widths, align, header=header)]
+    return lines, split
 
 
 def _split(natural: Sequence[int], least: Sequence[int], n_keys: int, available: int) -> list[list[int]]:
@@ -89,11 +90,7 @@ def _shrink(natural: Sequence[int], least: Sequence[int], available: int) -> lis
 
 
 def _block(
-    rows: Sequence[Sequence[str]],
-    columns: Sequence[int],
-    widths: Sequence[int],
-    align: str,
-    header: bool,  # noqa: FBT001
+    rows: Sequence[Sequence[str]], columns: Sequence[int], widths: Sequence[int], align: str, *, header: bool
 ) -> list[str]:
     lines: list[str] = []
     folded = [
@@ -138,10 +135,6 @@ def _fold(text: str, width: int, *, head: bool) -> list[str]:
 def _words(text: str, *, head: bool) -> list[str]:
     # A heading such as "n scored / failed / n.a." may be broken, counts may not.
     return text.split() if head else _WORD.findall(text)
-
-
-def _longest(text: str, *, head: bool) -> int:
-    return max(map(_len, _words(text, head=head)), default=0)
 
 
 def _pad(text: str, width: int, side: str) -> str:

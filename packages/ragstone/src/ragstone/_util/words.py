@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import re
 import unicodedata
-from collections.abc import Iterator
 from functools import cache
 from typing import Final
 
@@ -75,24 +74,22 @@ def split_sentences(text: str) -> list[str]:
     A period does not end a sentence after a common abbreviation or initial ("z. B.", "Dr.",
     "J. S."), and in dates such as "3. M\u00e4rz".
     """
-    return [text[start:end] for start, end in _sentences(text)]
+    return [text[start:end] for start, end in find_sentences(text)]
 
 
 def find_sentences(text: str) -> list[tuple[int, int]]:
     """Return where each sentence of `split_sentences` starts and ends in `text`."""
-    return list(_sentences(text))
-
-
-def _sentences(text: str) -> Iterator[tuple[int, int]]:
     ends = (
         match.span(1) if match[1] else match.span()
         for match in _SENTENCE_END.finditer(text)
         if _ends_sentence(text, match)
     )
+    sentences = []
     for (_, start), (end, _) in itertools.pairwise(itertools.chain([(0, 0)], ends, [(len(text), len(text))])):
         part = text[start:end]
         if split_words(part):
-            yield end - len(part.lstrip()), start + len(part.rstrip())
+            sentences.append((end - len(part.lstrip()), start + len(part.rstrip())))
+    return sentences
 
 
 def _ends_sentence(text: str, end: re.Match[str]) -> bool:

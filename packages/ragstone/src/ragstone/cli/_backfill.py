@@ -93,17 +93,13 @@ async def _dry_run(
         before = (math.nextafter(until, 0.0), 2**62)
         page = store.outcomes.unscored(keys, since=since, before=before, limit=_REHEARSED)
         samples = [sample_from_trace(item.trace) for item in page.traces if get_skip_reason(item.trace) is None]
+        heading = f"{'about ' if sample < 1 else ''}{n:,} requests would be scored"
         print_estimate(
             await estimate_run(samples, setup.metrics, calls_per_reading=models.calls_per_reading),
             n,
             models,
             json_output=json_output,
-            heading="\n".join(
-                [
-                    f"{'about ' if sample < 1 else ''}{n:,} requests would be scored",
-                    *_why_not(counts, counts.unscored - n),
-                ]
-            ),
+            heading="\n".join([heading, *_why_not(counts, counts.unscored - n)]),
             facts={"n_requests": n, **counts._asdict()},
         )
 

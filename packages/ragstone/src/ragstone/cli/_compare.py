@@ -11,17 +11,18 @@ from typing import Any
 import typer
 
 from ragstone._util.files import check_output
+from ragstone._util.table import text_table
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._gate import check_junit
 from ragstone.cli._options import read_sources
-from ragstone.cli._output import cause_table, print_json, print_text
+from ragstone.cli._output import print_json, print_text, sanitize_for_terminal
 from ragstone.cli._report import read_texts
 from ragstone.cli._settings import arguments_of, settings_of
 from ragstone.cli._stdin import stdin_as_file
 from ragstone.errors import ConfigurationError
 from ragstone.experiments import compare
 from ragstone.metrics import split_metrics
-from ragstone.views import COMPARISON_WRITERS, CauseRow
+from ragstone.views import COMPARISON_WRITERS, CauseRow, cause_rows
 
 
 def compare_command(
@@ -112,8 +113,9 @@ def compare_command(
         print_text(result)
         more = result.details() if full else "Add --full for the tables of all means and differences."
         print_text(f"\n{more}")
-        if table := cause_table(view.causes):
-            print_text(f"\n{table}")
+        if rows_of_causes := cause_rows(view.causes):
+            head = ("where it fails", *map(sanitize_for_terminal, view.causes))
+            print_text(f"\n{text_table([head, *rows_of_causes])}")
         if check is not None:
             print_text(f"\n{check.describe(printed=result.notes)}")
     if check is not None and not check.ok:

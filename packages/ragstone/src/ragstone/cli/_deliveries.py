@@ -50,12 +50,10 @@ def deliveries_command(
         print_json({"n": n_all, "deliveries": [row._asdict() for row in rows]})
         return
     if rows:
-        table = [("sink", "metric", "trace", "attempts", "last error")]
+        table: list[tuple[str, ...]] = [("sink", "metric", "trace", "attempts", "last error")]
         table += [
             (
-                sanitize_for_terminal(r.sink),
-                sanitize_for_terminal(r.metric or r.kind),
-                sanitize_for_terminal(r.trace_id or r.item_id),
+                *map(sanitize_for_terminal, (r.sink, r.metric or r.kind, r.trace_id or r.item_id)),
                 str(r.attempts),
                 sanitize_for_terminal(r.last_error) if r.last_error else "",
             )

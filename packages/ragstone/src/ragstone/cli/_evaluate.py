@@ -25,7 +25,6 @@ from ragstone.cli._output import (
     failure_lines,
     leave,
     print_json,
-    print_reading,
     print_result,
     print_text,
     reason_lines,
@@ -132,7 +131,7 @@ def evaluate_command(
         asked = iter_samples(file, rejected, choice=Choice(**choice), report=reading, with_app=app is not None, **read)
         for sample in asked:
             spread.add(sample)
-        print_reading(reading)
+        print_text(reading, err=True)
         if not spread.n_seen:
             raise DataError("the data does not contain valid samples. Give rows with a query, contexts and a response")
         if app is not None:
@@ -174,7 +173,7 @@ def evaluate_command(
             reasons=reasons,
             output=output,
             test_set=test_set,
-            on_read=print_reading,
+            on_read=lambda reading: print_text(reading, err=True),
             progress=show,
             on_outcomes=progress.count,
         )
@@ -192,7 +191,8 @@ def evaluate_command(
         print_text("\n".join([*verdict, str(result), *reason_lines(result.outcomes)]))
         if check is not None:
             print_text(f"\n{check}")
-        typer.echo(_spent(result), err=True)
+        n = count(len(result.samples), "sample")
+        typer.echo(f"{n} in {result.wall_s:.1f} s, judge {result.judge.name}: {result.usage}", err=True)
         if output is not None and app is None and str(file) != "-":
             shown = f"{shlex.quote(str(output))} --data {shlex.quote(str(file))}{reading_options(rows, field)}"
             typer.echo(f"To see which answers are wrong, and why: ragstone report {shown}", err=True)
@@ -242,17 +242,15 @@ def _resumable(traces: Path | None, output: Path | None, progress: Progress) -> 
             kept.append(f"The outcomes of {n}{of} samples are kept in '{output}.partial'")
         if traces is not None and (n := count_kept(traces, n_heads=0)):
             kept.append(f"{n} answers are kept")
+        hint = "Nothing is kept. With --output FILE, an interrupted run can be resumed."
+        if kept:
+            hint = f"{'. '.join(kept)}. Run the same command to resume."
         if isinstance(error, JudgeError):
             if not kept:
                 raise
-            raise JudgeError(f"{error}. {_go_on(kept)}", kind=error.kind) from None
-        said = _go_on(kept) if kept else "Nothing is kept. With --output FILE, an interrupted run can be resumed."
-        typer.echo(f"stopped. {said}", err=True)
+            raise JudgeError(f"{error}. {hint}", kind=error.kind) from None
+        typer.echo(f"stopped. {hint}", err=True)
         raise typer.Exit(ExitCode.INTERRUPTED) from None
-
-
-def _go_on(kept: Sequence[str]) -> str:
-    return f"{'. '.join(kept)}. Run the same command to resume."
 
 
 def _print_dry_run(
@@ -292,8 +290,3 @@ def _references(file: Path | None) -> dict[str, Sample] | None:
             f"no row of --references {str(file)!r} has a reference under a known name (reference, ground_truth, ...)"
         )
     return references
-
-
-def _spent(result: Experiment) -> str:
-    n = count(len(result.samples), "sample")
-    return f"{n} in {result.wall_s:.1f} s, judge {result.judge.name}: {result.usage}"

@@ -18,9 +18,9 @@ from ragstone.settings import Analysis
 
 def check_junit(path: Path | None, *, has_gate: bool, gates: str) -> None:
     """Check `--junit` before anything is scored."""
-    if path is not None and not has_gate:
-        raise ConfigurationError(f"--junit writes the result of a gate. Add {gates}")
     if path is not None:
+        if not has_gate:
+            raise ConfigurationError(f"--junit writes the result of a gate. Add {gates}")
         check_output(path, (".xml",))
 
 

@@ -17,17 +17,8 @@ _ANSWER: Final = ("id", "cause", "cause_title", "rating", "time")
 _SCORE: Final = ("metric", "title", "outcome", "value", "low", "high", "is_low")
 _PASSAGE: Final = ("position", "marks", "label_source", "p_answer")
 _REPORT: Final = (
-    "n_samples",
-    "n_unscored",
-    "verdict",
-    "next",
-    "notices",
-    "metrics",
-    "causes",
-    "signals",
-    "worst",
-    "trend",
-    "trial",
+    *("n_samples", "n_unscored", "verdict", "next", "notices", "metrics"),
+    *("causes", "signals", "worst", "trend", "trial"),
 )
 _HIDDEN: Final = frozenset({"last_error", "stopped", "error", "example", "settings", "last_worker", "slices"})
 """Fields of `status` and `alarms` with messages of errors, paths or metadata."""

@@ -58,16 +58,12 @@ def parse_time_range(text: str) -> TimeRange | str:
         is_store = "/" in store.partition("://")[2] if is_database_url(store) else Path(store).is_file()
         return TimeRange(store, run=times) if is_store else text
     since, _, until = times.partition("..")
-    period = TimeRange(store, since=_time_in(since), until=_time_in(until))
+    period = TimeRange(store, since=parse_time(since) if since else None, until=parse_time(until) if until else None)
     if period.since is not None and period.until is not None and period.since >= period.until:
         raise ConfigurationError(
             f"invalid period {times!r}: TO is not after FROM. Write FROM..TO, such as 2026-11-01..2026-11-08 or -7d.."
         )
     return period
-
-
-def _time_in(text: str) -> float | None:
-    return parse_time(text) if text else None
 
 
 def parse_address(text: str, option: str = "--listen") -> tuple[str, int]:

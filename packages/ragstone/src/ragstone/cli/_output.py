@@ -7,7 +7,7 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -22,7 +22,6 @@ from ragstone.judges import BASELINE_NOTE, amounts_of, is_baseline
 from ragstone.schema import (
     BrokerStatus,
     DeliveryCounts,
-    Evidence,
     Failure,
     Ledger,
     LedgerRow,
@@ -37,9 +36,7 @@ from ragstone.worker import describe_reached
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from ragstone.reading import ReadingReport
     from ragstone.scoring import JudgedCounts
-    from ragstone.views import CauseRow
 
 _ENDS = {
     "error": "An exception ended the request.",
@@ -70,11 +67,6 @@ def sanitize_for_terminal(text: str | None, *, width: int = 200) -> str:
         return "(none)"
     line = " ".join(without_controls(text).split())
     return line if len(line) <= width else line[: width - 1] + "…"
-
-
-def print_reading(report: ReadingReport) -> None:
-    """Print what was read of a dataset, to standard error."""
-    print_text(report, err=True)
 
 
 def print_text(value: object, *, err: bool = False) -> None:
@@ -206,7 +198,14 @@ def ledger_lines(ledger: Ledger) -> list[str]:
         lines.append(f"ignored, {sanitize_for_terminal(reason)}: {found.n}{example}")
     for doubt, n in ledger.doubts.items():
         lines.append(f"in doubt, {sanitize_for_terminal(doubt)}: {n}. {describe_doubt(doubt)}")
-    return [*lines, *unused_tool_lines(ledger)]
+    lines += (
+        f"declared tool {sanitize_for_terminal(name)}: not called by any of {count(tool.captured, 'request')} that "
+        "declared it. If no request needed it, nothing is wrong. If not, correct its name in retriever_tools "
+        "(--retriever-tool for replay and ingest): names must equal the tool's own."
+        for name, tool in ledger.declared_tools.items()
+        if not tool.called
+    )
+    return lines
 
 
 def broker_line(name: str, broker: BrokerStatus) -> str:
@@ -216,17 +215,6 @@ def broker_line(name: str, broker: BrokerStatus) -> str:
     error = f". {broker.error}" if broker.error else ""
     text = f"{name}: {broker.waiting:,} waiting, {broker.in_progress:,} in progress{oldest}{aside}{error}"
     return sanitize_for_terminal(text)
-
-
-def unused_tool_lines(ledger: Ledger) -> list[str]:
-    """Return a line for each tool that is declared as a retriever and was never called, with what to do about it."""
-    return [
-        f"declared tool {sanitize_for_terminal(name)}: not called by any of {count(tool.captured, 'request')} that "
-        "declared it. If no request needed it, nothing is wrong. If not, correct its name in retriever_tools "
-        "(--retriever-tool for replay and ingest): names must equal the tool's own."
-        for name, tool in ledger.declared_tools.items()
-        if not tool.called
-    ]
 
 
 def _spend_line(ledger: Ledger) -> str:
@@ -243,13 +231,6 @@ def _spend_line(ledger: Ledger) -> str:
     return f"spent today (UTC): {', '.join(parts)}" + (
         ". The daily budget is reached, scoring continues at 00:00 UTC" if describe_reached(limits, spent) else ""
     )
-
-
-def _evidence_lines(evidence: Evidence | None) -> list[str]:
-    if evidence is None:
-        return []
-    rules = f"evidence: query {evidence.query}, contexts {evidence.contexts}, response {evidence.response}"
-    return [rules, *(f"in doubt: {sanitize_for_terminal(doubt)}. {describe_doubt(doubt)}" for doubt in evidence.doubts)]
 
 
 def _sink_line(sink: str, counts: DeliveryCounts) -> str:
@@ -274,14 +255,6 @@ def failure_lines(outcomes: Iterable[object]) -> Iterator[str]:
             yield f"{outcome.kind}, for example {subject}: {sanitize_for_terminal(outcome.reason, width=400)}"
 
 
-def cause_table(causes: Mapping[str, Sequence[CauseRow]]) -> str:
-    """Format the causes of wrong answers by system as a table, or return an empty text without causes."""
-    from ragstone.views import cause_rows
-
-    rows = cause_rows(causes)
-    return text_table([("where it fails", *map(sanitize_for_terminal, causes)), *rows]) if rows else ""
-
-
 def trace_lines(report: TraceReport) -> list[str]:
     """Describe the state of a trace, and how its parts were found. Its scores are not included."""
     lines = [f"state: {report.state}"]
@@ -291,8 +264,9 @@ def trace_lines(report: TraceReport) -> list[str]:
         comment = f": {sanitize_for_terminal(said.comment)}" if said.comment else ""
         at = datetime.fromtimestamp(said.given_at, UTC)
         lines.append(f"feedback on {at:%Y-%m-%d %H:%M} UTC: {said.value:g}{comment}")
-    if report.trace is not None:
-        lines += _evidence_lines(report.trace.evidence)
+    if report.trace is not None and (found := report.trace.evidence) is not None:
+        lines.append(f"evidence: query {found.query}, contexts {found.contexts}, response {found.response}")
+        lines += (f"in doubt: {sanitize_for_terminal(doubt)}. {describe_doubt(doubt)}" for doubt in found.doubts)
     if is_baseline(*(outcome.judge for outcome in report.outcomes)):
         lines.append(BASELINE_NOTE)
     return lines

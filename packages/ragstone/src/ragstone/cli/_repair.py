@@ -13,7 +13,7 @@ from ragstone.cli._application import default_traces, load_app
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._models import Models, with_cache
 from ragstone.cli._options import parse_fields
-from ragstone.cli._output import leave, print_json, print_reading, print_result, print_text
+from ragstone.cli._output import leave, print_json, print_result, print_text
 from ragstone.cli._progress import show_progress
 from ragstone.cli._settings import arguments_of, settings_of
 from ragstone.experiments import repair
@@ -60,7 +60,7 @@ def repair_command(
     check_not_read(output, file)
     reading = ReadingReport()
     samples = list(iter_samples(file, [], choice=Choice(limit=limit), fields=parse_fields(field), report=reading))
-    print_reading(reading)
+    print_text(reading, err=True)
     if dry_run:
         # What the application answers, on which the calls of a judge depend, is known only after a run.
         n_calls = len(samples) * repeats

@@ -14,7 +14,7 @@ from ragstone._util.files import check_output
 from ragstone.cli._gate import exit_if_failed, parse_metric_values, parse_thresholds
 from ragstone.cli._models import Models
 from ragstone.cli._options import parse_fields, parse_named_file, parse_time_range, read_sources, reading_options
-from ragstone.cli._output import print_json, print_lines, print_reading, print_text, terminal_options
+from ragstone.cli._output import print_json, print_lines, print_text, terminal_options
 from ragstone.cli._settings import arguments_of, settings_of
 from ragstone.errors import ConfigurationError
 from ragstone.experiments import REPORT_FORMATS, OutcomeSource, build_report, check_source, compare_last, store_of
@@ -190,7 +190,7 @@ def read_texts(data: str | None, rows: str | None = None, field: Sequence[str] |
     samples, rejected = read_samples(data, rows=rows, fields=parse_fields(field), report=report, on_bad_row="skip")
     if not samples and rejected:
         raise build_rows_error(rejected, 0, "Name the file that was evaluated")
-    print_reading(report)
+    print_text(report, err=True)
     return samples
 
 

@@ -21,7 +21,7 @@ from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments import OutcomeSource, TimeRange, explain_answer, find_worst, store_of
 from ragstone.metrics import full_name
 from ragstone.schema import Sample
-from ragstone.store import TraceReport, describe_store, is_database_url, open_store
+from ragstone.store import describe_store, is_database_url, open_store
 from ragstone.views import AnswerText, AnswerView, list_answers
 from ragstone.watch import read_alarm
 from ragstone.worker import advise, read_ledger
@@ -98,7 +98,10 @@ def _behind_alarm(source: OutcomeSource, number: int, *, n: int) -> Sequence[Ans
 def _print_one(
     source: OutcomeSource, trace_id: str, samples: Sequence[Sample], *, json_output: bool, full: bool
 ) -> None:
-    report = _explain(source, trace_id)
+    report = None
+    if (store := store_of(source)) is not None:
+        with open_store(store, mode="read") as opened:
+            report = opened.traces.explain(trace_id)
     answer = explain_answer(source, trace_id, samples=samples)
     if answer is None:
         name = source.name if isinstance(source, TimeRange) else describe_store(os.fspath(str(source)))
@@ -113,12 +116,3 @@ def _print_one(
     if report is not None:
         print_text("\n" + "\n".join(trace_lines(report)))
     _print_advice(source)
-
-
-def _explain(source: OutcomeSource, trace_id: str) -> TraceReport | None:
-    """Return the state of a trace, if the source is a store."""
-    store = store_of(source)
-    if store is None:
-        return None
-    with open_store(store, mode="read") as opened:
-        return opened.traces.explain(trace_id)

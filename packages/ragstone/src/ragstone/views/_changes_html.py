@@ -79,19 +79,15 @@ def differences_table(differences: Sequence[Difference]) -> Markup:
 
 
 def _difference(row: Difference, span: float) -> Markup:
+    is_paired = row.n_up or row.n_down
+    counts = f"{row.n_up:,} questions up, {row.n_down:,} down" if is_paired else f"{row.n:,} scores"
     return tag(
         "tr",
         tag("td", tag("b", row.title), tag("span", row.metric, class_="id")),
         tag("td", difference_chart(row, span), tag("small", row.doubt) if row.doubt else None, class_="place"),
         tag("td", *_finding(row), class_="change"),
-        tag("td", tag("small", f"{row.p}, {_counts(row)}"), class_="counts"),
+        tag("td", tag("small", f"{row.p}, {counts}"), class_="counts"),
     )
-
-
-def _counts(row: Difference) -> str:
-    if row.n_up or row.n_down:
-        return f"{row.n_up:,} questions up, {row.n_down:,} down"
-    return f"{row.n:,} scores"
 
 
 def _answers(

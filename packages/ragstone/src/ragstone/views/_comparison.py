@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib.resources import files
 from typing import Final
 
 from ragstone._util.quantities import count
 from ragstone.views._changes_html import differences_table
-from ragstone.views._html import html_document
+from ragstone.views._html import html_document, read_asset
 from ragstone.views._html_answer import answer_text, cut
 from ragstone.views._markup import Markup, join, section, table, tag
 from ragstone.views._model import (
@@ -38,7 +37,6 @@ _MAX_DIFFERENCES: Final = 400
 
 def comparison_page(view: ComparisonView) -> str:
     """Return the page as an HTML document."""
-    style = files("ragstone.views").joinpath("page.css").read_text(encoding="utf-8")
     sections = {
         "Means": _means(view),
         "Distributions": _distributions(view),
@@ -58,7 +56,7 @@ def comparison_page(view: ComparisonView) -> str:
             *(tag("p", text, class_="soft small") for text in (view.method, *view.notes, f"ragstone {view.version}")),
         ),
     )
-    return html_document(" and ".join(view.systems[:3]), body, style=style)
+    return html_document(" and ".join(view.systems[:3]), body, style=read_asset("page.css"))
 
 
 def comparison_sections(view: ComparisonView) -> tuple[Markup, Markup, Markup]:
@@ -115,12 +113,9 @@ def _means(view: ComparisonView) -> Markup:
     )
     lead = "A letter after a mean names a system that it is significantly better than."
     matrix = tag("div", table(("Metric", *names), rows, class_="matrix"), class_="wide")
-    return section("Means by system", matrix, lead=f"{lead} Intervals are of each mean by itself.{_cut(view)}")
-
-
-def _cut(view: ComparisonView) -> str:
     rest = len(view.metrics) - _MAX_METRICS
-    return f" {count(rest, 'more metric is', 'more metrics are')} not shown." if rest > 0 else ""
+    more = f" {count(rest, 'more metric is', 'more metrics are')} not shown." if rest > 0 else ""
+    return section("Means by system", matrix, lead=f"{lead} Intervals are of each mean by itself.{more}")
 
 
 def _name(metric: ComparedMetric) -> Markup:
@@ -142,7 +137,7 @@ def _mean(scores: SystemScores, name: str) -> Markup:
 
 
 def _distributions(view: ComparisonView) -> Markup:
-    bodies = (_boxes(metric) for metric in view.metrics[:_MAX_METRICS])
+    bodies = map(_boxes, view.metrics[:_MAX_METRICS])
     lead = (
         "The box has half of the scores, the line in it is the median, and the thin line leads from the 5th to the "
         "95th percentile. The dot is the mean, the bar its interval."

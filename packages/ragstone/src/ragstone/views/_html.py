@@ -34,9 +34,7 @@ def html_report(
     `view` contains the questions. `answers` for the details of the table, the most important first, are included if
     they fit `max_bytes`. Without `has_texts`, only ids and scores are. `command` made the report.
     """
-    style, script = (
-        files("ragstone.views").joinpath(name).read_text(encoding="utf-8") for name in ("page.css", "page.js")
-    )
+    style, script = read_asset("page.css"), read_asset("page.js")
     shown = sections(view, has_texts=has_texts, command=command)
     content = join(header(view, has_texts=has_texts), tag("main", *shown.values()))
     page = len(style) + len(script) + len(content.encode())
@@ -141,6 +139,11 @@ class _PackedJson:
 
 def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+
+
+def read_asset(name: str) -> str:
+    """Return a file of this package."""
+    return files("ragstone.views").joinpath(name).read_text(encoding="utf-8")
 
 
 def html_document(title: str, body: Markup, *, style: str, script: str = "") -> str:

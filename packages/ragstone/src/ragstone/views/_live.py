@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.resources import files
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
 from ragstone._util.quantities import count
 from ragstone.schema import Ledger
 from ragstone.stats import Estimate
-from ragstone.views._html import content_policy, html_page
+from ragstone.views._html import content_policy, html_page, read_asset
 from ragstone.views._html_answer import answer_markup, cut
 from ragstone.views._markup import Markup, join, section, table, tag
 from ragstone.views._model import AnswerView, MetricRow, QuestionRow, ReportView
@@ -40,8 +39,7 @@ class LiveDocument:
     @classmethod
     def of(cls, title: str, body: Markup, *, script: str, revision: str = "") -> LiveDocument:
         """Make a document with the styles of the report."""
-        style = _read("page.css") + _read("live.css")
-        code = _read(script)
+        style, code = read_asset("page.css") + read_asset("live.css"), read_asset(script)
         shown = tag("body", body, tag("script", Markup(code)), data_revision=revision)
         return cls(html_page(title, shown, style=style), content_policy(style, code, connects=True))
 
@@ -66,10 +64,6 @@ class AlarmView(NamedTuple):
     lines: tuple[tuple[str, str], ...]
     address: str
     number: int | None
-
-
-def _read(name: str) -> str:
-    return files("ragstone.views").joinpath(name).read_text(encoding="utf-8")
 
 
 def live_parts(
@@ -109,16 +103,13 @@ def _alarms(alarms: Sequence[AlarmView]) -> Markup:
     for alarm in sorted(alarms, key=lambda alarm: alarm.number is None):
         facts = (tag("div", tag("dt", name), tag("dd", text)) for name, text in alarm.lines)
         about = join(tag("dl", *facts), tag("p", tag("a", "The requests since the change", href=alarm.address)))
-        heading, actions = (
-            tag("h2", alarm.heading),
-            {"accept": "Accept the change as normal", "mute": "Mute for 3 days"},
-        )
+        heading = tag("h2", alarm.heading)
         if alarm.number is None:
             shown.append(tag("details", tag("summary", heading), about))
             continue
         buttons = (
             tag("button", text, class_="alarm", type="button", data_query=f"number={alarm.number}&action={action}")
-            for action, text in actions.items()
+            for action, text in (("accept", "Accept the change as normal"), ("mute", "Mute for 3 days"))
         )
         shown.append(tag("div", heading, about, tag("p", *buttons, class_="controls", role="status")))
     return tag("section", *shown, id="alarms", class_="alarms") if alarms else Markup("")

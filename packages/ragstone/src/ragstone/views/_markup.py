@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from html import escape
 from typing import Final
 
-_VOID: Final = frozenset({"meta", "link", "br", "hr", "wbr", "input", "line", "rect", "circle", "path"})
+_VOID: Final = frozenset({"meta", "br", "hr", "wbr", "input"})
+_SHAPES: Final = frozenset({"line", "rect", "circle", "path"})
 
 
 class Markup(str):
@@ -26,9 +27,9 @@ def tag(name: str, /, *children: str | None, **attributes: str | float | None) -
     """
     written = "".join(_attribute(key, value) for key, value in attributes.items())
     if name in _VOID:
-        return Markup(
-            f"<{name}{written}>" if name in ("meta", "link", "br", "hr", "wbr", "input") else f"<{name}{written}/>"
-        )
+        return Markup(f"<{name}{written}>")
+    if name in _SHAPES:
+        return Markup(f"<{name}{written}/>")
     return Markup(f"<{name}{written}>{join(*children)}</{name}>")
 
 

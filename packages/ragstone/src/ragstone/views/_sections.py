@@ -27,18 +27,16 @@ from ragstone.views._words import (
     ANSWERS_FIRST_BELOW,
     SPENT_TITLES,
     describe_rules,
+    describe_subject,
     describe_table_without_wrong,
     divide_rows,
-    format_day,
     format_interval,
     format_mean,
     format_share,
-    list_judges,
     run_table,
     spent_cells,
     split_sentence,
     trend_note,
-    worst_lead,
 )
 
 TABLE_COLUMNS: Final = 9
@@ -100,17 +98,12 @@ def header(view: ReportView, *, has_texts: bool = True) -> Markup:
 def verdict_section(view: ReportView) -> Markup:
     """Return the verdict, what to work on next, and the notices."""
     first, *others = view.verdict
-    about = [count(view.n_samples, "sample")]
-    if view.provenance.since is not None and view.provenance.until is not None:
-        about.append(" to ".join(dict.fromkeys(format_day(t) for t in (view.provenance.since, view.provenance.until))))
-    if view.provenance.judges:
-        about.append("judge " + list_judges(view.provenance.judges))
     headline, rest = split_sentence(first.text)
     key = None if view.changes is None else next((r for r in view.metrics if r.name == view.changes.metric), None)
     return tag(
         "section",
         means_panel(view.changes, key) if view.changes is not None and key is not None else None,
-        tag("p", ", ".join(about), class_="subject"),
+        tag("p", describe_subject(view), class_="subject"),
         tag("h1", headline),
         tag("p", rest) if rest else None,
         *(tag("p", *_emphasized(statement)) for statement in others),
@@ -221,7 +214,10 @@ def worst_section(view: ReportView) -> Markup | None:
     if not view.worst:
         return None
     answers = (tag("article", answer_markup(answer), class_="answer") for answer in view.worst)
-    return section("The worst answers", *answers, lead=worst_lead(view.worst), id="worst")
+    lead = "Wrong answers first, then those with the lowest mean of all scores."
+    if all(answer.cause for answer in view.worst):
+        lead = "The lowest of each cause in turn, the most frequent cause first."
+    return section("The worst answers", *answers, lead=lead, id="worst")
 
 
 def trend_section(trend: TrendView) -> Markup:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from ragstone._util.quantities import count
@@ -17,18 +16,17 @@ from ragstone.views._words import (
     bar,
     describe_rules,
     describe_spent,
+    describe_subject,
     describe_table_without_wrong,
     divide_rows,
     format_interval,
     format_mean,
     format_share,
     levels,
-    list_judges,
     run_table,
     short_titles,
     sparkline,
     trend_note,
-    worst_title,
 )
 
 if TYPE_CHECKING:
@@ -53,7 +51,9 @@ class ReportText:
     def lines(self, *, next_steps: Sequence[tuple[str, str]] = ()) -> list[Text]:
         """Return the lines, with commands at the end and what each shows."""
         view, canvas = self._view, self._canvas
-        self._heading()
+        canvas.wrap(view.title, "bold")
+        canvas.wrap(describe_subject(view), "dim")
+        canvas.add()
         for n, statement in enumerate(view.verdict):
             canvas.wrap(statement.text, _KINDS[statement.kind] if n == 0 else "")
         if view.next is not None:
@@ -106,17 +106,6 @@ class ReportText:
                 else:
                     canvas.add((f"{what:<{width}}  ", "dim"), command)
         return canvas.lines
-
-    def _heading(self) -> None:
-        view, canvas = self._view, self._canvas
-        about = [count(view.n_samples, "sample")]
-        if period := _period(view.provenance.since, view.provenance.until):
-            about.append(period)
-        if view.provenance.judges:
-            about.append("judge " + list_judges(view.provenance.judges))
-        canvas.wrap(view.title, "bold")
-        canvas.wrap(", ".join(about), "dim")
-        canvas.add()
 
     def _metrics(self) -> None:
         canvas = self._canvas
@@ -213,7 +202,7 @@ class ReportText:
         answers, canvas = self._view.worst, self._canvas
         if not answers:
             return
-        canvas.heading(worst_title(answers))
+        canvas.heading("Worst answer of each cause" if all(answer.cause for answer in answers) else "Worst answers")
         for answer in answers:
             canvas.wrap(f"▸ {answer.name}", "bold", indent=2, hanging=2, max_lines=2)
             write_response(canvas, answer.response, indent=4, max_lines=2)
@@ -312,12 +301,3 @@ def _axis_line(row: MetricRow, width: int, *, ascii_only: bool) -> Iterator[tupl
     yield (left, "dim")
     yield from cells
     yield (right, "dim")
-
-
-def _period(since: float | None, until: float | None) -> str:
-    if since is None or until is None:
-        return ""
-    first, last = (datetime.fromtimestamp(time, tz=UTC) for time in (since, until))
-    if first.date() == last.date():
-        return f"{first:%d %b %Y}"
-    return f"{first:%d %b} to {last:%d %b %Y}" if first.year == last.year else f"{first:%d %b %Y} to {last:%d %b %Y}"

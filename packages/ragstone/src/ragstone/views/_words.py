@@ -12,11 +12,11 @@ from typing import Final
 from ragstone._util.quantities import count
 from ragstone.stats import Estimate
 from ragstone.views._model import (
-    AnswerView,
     CauseRow,
     Difference,
     MetricRow,
     PassageView,
+    ReportView,
     RunRow,
     ScoreView,
     SliceTable,
@@ -29,7 +29,6 @@ ANSWERS_FIRST_BELOW: Final = 5
 """With fewer samples, a report starts with the answers."""
 _NARROW: Final = 0.015
 """Intervals narrower than this are written with one more decimal."""
-_SCORE_DECIMALS: Final = 2
 _JUDGE_CHARS: Final = 100
 _SENTENCE_END: Final = re.compile(r"(?<=[^.]\.) (?=[A-Z0-9])")
 _BLOCKS: Final = "▁▂▃▄▅▆▇█"
@@ -117,7 +116,7 @@ def levels(values: Sequence[float], axis: tuple[float, float], *, ascii_only: bo
 
 def format_score(value: float | None) -> str:
     """Write a single score, or "n.a." without one."""
-    return "n.a." if value is None else f"{value:.{_SCORE_DECIMALS}f}"
+    return "n.a." if value is None else f"{value:.2f}"
 
 
 def score_text(score: ScoreView) -> str:
@@ -145,6 +144,17 @@ def letter(number: int) -> str:
         ['a', 'z', 'aa']
     """
     return (letter(number // 26 - 1) if number >= 26 else "") + chr(ord("a") + number % 26)
+
+
+def describe_subject(view: ReportView) -> str:
+    """Write what a report is about in one line: the number of samples, the days, and the judges."""
+    made = view.provenance
+    about = [count(view.n_samples, "sample")]
+    if made.since is not None and made.until is not None:
+        about.append(" to ".join(dict.fromkeys(map(format_day, (made.since, made.until)))))
+    if made.judges:
+        about.append(f"judge {list_judges(made.judges)}")
+    return ", ".join(about)
 
 
 def list_judges(judges: Sequence[str]) -> str:
@@ -192,22 +202,6 @@ def describe_low(scores: Sequence[ScoreView]) -> str:
     return " ".join(texts) or ("No score is low." if any(score.value is not None for score in scores) else "")
 
 
-def worst_title(worst: Sequence[AnswerView]) -> str:
-    """Return the heading of the worst answers."""
-    return "Worst answer of each cause" if _all_have_causes(worst) else "Worst answers"
-
-
-def worst_lead(worst: Sequence[AnswerView]) -> str:
-    """Say which answers are shown, and in which order."""
-    if _all_have_causes(worst):
-        return "The lowest of each cause in turn, the most frequent cause first."
-    return "Wrong answers first, then those with the lowest mean of all scores."
-
-
-def _all_have_causes(answers: Sequence[AnswerView]) -> bool:
-    return all(answer.cause for answer in answers)
-
-
 def format_share(share: Estimate) -> str:
     """Write a share and its interval in percent: "16 % [13, 21]", or "0.0 % [0.0, 0.3]" if the interval is narrow."""
     decimals = 1 if share.high - share.low < _NARROW else 0
@@ -216,18 +210,14 @@ def format_share(share: Estimate) -> str:
     return f"{value} % [{low}, {high}]"
 
 
-def format_cause(row: CauseRow | None) -> str:
-    """Write the number of answers with a cause, and their share."""
-    if row is None:
-        return "0"
-    return f"{row.n:,}" if row.share is None else f"{row.n:,} ({format_share(row.share)})"
-
-
 def cause_rows(causes: Mapping[str, Sequence[CauseRow]]) -> list[tuple[str, ...]]:
     """Return the title of each cause, and its number of answers in each system."""
     titles = {row.cause: row.title for rows in causes.values() for row in rows}
-    found = [{row.cause: row for row in rows} for rows in causes.values()]
-    return [(title, *(format_cause(by.get(cause)) for by in found)) for cause, title in titles.items()]
+    numbers = [
+        {row.cause: f"{row.n:,} ({format_share(row.share)})" if row.share else f"{row.n:,}" for row in rows}
+        for rows in causes.values()
+    ]
+    return [(title, *(by.get(cause, "0") for by in numbers)) for cause, title in titles.items()]
 
 
 SPENT_TITLES: Final = {"latency_s": "latency", "tokens": "tokens", "cost_usd": "cost"}
