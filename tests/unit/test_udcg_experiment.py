@@ -168,13 +168,29 @@ def test_a_learned_weight_finds_the_position_that_the_reader_reads(tmp_path):
     assert None is variants["udcg"]["loss"] is variants["udcg_theta"]["loss"]
     assert gammas["0"]["gain"].high < 0
     assert None is gammas["0.333"]["gain"]
-    # Few or no questions differ for a gamma near 1/3. Neither shows how much a rare question would.
-    near = [gammas[name]["gain"] for name in ("0.2", "0.3", "0.4")]
-    assert {"wilson", "gaffke"} & {one.method for one in near}
-    assert max(one.high - one.low for one in near) < 3 * min(one.high - one.low for one in near)
     assert gammas["0.333"]["spearman"] == variants["udcg"]["spearman"]
     assert gammas["0"]["spearman"] == variants["udcg, relevance only"]["spearman"]
     assert gammas["tuned"]["n"] == 40
+
+
+def test_a_gamma_near_a_third_has_the_interval_of_rare_questions(tmp_path):
+    """Of 30 questions none differs at 0.3, and few at 0.2 and 0.4: all intervals are that of 30 equal differences.
+
+    A random mean of 30 zeros and of one more value of -2 or 2 is at most -2 (1 - 0.05 ** (1 / 30)) with probability 0.025.
+    """
+
+    def answer(query, kinds):
+        return by_utility(query, kinds[:2])
+
+    _, table = run(tmp_path, questions(30), reader_of(answer), parts="ablation", k=4).tables
+    gains = {row["gamma"]: row["gain"] for row in rows_by(table, "gamma").values()}
+    half = 2 * (1 - 0.05 ** (1 / 30))
+    near = [gains[name] for name in ("0.2", "0.3", "0.4")]
+    assert (0.0, 30) == (gains["0.3"].value, gains["0.3"].n)
+    assert any(one.value != 0 for one in near)
+    for one in near:
+        assert one.low == pytest.approx(one.value - half, abs=0.01)
+        assert one.high == pytest.approx(one.value + half, abs=0.01)
 
 
 def test_without_an_effect_nothing_is_found(tmp_path):
