@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from ragstone._util.tally import AtomicCounter
 
@@ -82,15 +82,11 @@ class Guard:
             return None
 
 
-class _HasGuard(Protocol):
-    _guard: Guard
-
-
 def guarded(method: _Method) -> _Method:
     """Make a method never raise: an error is counted by the object's `_guard`, and the method returns None."""
 
     @functools.wraps(method)
-    def never_raises(self: _HasGuard, *args: Any, **kwargs: Any) -> Any:
+    def never_raises(self: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             return method(self, *args, **kwargs)
         except Exception as error:  # noqa: BLE001 - the application must continue after any error

@@ -132,11 +132,8 @@ def _row_bytes(array: Any) -> Any:
         return total
     if pa.types.is_map(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind):
         offsets = array.offsets.to_numpy(zero_copy_only=False).astype(np.int64)
-        if pa.types.is_map(kind):
-            keys, items = array.keys, array.items
-            inner = _row_bytes(keys) + _row_bytes(items)
-        else:
-            inner = _row_bytes(array.values)
+        parts = (array.keys, array.items) if pa.types.is_map(kind) else (array.values,)
+        inner = sum(map(_row_bytes, parts))
         # `keys`, `items` and `values` ignore the offset of a slice, as the offsets do.
         sums = np.concatenate([[0], np.cumsum(inner)])
         return _VALUE_BYTES + sums[offsets[1:]] - sums[offsets[:-1]]

@@ -82,11 +82,8 @@ def compare_command(
         check_output(output, COMPARISON_WRITERS)
     with stdin_as_file(systems) as named:
         sources = read_sources(named)
-        samples = (
-            {}
-            if data is None
-            else {source: read_texts(path, rows, field) for source, path in zip(sources, data, strict=True)}
-        )
+        # As many files as sources, or none.
+        samples = {source: read_texts(path, rows, field) for source, path in zip(sources, data or (), strict=False)}
         result = compare(
             sources,
             metrics=None if metrics is None else split_metrics(metrics),

@@ -7,7 +7,7 @@ A keyword-only parameter is an option, and another one is an argument. A section
 
 Sections with other titles are groups in the help. The words are names of the option (default: `--name`), a smallest
 value (`>=1`), an environment variable (`$NAME`), `hidden` (only `--help-all` shows it) or what is written for the
-value. Parameters that a docstring omits are in `_SHARED`.
+value. Parameters that a docstring omits are in `_SHARED_TEXT`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
-from functools import cache, wraps
+from functools import wraps
 from typing import Annotated, Any, Final, NamedTuple, get_type_hints
 
 import typer
 
 _NO_GROUP: Final = "Options"
-_SHARED: Final = r"""
+_SHARED_TEXT: Final = r"""
 Options:
     by: Label whose values are compared. Repeatable. Default: all with few values.
     dry_run: Print the expected cost, and exit.
@@ -60,7 +60,7 @@ class _Described(NamedTuple):
 def command_of(function: Callable[..., None]) -> Callable[..., None]:
     """Return a function for Typer, whose annotations have the options of another function."""
     text, described = _read(function.__doc__ or "")
-    described = _shared() | described
+    described = _SHARED | described
     hints = get_type_hints(function)
     parameters = [
         parameter.replace(
@@ -99,9 +99,7 @@ def _read(docstring: str) -> tuple[str, dict[str, _Described]]:
     return "\n".join(text).strip(), described
 
 
-@cache
-def _shared() -> dict[str, _Described]:
-    return _read(_SHARED)[1]
+_SHARED: Final = _read(_SHARED_TEXT)[1]
 
 
 def _option(parameter: inspect.Parameter, described: _Described) -> Any:

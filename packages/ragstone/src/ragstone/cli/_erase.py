@@ -62,12 +62,11 @@ def _lines(found: Erasure, folder: Path | None, replies: int | None, *, dry_run:
         lines.append("Sinks keep what they have received. Erase it there, by the ids of these requests:")
         lines += [f"  {sanitize_for_terminal(sink)}: {count(n, 'outcome')}" for sink, n in stored.sent.items()]
     if found.live_segments:
-        files = "1 file" if found.live_segments == 1 else f"{found.live_segments:,} files"
         lines.append(
-            f"{files} of the spool belong to running processes and keep texts until the process ends or the file is full."
+            f"{count(found.live_segments, 'file')} of the spool belong to running processes and keep texts until the process ends or the file is full."
         )
+    done = "would be removed" if dry_run else "removed"
     if found.partial_files:
-        done = "would be removed" if dry_run else "removed"
         lines.append(f"{count(found.partial_files, 'partial file')} of killed commands next to the store {done}.")
     for path, n in found.cases.items():
         shown = sanitize_for_terminal(path)
@@ -76,7 +75,6 @@ def _lines(found: Erasure, folder: Path | None, replies: int | None, *, dry_run:
                 f"The file of cases {shown} contains some of them and cannot be read or written here. Remove its rows."
             )
         elif n:
-            done = "would be removed" if dry_run else "removed"
             lines.append(f"{count(n, 'row')} of the file of cases {shown} {done}.")
     if replies is not None:
         lines.append(f"{replies:,} replies removed from the cache {folder}: all since the first of these requests.")

@@ -40,7 +40,6 @@ from ragstone.schema import Failure, Sample
 from ragstone.scoring import JudgedCounts, StrideSampler, estimate_run
 from ragstone.store import quote_store
 
-OnBadRow = Literal["raise", "skip"]
 _MAX_ESTIMATED = 1000
 """Maximum number of samples for the estimate of a dry run, evenly spaced over all samples."""
 
@@ -60,7 +59,7 @@ def evaluate_command(
     limit: int | None = None,
     separator: str | None = None,
     encoding: str | None = None,
-    on_bad_row: OnBadRow = "raise",
+    on_bad_row: Literal["raise", "skip"] = "raise",
     output: Path | None = None,
     store: str | None = None,
     run: str | None = None,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, TypedDict, cast
 
@@ -131,11 +130,6 @@ class Models:
         described = [each.plan_settings() for each in (self.of_judge, self.of_reader, self.of_embedder)]
         return {key: value for each in described for key, value in each.items()}
 
-    @cached_property
-    def named(self) -> set[str]:
-        """The roles of the models that a setting names."""
-        return {role for role in ENDPOINTS if getattr(self.settings, role).url}
-
 
 def models_for_store(
     context: typer.Context,
@@ -153,7 +147,8 @@ def models_for_store(
     """
     settings = settings_of(context)
     names = [*metrics] or ([*settings.scoring.metrics] if "scoring.metrics" in settings.sources else None)
-    completed = plan.complete(Models(settings).named, names, may_lack_models=dry_run)
+    named = {role for role in ENDPOINTS if getattr(settings, role).url}
+    completed = plan.complete(named, names, may_lack_models=dry_run)
     if names is None and not plan.names_metrics:
         announce(
             f"no metrics are named, so {', '.join(completed['scoring.metrics'])} is scored. Name others with --metrics"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -91,7 +92,10 @@ def replay_command(
         models = Models(with_cache(models.settings, Path(f"{Path(store).absolute()}.cache")))
     with show_progress("scoring") as progress:
         results = _Results(names)
-        stop = _Stop(progress, results, n_pending=_count_pending(store))
+        n_pending = 0  # those of an earlier run
+        with suppress(StoreError):
+            n_pending = read_ledger(store).total.pending
+        stop = _Stop(progress, results, n_pending=n_pending)
         with handle_signals(dict.fromkeys(STOP_SIGNALS, lambda *_: stop.stop())):
             report = asyncio.run(
                 areplay_traces(
@@ -199,14 +203,6 @@ def _exit(
         )
     if reason is not None:
         leave(reason)
-
-
-def _count_pending(store: str) -> int:
-    """Return the number of pending traces of an earlier run."""
-    try:
-        return read_ledger(store).total.pending
-    except StoreError:
-        return 0
 
 
 class _Stop:

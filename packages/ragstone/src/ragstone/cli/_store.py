@@ -67,8 +67,8 @@ def prune_command(
         raise ConfigurationError(
             "give the age from which to remove: --bodies-older-than, --requests-older-than or both."
         )
-    before = _time_of(bodies_older_than, "--bodies-older-than")
-    oldest = _time_of(requests_older_than, "--requests-older-than")
+    ages = (("--bodies-older-than", bodies_older_than), ("--requests-older-than", requests_older_than))
+    before, oldest = (None if age is None else time.time() - parse_age(age, name=name) for name, age in ages)
     n, n_requests, kept, kept_requests = 0, 0, None, None
     with open_store(store, mode="read") if dry_run else open_owned(store, _OWNED_HINT) as opened:
         if oldest is not None and dry_run:
@@ -99,10 +99,6 @@ def prune_command(
         _print_kept(kept)
     if (n or n_requests) and not shrink and not dry_run and not is_database_url(store):
         print_text("The file keeps its size, and new requests use the space. --shrink gives it back to the disk.")
-
-
-def _time_of(age: str | None, name: str) -> float | None:
-    return None if age is None else time.time() - parse_age(age, name=name)
 
 
 def verify_command(store: str, *, json_output: bool = False) -> None:

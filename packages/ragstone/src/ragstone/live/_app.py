@@ -15,7 +15,7 @@ from ragstone.errors import RagstoneError
 from ragstone.experiments import choose_cases
 from ragstone.live._board import Board
 from ragstone.live._labels import LabelDesk, answered, html
-from ragstone.live._questions import find_questions
+from ragstone.live._questions import find_questions, parse_number
 from ragstone.views import answer_part, found_part, live_places, problem_part
 from ragstone.watch import AlarmRequest
 from ragstone.worker import change_alarm
@@ -81,19 +81,19 @@ def make_app(board: Board, desk: LabelDesk, *, stopping: asyncio.Event | None = 
         return html(answer_part(found))
 
     async def cases(request: web.Request) -> web.Response:
-        where, worst = request.query.get("where"), request.query.get("worst", "")
+        where, worst = request.query.get("where"), parse_number(request.query.get("worst", ""))
 
         def read() -> web.Response:
-            chosen = choose_cases(board.report.period, where=where, worst=int(worst) if worst.isdecimal() else None)
+            chosen = choose_cases(board.report.period, where=where, worst=worst)
             return _saved("".join(chosen.lines()), "cases.jsonl", "application/jsonl")
 
         return await answered(read)
 
     async def alarm(request: web.Request) -> web.Response:
-        action, number = _ACTIONS.get(request.query.get("action", "")), request.query.get("number", "")
-        if action is None or not (number.isascii() and number.isdecimal() and len(number) < 10):
+        action, number = _ACTIONS.get(request.query.get("action", "")), parse_number(request.query.get("number", ""))
+        if action is None or number is None:
             return web.Response(text="An alarm has a number, and can be accepted or muted.", status=400)
-        change = AlarmRequest(action=action, number=int(number), until=time.time() + _MUTED_S)
+        change = AlarmRequest(action=action, number=number, until=time.time() + _MUTED_S)
         return await answered(lambda: web.Response(text=change_alarm(board.report.period.store, change)))
 
     app = web.Application()

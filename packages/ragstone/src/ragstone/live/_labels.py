@@ -16,6 +16,7 @@ from aiohttp import web
 from ragstone._util.quantities import count
 from ragstone.errors import ConfigurationError, DataError, RagstoneError
 from ragstone.experiments import FollowedReport, draw_to_label
+from ragstone.live._questions import parse_number
 from ragstone.store import Store, StoredLabel, open_for_labels
 from ragstone.views import label_document, label_item
 
@@ -45,9 +46,7 @@ class LabelDesk:
         return html(self._document.text, headers={"Content-Security-Policy": self._document.policy})
 
     async def _item(self, request: web.Request) -> web.Response:
-        number = request.query.get("n", "")
-        wanted = int(number) if number.isascii() and number.isdecimal() and len(number) < 10 else None
-        return await answered(self.show, request.query.get("author", ""), wanted)
+        return await answered(self.show, request.query.get("author", ""), parse_number(request.query.get("n", "")))
 
     async def _draw(self, request: web.Request) -> web.Response:
         return await answered(self.draw, request.query.get("n", ""))
@@ -69,8 +68,8 @@ class LabelDesk:
 
         Raise DataError if `n` is not a number from 1 to 10,000, or no request is scored.
         """
-        wanted = int(n) if n.isascii() and n.isdecimal() and len(n) < 6 else 0
-        if not 1 <= wanted <= _MAX_DRAWN:
+        wanted = parse_number(n, _MAX_DRAWN)
+        if not wanted:
             raise DataError(f"the number of requests to draw must be from 1 to {_MAX_DRAWN:,}, got {n[:100]!r}")
         with self._drawing:  # places in the queue follow those of earlier draws
             drawn = draw_to_label(self._store, wanted)

@@ -32,8 +32,8 @@ class FoundQuestions:
 
     def page(self, query: Mapping[str, str]) -> Markup:
         """Return the rows of a page as HTML, from `offset` on, at most `n`."""
-        offset = _number(query.get("offset", ""), len(self.rows)) or 0
-        n = _number(query.get("n", ""), _MAX_ROWS) or _MAX_ROWS
+        offset = parse_number(query.get("offset", ""), len(self.rows)) or 0
+        n = parse_number(query.get("n", ""), _MAX_ROWS) or _MAX_ROWS
         titles = {row.cause: row.title for row in self.view.causes}
         return question_rows(self.rows[offset : offset + n], titles, metric=self.metric, metrics=self.view.metrics)
 
@@ -92,7 +92,7 @@ def _contains(row: QuestionRow, words: list[str]) -> bool:
     return all(word in text for word in words)
 
 
-def _number(text: str, largest: int) -> int | None:
+def parse_number(text: str, largest: int = 10**9) -> int | None:
     """Return a number from 0 to `largest`, or None."""
     number = int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else -1
     return number if 0 <= number <= largest else None

@@ -25,10 +25,8 @@ class Canvas:
         """Add a line of texts and (text, style) pairs."""
         from rich.text import Text
 
-        clean = [
-            (self._clean(part), "") if isinstance(part, str) else (self._clean(part[0]), part[1]) for part in parts
-        ]
-        line = Text.assemble(*clean)
+        pairs = ((part, "") if isinstance(part, str) else part for part in parts)
+        line = Text.assemble(*((self._clean(text), style) for text, style in pairs))
         line.rstrip()
         self.lines.append(line)
 

@@ -28,7 +28,6 @@ _TEX: Final = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "_": r"\_", "%": r"\%",
     "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}", ">": r"\textgreater{}",
 }  # fmt: skip
-"""Start of a text that a spreadsheet computes."""
 
 
 def comparison_markdown(view: ComparisonView) -> str:
@@ -86,11 +85,8 @@ def _changes(view: ComparisonView, changes: ChangesView) -> list[str]:
 def comparison_tex(view: ComparisonView) -> str:
     """Return the means and the differences as two tables for LaTeX, which need the package booktabs."""
     spent = (f"{system}: {describe_spent(row)}" for system, rows in view.spent.items() for row in rows)
-    lines = [
-        f"% {without_controls(text)}"
-        for text in (*view.verdict, *spent, *view.cheapest, view.method, *view.notes)
-        if text
-    ]
+    texts = (*view.verdict, *spent, *view.cheapest, view.method, *view.notes)
+    lines = [f"% {without_controls(text)}" for text in texts if text]
     names = [_tex(system) for system in view.systems]
     lines += [rf"\begin{{tabular}}{{l{'c' * len(names)}}}", r"\toprule"]
     lines += [_row(["metric", *(f"{name} ({letter(n)})" for n, name in enumerate(names))]), r"\midrule"]

@@ -109,12 +109,10 @@ def _passage_facts(view: PassageView) -> list[str]:
 
 def answer_data(view: AnswerView, passages: dict[str, int]) -> list[Any]:
     """Return an answer as the script of the page reads it."""
-    listed = None
-    if view.passages is not None:
-        listed = [
-            [p.position, p.marks, passages.setdefault(cut(p.text), len(passages)), *_passage_facts(p)]
-            for p in view.passages
-        ]
+    listed = [
+        [p.position, p.marks, passages.setdefault(cut(p.text), len(passages)), *_passage_facts(p)]
+        for p in view.passages or ()
+    ]
     return [
         view.name,
         view.why,
@@ -126,7 +124,7 @@ def answer_data(view: AnswerView, passages: dict[str, int]) -> list[Any]:
             [score.title, score_text(score), cut(score.reason or ""), score.is_low, _has_row(score)]
             for score in view.scores
         ],
-        listed,
+        None if view.passages is None else listed,
         [
             *(["earlier in the conversation", cut(line)] for line in view.history),
             *([key, cut(value if isinstance(value, str) else repr(value))] for key, value in view.metadata.items()),

@@ -69,10 +69,8 @@ def markdown_report(view: ReportView) -> str:
             [f"{cause.n:,}", *([f"{cause.n_before or 0:,}"] if compared else []), cause.title, _share(cause.share)]
             for cause in view.causes
         ]
-        lines += [
-            "",
-            *table_in_markdown(["n", *before, "where it fails", "share"], found, "rrll" if compared else "rll"),
-        ]
+        head = ["n", *before, "where it fails", "share"]
+        lines += ["", *table_in_markdown(head, found, "rrll" if compared else "rll")]
     if view.changes is not None:
         lines += _changes(view.changes)
     if view.runs:
@@ -95,10 +93,8 @@ def markdown_report(view: ReportView) -> str:
         ]
         lines += ["", *table_in_markdown([table.key, "wrong", "share"], values)]
     if view.spent:
-        lines += [
-            "",
-            f"The application, median per answer: {escape_markdown(', '.join(map(describe_spent, view.spent)))}",
-        ]
+        spent = escape_markdown(", ".join(map(describe_spent, view.spent)))
+        lines += ["", f"The application, median per answer: {spent}"]
     # The lost questions are the answers to look at first.
     for answer in view.worst[: 0 if view.changes is not None and view.changes.lost else _ANSWERS]:
         lines += ["", *_answer(answer)]

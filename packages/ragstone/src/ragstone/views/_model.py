@@ -12,15 +12,13 @@ from ragstone.stats import Estimate
 Stage = Literal["answer", "support", "passages"]
 """What a metric rates: the answer against the reference, the answer against passages and question, or the passages."""
 
-StatementKind = Literal["significant", "not_significant", "count", "action", "warning"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
     """A sentence of the verdict, with the numbers in it."""
 
     text: str
-    kind: StatementKind
+    kind: Literal["significant", "not_significant", "count", "action", "warning"]
     numbers: Mapping[str, float] = field(default_factory=dict)
     """The numbers of the sentence by name, unrounded."""
 

@@ -38,27 +38,22 @@ _STYLE: Final = """
 
 def notebook_report(view: ReportView) -> str:
     """Return the verdict and the metrics for a notebook."""
+    more = ".worst(): the worst answers. .report('report.html'): the page. .plot(metric): a chart."
     body = join(
         *(tag("p", tag("b", statement.text) if n == 0 else statement.text) for n, statement in enumerate(view.verdict)),
         tag("p", "Next: ", view.next.text) if view.next else None,
         *(tag("p", notice.text, class_="soft") for notice in view.notices),
         metrics_section(view),
         None if view.trend is None else trend_section(view.trend),
-        tag(
-            "p", ".worst(): the worst answers. .report('report.html'): the page. .plot(metric): a chart.", class_="soft"
-        ),
+        tag("p", more, class_="soft"),
     )
     return _wrap(body)
 
 
 def notebook_comparison(view: ComparisonView) -> str:
     """Return the verdict, the means and the differences of systems for a notebook."""
-    return _wrap(
-        join(
-            *comparison_sections(view),
-            tag("p", ".write('comparison.html'): the page. .plot(metric): a chart.", class_="soft"),
-        )
-    )
+    more = tag("p", ".write('comparison.html'): the page. .plot(metric): a chart.", class_="soft")
+    return _wrap(join(*comparison_sections(view), more))
 
 
 def notebook_answers(views: Sequence[AnswerView]) -> str:

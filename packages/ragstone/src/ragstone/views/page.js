@@ -12,16 +12,9 @@
     answers.set(id, view);
     passages.push(...added);
   }
-  const section = document.getElementById("all");
-  const body = document.getElementById("rows");
-  const search = document.getElementById("search");
-  const cause = document.getElementById("cause");
-  const sort = document.getElementById("sort");
-  const label = document.getElementById("label");
-  const found = document.getElementById("found");
-  const more = document.getElementById("more");
-  const dialog = document.getElementById("details");
-  const content = document.getElementById("content");
+  const byId = (id) => document.getElementById(id);
+  const [search, cause, sort, label] = ["search", "cause", "sort", "label"].map(byId);
+  const [section, body, found, more, dialog, content] = ["all", "rows", "found", "more", "details", "content"].map(byId);
   let shown = 50;
 
   const make = (name, text, className) => {
@@ -159,7 +152,7 @@
   dialog.addEventListener("close", () => {
     if (location.hash === opened) history.pushState(null, "", location.pathname + location.search + "#all");
   });
-  document.getElementById("close").addEventListener("click", () => dialog.close());
+  byId("close").addEventListener("click", () => dialog.close());
   document.querySelectorAll("#all .sort").forEach((button) => button.addEventListener("click", () => {
     const first = button.dataset.sort;
     sort.value = sort.value !== first ? first : first.startsWith("-") ? plain(first) : "-" + first;
