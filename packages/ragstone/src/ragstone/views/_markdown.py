@@ -69,8 +69,8 @@ def markdown_report(view: ReportView) -> str:
             [f"{cause.n:,}", *([f"{cause.n_before or 0:,}"] if compared else []), cause.title, _share(cause.share)]
             for cause in view.causes
         ]
-        head = ["n", *before, "where it fails", "share"]
-        lines += ["", *table_in_markdown(head, found, "rrll" if compared else "rll")]
+        names = ["n", *before, "where it fails", "share"]
+        lines += ["", *table_in_markdown(names, found, "rrll" if compared else "rll")]
     if view.changes is not None:
         lines += _changes(view.changes)
     if view.runs:
