@@ -64,6 +64,28 @@ def test_rows_are_read_whatever_they_are_called_and_kept_in(read, file):
     assert (Q, [C], A, (R,)) == content(trace)
 
 
+@pytest.mark.parametrize("is_parquet", [False, True])
+def test_rows_of_a_layout_without_common_names_are_detected_and_read(read, tmp_path, is_parquet):
+    """ShareGPT's rows have neither a question nor an answer of their own, only a list of messages."""
+    pa = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as pq
+
+    talk = [{"from": "human", "value": Q}, {"from": "gpt", "value": A}]
+    row = {"id": "g0", "conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Ho."}, *talk]}
+    path = tmp_path / "talks"
+    if is_parquet:
+        pq.write_table(pa.Table.from_pylist([row]), path)
+    else:
+        path.write_text(json.dumps([row], indent=1))
+    found = detect(InputFile(path, "talks"))
+    ((trace,), rejected) = read(found.format, path)
+
+    assert ("rows of ShareGPT", []) == (found.detected_by, rejected)
+    assert ("g0", Q, A, ["Hi", "Ho."]) == (
+        trace.trace_id, trace.query, trace.response, [turn.text for turn in trace.history]
+    )  # fmt: skip
+
+
 def test_rows_in_parquet_are_read(read, tmp_path):
     """A Hugging Face data set is a table of rows; its columns are found at the end of the file."""
     pa = pytest.importorskip("pyarrow")

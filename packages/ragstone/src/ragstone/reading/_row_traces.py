@@ -18,6 +18,7 @@ from ragstone.reading._fields import first_names, parse_names, unix_time
 from ragstone.reading._files import PARQUET
 from ragstone.reading._formats import RejectedRecord
 from ragstone.reading._json import clean
+from ragstone.reading._layouts import find_layout
 from ragstone.reading._records import Record
 from ragstone.reading._repeats import MAX_ROWS, Repeats
 from ragstone.reading._report import ReadingReport
@@ -47,15 +48,16 @@ class RowsFormat:
     name = "rows"
 
     def detect(self, head: bytes) -> str | None:
-        """Detect rows by a common field name for a query, a response or passages."""
-        if head.startswith(PARQUET):
-            found = {name for name in first_names(head) if name_key(name) in _KNOWN}
-        elif head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"["):
-            found = {name for name in parse_names(head) if name_key(name) in _KNOWN}
-            found |= {"messages"} if _CONVERSATION.match(head.removeprefix(b"\xef\xbb\xbf")) else set()
-        else:
+        """Detect rows by a common field name for a query, a response or passages, or by the names of a known layout."""
+        is_parquet = head.startswith(PARQUET)
+        if not is_parquet and head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] not in (b"{", b"["):
             return _text_file(head)
-        return f"rows with {_listed(found)}" if found else None
+        names = first_names(head)
+        found = {name for name in (names if is_parquet else parse_names(head)) if name_key(name) in _KNOWN}
+        found |= {"messages"} if _CONVERSATION.match(head.removeprefix(b"\xef\xbb\xbf")) else set()
+        if found:
+            return f"rows with {_listed(found)}"
+        return None if (layout := find_layout(names)) is None else f"rows of {layout.name}"
 
     def detect_folder(self, folder: Path) -> str | None:
         """Detect the file names of BEIR."""
@@ -139,14 +141,10 @@ def trace_of_row(
         reason = reason if len(reason) <= _MAX_REASON else f"{reason[:_MAX_REASON]}…"
         return RejectedRecord(place=record.place, reason=reason)
     if sample.id == derive_id(sample):
-        sample = sample.model_copy(update={"id": _made_id(record.place, row)})
+        body = json.dumps([record.place, row], sort_keys=True, ensure_ascii=False).encode("utf-8", "surrogatepass")
+        sample = sample.model_copy(update={"id": f"row-{hashlib.sha256(body).hexdigest()[:24]}"})
     times = (unix_time(row[name]) for name in _TIMES if name in row)
     return trace_from_sample(sample, source=source, started_at=next((t for t in times if t is not None), started_at))
-
-
-def _made_id(place: str, row: object) -> str:
-    body = json.dumps([place, row], sort_keys=True, ensure_ascii=False)
-    return f"row-{hashlib.sha256(body.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
 
 
 def _listed(names: set[str]) -> str:
@@ -157,12 +155,11 @@ def _text_file(head: bytes) -> str | None:
     first = head.removeprefix(b"\xef\xbb\xbf").partition(b"\n")[0].decode("utf-8", "replace")
     if is_run(head):
         return "a TREC run: query, Q0, passage, rank, score, tag"
-    try:
+    with suppress(csv.Error):
         names = {name.strip() for name in next(csv.reader([first.rstrip("\r")], delimiter=detect_separator(first)), [])}
-    except csv.Error:
-        return None
-    found = {name for name in names if name_key(name) in _KNOWN}
-    return f"a table with {_listed(found)}" if found else None
+        found = {name for name in names if name_key(name) in _KNOWN}
+        return f"a table with {_listed(found)}" if found else None
+    return None
 
 
 def _folder(source: InputFile) -> list[Sample]:

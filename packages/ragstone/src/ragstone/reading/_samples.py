@@ -236,7 +236,7 @@ def laid_out(rows: Iterable[Any], fields: Mapping[str, str], report: ReadingRepo
     answers: set[str] = set()
     is_first = True
     for position, row in enumerate(rows, start=1):
-        report.n_rows = position
+        report.n_rows += 1
         if type(row) is not dict and not isinstance(row, Mapping):
             yield position, row
             continue
@@ -259,7 +259,9 @@ def laid_out(rows: Iterable[Any], fields: Mapping[str, str], report: ReadingRepo
         if layout is None or not layout.keys <= row.keys():
             yield position, row
             continue
-        for each in rows_of(row, layout, fields):
+        parts = rows_of(row, layout, fields)
+        report.n_rows += len(parts) - 1
+        for each in parts:
             if layout.answers:  # several people compare the same answers
                 if (key := repr((each.get("id"), each.get("response")))) in answers:
                     report.note("answers of earlier rows, read once")
