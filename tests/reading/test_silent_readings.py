@@ -371,10 +371,11 @@ SQUAD = {"id": "1", "question": "q", "answers": [{"text": "a", "answer_start": 0
     ],
 )
 def test_squad(rows: list[dict[str, Any]]):
-    """Articles and rows. Its paragraphs are not retrieved, and are read as contexts if the user names them."""
+    """Articles and rows, of which each question is one. Its paragraphs are not retrieved, and are read as contexts if the user names them."""
     samples, report = read(rows)
     assert [("1", "q", ("a", "b")), ("2", "q", ("a", "b"))] == [(s.id, s.query, s.reference) for s in samples]
     assert [None] * 2 == contexts_of(samples)
+    assert ": 2 rows" in report
     assert "--field contexts=context" in report
     assert [["c"]] * 2 == contexts_of(read(rows, fields={"contexts": "context"})[0])
 
