@@ -32,7 +32,7 @@ from ragstone.testing import MemoryRecorder
 
 def live(**draft):
     """Return a request in flight."""
-    return LiveRequest(MemoryRecorder(), TraceDraft(**draft), Step(id="root", kind="chain"))
+    return LiveRequest(TraceDraft(**draft), Step(id="root", kind="chain"))
 
 
 def test_there_is_no_request_outside_a_block():
@@ -73,13 +73,14 @@ def test_a_joined_request_gives_what_the_block_lacks():
     assert ([], "stated") == (request.statements.contexts, request.statements.response)
 
 
-def test_steps_after_the_end_are_counted():
-    """A request ends once, and a step that comes later is left out."""
+def test_steps_after_the_end_are_left_out():
+    """A request ends once, and steps that come later are left out."""
     request = live()
-    assert request.end("ok") is not None
+    ended = request.end("ok")
     assert request.end("error") is None
     assert not request.join(Request(draft=TraceDraft(), steps=[Step(id=1)]), parent=request.root)
-    assert 1 == request.n_late
+    request.add(Step(id=2))
+    assert [request.root] == list(ended.steps)
     assert "ok" == request.draft.status
 
 

@@ -169,12 +169,12 @@ class FirstRows:
         is_passages = any(map(_texts_of, self.values(column)))
         if field == "contexts":
             return "" if is_passages else "objects without a text"
-        return PASSAGES if is_passages and self._has_sources(column) else ""
+        return PASSAGES if is_passages and self.have_key(column, _SOURCES) else ""
 
-    def _has_sources(self, column: str) -> bool:
-        """Return whether the objects of a column, or in it, say where they were found."""
-        items = [found for value in self.values(column) for found in _objects_in(value)]
-        return bool(items) and all(not _SOURCES.isdisjoint(map(name_key, item)) for item in items)
+    def have_key(self, column: str, keys: frozenset[str]) -> bool:
+        """Return whether all objects in the lists of a column have one of some keys."""
+        items = [item for value in self.values(column) for item in _objects_in(value)]
+        return bool(items) and all(not keys.isdisjoint(map(name_key, item)) for item in items)
 
     def has_passages(self, column: str) -> bool:
         """Return whether the values of a column are lists of objects with texts, except questions."""
@@ -245,11 +245,6 @@ class FirstRows:
         lists = [value for value in self.values(column) if isinstance(value, list) and _strings(value)]
         return max(map(len, lists), default=0)
 
-    def are_of_systems(self, column: str) -> bool:
-        """Return whether the values of a column are lists of objects that name the system which wrote them."""
-        items = [item for value in self.values(column) for item in _objects_in(value)]
-        return bool(items) and all(not {*map(name_key, item)}.isdisjoint(_SYSTEMS) for item in items)
-
     def has_questions_in(self, column: str) -> bool:
         """Return whether at least half of the values of a column are texts with a question mark."""
         values = self.values(column)
@@ -258,9 +253,7 @@ class FirstRows:
     def has_texts(self, column: str) -> bool:
         """Return whether the values of a column are texts of several words."""
         values = self.values(column)
-        return (
-            bool(values) and all(isinstance(value, str) for value in values) and any(" " in value for value in values)
-        )
+        return all(isinstance(value, str) for value in values) and any(" " in value for value in values)
 
     def _kind(self, values: list[Any]) -> str:
         kinds = {_kind(value) for value in values}
@@ -367,7 +360,7 @@ def propose(
             field = None if path.endswith("parts[]") or words_of(path) & WRONG else "contexts"
         elif field is None and words_of(path) & _RETRIEVAL and first.has_text_lists(path):
             field = "contexts"
-        if field == "reference" and first.are_of_systems(outer_list := path.partition("[]")[0]):
+        if field == "reference" and first.have_key(outer_list := path.partition("[]")[0], _SYSTEMS):
             key = f".[{json.dumps(outer_list)}]"
             command = f"jq -c '(arrays[], objects) | {key}[] + del({key})' FILE > NEW.jsonl"
             notes[outer_list] = f"{outer_list}: answers of several systems, not read. Write a row for each: {command}"

@@ -245,18 +245,13 @@ class StepNames:
                 step, field_name, unix_time(next((inner_json(record[name]) for name in names if name in record), None))
             )
         if step.kind in _SPENDERS:
-            self._fill_tokens(step, record)
+            counts = (tokens_in(mapping(json_in(get(name))) or exploded(record, name)) for name in self.usage)
+            stated = next((both for both in counts if both != (None, None)), None)
+            step.input_tokens, step.output_tokens = stated or (step.input_tokens, step.output_tokens)
         if self.tags:
             step.tags = tags_in(get(self.tags))
         if self.metadata:
             fill_identity(step, get(self.metadata) or exploded(record, self.metadata))
-
-    def _fill_tokens(self, step: Step, record: Mapping[str, Any]) -> None:
-        for name in self.usage:
-            counts = tokens_in(mapping(json_in(record.get(name))) or exploded(record, name))
-            if counts != (None, None):
-                step.input_tokens, step.output_tokens = counts
-                return
 
 
 MLFLOW_NAMES: Final = StepNames(

@@ -9,6 +9,7 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import islice
@@ -216,12 +217,8 @@ def _has_keys(rows: Any, layout: _Layout) -> bool:
         return isinstance(rows, Mapping) and keys <= rows.keys()
     if layout.within == "lists":
         rows = next(iter(rows.values()), None) if isinstance(rows, Mapping) else None
-    return keys <= _first_item(rows).keys()
-
-
-def _first_item(rows: Any) -> Mapping[str, Any]:
-    first = next(iter(rows), None) if isinstance(rows, list) else None
-    return first if isinstance(first, Mapping) else {}
+    first = rows[0] if isinstance(rows, list) and rows else None
+    return isinstance(first, Mapping) and keys <= first.keys()
 
 
 def _passage_rows(rows: Any) -> Iterator[_Row]:
@@ -380,7 +377,9 @@ def _generic(
                 for names in (_IDS, _ANNOTATORS, ("system",), FIELD_ALIASES["query"], ("trace_id",))
             )
             part = _unit_of(row)
-            sample = _sample_of(reader, row, position)
+            sample = None
+            with suppress(DataError):  # rows of labels may have no texts
+                sample = reader.read(row, position)
             id_ = sample.id if sample is not None and "id" in fields else id_
             first = collected.first_row(sample, position, None if id_ is None else (id_, system), has_part=bool(part))
             collected.add_sample({**row, "id": id_ or str(first)})
@@ -424,13 +423,6 @@ def _with_texts(row: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the row with the fields of the object that has its texts. The names of the row win."""
     inner: Mapping[str, Any] = next((row[key] for key in _CONTAINERS if isinstance(row.get(key), Mapping)), {})
     return {**inner, **row}
-
-
-def _sample_of(reader: RowReader, row: Mapping[str, Any], position: int) -> Sample | None:
-    try:
-        return reader.read(row, position)
-    except DataError:  # rows of labels may have no texts
-        return None
 
 
 def _object_of(row: Any, position: int) -> Mapping[str, Any]:

@@ -51,12 +51,7 @@ class MlflowFormat:
 
 
 def _requests(value: Any, retriever_tools: RetrieverTools) -> list[Trace | RejectedRecord]:
-    trace_id, steps = _steps(value)
-    return requests_in(steps, source="mlflow", trace_id=trace_id, retriever_tools=retriever_tools)
-
-
-def _steps(value: Any) -> tuple[str, list[Step]]:
-    """Return the id of a trace and its steps."""
+    """Return the requests in a trace."""
     if isinstance(value, str):
         value = parse_json(value)
     row = mapping(value)
@@ -76,7 +71,8 @@ def _steps(value: Any) -> tuple[str, list[Step]]:
     steps = [_step(span, run_id) for span in spans]
     about = mapping(inner_json(info.get("trace_metadata"))) or mapping(inner_json(info.get("request_metadata")))
     _fill_roots([step for step in steps if step.parent is None], steps, info, about)
-    return next((step.otel_trace_id for step in steps if step.otel_trace_id), run_id or ""), steps
+    trace_id = next((step.otel_trace_id for step in steps if step.otel_trace_id), run_id or "")
+    return requests_in(steps, source="mlflow", trace_id=trace_id, retriever_tools=retriever_tools)
 
 
 def _fill_roots(roots: list[Step], steps: list[Step], info: Mapping[str, Any], about: Mapping[str, Any]) -> None:

@@ -52,7 +52,10 @@ def _span(value: Any) -> OtelSpan | str:
     if not isinstance(value, Mapping):
         return f"a span must be an object, got {type(value).__name__}"
     ids = mapping(value.get("context")) or exploded(value, "context")
-    attributes = _attributes(value)
+    attributes: dict[str, Any] = {}
+    given = value.get("attributes")
+    # Of an object, or of the columns of a table.
+    _flatten(given if isinstance(given, Mapping) else exploded(value, "attributes"), "", attributes, 0)
     attributes.setdefault(_KIND, str(value.get("span_kind") or "UNKNOWN"))
     events = value.get("events")
     return read_span(
@@ -69,15 +72,8 @@ def _span(value: Any) -> OtelSpan | str:
     )
 
 
-def _attributes(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Attributes under dotted names: of an object, or of a table's columns; cells without a value are left out."""
-    found: dict[str, Any] = {}
-    given = value.get("attributes")
-    _flatten(given if isinstance(given, Mapping) else exploded(value, "attributes"), "", found, 0)
-    return found
-
-
 def _flatten(value: Any, name: str, found: dict[str, Any], depth: int) -> None:
+    """Add attributes under dotted names. Cells without a value are left out."""
     if depth < _MAX_DEPTH and isinstance(value, Mapping) and value:
         for key, item in value.items():
             _flatten(item, f"{name}.{key}" if name else str(key), found, depth + 1)

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from ragstone._util.unicode import replace_surrogates_in
 from ragstone.errors import DataError
+from ragstone.requests import finite_number
 from ragstone.schema import field_names
 
 _PLAIN: Final = frozenset({str, int, bool, list, dict})
@@ -41,7 +42,7 @@ def read_passage(item: Any, rank: int, position: int) -> dict[str, Any]:
             return {"text": texts[-1], "id": str(item[0]) if item[0] != texts[-1] else None, "rank": rank}
     if not is_object and isinstance(item, list | tuple) and len(item) == 2 and isinstance(item[0], str):
         text, other = item
-        if (score := to_number(other)) is not None:  # as vector stores return them
+        if (score := finite_number(other)) is not None:  # as vector stores return them
             return {"text": text, "score": score, "rank": rank}
         if isinstance(other, list | tuple) and _are_texts(other):
             return {"text": " ".join(map(str.strip, other)), "id": text, "rank": rank}  # a title and sentences
@@ -53,7 +54,7 @@ def read_passage(item: Any, rank: int, position: int) -> dict[str, Any]:
                 identity = next((body[k] for k in _ID_KEYS if k in body and not is_missing(body[k])), None)
                 passage = {"text": body[key], "id": None if identity is None else str(identity), "rank": rank}
                 if item.get("score") is not None:
-                    passage["score"] = to_number(item["score"])
+                    passage["score"] = finite_number(item["score"])
                 if body.get("relevance") is not None:
                     passage["relevance"] = _label(body["relevance"], rank, position)
                 if isinstance(metadata := body.get("metadata"), dict):
@@ -93,7 +94,7 @@ def _hits(value: Any, ids: Any = None, depth: int = 0) -> list[Any] | None:
         if {"node", *_TEXT_KEYS, *_ABOUT}.isdisjoint(value) and not all(map(_is_name, value)):
             if value and _are_texts(value.values()):
                 return [{"id": key, "text": text} for key, text in value.items()]
-            if value and all(to_number(score) is not None for score in value.values()):
+            if value and all(finite_number(score) is not None for score in value.values()):
                 return [{"text": text, "score": score} for text, score in value.items()]
         return [hit] if (hit := _hit(value)) is not value else None
     if not isinstance(value, list | tuple):
@@ -112,7 +113,7 @@ def _is_name(key: Any) -> bool:
 
 def _hit(item: Any) -> Any:
     """Return a pair of score and text, or an object with the text inside, as a passage."""
-    if isinstance(item, list | tuple) and len(item) == 2 and to_number(item[0]) is not None:
+    if isinstance(item, list | tuple) and len(item) == 2 and finite_number(item[0]) is not None:
         return {"text": item[1], "score": item[0]}
     if not isinstance(item, Mapping) or any(isinstance(item.get(key), str) for key in _TEXT_KEYS):
         return item
@@ -135,7 +136,7 @@ def _label(value: Any, rank: int, position: int) -> float | None:
     if isinstance(plain, str):
         number = _LABEL_WORDS.get(plain.strip().lower(), finite(plain))
     else:
-        number = float(plain) if isinstance(plain, bool) else to_number(plain)
+        number = float(plain) if isinstance(plain, bool) else finite_number(plain)
     if number is None:
         raise DataError(
             f"row {position}: passage {rank + 1} has the relevance {shorten(value)}; a label is a number (0, 1, or a "
@@ -144,21 +145,10 @@ def _label(value: Any, rank: int, position: int) -> float | None:
     return number
 
 
-def to_number(value: Any) -> float | None:
-    """Return a finite number, or None for anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) else None
-
-
 def finite(text: str) -> float | None:
     """Return the finite number that a text consists of, or None."""
     try:
-        return to_number(float(text))
+        return finite_number(float(text))
     except ValueError:
         return None
 

@@ -45,11 +45,10 @@ from ragstone.reading._row_values import (
     json_value,
     read_passages,
     shorten,
-    to_number,
     to_plain,
     walk,
 )
-from ragstone.requests import message_body
+from ragstone.requests import finite_number, message_body
 from ragstone.schema import Sample, derive_id, message_role
 
 _NO_MESSAGES: Final = Conversation(query=None, history=(), response=None, contexts=None)
@@ -222,7 +221,8 @@ class RowReader:
         elif (ids := row.get("reference_context_ids")) is not None:
             values["qrels"] = dict.fromkeys(_names(ids), 1.0) or None
         if "ratings" in found:
-            values["ratings"] = _ratings(found["ratings"], position)
+            ratings = _object(found["ratings"], "ratings", position)
+            values["ratings"] = ratings and {str(k): _grades(v, "ratings", position) or {} for k, v in ratings.items()}
         try:
             sample = Sample(**values)
         except ValidationError as error:
@@ -714,7 +714,8 @@ def _read_messages(found: dict[str, Any], used: set[str], position: int, column:
     answered, citations = _take_answer(found)
     earlier = _take_messages(found, "history", used)
     asked = _take_messages(found, "messages", used) or _take_messages(found, "query", used)
-    if answered and not asked and isinstance(said := found.get("query"), str) and not _has_user(answered):
+    has_question = asked or any(message_role(message_body(message)[0]) == "user" for message in answered)
+    if answered and not has_question and isinstance(said := found.get("query"), str):
         asked = [{"role": "user", "content": said}]
     # An output often repeats the input.
     messages = answered if answered[: len(asked)] == asked else [*asked, *answered]
@@ -733,10 +734,6 @@ def _read_messages(found: dict[str, Any], used: set[str], position: int, column:
         found["response"] = talk.response
         citations = citations or talk.citations
     return replace(talk, citations=citations)
-
-
-def _has_user(messages: Sequence[Any]) -> bool:
-    return any(message_role(message_body(message)[0]) == "user" for message in messages)
 
 
 def _take_messages(found: dict[str, Any], field: str, used: set[str]) -> list[Any]:
@@ -892,20 +889,13 @@ def _grades(value: Any, field: str, position: int) -> dict[str, float] | None:
         return None
     grades: dict[str, float] = {}
     for passage, grade in value.items():
-        number = float(grade) if isinstance(grade, bool) else to_number(to_plain(grade))
+        number = float(grade) if isinstance(grade, bool) else finite_number(to_plain(grade))
         if number is None:
             raise DataError(
                 f"row {position}: {field} gives {str(passage)!r} the grade {shorten(grade)}; a grade is a finite number"
             )
         grades[str(passage)] = number
     return grades
-
-
-def _ratings(value: Any, position: int) -> dict[str, dict[str, float]] | None:
-    value = _object(value, "ratings", position)
-    if value is None:
-        return None
-    return {str(question): _grades(grades, "ratings", position) or {} for question, grades in value.items()}
 
 
 def _object(value: Any, field: str, position: int) -> Mapping[Any, Any] | None:

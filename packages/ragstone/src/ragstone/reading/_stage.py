@@ -40,7 +40,10 @@ _TABLES: Final = f"""
     ) WITHOUT ROWID;
     CREATE INDEX IF NOT EXISTS traces_by_age ON traces (touched_at);
 """
-_PAGE: Final = 200
+_PAGE: Final = """
+    SELECT seq, trace_id, n_spans FROM traces
+    WHERE seq > ?1 AND (?2 IS NULL OR touched_at <= ?2 OR (has_root AND touched_at <= ?3)) ORDER BY seq LIMIT 200
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,10 +159,7 @@ class SpanBuffer:
             now = self._clock()
             with self._transaction() as db:
                 db.execute("UPDATE traces SET touched_at = ? WHERE touched_at > ?", (now, now))
-        while True:
-            page = self._page(after, untouched_since, rooted_since)
-            if not page:
-                return
+        while page := self._db.execute(_PAGE, (after, untouched_since, rooted_since)).fetchall():
             for after, trace_id, n_spans in page:
                 spans = self._db.execute("SELECT body FROM spans WHERE trace_seq = ? ORDER BY span_id", (after,))
                 yield BufferedTrace(
@@ -168,17 +168,6 @@ class SpanBuffer:
                     spans=tuple(body for (body,) in spans.fetchall()),
                     is_cut=n_spans > self._max_spans,
                 )
-
-    def _page(
-        self, after: int, untouched_since: float | None, rooted_since: float | None
-    ) -> list[tuple[int, str, int]]:
-        return self._db.execute(
-            """
-            SELECT seq, trace_id, n_spans FROM traces
-            WHERE seq > ?1 AND (?2 IS NULL OR touched_at <= ?2 OR (has_root AND touched_at <= ?3)) ORDER BY seq LIMIT ?4
-            """,
-            (after, untouched_since, rooted_since, _PAGE),
-        ).fetchall()
 
     def forget(self, seqs: Sequence[int]) -> None:
         """Delete traces that have been passed on."""

@@ -95,12 +95,9 @@ def _is_object(head: bytes) -> bool:
 
 
 def _document(source: InputFile, head: bytes, wanted: str | None) -> Table:
-    value = load_document(source, is_row=True)
-    return _large_document(source, head, wanted) if value is LARGE else table_of(value, source.name, wanted)
-
-
-def _large_document(source: InputFile, head: bytes, wanted: str | None) -> Table:
-    """Return the rows of a document that is too large to be parsed as a whole. Its lists are not known before they are read."""
+    if (value := load_document(source, is_row=True)) is not LARGE:
+        return table_of(value, source.name, wanted)
+    # The lists of a document that is too large to be parsed as a whole are not known before they are read.
     if head.lstrip()[:1] == b"[" and not wanted:
         return Table(format="JSON list", rows=large_items(source, "item"))
     if wanted:

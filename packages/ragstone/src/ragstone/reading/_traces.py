@@ -116,15 +116,13 @@ def _records(
                 damaged.append(error)
 
 
-def trace_samples(data: object, report: ReadingReport) -> Iterator[Sample | DataError] | None:
+def trace_samples(data: str | os.PathLike[str], report: ReadingReport) -> Iterator[Sample | DataError] | None:
     """Return the samples of a store, or of a file or folder with traces. None for anything else, such as rows.
 
     A sample is a request, and its id is the trace id. A record that cannot be read is yielded as an error. Records that
     are readable but not requests, and requests whose texts were removed, are counted in the report. Raise DataError if
     the file is one of Ragstone without samples, such as outcomes.
     """
-    if not isinstance(data, str | os.PathLike):
-        return None
     name = os.fspath(data)
     if is_database_url(name):
         return _of_store(name, report)

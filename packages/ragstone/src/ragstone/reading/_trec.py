@@ -179,9 +179,7 @@ def read_beir(folder: str | os.PathLike[str], *, split: str = "test", run: Run |
     """
     folder = Path(folder)
     qrels = read_qrels(folder / "qrels" / f"{split}.tsv")
-    queries = {
-        name: _beir_text(line, row, "text") for name, line, row in _beir_rows(folder / "queries.jsonl") if name in qrels
-    }
+    queries = {name: _beir_text(line, row) for name, line, row in _beir_rows(folder / "queries.jsonl") if name in qrels}
     if missing := [name for name in qrels if name not in queries]:
         raise DataError(
             f"{str(folder / 'queries.jsonl')!r} does not contain {len(missing)} of the {len(qrels)} queries of the "
@@ -214,7 +212,7 @@ def _corpus_texts(path: Path, ids: set[str]) -> dict[str, str]:
     texts = {}
     for name, line, row in _beir_rows(path):
         if name in ids:
-            title, text = row.get("title"), _beir_text(line, row, "text")
+            title, text = row.get("title"), _beir_text(line, row)
             texts[name] = f"{title}\n{text}" if isinstance(title, str) and title.strip() else text
     if missing := sorted(ids - texts.keys()):
         raise DataError(
@@ -240,10 +238,10 @@ def _beir_rows(path: Path) -> Iterator[tuple[str, int, dict[str, Any]]]:
         yield name, number, row
 
 
-def _beir_text(number: int, row: dict[str, Any], field: str) -> str:
-    text = row.get(field)
+def _beir_text(number: int, row: dict[str, Any]) -> str:
+    text = row.get("text")
     if not isinstance(text, str):
-        raise DataError(f"line {number}: {field!r} must be text, got {type(text).__name__}")
+        raise DataError(f"line {number}: 'text' must be text, got {type(text).__name__}")
     return text
 
 
@@ -271,13 +269,9 @@ def run_rows(path: Path) -> Iterator[Sample | DataError]:
     yield from errors
     for query in list(run):
         # Each query is removed from the run when its sample is made, because both together need twice the memory.
-        yield run_sample(query, run.pop(query))
-
-
-def run_sample(query: str, docs: Mapping[str, float], qrels: dict[str, float] | None = None) -> Sample:
-    """Return the sample of a query of a run. Its passages have ids, but no text."""
-    contexts = tuple(Passage(text="", id=doc, score=score, rank=rank) for rank, (doc, score) in enumerate(docs.items()))
-    return Sample(id=query, contexts=contexts, qrels=qrels)
+        docs = run.pop(query).items()
+        contexts = tuple(Passage(text="", id=doc, score=score, rank=rank) for rank, (doc, score) in enumerate(docs))
+        yield Sample(id=query, contexts=contexts)
 
 
 def qrels_from(source: QrelsSource) -> Qrels:

@@ -9,8 +9,18 @@ from typing import Any, Final
 
 from ragstone.errors import DataError
 from ragstone.reading._json import parse_json
-from ragstone.reading._row_values import finite, to_number
-from ragstone.requests import Message, PassageDraft, Step, Value, content_text, harvest, message_body, messages_of
+from ragstone.reading._row_values import finite
+from ragstone.requests import (
+    Message,
+    PassageDraft,
+    Step,
+    Value,
+    content_text,
+    finite_number,
+    harvest,
+    message_body,
+    messages_of,
+)
 from ragstone.schema import SETTING_NAMES, field_names, message_role
 
 _REPR: Final = re.compile(r"<[A-Za-z_][\w.]*+[( ].*>|[A-Z]\w*\([a-z_]\w*=.*\.\.\.", re.DOTALL)
@@ -36,7 +46,7 @@ def json_in(text: object) -> Any:
 
 def number_in(value: object) -> float | None:
     """Return a finite number, also from a text; None for anything else."""
-    return finite(value) if isinstance(value, str) and len(value) < 64 else to_number(value)
+    return finite(value) if isinstance(value, str) and len(value) < 64 else finite_number(value)
 
 
 def count_in(value: object) -> int | None:

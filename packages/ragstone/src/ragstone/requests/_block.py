@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-import weakref
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from ragstone._util.exit import register_exit_hook
 from ragstone._util.guard import Guard
@@ -25,22 +24,6 @@ from ragstone.requests._tap import AsyncTap, StreamListener, Tap, is_async_strea
 from ragstone.schema import TraceStatus, field_names
 
 _T = TypeVar("_T")
-
-
-class _OpenBlocks:
-    """The requests in flight, which are abandoned if the interpreter ends."""
-
-    def __init__(self) -> None:
-        self.blocks: weakref.WeakSet[RequestBlock] = weakref.WeakSet()
-        register_exit_hook(self.abandon)
-
-    def abandon(self) -> None:
-        """Record them: a stream that is held and never read would be lost."""
-        for block in list(self.blocks):
-            block._end("abandoned")  # noqa: SLF001
-
-
-_open: Final = _OpenBlocks()
 
 
 class RequestBlock:
@@ -130,18 +113,13 @@ class RequestBlock:
             draft = self._arguments.draft(self._step.started_at)
             link_current_span(draft)
             self._step.id = "request"
-            self._live = LiveRequest(self.recorder, draft, self._step)
+            self._live = LiveRequest(draft, self._step)
             self._live.statements.query = draft.query
             self._live.statements.history = self._guard.attempt(self._arguments.history)
-            _open.blocks.add(self)
-        else:
-            self._nest(outer)
-
-    def _nest(self, outer: RequestBlock) -> None:
-        """Become a step of the block around this one."""
-        self._live = live = outer._live
-        if live is not None:
-            self._step.id, self._step.parent = live.new_id(), outer._step.id
+            register_exit_hook(self._abandon)
+        elif (live := outer._live) is not None:  # noqa: SLF001 - this is a step of the block around it
+            self._live = live
+            self._step.id, self._step.parent = live.new_id(), outer._step.id  # noqa: SLF001
             self._step.query = self._arguments.question
             live.add(self._step)
 
@@ -281,7 +259,11 @@ class RequestBlock:
         return value
 
     def join(self, request: Request) -> bool:
-        """Make a framework's finished request a part of this one (see `Block`)."""
+        """Make a framework's finished request a part of this one, instead of recording it. Never raises.
+
+        Contexts and a response that it states count unless the block states its own, and so do its session, user,
+        reference, tags and metadata. False if the block had ended, so that the steps are left out.
+        """
         live = self._live
         if live is None:
             return False
@@ -392,7 +374,8 @@ class RequestBlock:
             return  # the function has stated its answer itself
         is_answer = reply.text is not None and not reply.calls_tool
         if self._is_answered and is_answer:
-            self._answered_twice()
+            self._guard.note("answer.twice", "answer() was called twice for one request; the last answer counts")
+            self._doubt("answered_twice")
         step = self._model
         # A step without a prompt would hide the call of a framework that wrote the reply.
         is_framework = self._n_joined > 0 or (self._step is live.root and not explicit)
@@ -421,15 +404,8 @@ class RequestBlock:
             live.statements.response = text
         else:
             self._step.reply = text
-            outer = self.outer  # what a nested block answers can be the answer of those around it
-            while outer is not None:
-                if isinstance(outer, RequestBlock) and outer._live is live:  # noqa: SLF001
-                    outer._n_joined += 1  # noqa: SLF001
-                outer = outer.outer
-
-    def _answered_twice(self) -> None:
-        self._guard.note("answer.twice", "answer() was called twice for one request; the last answer counts")
-        self._doubt("answered_twice")
+            for block in self._held_open()[1:]:  # what a nested block answers can be the answer of those around it
+                block._n_joined += 1  # noqa: SLF001
 
     def _stream_over(self, listener: StreamListener, error: BaseException | None) -> None:
         """Take the text of a stream that has ended, and end the request if the block has ended."""
@@ -459,6 +435,10 @@ class RequestBlock:
             )
         self._take(live, reply, explicit=listener.explicit, first_token_at=listener.first_token_at)
 
+    def _abandon(self) -> None:
+        """Record the request in flight when the interpreter exits: a stream that is held and never read would be lost."""
+        self._end("abandoned")
+
     def _end(self, status: TraceStatus, error: BaseException | None = None) -> None:
         live = self._live
         if live is None or self.ended or os.getpid() != self._pid:
@@ -477,7 +457,6 @@ class RequestBlock:
                 self._guard.note(
                     "answer.several", "several requests of a framework are in one block; pass the answer to answer()"
                 )
-            _open.blocks.discard(self)
             request = live.end(status, described)
             if request is not None:
                 self.recorder.record(request)

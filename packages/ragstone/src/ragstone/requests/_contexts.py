@@ -55,8 +55,8 @@ def find_contexts(facts: Facts, answer: Answer) -> Contexts:
     try:
         shown = _in_prompts(facts, answer)
     except TooLargeError:
-        return dataclasses.replace(Contexts(*without_prompt(facts, answer.calls)), doubts=["too_large"])
-    return Contexts(*without_prompt(facts, answer.calls)) if shown is None else shown
+        return without_prompt(facts, answer.calls, ["too_large"])
+    return without_prompt(facts, answer.calls) if shown is None else shown
 
 
 def _in_prompts(facts: Facts, answer: Answer) -> Contexts | None:
@@ -95,7 +95,7 @@ def _in_prompts(facts: Facts, answer: Answer) -> Contexts | None:
     if any(candidate.text for candidate in facts.candidates):
         return Contexts(None, "unknown", [*doubts, "not_in_prompt"])
     if facts.searches:
-        return dataclasses.replace(Contexts(*without_prompt(facts, answer.calls)), doubts=doubts)
+        return without_prompt(facts, answer.calls, doubts)
     return Contexts(None, "unknown", doubts)
 
 
@@ -109,7 +109,7 @@ def _without_answer(facts: Facts, answer: Answer, calls: Sequence[Call]) -> Cont
     shown = [found for call in _not_repeated(facts, calls) if (found := facts.matches(call))]
     if len(shown) == 1:
         return _shown(shown[0], [*_tool_doubts(facts, calls, shown[0]), *_state_doubts(facts, shown[0])])
-    contexts = Contexts(*without_prompt(facts, answer.calls))
+    contexts = without_prompt(facts, answer.calls)
     return Contexts(None, "unknown") if shown and contexts.rule != "in_output" else contexts
 
 
@@ -418,7 +418,7 @@ _NAMES: Final = frozenset(field_names("contexts", "output"))
 _MAKING: Final = frozenset({"transform", "chain", "agent", "part", "other"})
 
 
-def without_prompt(facts: Facts, answering: Sequence[Call]) -> tuple[list[PassageDraft] | None, ContextsRule]:
+def without_prompt(facts: Facts, answering: Sequence[Call], doubts: Sequence[str] = ()) -> Contexts:
     """Find the contexts without a prompt. `answering` are the model calls that wrote the answer."""
     end = max((call.step.ended_at or 0.0 for call in answering), default=0.0)
     searches = [
@@ -427,16 +427,13 @@ def without_prompt(facts: Facts, answering: Sequence[Call]) -> tuple[list[Passag
     found = [passage for search in searches for passage in search.passages]
     changes = list(_changes(facts))
     known = [*found, *(passage for _, made in changes for passage in made)]
-    in_output = _in_output(facts, known)
-    if in_output is not None:
-        return in_output, "in_output"
-    made = _made(found, changes)
-    if made is not None:
-        return made, "made_by_last_step"
-    given = _given(facts, [call.step for call in answering], known)
-    if given is not None:
-        return given, "given"
-    return (found, "found") if searches else (None, "unknown")
+    if (in_output := _in_output(facts, known)) is not None:
+        return Contexts(in_output, "in_output", [*doubts])
+    if (made := _made(found, changes)) is not None:
+        return Contexts(made, "made_by_last_step", [*doubts])
+    if (given := _given(facts, [call.step for call in answering], known)) is not None:
+        return Contexts(given, "given", [*doubts])
+    return Contexts(found, "found", [*doubts]) if searches else Contexts(None, "unknown", [*doubts])
 
 
 def left_nothing(facts: Facts) -> bool:

@@ -93,37 +93,6 @@ class CaptureOptions:
             statements.contexts = None if found is None else self._attempt(copy, found)
 
 
-class Block(Protocol):
-    """A `with monitor.request(...)` block, as translators of framework events see it."""
-
-    outer: Block | None
-    """The block around it."""
-
-    @property
-    def recorder(self) -> Recorder:
-        """The recorder that takes the request."""
-        ...
-
-    @property
-    def ended(self) -> bool:
-        """Whether the request has ended."""
-        ...
-
-    @property
-    def trace_id(self) -> str | None:
-        """The id under which the request is stored. None if it is not captured."""
-        ...
-
-    def join(self, request: Request) -> bool:
-        """Make a framework's finished request a part of this one, instead of recording it.
-
-        Never raises. Its steps become steps of the block. Contexts and a response that it states count for the block
-        unless the block states its own, and so do its session, user, reference, tags and metadata. False if the block
-        had ended, so that the steps are counted as late and left out.
-        """
-        ...
-
-
 # A context variable, so that tasks and `asyncio.to_thread` started inside inherit it.
 _current: ContextVar[Any] = ContextVar("ragstone_current_request", default=None)
 _enclosing: Final[list[Callable[[], Iterable[EnclosingRun]]]] = []
@@ -144,21 +113,36 @@ def current_request(recorder: Recorder | None = None) -> Any:
     while block is not None and (block.ended or not _takes(block.recorder, recorder)):
         block = block.outer
     for find in _enclosing if recorder is not None else ():
-        for taker, outer, request, step in find():
+        for run in find():
             # A block that was opened inside the run is nearer than the run.
-            if _takes(taker, recorder) and outer is block and request.draft.ended_at is None:
-                return _Enclosing(taker, current, request, step)
+            if _takes(run.recorder, recorder) and run.outer is block and not run.ended:
+                return run._replace(outer=current)
     return block
 
 
 class EnclosingRun(NamedTuple):
-    """A run of a framework that encloses the caller, in a request in flight."""
+    """A run of a framework that encloses the caller, in a request in flight. Other requests join it as they join a block."""
 
     recorder: Recorder
-    block: Any
+    outer: Any
     """The block that the request is going to join."""
     request: Request
     step: Step
+
+    @property
+    def ended(self) -> bool:
+        """Whether the request around has ended."""
+        return self.request.draft.ended_at is not None
+
+    @property
+    def trace_id(self) -> str:
+        """The id of the request around."""
+        return self.request.draft.trace_id
+
+    def join(self, request: Request) -> bool:
+        """Make a request a part of the one around."""
+        # Work that outlives the request around it is a request of its own.
+        return self.recorder.record(request) if self.ended else self.request.join(request, parent=self.step)
 
     @staticmethod
     def find_with(find: Callable[[], Iterable[EnclosingRun]]) -> None:
@@ -169,43 +153,18 @@ class EnclosingRun(NamedTuple):
         _enclosing.append(find)
 
 
-class _Enclosing:
-    """A framework's request in flight that another one joins (see `Block`)."""
-
-    def __init__(self, recorder: Recorder, outer: Any, request: Request, step: Step) -> None:
-        self.recorder = recorder
-        self.outer = outer
-        self._request = request
-        self._step = step
-
-    @property
-    def ended(self) -> bool:
-        """Whether the request around has ended."""
-        return self._request.draft.ended_at is not None
-
-    @property
-    def trace_id(self) -> str | None:
-        """The id of the request around."""
-        return self._request.draft.trace_id
-
-    def join(self, request: Request) -> bool:
-        """Make a request a part of the one around."""
-        # Work that outlives the request around it is a request of its own.
-        return self.recorder.record(request) if self.ended else self._request.join(request, parent=self._step)
-
-
 def _takes(taker: Any, recorder: Recorder | None) -> bool:
     return recorder is None or taker is recorder or getattr(taker, "takes_every_request", False) is True
 
 
-def enter(block: Block) -> Any:
+def enter(block: Any) -> Any:
     """Make a block the current one, and return the one before it."""
     outer = _current.get()
     _current.set(block)
     return outer
 
 
-def leave(block: Block, outer: Block | None) -> None:
+def leave(block: Any, outer: Any) -> None:
     """Make the block around the current one if `block` is: another context has a variable of its own."""
     # Not by token: a generator or an event loop's fixture may end in another context than it began in.
     if _current.get() is block:
@@ -213,7 +172,7 @@ def leave(block: Block, outer: Block | None) -> None:
 
 
 @contextmanager
-def entered(block: Block) -> Iterator[None]:
+def entered(block: Any) -> Iterator[None]:
     """Make a block the current one inside `with`: while a generator runs between two of its yields."""
     outer = enter(block)
     try:

@@ -206,18 +206,13 @@ FromMessages = Callable[[Sequence[Message]], str | None]
 
 def look_up(values: Sequence[Value], names: Sequence[str], from_messages: FromMessages) -> str | None:
     """Return the text of a bare value, or of the first name that has one. The text is empty only if no other is found."""
-    texts: list[str] = []
-    for place in (0, 1):  # a bare text before the fields of an object
-        for value in values:
-            is_bare = value.path == () if place == 0 else value.path == (AS_JSON,)
-            if is_bare and (text := _text_of(value, from_messages)) is not None:
-                texts.append(text)
-        if place == 0:
-            for name in names:
-                below = [value._replace(path=value.path[1:]) for value in values if value.path[:1] == (name,)]
-                if below and (text := look_up(_only_item(below), names, from_messages)) is not None:
-                    texts.append(text)
-    return next((text for text in texts if text), texts[0] if texts else None)
+    texts = [_text_of(value, from_messages) for value in values if value.path == ()]
+    for name in names:
+        below = [value._replace(path=value.path[1:]) for value in values if value.path[:1] == (name,)]
+        if below:
+            texts.append(look_up(_only_item(below), names, from_messages))
+    texts += [_text_of(value, from_messages) for value in values if value.path == (AS_JSON,)]
+    return next(filter(None, texts), "" if "" in texts else None)
 
 
 def _only_item(values: Sequence[Value]) -> Sequence[Value]:

@@ -145,19 +145,13 @@ def _chroma(value: Mapping[str, Any]) -> list[Sequence[Any]]:
     """Turn Chroma's columns into hits: of `query` one list for each query, of `get` one list."""
     ids = value["ids"]
     is_batch = all(is_list(item) for item in ids)
-    columns = {name: value.get(name) for name in ("documents", "metadatas", "distances", "uris")}
     found: list[Sequence[Any]] = []
     for place, names in enumerate(ids if is_batch else [ids]):
-        rows = []
-        for rank, name in enumerate(names):
-            row = {"id": name}
-            for column, field in (("documents", "text"), ("metadatas", "metadata"), ("distances", "distance")):
-                values = columns[column]
-                values = values[place] if is_batch and values is not None else values
-                if values is not None:
-                    row[field] = values[rank]
-            rows.append(row)
-        found.append(rows)
+        columns = {"id": names}
+        for column, field in (("documents", "text"), ("metadatas", "metadata"), ("distances", "distance")):
+            if (values := value.get(column)) is not None:
+                columns[field] = values[place] if is_batch else values
+        found.append([dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)])
     return found
 
 

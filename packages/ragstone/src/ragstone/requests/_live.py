@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from ragstone._util.guard import Guard
 from ragstone.requests._conversation import turns_in
-from ragstone.requests._current import Recorder
 from ragstone.requests._draft import TraceDraft
 from ragstone.requests._messages import read_prompt
 from ragstone.requests._step import Request, Statements, Step
@@ -89,7 +88,7 @@ def text_or_none(guard: Guard, method: str, name: str, value: Any) -> str | None
 
 
 _MAX_STEPS: Final = 10_000
-"""Steps kept for one request. Later steps are counted and left out."""
+"""Steps kept for one request. Later steps are left out."""
 
 
 class LiveRequest:
@@ -99,8 +98,7 @@ class LiveRequest:
     takes it when it has ended, and `root` is the step that stands for all of it.
     """
 
-    def __init__(self, recorder: Recorder, draft: TraceDraft, root: Step) -> None:
-        self.recorder = recorder
+    def __init__(self, draft: TraceDraft, root: Step) -> None:
         self.draft = draft
         self.root = root
         self.statements = Statements()
@@ -111,8 +109,6 @@ class LiveRequest:
         self.doubts: dict[str, None] = {}
         """Codes of what the application did wrong."""
         self.ended = False
-        self.n_late = 0
-        """Steps that came after the end of the request, or beyond the limit."""
         # Re-entrant: the garbage collector may end a stream while this thread holds the lock.
         self._lock = threading.RLock()
         self._numbers = itertools.count()
@@ -121,23 +117,21 @@ class LiveRequest:
         """Return an id for another step."""
         return ("block", next(self._numbers))
 
-    def add(self, *steps: Step) -> bool:
-        """Add steps, in the order in which they began, and return False if the request has ended or has too many."""
+    def add(self, step: Step) -> None:
+        """Add a step after those that began before it, unless the request has ended or has too many."""
         with self._lock:
-            if self.ended or len(self._steps) + len(steps) > _MAX_STEPS:
-                self.n_late += len(steps)
-                return False
-            self._steps.extend(steps)
-            for step in steps:
+            if not self.ended and len(self._steps) < _MAX_STEPS:
+                self._steps.append(step)
                 self._request.count_texts(step)
-            return True
 
     def join(self, request: Request, *, parent: Step) -> bool:
-        """Make a framework's request a part of this one, under the step `parent` (see `Request.join`)."""
+        """Make a framework's request a part of this one, under the step `parent` (see `Request.join`).
+
+        Return False if this one has ended or would have too many steps.
+        """
         with self._lock:
             n_before = len(self._steps)
-            if not self.add() or n_before + len(request.steps) > _MAX_STEPS:
-                self.n_late += len(request.steps)
+            if self.ended or n_before + len(request.steps) > _MAX_STEPS:
                 return False
             if self._request.join(request, parent=parent):
                 for step in self._steps[n_before:]:

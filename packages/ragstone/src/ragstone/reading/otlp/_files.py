@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 from typing import Any, Final
 
 from ragstone.capture import RedactionError, Redactor
@@ -196,26 +196,22 @@ def traces_of(staged: BufferedTrace, retriever_tools: RetrieverTools | None = No
         return [RejectedRecord(place=place, reason=_UNKNOWN, is_ignored=True)]
     tools = retriever_tools or {}
     readings = [_read_by(spans, [convention], staged.trace_id, tools) for convention in claiming]
-    best = max(readings, key=_rate_completeness)
-    if len(claiming) > 1 and _rate_completeness(best)[:2] < (_ALL, True):
-        best = max(best, _read_by(spans, claiming, staged.trace_id, tools), key=_rate_completeness)
-    return best.items
-
-
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    items: list[Trace | RejectedRecord]
-    is_asked: bool
-    """Return whether a step of the application has inputs. Queries of models and retrievers may be the application's."""
+    known, requests = max(readings, key=itemgetter(0))
+    if len(claiming) > 1 and known[:2] < (_ALL, True):
+        readings = [(known, requests), _read_by(spans, claiming, staged.trace_id, tools)]
+        known, requests = max(readings, key=itemgetter(0))
+    return requests
 
 
 def _read_by(
     spans: Sequence[OtelSpan], conventions: Sequence[Convention], trace_id: str, retriever_tools: RetrieverTools
-) -> _Reading:
+) -> tuple[tuple[int, bool, int, int, int], list[Trace | RejectedRecord]]:
+    """Return the requests that conventions read in a trace, and how much they know."""
     steps = [_step_of(span, conventions) for span in spans]
+    # Queries of models and retrievers may be the application's.
     is_asked = any(step.query or step.inputs for step in steps if step.kind in ("chain", "agent"))
     items = requests_in(steps, source=conventions[0].name, trace_id=trace_id, retriever_tools=retriever_tools)
-    return _Reading(items, is_asked)
+    return _rate_completeness(items, is_asked=is_asked), items
 
 
 def _step_of(span: OtelSpan, conventions: Iterable[Convention]) -> Step:
@@ -236,9 +232,9 @@ def _of_application(attributes: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _rate_completeness(reading: _Reading) -> tuple[int, bool, int, int, int]:
+def _rate_completeness(items: Sequence[Trace | RejectedRecord], *, is_asked: bool) -> tuple[int, bool, int, int, int]:
     """Return how much a reading knows: of query, passages and response, then of ids, requests and tokens."""
-    traces = [item for item in reading.items if isinstance(item, Trace)]
+    traces = [item for item in items if isinstance(item, Trace)]
     parts = [
         (trace.query is not None)
         + any(passage.text for passage in trace.prompt_contexts or ())
@@ -247,4 +243,4 @@ def _rate_completeness(reading: _Reading) -> tuple[int, bool, int, int, int]:
     ]
     ids = sum(passage.id is not None for trace in traces for passage in trace.prompt_contexts or ())
     n_usages = sum(trace.usage is not None for trace in traces)
-    return min(parts, default=-1), reading.is_asked, ids, len(traces), n_usages
+    return min(parts, default=-1), is_asked, ids, len(traces), n_usages

@@ -156,9 +156,7 @@ def fill_haystack(step: Step, span: OtelSpan) -> None:
     if step.kind == "model":
         # The attributes of a message with the result of a tool have no text.
         step.prompt = prompt or step.prompt
-        if replies:
-            step.reply = None if replies[-1].calls_tool else replies[-1].text
-            step.calls_tool = replies[-1].calls_tool
+        set_reply(step, replies[-1] if replies else None)
     elif step.kind in ("chain", "agent"):
         step.inputs = (Value(("messages",), messages=prompt),) if prompt else step.inputs
         step.outputs = (Value(("messages",), messages=replies),) if replies else step.outputs
@@ -168,14 +166,12 @@ def _shown_messages(value: Any, *names: str) -> tuple[Message, ...]:
     """Return the messages in the list of one of these names, in the object or one level below."""
     if not isinstance(value, Mapping):
         return ()
-    for holder in (value, *(item for item in value.values() if isinstance(item, Mapping))):
-        for name in names:
-            listed = holder.get(name)
-            found = (
-                [_shown_message(item) for item in listed if isinstance(item, str)] if isinstance(listed, list) else []
-            )
-            if found and None not in found:
-                return tuple(message for message in found if message is not None)
+    holders = (value, *(item for item in value.values() if isinstance(item, Mapping)))
+    for listed in (holder.get(name) for holder in holders for name in names):
+        shown = [item for item in listed if isinstance(item, str)] if isinstance(listed, list) else []
+        found = [message for message in map(_shown_message, shown) if message is not None]
+        if found and len(found) == len(shown):
+            return tuple(found)
     return ()
 
 
@@ -301,17 +297,13 @@ def fill_traceloop(step: Step, span: OtelSpan) -> None:
     elif step.kind == "model":
         _fill_entity_model(step, given, got)
     else:
-        _fill_entity(step, given, got)
+        # Next to the inputs are the tags, the metadata and the arguments of the run, such as its name.
+        step.inputs = values_in(mapping(given).get("inputs", given)) or step.inputs
+        step.outputs = values_in(mapping(got).get("outputs", got)) or step.outputs
+        if step.kind == "tool":
+            fill_tool(step, given, mapping(got).get("output", got))
     if step.model in (None, "unknown"):
         step.model = text_or_none(attributes.get("traceloop.association.properties.ls_model_name"))
-
-
-def _fill_entity(step: Step, given: Any, got: Any) -> None:
-    # Next to the inputs are the tags, the metadata and the arguments of the run, such as its name.
-    step.inputs = values_in(mapping(given).get("inputs", given)) or step.inputs
-    step.outputs = values_in(mapping(got).get("outputs", got)) or step.outputs
-    if step.kind == "tool":
-        fill_tool(step, given, mapping(got).get("output", got))
 
 
 def _nodes(given: Any, output: Any) -> tuple[PassageDraft, ...] | None:
@@ -336,8 +328,8 @@ def _fill_entity_model(step: Step, given: Any, got: Any) -> None:
     step.prompt = step.prompt or messages_in(given) or None
     if not isinstance(got, Mapping):
         return
-    if step.reply is None and not step.calls_tool and (reply := reply_message(got)) is not None:
-        step.reply, step.calls_tool = None if reply.calls_tool else reply.text, reply.calls_tool
+    if step.reply is None and not step.calls_tool:
+        set_reply(step, reply_message(got))
     raw = mapping(got.get("raw"))
     for usage in (got.get("additional_kwargs"), raw.get("usage")):
         if step.input_tokens is None and step.output_tokens is None:
