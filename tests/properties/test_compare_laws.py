@@ -17,7 +17,7 @@ from ragstone.experiments._compare.pairs import PairDifference
 from ragstone.judges import JudgeIdentity
 from ragstone.metrics import MetricCard
 from ragstone.schema import Failure, Score, Usage
-from ragstone.stats._step_down import step_down
+from ragstone.stats._independent import step_down
 
 CARD = MetricCard(
     name="m",

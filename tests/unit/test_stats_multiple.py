@@ -9,7 +9,7 @@ import pytest
 
 from ragstone import stats
 from ragstone.stats import discriminative_power, holm
-from ragstone.stats._step_down import step_down
+from ragstone.stats._independent import step_down
 
 
 def test_holm_worked_out_by_hand():

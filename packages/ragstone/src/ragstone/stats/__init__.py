@@ -34,11 +34,9 @@ if TYPE_CHECKING:
     from ragstone.stats._mean import Estimate, failure_bounds, mean_interval, wilson_interval
     from ragstone.stats._median import estimate_median
     from ragstone.stats._multiple import DiscriminativePower, discriminative_power, holm
-    from ragstone.stats._paired import paired_effect
     from ragstone.stats._population import Description, describe, pass_at_k
-    from ragstone.stats._sequential import beta_mixture_interval
-    from ragstone.stats._sign_flips import FamilyResult, PairResult, simultaneous_differences
-    from ragstone.stats._stopped import stopped_proportion, stopping_paths
+    from ragstone.stats._sign_flips import FamilyResult, PairResult, paired_effect, simultaneous_differences
+    from ragstone.stats._stopped import beta_mixture_interval, stopped_proportion, stopping_paths
     from ragstone.stats._system_rank import kendall_of_means
     from ragstone.stats._variance import VarianceSplit, split_variance
     from ragstone.stats._weight import estimate_mean, hajek_mean
@@ -68,11 +66,9 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_median": "estimate_median",
             "_multiple": "DiscriminativePower discriminative_power holm",
             "_alarms": "BETS QUARTER_S AlarmBudget CalendarDetector",
-            "_paired": "paired_effect",
             "_population": "Description describe pass_at_k",
-            "_sequential": "beta_mixture_interval",
-            "_sign_flips": "FamilyResult PairResult simultaneous_differences",
-            "_stopped": "stopped_proportion stopping_paths",
+            "_sign_flips": "FamilyResult PairResult paired_effect simultaneous_differences",
+            "_stopped": "beta_mixture_interval stopped_proportion stopping_paths",
             "_system_rank": "kendall_of_means",
             "_variance": "VarianceSplit split_variance",
             "_weight": "estimate_mean hajek_mean",

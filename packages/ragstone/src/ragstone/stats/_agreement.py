@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ragstone.stats._cluster import check_resampling, cluster_codes, effective_number, jackknife_interval
-from ragstone.stats._mean import Estimate, wilson_interval
+from ragstone.stats._mean import Estimate, estimate_around, wilson_interval
 from ragstone.stats._weight import estimate_mean
 
 if TYPE_CHECKING:
@@ -410,14 +410,7 @@ def _agreement(
             low, high, method = jackknife_interval(
                 value, values, sizes, low=-1.0, high=1.0, confidence_level=confidence_level
             )
-        estimate = Estimate(
-            value=value,
-            low=min(low, value),
-            high=max(high, value),
-            confidence_level=confidence_level,
-            method=method,
-            n=n,
-        )
+        estimate = estimate_around(value, low, high, confidence_level, method=method, n=n)
         if observed <= _ROUNDING:
             # Every resample agrees as well. In a model in which raters either agree on an item or rate it at random,
             # the coefficient is the share of the former. Of n out of n equal ratings, those at random agree by chance.

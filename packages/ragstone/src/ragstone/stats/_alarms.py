@@ -95,7 +95,7 @@ class AlarmBudget:
         Raises:
             ValueError: If the state has a different kind.
         """
-        _read_state(state, _BUDGET)
+        _check_kind(state, _BUDGET)
         new = cls(state["per_quarter"], start=state["at"])
         new._left = state["left"]
         return new
@@ -211,7 +211,7 @@ class CalendarDetector:
         Raises:
             ValueError: If the state has a different kind.
         """
-        _read_state(state, _DETECTOR)
+        _check_kind(state, _DETECTOR)
         new = cls(state["reference"], direction=state["direction"], low=state["low"], high=state["high"])
         new.n_alarms, new._m = state["n_alarms"], list(state["m"])
         return new
@@ -225,8 +225,6 @@ def _unit(x: float, low: float, high: float) -> float:
     return min(max(mapped, 0.0), 1.0)
 
 
-def _read_state(state: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    """Check the kind of a state and return the state."""
+def _check_kind(state: Mapping[str, Any], kind: str) -> None:
     if state.get("kind") != kind:
         raise ValueError(f"the state has the kind {state.get('kind')!r}, expected {kind!r}")
-    return state

@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ragstone.stats._mean import Estimate
+from ragstone.stats._cluster import check_resampling
+from ragstone.stats._mean import Estimate, estimate_around
 
 if TYPE_CHECKING:
     import numpy as np
@@ -66,11 +67,7 @@ def bootstrap_interval(
         )
     if not np.isfinite(x).all():
         raise ValueError(f"every observation must be finite, got {float(x[~np.isfinite(x)][0])!r}. Omit missing values")
-    if n_resamples < 1 or not 0 < confidence_level < 1:
-        raise ValueError(
-            f"n_resamples must be at least 1 and confidence_level in (0, 1), got n_resamples={n_resamples}, "
-            f"confidence_level={confidence_level}"
-        )
+    check_resampling(n_resamples, confidence_level)
     apply = statistic or np.mean
     point = float(apply(x))
     if not math.isfinite(point):
@@ -81,18 +78,9 @@ def bootstrap_interval(
     if drawn.size == 0 or drawn[0] == drawn[-1]:
         ends, method = [-math.inf, math.inf], "range"
     else:
-        ends, method = (
-            np.quantile(drawn, ((1 - confidence_level) / 2, (1 + confidence_level) / 2)).tolist(),
-            "percentile",
-        )
-    return Estimate(
-        value=point,
-        low=min(point, max(low, ends[0])),
-        high=max(point, min(high, ends[1])),
-        confidence_level=confidence_level,
-        method=method,
-        n=len(x),
-    )
+        ends = np.quantile(drawn, ((1 - confidence_level) / 2, (1 + confidence_level) / 2)).tolist()
+        method = "percentile"
+    return estimate_around(point, *ends, confidence_level, method=method, n=len(x), bounds=(low, high))
 
 
 def resampled_means(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from ragstone.stats._bootstrap import resampled_means
 from ragstone.stats._cluster import check_resampling, cluster_codes
-from ragstone.stats._mean import Estimate
+from ragstone.stats._mean import Estimate, estimate_around
 from ragstone.stats._weight import estimate_mean
 
 if TYPE_CHECKING:
@@ -133,14 +133,8 @@ def _combined(
     down, up = one.value - one.low, one.high - one.value
     other = two.value - two.low, two.high - two.value
     below, above = other if sign > 0 else other[::-1]
-    return Estimate(
-        value=value,
-        low=max(bounds[0], value - math.hypot(down, below)),
-        high=min(bounds[1], value + math.hypot(up, above)),
-        confidence_level=one.confidence_level,
-        method="mover",
-        n=one.n + two.n,
-    )
+    low, high, n = value - math.hypot(down, below), value + math.hypot(up, above), one.n + two.n
+    return estimate_around(value, low, high, one.confidence_level, method="mover", n=n, bounds=bounds)
 
 
 def find_placements(x: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal, get_args
 from ragstone._util.distributions import student_quantile
 from ragstone._util.lazy import needs_extra
 from ragstone.stats._cluster import cluster_codes, effective_number
-from ragstone.stats._mean import Bounds, Estimate, mean_interval
+from ragstone.stats._mean import Bounds, Estimate, estimate_around, mean_interval
 
 if TYPE_CHECKING:
     import numpy as np
@@ -170,14 +170,7 @@ def correlate(
         corners = [(first, second) for first in x_range for second in y_range]
         pairs, extremes = _influences(a, b, kind, np.array(corners).T)
         low, high, method = _interval(r, pairs, extremes, codes, confidence_level)
-    return Estimate(
-        value=r,
-        low=max(-1.0, min(low, r)),
-        high=min(1.0, max(high, r)),
-        confidence_level=confidence_level,
-        method=method,
-        n=a.size,
-    )
+    return estimate_around(r, low, high, confidence_level, method=method, n=a.size, bounds=(-1.0, 1.0))
 
 
 def fisher_mean(correlations: Sequence[float | None], intervals: Sequence[Estimate | None] = ()) -> CorrelationMean:

@@ -11,7 +11,7 @@ from ragstone._util.distributions import student_quantile
 from ragstone.stats._cluster import cluster_codes, wilson_limit
 from ragstone.stats._contrast import find_placements
 from ragstone.stats._correlation import correlate
-from ragstone.stats._mean import Estimate, wilson_interval
+from ragstone.stats._mean import Estimate, estimate_around, wilson_interval
 from ragstone.stats._weight import estimate_mean
 
 if TYPE_CHECKING:
@@ -236,14 +236,7 @@ def rogan_gladen(
     low, high = (min(max((-b + side * root) / (2 * a), 0.0), 1.0) for side in (-1, 1))
     false_alarms = float(x[~is_correct].mean())
     value = min(max((float(q.mean()) - false_alarms) / (float(x[is_correct].mean()) - false_alarms), 0.0), 1.0)
-    return Estimate(
-        value=value,
-        low=min(low, value),
-        high=max(high, value),
-        confidence_level=confidence_level,
-        method="rogan_gladen",
-        n=q.size,
-    )
+    return estimate_around(value, low, high, confidence_level, method="rogan_gladen", n=q.size)
 
 
 def _auc(
@@ -271,14 +264,7 @@ def _auc(
     else:
         t = student_quantile(least - 1, (1 + confidence_level) / 2)
         low, high = (wilson_limit(value, variance, side * t) for side in (-1, 1))
-    return Estimate(
-        value=value,
-        low=min(low, value),
-        high=max(high, value),
-        confidence_level=confidence_level,
-        method="delong",
-        n=x.size,
-    )
+    return estimate_around(value, low, high, confidence_level, method="delong", n=x.size)
 
 
 def _best_threshold(x: NDArray[np.float64], is_correct: NDArray[np.bool_]) -> float | None:

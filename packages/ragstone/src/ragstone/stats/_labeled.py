@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from ragstone._util.distributions import student_quantile
 from ragstone.stats._agreement import Agreement
 from ragstone.stats._cluster import cluster_codes, effective_number, jackknife_interval
-from ragstone.stats._mean import Estimate
+from ragstone.stats._mean import Estimate, estimate_around
 from ragstone.stats._weight import hajek_mean
 
 if TYPE_CHECKING:
@@ -117,14 +117,8 @@ def drawn_prediction_powered_mean(
         return replace(result, weight=0.0)
     value = min(max(mean_label + weight * (mean - mean_drawn), low), high)
     error = student_quantile(n - 1, (1 + confidence_level) / 2) * math.sqrt(variance)
-    estimate = Estimate(
-        value=value,
-        low=max(low, value - error),
-        high=min(high, value + error),
-        confidence_level=confidence_level,
-        method="ppi_drawn",
-        n=len(given),
-    )
+    ends, n_labels = (value - error, value + error), len(given)
+    estimate = estimate_around(value, *ends, confidence_level, method="ppi_drawn", n=n_labels, bounds=(low, high))
     return replace(result, estimate=estimate, labels_worth=len(given) * without / variance)
 
 
@@ -169,9 +163,7 @@ def drawn_kappa(
         low, high, method = jackknife_interval(
             kappa, without, cells.sum(axis=1), low=-1.0, high=1.0, confidence_level=confidence_level
         )
-        coefficient = Estimate(
-            value=kappa, low=low, high=high, confidence_level=confidence_level, method=method, n=a.size
-        )
+        coefficient = estimate_around(kappa, low, high, confidence_level, method=method, n=a.size)
     return Agreement(coefficient=coefficient, observed=observed, expected=expected, n=a.size, n_left_out=0)
 
 

@@ -49,6 +49,29 @@ class Estimate:
             object.__setattr__(self, name, float(getattr(self, name)))
 
 
+def estimate_around(
+    value: float,
+    low: float,
+    high: float,
+    confidence_level: float,
+    *,
+    method: str,
+    n: int,
+    bounds: tuple[float, float] = (-math.inf, math.inf),
+) -> Estimate:
+    """Make an estimate whose interval is cut at the bounds and contains the value."""
+    low, high = min(value, max(bounds[0], low)), max(value, min(bounds[1], high))
+    return Estimate(value=value, low=low, high=high, confidence_level=confidence_level, method=method, n=n)
+
+
+def check_level(confidence_level: float, side: str = "two-sided") -> None:
+    """Raise ValueError if a confidence level or the side of an interval is invalid."""
+    if not 0 < confidence_level < 1:
+        raise ValueError(f"confidence_level must be in (0, 1), got {confidence_level}")
+    if side not in get_args(Side):
+        raise ValueError(f'side must be "two-sided", "lower" or "upper", got {side!r}')
+
+
 class Bounds(NamedTuple):
     """Lower and upper limit of an unknown number without an estimate: worst-case bounds, or a confidence sequence."""
 
@@ -127,10 +150,7 @@ def _checked(
 
     if not low < high:
         raise ValueError(f"low must be below high, got low={low} and high={high}")
-    if not 0 < confidence_level < 1:
-        raise ValueError(f"confidence_level must be in (0, 1), got {confidence_level}")
-    if side not in get_args(Side):
-        raise ValueError(f'side must be "two-sided", "lower" or "upper", got {side!r}')
+    check_level(confidence_level, side)
     x = np.sort(np.asarray(values, dtype=float))
     if x.size == 0:
         raise ValueError("values is empty. A mean needs at least one value")
@@ -180,8 +200,7 @@ def wilson_interval(successes: int, n: int, *, confidence_level: float = 0.95) -
     """
     if n <= 0 or not 0 <= successes <= n:
         raise ValueError(f"a proportion needs 0 <= successes <= n and n > 0, got successes={successes}, n={n}")
-    if not 0 < confidence_level < 1:
-        raise ValueError(f"confidence_level must be in (0, 1), got {confidence_level}")
+    check_level(confidence_level)
     z = normal_quantile((1 + confidence_level) / 2)
     p = successes / n
     center = p + z * z / (2 * n)

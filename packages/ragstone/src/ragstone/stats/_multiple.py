@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ragstone.stats._mean import check_level
+
 _ROUNDING: Final = 1e-12
 """Tolerance for rounding: 1 - 0.95 is slightly more than 0.05."""
 
@@ -45,7 +47,7 @@ def holm(p_values: Sequence[float | None], *, confidence_level: float = 0.95) ->
         >>> holm([0.01, None, 0.02]).adjusted
         (0.03, 1.0, 0.04)
     """
-    _check_level(confidence_level)
+    check_level(confidence_level)
     known = [_p_value(p) for p in p_values]
     order = sorted(range(len(known)), key=lambda i: known[i])
     adjusted = [1.0] * len(known)
@@ -90,7 +92,7 @@ def discriminative_power(p_values: Sequence[float | None], *, confidence_level: 
         >>> discriminative_power([0.001, 0.2, 0.04]).n_significant
         2
     """
-    _check_level(confidence_level)
+    check_level(confidence_level)
     if not p_values:
         raise ValueError("discriminative power needs at least one pair of systems")
     asl = tuple(sorted(_p_value(p) for p in p_values))
@@ -112,8 +114,3 @@ def _p_value(p: float | None) -> float:
     if not 0 <= p <= 1:
         raise ValueError(f"a p-value must be in [0, 1], got {p}")
     return float(p)
-
-
-def _check_level(confidence_level: float) -> None:
-    if not 0 < confidence_level < 1:
-        raise ValueError(f"confidence_level must be in (0, 1), got {confidence_level}")

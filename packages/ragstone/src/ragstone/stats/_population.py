@@ -76,12 +76,13 @@ def describe(
     def share(bound: float | None) -> Estimate | None:
         if bound is None or not np.isfinite(bound):
             return None
-        return mean_interval(_at(x, bound).astype(float).tolist(), confidence_level=confidence_level)
+        at_bound = np.abs(x - bound) < 0.5 * 10.0**-_DECIMALS
+        return mean_interval(at_bound.astype(float), confidence_level=confidence_level)
 
     return Description(
         n=int(x.size),
         mean=float(unit.mean()) * scale,
-        geometric_mean=_geometric_mean(x),
+        geometric_mean=None if x[0] < 0 else 0.0 if x[0] == 0 else float(np.exp(np.log(x).mean())),
         sd=float(unit.std(ddof=1)) * scale if x.size > 1 else None,
         minimum=float(x[0]),
         q1=q1,
@@ -152,13 +153,6 @@ def pass_at_k(n: int, correct: int, k: int) -> float:
     return (draws - math.comb(n - correct, k)) / draws
 
 
-def _at(x: NDArray[np.float64], bound: float) -> NDArray[np.bool_]:
-    import numpy as np
-
-    at: NDArray[np.bool_] = np.abs(x - bound) < 0.5 * 10.0**-_DECIMALS
-    return at
-
-
 def _shape(x: NDArray[np.float64]) -> tuple[float | None, float | None]:
     """Compute moment skewness and excess kurtosis."""
     import numpy as np
@@ -171,11 +165,3 @@ def _shape(x: NDArray[np.float64]) -> tuple[float | None, float | None]:
     centered /= largest
     second = float((centered**2).mean())
     return float((centered**3).mean()) / second**1.5, float((centered**4).mean()) / second**2 - 3
-
-
-def _geometric_mean(x: NDArray[np.float64]) -> float | None:
-    import numpy as np
-
-    if x[0] < 0:
-        return None
-    return 0.0 if x[0] == 0 else float(np.exp(np.log(x).mean()))

@@ -1,4 +1,4 @@
-"""Tests of many paired differences together, with random signs and step-down p-values."""
+"""Paired differences: tests of many together, with random signs and step-down p-values, and their effect size."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from ragstone._util.distributions import student_quantile
 from ragstone.stats._cluster import cluster_codes
+from ragstone.stats._mean import check_level
 
 if TYPE_CHECKING:
     import numpy as np
@@ -343,8 +344,7 @@ def _check_scores(
         raise ValueError(
             f"scores must be finite, or NaN if missing, got {float(x[row, column])!r} in row {row} of system {column}"
         )
-    if not 0 < confidence_level < 1:
-        raise ValueError(f"confidence_level must be in (0, 1), got {confidence_level}")
+    check_level(confidence_level)
     if alternative not in ("two-sided", "greater", "less"):
         raise ValueError(f'alternative must be "two-sided", "greater" or "less", got {alternative!r}')
     if pairs is None and alternative != "two-sided":
@@ -357,3 +357,25 @@ def _check_scores(
     if not family:
         raise ValueError("pairs must not be empty")
     return x, family
+
+
+def paired_effect(differences: NDArray[np.float64]) -> float | None:
+    """Return Cohen's d_z with Hedges' correction for small n: the mean difference, in standard deviations of the differences.
+
+    It is for paired scores. Cohen's d of two independent groups divides by the standard deviation of the scores, and is
+    smaller the more the systems' scores correlate. Without the correction d_z is 9% too large at n = 10. None for fewer
+    than 3 differences, whose correction does not exist, and if all are equal.
+
+    Source:
+        Lakens 2013, formulas 4 and 7. Exact correction: Hedges 1981.
+
+    Examples:
+        >>> import numpy as np
+        >>> round(paired_effect(np.array([0.5, 0.5, 0.4, 0.0])), 2)
+        1.06
+    """
+    freedom = differences.size - 1
+    if freedom < 2 or differences.min() == differences.max():
+        return None
+    correction = math.exp(math.lgamma(freedom / 2) - math.lgamma((freedom - 1) / 2)) / math.sqrt(freedom / 2)
+    return float(differences.mean()) / float(differences.std(ddof=1)) * correction

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from ragstone._util.lazy import needs_extra
+from ragstone._util.distributions import student_quantile
 from ragstone.stats._cluster import cluster_codes
-from ragstone.stats._mean import Estimate, wilson_interval
+from ragstone.stats._mean import Estimate, estimate_around, wilson_interval
 
 if TYPE_CHECKING:
     import numpy as np
@@ -47,9 +47,6 @@ def kendall_of_means(
     """
     import numpy as np
 
-    with needs_extra("", "scipy", "the interval of Kendall's tau"):
-        from scipy.stats import t as student
-
     x, y = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
     if x.ndim != 2 or x.shape != y.shape or x.shape[1] < 2 or not (np.isfinite(x).all() and np.isfinite(y).all()):
         raise ValueError(
@@ -87,18 +84,12 @@ def kendall_of_means(
         low, high, method = (share, 1.0, "wilson") if point > 0 else (-1.0, -share, "wilson")
     else:
         tail = (1 - confidence_level) / 2
-        half = float(student.isf(tail, n - 1)) * spread
+        half = student_quantile(n - 1, 1 - tail) * spread
         ends = np.quantile(taus, [tail, 1 - tail]) if taus.size else (point, point)
         low, high = min(float(ends[0]), point - half), max(float(ends[1]), point + half)
         method = "bootstrap"
-    return Estimate(
-        value=point,
-        low=max(-1.0, min(low, point)),
-        high=min(1.0, max(high, point)),
-        confidence_level=confidence_level,
-        method=method,
-        n=x.shape[0],
-    )
+    n_topics, bounds = x.shape[0], (-1.0, 1.0)
+    return estimate_around(point, low, high, confidence_level, method=method, n=n_topics, bounds=bounds)
 
 
 def _tau(first: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ragstone._util.lazy import needs_extra
-from ragstone.stats._mean import Estimate
+from ragstone.stats._mean import Estimate, check_level, estimate_around
 
 if TYPE_CHECKING:
     import numpy as np
@@ -108,8 +108,7 @@ def split_variance(
         raise ValueError("values must be finite. Omit the levels with a missing value, and report their number")
     if x.shape[0] < 2:
         raise ValueError(f"the factor {factors[0]!r} needs at least two levels, got {x.shape[0]}")
-    if not 0 < confidence_level < 1:
-        raise ValueError(f"confidence_level must be in (0, 1), got {confidence_level}")
+    check_level(confidence_level)
     n_levels = dict(zip((*factors, repeat), x.shape, strict=True))
     kept = [name for name in factors if n_levels[name] > 1]
     x = x.reshape(*(n_levels[name] for name in kept), n_levels[repeat])
@@ -179,14 +178,9 @@ def _combine(terms: Sequence[tuple[int, float, int]], weight: float, confidence_
     value = math.fsum(s for s, _ in up) - math.fsum(s for s, _ in down)
     below = _spread(up, down, 1 - tail)
     above = _spread(down, up, 1 - tail)
-    return Estimate(
-        value=max(0.0, value),
-        low=max(0.0, value - math.sqrt(max(0.0, below))),
-        high=max(0.0, value + math.sqrt(max(0.0, above))),
-        confidence_level=confidence_level,
-        method="mls",
-        n=terms[0][2] + 1,
-    )
+    low, high = value - math.sqrt(max(0.0, below)), value + math.sqrt(max(0.0, above))
+    n, bounds = terms[0][2] + 1, (0.0, math.inf)
+    return estimate_around(max(0.0, value), low, high, confidence_level, method="mls", n=n, bounds=bounds)
 
 
 def _spread(plus: Sequence[tuple[float, int]], minus: Sequence[tuple[float, int]], level: float) -> float:
@@ -194,29 +188,18 @@ def _spread(plus: Sequence[tuple[float, int]], minus: Sequence[tuple[float, int]
 
     The upper limit has that of sum(minus) - sum(plus).
     """
-    g = {df: 1 - df / _chi_square(level, df) for _, df in plus}
-    h = {df: df / _chi_square(1 - level, df) - 1 for _, df in minus}
+    with needs_extra("", "scipy", "a quantile"):
+        from scipy.special import chdtri, fdtri
+
+    g = {df: 1 - df / float(chdtri(df, 1 - level)) for _, df in plus}
+    h = {df: df / float(chdtri(df, level)) - 1 for _, df in minus}
     found = math.fsum((g[df] * s) ** 2 for s, df in plus) + math.fsum((h[df] * s) ** 2 for s, df in minus)
     for s, df in plus:
         for t, other in minus:
-            f = _f(level, df, other)
+            f = float(fdtri(df, other, level))
             found += ((f - 1) ** 2 - (g[df] * f) ** 2 - h[other] ** 2) / f * s * t
     for (s, df), (t, other) in itertools.combinations(plus, 2):
-        both = (1 - (df + other) / _chi_square(level, df + other)) ** 2 * (df + other) ** 2 / (df * other)
+        both = (1 - (df + other) / float(chdtri(df + other, 1 - level))) ** 2 * (df + other) ** 2 / (df * other)
         cross = both - g[df] ** 2 * df / other - g[other] ** 2 * other / df
         found += cross / (len(plus) - 1) * s * t
     return found
-
-
-def _chi_square(p: float, df: int) -> float:
-    with needs_extra("", "scipy", "a quantile"):
-        from scipy.special import chdtri
-
-    return float(chdtri(df, 1 - p))
-
-
-def _f(p: float, df: int, other: int) -> float:
-    with needs_extra("", "scipy", "a quantile"):
-        from scipy.special import fdtri
-
-    return float(fdtri(df, other, p))

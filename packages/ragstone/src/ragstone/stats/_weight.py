@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 from ragstone.stats._cluster import cluster_codes, cluster_interval
-from ragstone.stats._mean import Estimate, Side, mean_interval
+from ragstone.stats._mean import Estimate, Side, check_level, mean_interval
 
 if TYPE_CHECKING:
     import numpy as np
@@ -64,14 +64,13 @@ def hajek_mean(
     """
     import numpy as np
 
-    x, p = _checked(values, probabilities, confidence_level)
+    check_level(confidence_level, side)
+    x, p = _checked(values, probabilities)
     if x.size < 2 or x.min() < low or x.max() > high:
         raise ValueError(
             f"a weighted mean needs at least two values in [{low}, {high}], got {x.size} values in "
             f"[{x.min()}, {x.max()}]"
         )
-    if side not in get_args(Side):
-        raise ValueError(f'side must be "two-sided", "lower" or "upper", got {side!r}')
     if clusters is not None and len(clusters) != x.size:
         raise ValueError(f"each value needs a cluster, got {x.size} values, {len(clusters)} clusters")
     codes = np.arange(x.size) if clusters is None else cluster_codes(clusters)
@@ -99,7 +98,6 @@ def hajek_mean(
 def _checked(
     values: Sequence[float] | NDArray[np.float64],
     probabilities: Sequence[float] | NDArray[np.float64] | None,
-    confidence_level: float,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     import numpy as np
 
@@ -111,8 +109,6 @@ def _checked(
         raise ValueError("values must be finite. Omit failures, and report their number")
     if not ((p > 0) & (p <= 1)).all():
         raise ValueError(f"a sampling probability must be in (0, 1], got {float(p[~((p > 0) & (p <= 1))][0])!r}")
-    if not 0 < confidence_level < 1:
-        raise ValueError(f"confidence_level must be in (0, 1), got {confidence_level}")
     return x, p
 
 
