@@ -159,7 +159,7 @@ def test_an_empty_reason_is_none(text):
 def test_odd_characters_are_replaced():
     """Files accept what is stored."""
     (outcome,) = evaluate(rows(40), judge=FakeJudge(by_response, text="Bad \ud800.")).outcomes
-    assert "Bad ?." == outcome.explanation
+    assert "Bad \ufffd." == outcome.explanation
     assert outcome == outcome_adapter.validate_json(outcome.model_dump_json())
 
 

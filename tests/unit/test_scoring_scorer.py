@@ -166,7 +166,7 @@ def test_an_outcome_can_be_stored(fields):
 def test_a_failure_can_be_stored():
     """Whatever text an error quotes."""
     (failure,) = score([Metric(raising(ValueError("odd: \ud800")))])
-    assert "ValueError: odd: ?" == failure.reason
+    assert "ValueError: odd: \ufffd" == failure.reason
     assert failure.model_dump_json()
 
 

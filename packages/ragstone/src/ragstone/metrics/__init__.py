@@ -6,7 +6,7 @@ from ragstone._util.lazy import lazy_names
 
 if TYPE_CHECKING:
     from ragstone.metrics._arguments import Argument, base_name, quote, split_metrics
-    from ragstone.metrics._base import MetricBase, check_sample
+    from ragstone.metrics._base import MetricBase, check_sample, make_failure
     from ragstone.metrics._card import (
         MEAN_OF_REPEATS,
         EmbedderMetric,
@@ -62,7 +62,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
         __name__,
         {
             "_arguments": "base_name Argument quote split_metrics",
-            "_base": "MetricBase check_sample",
+            "_base": "MetricBase check_sample make_failure",
             "_card": "EmbedderMetric MEAN_OF_REPEATS Metric MetricCard WorkedExample ReaderMetric is_number",
             "_history": "question_fields",
             "_prompts": "OWN_PROMPTS RewordedJudge Task",

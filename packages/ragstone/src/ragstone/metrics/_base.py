@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Final, Literal, Self, get_args
 
 from ragstone._util.local_model import OptionalDependency
+from ragstone._util.unicode import replace_surrogates
 from ragstone.errors import ConfigurationError, JudgeError
 from ragstone.judges import Judge
 from ragstone.metrics._arguments import base_name, describe_values, read_values, suffix_of
@@ -31,16 +32,15 @@ def find_missing_fields(sample: Sample, needs: Sequence[str]) -> tuple[str, ...]
     A blank query, reference or sub-question counts as missing. An empty response does not: each metric defines its
     score. Contexts are present even if retrieval returned no passages.
     """
-    return tuple(name for name in needs if not _has_field(sample, name))
 
+    def is_missing(name: str) -> bool:
+        value = getattr(sample, name)
+        if name not in _TEXTS:
+            return value is None
+        texts = (value,) if isinstance(value, str) else value or ()
+        return not any(text.strip() for text in texts)
 
-def _has_field(sample: Sample, name: str) -> bool:
-    value = getattr(sample, name)
-    if name in _TEXTS:
-        if isinstance(value, str):
-            return bool(value.strip())
-        return any(text.strip() for text in value or ())
-    return value is not None
+    return tuple(filter(is_missing, needs))
 
 
 def have_no_text(sample: Sample) -> bool:
@@ -76,6 +76,23 @@ def _check_card(card: MetricCard, sample: Sample) -> NotApplicable | None:
 def _not_applicable(card: MetricCard, sample: Sample, reason: str, missing: tuple[str, ...] = ()) -> NotApplicable:
     return NotApplicable(
         sample_id=sample.id, metric=card.name, metric_version=card.version, reason=reason, missing=missing
+    )
+
+
+def make_failure(
+    card: MetricCard, sample: Sample, *, kind: str, reason: str, raw: str | None = None, **more: Any
+) -> Failure:
+    """Make a failure of a metric. `more` sets further fields of `Failure`."""
+    return Failure(
+        sample_id=sample.id,
+        metric=card.name,
+        metric_version=card.version,
+        # A judge of another package may use other kinds.
+        kind=_KINDS.get(kind, "unavailable"),
+        # An error may quote any text, and files cannot store lone surrogates.
+        reason=replace_surrogates(reason),
+        raw=None if raw is None else replace_surrogates(raw),
+        **more,
     )
 
 
@@ -282,15 +299,5 @@ class MetricBase(ABC):
 
     def make_failure(self, sample: Sample, error: JudgeError, *, reason: str, details: Mapping[str, Any]) -> Failure:
         """Make a failure that keeps partial results in `details`. Without partial results, do not catch the error."""
-        return Failure(
-            sample_id=sample.id,
-            metric=self.card.name,
-            metric_version=self.card.version,
-            prompt_hash=self.prompt_hash,
-            # A judge of another package may use other kinds.
-            kind=_KINDS.get(error.kind, "unavailable"),
-            # An error may quote any text, and files cannot store lone surrogates.
-            reason=reason.encode(errors="replace").decode(),
-            raw=None if error.raw is None else error.raw.encode(errors="replace").decode(),
-            details=dict(details),
-        )
+        more = {"prompt_hash": self.prompt_hash, "details": dict(details)}
+        return make_failure(self.card, sample, kind=error.kind, reason=reason, raw=error.raw, **more)

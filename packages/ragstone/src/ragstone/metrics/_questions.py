@@ -1,10 +1,18 @@
-"""Tasks for the judge: questions that a response answers. The prompts are our own."""
+"""Questions that a response answers, and their equivalence with the query. The prompts are our own."""
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
+from ragstone.judges import Prompt
+from ragstone.metrics._claim_metric import ClaimShare
+from ragstone.metrics._claims import ClaimCheck
+from ragstone.metrics._history import question_fields
 from ragstone.metrics._prompts import Task
+from ragstone.metrics._shares import ShareBounds
+from ragstone.schema import Interval
+from ragstone.stats import mean_interval
 
 QUESTIONS: Final = 3
 """Number of questions of RAGAS, as in the library's default."""
@@ -18,6 +26,15 @@ WRITE_QUESTION: Final = Task(
     ("response",),
 )
 """Task of VERA: the one question that the whole response answers."""
+EQUIVALENCE: Final = Task(
+    "Your assignment: for each numbered question, rate how far it asks for the same as the query.\n"
+    "100: an answer to one of them answers the other.\n"
+    "50: they ask for parts of the same thing, or one asks for much more than the other.\n"
+    "0: an answer to one does not help with the other, even if they share words.\n"
+    "Wording, language and politeness do not matter. Rate each question by itself.",
+    "equivalence",
+    ("query", "questions"),
+)
 
 
 def write_questions(n: int) -> Task:
@@ -30,3 +47,35 @@ def write_questions(n: int) -> Task:
         "questions",
         ("response",),
     )
+
+
+async def rate_equivalence(check: ClaimCheck, task: str, *, most: int) -> ClaimShare:
+    """Ask for at most `most` questions that the response answers, and their mean equivalence with the query (0 to 1).
+
+    Several questions are some of those that the response answers, so their mean has an interval. Raise JudgeError if
+    the judge does not return a usable reply.
+    """
+    response = check.sample.response or ""
+    if not response.strip():
+        return ClaimShare(share=ShareBounds(0.0, 0.0), method="empty_response")
+    written = Prompt(construct="answer_questions", task=task, fields={"response": response})
+    questions = (await check.ask_texts_once(written, most=most)).texts
+    if not questions:
+        return ClaimShare(share=ShareBounds(0.0, 0.0), details={"questions": [], "noncommittal": True})
+    fields = {**question_fields(check.sample), "questions": tuple(questions)}
+    prompt = Prompt(construct="question_equivalence", task=EQUIVALENCE, fields=fields)
+    reply = await check.ask_marks_once(prompt, len(questions), high=100)
+    mean = math.fsum(reply.marks) / (100 * len(questions))
+    interval = None
+    if len(questions) > 1:
+        found = mean_interval([mark / 100 for mark in reply.marks])
+        interval = Interval(
+            low=min(found.low, mean),
+            high=max(found.high, mean),
+            confidence_level=found.confidence_level,
+            method=found.method,
+        )
+    listed = [
+        {"question": question, "equivalence": mark / 100} for question, mark in zip(questions, reply.marks, strict=True)
+    ]
+    return ClaimShare(share=ShareBounds(mean, mean), interval=interval, details={"questions": listed})

@@ -12,7 +12,6 @@ from ragstone.metrics._prompts import Task
 from ragstone.schema import Passage
 
 LabelMode = Literal["auto", "data", "judge"]
-LABEL_MODES: Final = ("auto", "data", "judge")
 LabelSource = Literal["data", "judge_with_reference", "judge"]
 
 _JUDGED_FROM: Final = 0.5
@@ -69,13 +68,6 @@ class Label:
     raw: str | None = None
 
 
-def from_data(passage: Passage, threshold: float) -> Label | None:
-    """Return the label in the passage, or None if it is not labeled."""
-    if passage.relevance is None:
-        return None
-    return Label(relevant=passage.relevance >= threshold, source="data", value=passage.relevance)
-
-
 def judge_asked(passage: Passage, mode: LabelMode) -> bool:
     """Return whether the judge labels this passage."""
     return mode == "judge" or (mode == "auto" and passage.relevance is None)
@@ -91,13 +83,12 @@ async def label_of(
     if `mode` is "data" and the passage is not labeled.
     """
     if not judge_asked(passage, mode):
-        label = from_data(passage, threshold)
-        if label is None:
+        if passage.relevance is None:
             raise JudgeError(
                 "the passage does not have a relevance label. Add the label, or use labels='auto' to ask the judge",
                 kind="unsupported",
             )
-        return label
+        return Label(relevant=passage.relevance >= threshold, source="data", value=passage.relevance)
     answers = tuple(answer for answer in reference if answer.strip())
     fields: dict[str, str | tuple[str, ...]] = {"query": query}
     if answers:

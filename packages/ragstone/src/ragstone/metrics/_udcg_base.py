@@ -38,21 +38,17 @@ class UdcgBase(MetricBase):
     tasks = RELEVANCE_TASKS
 
     def __init__(self, definition: str, *, reader: Reader | None, labels: LabelMode, threshold: float) -> None:
-        self._reader = reader
+        self.reader = reader
+        """The reader, or None before it is bound."""
         self.labels: LabelMode = labels
         self.threshold = threshold
         self.version = f"1({definition},{labels},{threshold:g})"
         self.judge_calls_per_passage = 0 if labels == "data" else 1
 
-    @property
-    def reader(self) -> Reader | None:
-        """The reader, or None before it is bound."""
-        return self._reader
-
     def with_reader(self, reader: Reader) -> Self:
         """Return the same metric with this reader."""
         bound = copy.copy(self)
-        bound._reader = reader  # noqa: SLF001  a copy of this metric
+        bound.reader = reader
         return bound
 
     async def score(self, sample: Sample, judge: Judge) -> Score | NotApplicable | Failure:
@@ -61,12 +57,12 @@ class UdcgBase(MetricBase):
         Raises:
             ConfigurationError: If no reader is bound.
         """
-        if self._reader is None:
+        if self.reader is None:
             raise ConfigurationError(f"{self!r} does not have a reader. Pass one with reader=")
         return await super().score(sample, judge)
 
     async def compute(self, sample: Sample, judge: Judge) -> Score | NotApplicable | Failure:
-        assert self._reader is not None  # noqa: S101  `score` raises otherwise
+        assert self.reader is not None  # noqa: S101  `score` raises otherwise
         assert sample.query is not None and sample.contexts is not None  # noqa: S101, PT018  both are needs
         if not sample.contexts:
             return self.make_not_applicable(
@@ -77,7 +73,7 @@ class UdcgBase(MetricBase):
         utilities = await passage_utilities(
             question_text(sample),
             sample.contexts,
-            reader=self._reader,
+            reader=self.reader,
             judge=judge,
             reference=sample.reference,
             labels=self.labels,

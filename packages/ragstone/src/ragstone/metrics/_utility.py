@@ -10,9 +10,10 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ragstone.errors import ConfigurationError, JudgeError
+from ragstone._util.unicode import replace_surrogates
+from ragstone.errors import JudgeError
 from ragstone.judges import AbstentionEstimate, Judge, Reader
-from ragstone.metrics._relevance import LABEL_MODES, Label, LabelMode, judge_asked, label_of
+from ragstone.metrics._relevance import Label, LabelMode, judge_asked, label_of
 from ragstone.schema import Passage
 
 T = TypeVar("T")
@@ -69,21 +70,8 @@ class PassageUtility:
             values |= {name: n for name, n in counts.items() if n}
         if self.error is not None:
             # An error may quote any text, and files cannot store lone surrogates.
-            values["error"] = {"kind": self.error.kind, "reason": str(self.error).encode(errors="replace").decode()}
+            values["error"] = {"kind": self.error.kind, "reason": replace_surrogates(str(self.error))}
         return values
-
-
-def check_label_options(labels: str, threshold: float) -> None:
-    """Check the options of relevance labels.
-
-    Raise ConfigurationError if `labels` is not a mode, or `threshold` is not a finite number above 0.
-    """
-    if labels not in LABEL_MODES:
-        raise ConfigurationError(f"labels must be 'auto', 'data' or 'judge', got {labels!r}")
-    if not 0 < threshold < float("inf"):
-        raise ConfigurationError(
-            f"threshold (the smallest grade that means relevant) must be above 0, got {threshold!r}"
-        )
 
 
 async def passage_utilities(
@@ -107,7 +95,6 @@ async def passage_utilities(
         [(u.utility, u.distracting_effect) for u in utilities]
         ```
     """
-    check_label_options(labels, threshold)
     reads: dict[str, asyncio.Task[AbstentionEstimate | JudgeError]] = {}
     judged: dict[str, asyncio.Task[Label | JudgeError]] = {}
     own_labels: list[Label | JudgeError | None] = []

@@ -40,17 +40,13 @@ class _QuestionCosine(MetricBase):
     n_questions: int
 
     def __init__(self, embedder: Embedder | None = None) -> None:
-        self._embedder = embedder
-
-    @property
-    def embedder(self) -> Embedder | None:
+        self.embedder = embedder
         """The embedder, or None before it is bound."""
-        return self._embedder
 
     def with_embedder(self, embedder: Embedder) -> Self:
         """Return the same metric with this embedder."""
         bound = copy.copy(self)
-        bound._embedder = embedder  # noqa: SLF001  a copy of this metric
+        bound.embedder = embedder
         return bound
 
     async def compute(self, sample: Sample, judge: Judge) -> Score:
@@ -59,7 +55,7 @@ class _QuestionCosine(MetricBase):
         Raise ConfigurationError if no embedder is bound. Raise JudgeError if the judge or the embedder does not return
         a usable reply.
         """
-        if self._embedder is None:
+        if self.embedder is None:
             raise ConfigurationError(f"{self!r} does not have an embedder. Pass one with embedder=")
         response = sample.response or ""
         if not response.strip():
@@ -70,7 +66,7 @@ class _QuestionCosine(MetricBase):
             return self.make_score(sample, 0.0, method=reply.method, details={"questions": [], "noncommittal": True})
         from ragstone.judges import embed_texts
 
-        query, *questions = await embed_texts(self._embedder, [sample.query or "", *reply.texts])
+        query, *questions = await embed_texts(self.embedder, [sample.query or "", *reply.texts])
         cosines = [bounded_number(float(query @ question), -1, 1, what="a cosine") for question in questions]
         mean = mean_interval(cosines, low=-1, high=1)
         several = Interval(low=mean.low, high=mean.high, confidence_level=mean.confidence_level, method=mean.method)
@@ -81,7 +77,7 @@ class _QuestionCosine(MetricBase):
             method="cosine",
             n=len(cosines),
             interval=several if len(cosines) > 1 else None,
-            details={"embedder": self._embedder.identity.name, "questions": listed},
+            details={"embedder": self.embedder.identity.name, "questions": listed},
         )
 
 

@@ -10,17 +10,27 @@ from typing import Any, Final, Literal
 
 from ragstone._util.abstains import OWN_REFUSALS, answer_abstains, is_own_refusal
 from ragstone.metrics import MetricCard, base_name, resolve_metrics
-from ragstone.schema import AnswerCause, AnswerMark, Failure, NotApplicable, Passage, Sample, Score, TraceOutline
+from ragstone.schema import (
+    AnswerCause,
+    AnswerMark,
+    Failure,
+    NotApplicable,
+    Outcome,
+    Passage,
+    Sample,
+    Score,
+    TraceOutline,
+)
 
 _CLAIM_METRICS: Final = ("ragas.faithfulness", "ragchecker.faithfulness", "vera.groundedness")
 """Metrics whose details list claims (or sentences) of the answer with verdicts, in order of preference."""
 _LONGEST_KEPT: Final = 400
 """Longest answer and reference, in characters, that is kept until it is needed whether it abstains."""
-_JUDGED: Final = frozenset({"ccrs.ac"})
-"""Metrics of correctness that are preferred, in any combination."""
-_COHERENCE: Final = frozenset({"ccrs.cc"})
-_CORRECTNESS_METRICS: Final = frozenset({*_JUDGED, "ragchecker.f1"})
-_SUPPORT_METRICS: Final = frozenset({*_COHERENCE, *_CLAIM_METRICS})
+_JUDGED: Final = "ccrs.ac"
+"""The metric of correctness that is preferred."""
+_COHERENCE: Final = "ccrs.cc"
+_CORRECTNESS_METRICS: Final = frozenset({_JUDGED, "ragchecker.f1"})
+_SUPPORT_METRICS: Final = frozenset({_COHERENCE, *_CLAIM_METRICS})
 _RELEVANCE_METRICS: Final = ("udcg", "ragas.context_precision", "judged.", "ragchecker.claim_recall")
 """Beginnings of the names of metrics that say which passages are relevant."""
 _LABELS: Final = "labels of the passages"
@@ -228,9 +238,7 @@ def _label(
     return None
 
 
-def relevant_positions(
-    sample: Sample | None, outcomes: Sequence[Score | NotApplicable | Failure]
-) -> tuple[Mapping[int, bool], str | None]:
+def relevant_positions(sample: Sample | None, outcomes: Sequence[Outcome]) -> tuple[Mapping[int, bool], str | None]:
     """Return by 1-based position whether a passage is relevant, and where that is known from."""
     labels = None if sample is None else _labels(sample)
     if labels is not None:
@@ -261,7 +269,7 @@ def _judged_labels(outcome: Score | Failure) -> Mapping[int, bool] | None:
     return None
 
 
-def note_outcome(signals: Signals, outcome: Score | NotApplicable | Failure, card: MetricCard | None) -> None:
+def note_outcome(signals: Signals, outcome: Outcome, card: MetricCard | None) -> None:
     """Note what one outcome says. Without a card, its value is not in the rating."""
     if outcome.answer is not None:
         marks = outcome.answer
@@ -278,13 +286,12 @@ def note_outcome(signals: Signals, outcome: Score | NotApplicable | Failure, car
         signals.has_failed_support |= name in _SUPPORT_METRICS
     else:
         signals.n_scores += 1
-        if card is not None and math.isfinite(width := card.high - card.low):
-            distance = (outcome.value - card.low if card.direction == "lower" else card.high - outcome.value) / width
-            signals.badness += min(max(distance, 0.0), 1.0)
+        if card is not None and math.isfinite(card.high - card.low):
+            signals.badness += min(max(1 - card.goodness(outcome.value), 0.0), 1.0)
             signals.n_rated += 1
         if name in _CORRECTNESS_METRICS:
             good = (card or _default_card(outcome.metric)).is_good(outcome)
-            if good is not None and (name in _JUDGED or signals.correct_by is None):
+            if good is not None and (name == _JUDGED or signals.correct_by is None):
                 signals.is_correct, signals.correct_by = good, outcome.metric
         elif name in _SUPPORT_METRICS:
             _note_support(signals, outcome, card or _default_card(outcome.metric))
@@ -300,7 +307,7 @@ def _default_card(metric: str) -> MetricCard:
 
 
 def _note_support(signals: Signals, score: Score, card: MetricCard) -> None:
-    if base_name(score.metric) in _COHERENCE:
+    if base_name(score.metric) == _COHERENCE:
         signals.is_coherent = card.is_good(score)
     if score.metric not in _CLAIM_METRICS:
         return
@@ -369,7 +376,7 @@ def find_cause(signals: Signals) -> str | None:
     return "wrong_passage" if unsupported is False else "unexplained"
 
 
-def diagnose(sample: Sample | None, outcomes: Sequence[Score | NotApplicable | Failure]) -> AnswerCause | None:
+def diagnose(sample: Sample | None, outcomes: Sequence[Outcome]) -> AnswerCause | None:
     """Return the cause of one answer, or None if no outcome says that it is wrong. Its texts may be unknown."""
     signals = Signals()
     if sample is not None:
@@ -384,9 +391,7 @@ def diagnose(sample: Sample | None, outcomes: Sequence[Score | NotApplicable | F
     return AnswerCause(name=cause.name, title=cause.title, why=why, next=cause.next)
 
 
-def why_wrong(
-    cause: str | None, signals: Signals, sample: Sample | None, outcomes: Sequence[Score | NotApplicable | Failure]
-) -> str:
+def why_wrong(cause: str | None, signals: Signals, sample: Sample | None, outcomes: Sequence[Outcome]) -> str:
     """State the evidence for a cause in one sentence. It does not quote texts of the sample."""
     n_claims, n_unsupported = signals.n_claims or 0, signals.n_unsupported or 0
     n_passages = 0 if sample is None else len(sample.contexts or ())
@@ -457,7 +462,7 @@ def describe_signals(all_signals: Sequence[Signals]) -> tuple[str, ...]:
 
 
 def answer_probabilities(
-    outcomes: Sequence[Score | NotApplicable | Failure],
+    outcomes: Sequence[Outcome],
 ) -> dict[int, tuple[float, tuple[float, float] | None]]:
     """Return by position the probability that the reader answers from a passage alone, with its interval."""
     found: dict[int, tuple[float, tuple[float, float] | None]] = {}
@@ -478,7 +483,7 @@ def _complement(interval: object) -> tuple[float, float] | None:
     return None
 
 
-def used_positions(sample: Sample, outcomes: Sequence[Score | NotApplicable | Failure]) -> set[int]:
+def used_positions(sample: Sample, outcomes: Sequence[Outcome]) -> set[int]:
     """Return the positions of passages that support a claim of the answer, according to a metric of claims."""
     passages: Sequence[Passage] = sample.contexts or ()
     return {

@@ -8,9 +8,7 @@ from typing import Final
 
 from ragstone._util.quantities import count
 from ragstone.judges import LEAST_RATINGS, OUTCOME_CHECKS, RatingRange, check_outcome
-from ragstone.schema import Failure, FailureKind, NotApplicable, Score
-
-AnyOutcome = Score | NotApplicable | Failure
+from ragstone.schema import Failure, FailureKind, NotApplicable, Outcome, Score
 
 _OF_CONFIGURATION: Final[frozenset[FailureKind]] = frozenset({"rejected", "truncated", "repeated", "prompt_truncated"})
 """Failures that the next sample may have as well: credentials, unknown model, refused parameter, cut reply
@@ -22,7 +20,7 @@ _FEW: Final = 0.1
 """Largest share of doubtful outcomes without a notice."""
 
 
-def is_judged(outcome: AnyOutcome) -> bool:
+def is_judged(outcome: Outcome) -> bool:
     """Return whether an outcome shows if the judge or the reader works.
 
     The zero of an empty response does not, because no model was called. Neither do failures of the application and
@@ -57,7 +55,7 @@ class JudgedCounts:
         self._ratings = RatingRange()
         self._named: set[str] = set()
 
-    def add(self, outcomes: Iterable[AnyOutcome]) -> None:
+    def add(self, outcomes: Iterable[Outcome]) -> None:
         """Count outcomes, of which only the judged ones matter."""
         outcomes = list(outcomes)
         for outcome in outcomes:
@@ -129,7 +127,7 @@ class JudgedCounts:
         )
 
     @staticmethod
-    def may_be_systematic(outcomes: Iterable[AnyOutcome]) -> bool:
+    def may_be_systematic(outcomes: Iterable[Outcome]) -> bool:
         """Return whether all judged outcomes of a sample failed for causes that the configuration may have."""
         judged = list(filter(is_judged, outcomes))
         return bool(judged) and all(isinstance(o, Failure) and o.kind in _OF_CONFIGURATION for o in judged)

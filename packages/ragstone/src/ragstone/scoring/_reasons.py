@@ -16,13 +16,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
+from ragstone._util.unicode import replace_surrogates
 from ragstone.errors import JudgeError
 from ragstone.judges import Prompt, UsageMeter, record_usage
 from ragstone.metrics import Criterion, Metric, MetricCard, question_fields
-from ragstone.schema import Failure, NotApplicable, Sample, Score, Usage
+from ragstone.schema import Outcome, Sample, Score, Usage
 from ragstone.scoring._scorer import Scorer
-
-AnyOutcome = Score | NotApplicable | Failure
 
 _FIELDS: Final = ("query", "contexts", "response", "reference", "sub_questions")
 _MAX_TOKENS: Final = 512
@@ -36,8 +35,8 @@ MAX_CALLS_PER_REASON: Final = 5
 
 
 async def explain_worst(
-    scorer: Scorer, samples: Sequence[Sample], outcomes: Sequence[AnyOutcome], n: int
-) -> tuple[AnyOutcome, ...]:
+    scorer: Scorer, samples: Sequence[Sample], outcomes: Sequence[Outcome], n: int
+) -> tuple[Outcome, ...]:
     """Return the outcomes, in which the lowest scores of the `n` worst answers have a reason.
 
     `outcomes` has one for each sample and metric, ordered by sample.
@@ -49,7 +48,7 @@ async def explain_worst(
 
 
 async def explain_lowest_scores(
-    scorer: Scorer, samples: Iterable[Sample], outcomes: Iterable[AnyOutcome], n: int, *, concurrency: int = 16
+    scorer: Scorer, samples: Iterable[Sample], outcomes: Iterable[Outcome], n: int, *, concurrency: int = 16
 ) -> dict[int, Score]:
     """Return the lowest scores of the `n` worst answers with a reason, by their position among the outcomes.
 
@@ -83,8 +82,8 @@ async def explain_lowest_scores(
 
 
 async def explain_lowest(
-    scorer: Scorer, sample: Sample, outcomes: Sequence[AnyOutcome], worst: WorstAnswers
-) -> tuple[AnyOutcome, ...]:
+    scorer: Scorer, sample: Sample, outcomes: Sequence[Outcome], worst: WorstAnswers
+) -> tuple[Outcome, ...]:
     """Return the outcomes of one sample, with a reason for the lowest score if it is among the worst answers so far."""
     found = _find_lowest(scorer.metrics, outcomes)
     if found is None:
@@ -132,7 +131,7 @@ class WorstAnswers:
         return True
 
 
-def _find_lowest(metrics: Sequence[Metric], outcomes: Sequence[AnyOutcome]) -> tuple[float, int] | None:
+def _find_lowest(metrics: Sequence[Metric], outcomes: Sequence[Outcome]) -> tuple[float, int] | None:
     """Return the lowest position on a scale and its index among the outcomes, or None without a score to explain."""
     cards = {metric.card.name: metric.card for metric in metrics}
     found: list[tuple[float, int]] = []
@@ -140,9 +139,8 @@ def _find_lowest(metrics: Sequence[Metric], outcomes: Sequence[AnyOutcome]) -> t
         card = cards[outcome.metric]
         if not isinstance(outcome, Score) or not card.asks_judge or card.reader_calls_per_passage:
             continue
-        if math.isfinite(width := card.high - card.low):
-            position = (outcome.value - card.low) / width
-            found.append((position if card.direction == "higher" else 1 - position, at))
+        if math.isfinite(card.high - card.low):
+            found.append((card.goodness(outcome.value), at))
     # A tuple compares the index second, so the first of several equal scores counts.
     lowest = min(found, default=None)
     return None if lowest is None or lowest[0] >= 1 else lowest
@@ -163,11 +161,11 @@ async def _explain(scorer: Scorer, sample: Sample, score: Score) -> Score:
                 usage = meter.total
         details["explanation_source"] = "afterwards"
     except JudgeError as error:
-        details["no_reason"] = _storable(f"{error.kind}: {error}")
+        details["no_reason"] = replace_surrogates(f"{error.kind}: {error}")
     except TimeoutError:
         details["no_reason"] = "timeout: no reason before the deadline of a sample"
     except Exception as error:  # noqa: BLE001  an error in a third-party judge must not lose the score
-        details["no_reason"] = _storable(f"bug: {type(error).__name__}: {error}")
+        details["no_reason"] = replace_surrogates(f"bug: {type(error).__name__}: {error}")
     return score.model_copy(
         update={
             "explanation": explanation,
@@ -185,7 +183,7 @@ async def _ask(scorer: Scorer, prompt: Prompt, meter: UsageMeter) -> str:
     text = " ".join(reply.text.split())
     if not text:
         raise JudgeError("the judge returned an empty reply", kind="unparseable", raw=reply.text)
-    return _storable(text if len(text) <= _MAX_CHARS else f"{text[: _MAX_CHARS - 1]}…")
+    return replace_surrogates(text if len(text) <= _MAX_CHARS else f"{text[: _MAX_CHARS - 1]}…")
 
 
 def _prompt(metric: Metric, sample: Sample, score: Score) -> Prompt:
@@ -237,8 +235,3 @@ def _parts(metric: Metric, score: Score) -> list[str]:
         if isinstance(metric, Criterion) and "label" in score.details
         else parts
     )
-
-
-def _storable(text: str) -> str:
-    """Replace lone surrogates, which files and databases do not accept. A reply may contain any text."""
-    return text.encode(errors="replace").decode()

@@ -19,9 +19,10 @@ from collections.abc import (
 )
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 from ragstone._util.abstains import OWN_REFUSALS
+from ragstone._util.unicode import replace_surrogates
 from ragstone._util.variables import suppress_capture
 from ragstone._util.waiting import MovingTimeout
 from ragstone.errors import ConfigurationError, JudgeError
@@ -34,16 +35,26 @@ from ragstone.metrics import (
     ReaderMetric,
     check_sample,
     is_from_file,
+    make_failure,
     score_once,
     share_work,
 )
-from ragstone.schema import Failure, FailureKind, MetricScale, NotApplicable, Sample, Score, Trace, Usage, fingerprint
+from ragstone.schema import (
+    Failure,
+    FailureKind,
+    MetricScale,
+    NotApplicable,
+    Outcome,
+    Sample,
+    Score,
+    Trace,
+    Usage,
+    fingerprint,
+)
 from ragstone.scoring._causes import answer_marks
 from ragstone.scoring._deadline import SILENCE_S, SampleDeadline
 
 logger = logging.getLogger("ragstone")
-
-AnyOutcome = Score | NotApplicable | Failure
 
 _FIELDS: Final = tuple(name for name in Sample.model_fields if name not in ("schema_version", "id", "evidence"))
 """Fields that a metric can need."""
@@ -174,7 +185,7 @@ class Scorer:
                 if error.kind != "budget":
                     raise
 
-    async def score(self, sample: Sample) -> tuple[AnyOutcome, ...]:
+    async def score(self, sample: Sample) -> tuple[Outcome, ...]:
         """Score one sample with all metrics.
 
         Returns:
@@ -201,14 +212,14 @@ class Scorer:
 
     async def score_many(
         self, samples: AsyncIterable[Sample] | Iterable[Sample]
-    ) -> AsyncGenerator[tuple[Sample, tuple[AnyOutcome, ...]], None]:
+    ) -> AsyncGenerator[tuple[Sample, tuple[Outcome, ...]], None]:
         """Score up to `concurrency` samples concurrently, and yield them in the order in which they finish.
 
         A sample is read from the source only when it can be scored. An exception of the source ends the iteration.
         Closing the iterator cancels unfinished work.
         """
         source = aiter(samples if isinstance(samples, AsyncIterable) else _asynchronous(samples))
-        scoring: dict[asyncio.Task[tuple[AnyOutcome, ...]], Sample] = {}
+        scoring: dict[asyncio.Task[tuple[Outcome, ...]], Sample] = {}
         reading: asyncio.Task[Sample | None] | None = None
         exhausted = False
         try:
@@ -274,7 +285,7 @@ class Scorer:
                 metric=metric.card.name,
                 metric_version=metric.card.version,
                 kind=kind,
-                reason=_storable(reason),
+                reason=replace_surrogates(reason),
                 created_at=self._clock(),
                 **self._judged_by(metric),
             )
@@ -283,7 +294,7 @@ class Scorer:
 
     async def _outcome(
         self, metric: Metric, sample: Sample, deadline: MovingTimeout, shared: Mapping[str, Any]
-    ) -> AnyOutcome:
+    ) -> Outcome:
         started = time.perf_counter()
         with metered() as meter:
             outcome = await self._guarded(metric, sample, deadline, meter)
@@ -312,7 +323,7 @@ class Scorer:
         identity = self.judged_by(metric)
         return {} if identity is None else {"judge": identity.name, "judge_hash": identity.hash}
 
-    async def _guarded(self, metric: Metric, sample: Sample, deadline: MovingTimeout, meter: UsageMeter) -> AnyOutcome:
+    async def _guarded(self, metric: Metric, sample: Sample, deadline: MovingTimeout, meter: UsageMeter) -> Outcome:
         """Run one metric, and turn everything except an external cancellation into an outcome."""
         try:
             if unmet := check_sample(metric, sample):
@@ -328,11 +339,11 @@ class Scorer:
                 raise
             # This task was not canceled: a future inside the metric was, and that must not end the run.
             self._log_bug(metric, sample, error)
-            return _failure(metric, sample, kind="bug", reason="a future inside the metric was canceled")
+            return make_failure(metric.card, sample, kind="bug", reason="a future inside the metric was canceled")
         except JudgeError as error:
-            return _failure(metric, sample, kind=error.kind, reason=str(error), raw=error.raw)
+            return make_failure(metric.card, sample, kind=error.kind, reason=str(error), raw=error.raw)
         except ConfigurationError as error:
-            return _failure(metric, sample, kind="rejected", reason=str(error))
+            return make_failure(metric.card, sample, kind="rejected", reason=str(error))
         except Exception as error:  # noqa: BLE001  the run continues, and the failure records the exception
             if isinstance(error, TimeoutError) and limit.expired():
                 reason = f"no outcome within {self._deadline_s or SILENCE_S:g} s"
@@ -344,9 +355,9 @@ class Scorer:
                         f" ({spent} call{'s' if spent > 1 else ''} sent). Set a longer deadline (limits.deadline_s, "
                         "deadline_s) or a lower concurrency (--set limits.concurrency)"
                     )
-                return _failure(metric, sample, kind="timeout", reason=reason)
+                return make_failure(metric.card, sample, kind="timeout", reason=reason)
             self._log_bug(metric, sample, error)
-            return _failure(metric, sample, kind="bug", reason=f"{type(error).__name__}: {error}")
+            return make_failure(metric.card, sample, kind="bug", reason=f"{type(error).__name__}: {error}")
 
     def _log_bug(self, metric: Metric, sample: Sample, error: BaseException) -> None:
         """Log a bug, with its traceback only the first time, so that a bug in every sample does not flood the log."""
@@ -384,7 +395,7 @@ def _models_other_than_judge(metric: Metric) -> tuple[tuple[str, Reader | Embedd
     return read if embedder is None else (*read, ("embedded", embedder))
 
 
-def _checked(metric: Metric, outcome: object) -> AnyOutcome:
+def _checked(metric: Metric, outcome: object) -> Outcome:
     """Check that an outcome is valid for its metric. `Scorer` records a violation as a bug."""
     if not isinstance(outcome, (Score, NotApplicable, Failure)):
         raise TypeError(f"a metric must return a Score, a NotApplicable or a Failure, got {outcome!r}")
@@ -404,26 +415,6 @@ def _checked(metric: Metric, outcome: object) -> AnyOutcome:
                 "judge's reply like its value"
             )
     return outcome
-
-
-def _storable(text: str) -> str:
-    """Replace lone surrogates, which files and databases do not accept. An error may quote any text."""
-    return text.encode(errors="replace").decode()
-
-
-_KINDS: dict[str, FailureKind] = {kind: kind for kind in get_args(FailureKind)}
-
-
-def _failure(metric: Metric, sample: Sample, *, kind: str, reason: str, raw: str | None = None) -> Failure:
-    return Failure(
-        sample_id=sample.id,
-        metric=metric.card.name,
-        metric_version=metric.card.version,
-        # A user-defined judge may have its own kinds.
-        kind=_KINDS.get(kind, "unavailable"),
-        reason=_storable(reason),
-        raw=None if raw is None else _storable(raw),
-    )
 
 
 async def _asynchronous(samples: Iterable[Sample]) -> AsyncIterator[Sample]:

@@ -73,13 +73,6 @@ async def sub_questions_of(judge: Judge, task: str, **field: str | tuple[str, ..
     return await compute_once(key, lambda: ask_text_list(judge, prompt, most=MOST_QUESTIONS))
 
 
-def rating_prompt(evidence: str, questions: Sequence[str]) -> Prompt:
-    """Return the prompt to rate how well a text answers each sub-question."""
-    # Sub-questions come first, because all passages share them and servers cache the beginning of prompts.
-    fields: dict[str, str | tuple[str, ...]] = {"sub_questions": tuple(questions), "evidence": evidence}
-    return Prompt(construct="answerability", task=RATING_TASK, fields=fields, examples=RATING_EXAMPLES)
-
-
 async def rate_answerability(judge: Judge, evidence: str, questions: Sequence[str]) -> RatingsReply:
     """Rate from 0 to 5 how well a text answers each sub-question, once for all metrics of a sample.
 
@@ -88,6 +81,8 @@ async def rate_answerability(judge: Judge, evidence: str, questions: Sequence[st
     """
     if not evidence.strip():
         return RatingsReply(marks=(0,) * len(questions), raw="", method="")
-    prompt = rating_prompt(evidence, questions)
+    # Sub-questions come first, because all passages share them and servers cache the beginning of prompts.
+    fields: dict[str, str | tuple[str, ...]] = {"sub_questions": tuple(questions), "evidence": evidence}
+    prompt = Prompt(construct="answerability", task=RATING_TASK, fields=fields, examples=RATING_EXAMPLES)
     key = ("answerability", judge.identity.hash, evidence, *questions)
     return await compute_once(key, lambda: ask_ratings(judge, prompt, len(questions), high=RATING_MAX))

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from typing import Final
-
 from ragstone.metrics._arguments import Cutoff, RatingThreshold, Share
 from ragstone.metrics._card import WorkedExample
 from ragstone.metrics.crux import _examples
 from ragstone.metrics.crux._base import FROM_REFERENCE, ContextsMetric, CruxMetric, ResponseMetric
 from ragstone.metrics.crux._findings import Questions, Rated, own_ratings
 from ragstone.metrics.crux._matrix import Answers, covered_by, required_subset
-from ragstone.metrics.ranking import alpha_ndcg
+from ragstone.metrics.ranking._alpha_ndcg import ALPHA, ALPHA_NDCG_MAX, alpha_ndcg
 from ragstone.schema import NotApplicable, Sample, Score
-
-_ALPHA: Final = 0.5
-_RANKED_MAX: Final = math.e / (math.e - 1)
-"""Upper bound of the value with a greedy ideal, see `alpha_ndcg`."""
 
 
 class _Share(CruxMetric):
@@ -86,16 +79,16 @@ class RankedCoverage(ContextsMetric):
         "gain = sum over the answered sub-questions of 0.5**(number of higher-ranked answers)"
     )
     needs = ("contexts", "sub_questions", "ratings")
-    high = _RANKED_MAX
+    high = ALPHA_NDCG_MAX
     judge_calls_per_passage = 1
     example: WorkedExample | None = _examples.RANKED_COVERAGE
 
     def __init__(
-        self, rating_threshold: RatingThreshold | None = None, *, alpha: Share = _ALPHA, k: Cutoff | None = None
+        self, rating_threshold: RatingThreshold | None = None, *, alpha: Share = ALPHA, k: Cutoff | None = None
     ) -> None:
         self.alpha = alpha
         self.k = k
-        if (alpha, k) != (_ALPHA, None):
+        if (alpha, k) != (ALPHA, None):
             self.version = f"1(alpha={alpha:g},k={k})"
             self.formula = self.formula.replace("0.5**", f"{1 - alpha:g}**")
             self.example = None

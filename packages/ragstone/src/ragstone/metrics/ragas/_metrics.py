@@ -16,10 +16,9 @@ from ragstone.judges import Prompt
 from ragstone.metrics._card import Metric
 from ragstone.metrics._claim_metric import ClaimMetric, ClaimShare, rate_references, rate_response
 from ragstone.metrics._claims import EXTRACTION, EXTRACTION_EXAMPLES, IN_PASSAGES, ClaimCheck, gather_or_cancel
-from ragstone.metrics._equivalence import EQUIVALENCE, rate_equivalence
 from ragstone.metrics._history import question_fields
 from ragstone.metrics._prompts import Task
-from ragstone.metrics._questions import QUESTIONS, write_questions
+from ragstone.metrics._questions import EQUIVALENCE, QUESTIONS, rate_equivalence, write_questions
 from ragstone.metrics._shares import Mark, ShareBounds
 from ragstone.metrics.ragas import _examples as examples
 

@@ -16,10 +16,9 @@ from ragstone._util.words import split_sentences
 from ragstone.metrics._card import Metric
 from ragstone.metrics._claim_metric import ClaimMetric, ClaimShare, describe_claims, rate_references, rate_response
 from ragstone.metrics._claims import IN_PASSAGES, ClaimCheck, gather_or_cancel
-from ragstone.metrics._equivalence import EQUIVALENCE, rate_equivalence
 from ragstone.metrics._history import question_fields
 from ragstone.metrics._prompts import Task
-from ragstone.metrics._questions import WRITE_QUESTION
+from ragstone.metrics._questions import EQUIVALENCE, WRITE_QUESTION, rate_equivalence
 from ragstone.metrics._shares import share
 from ragstone.metrics.vera import _examples as examples
 
