@@ -133,5 +133,5 @@ def test_groups_of_clusters_have_wider_intervals():
         assert other.high - other.low == pytest.approx(one.high - one.low, rel=0.1)
         assert other.high - other.low > 1.7 * (narrow.high - narrow.low)
     assert once.first.standard_error == pytest.approx(found.first.standard_error, rel=0.1)
-    with pytest.raises(ValueError, match="each of 30 scores needs a cluster, got 2"):
+    with pytest.raises(ValueError, match="each of 30 items needs a cluster, got 2"):
         compare_groups(a, b, clusters=(["x", "y"], list(range(40))))

@@ -49,8 +49,8 @@ def test_undefined_resamples_are_left_out():
     [
         (lambda: bootstrap_interval([]), "at least one observation"),
         (lambda: bootstrap_interval([0.5, math.inf]), "got inf"),
-        (lambda: bootstrap_interval([0.5, 0.6], n_resamples=0), "n_resamples=0"),
-        (lambda: bootstrap_interval([0.5, 0.6], confidence_level=1.0), "level=1.0"),
+        (lambda: bootstrap_interval([0.5, 0.6], n_resamples=0), "n_resamples must be at least 1, got 0"),
+        (lambda: bootstrap_interval([0.5, 0.6], confidence_level=1.0), "confidence_level must be in .*got 1.0"),
     ],
 )
 def test_bad_input_is_named(call, match):

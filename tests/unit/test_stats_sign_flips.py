@@ -210,7 +210,7 @@ def test_rounding_does_not_make_a_difference():
     [
         ({"weights": [1.0, 0.0]}, "finite weight above 0"),
         ({"weights": [1.0]}, "each of 2 samples needs a finite weight"),
-        ({"clusters": ["a"]}, "each of 2 samples needs a cluster, got 1"),
+        ({"clusters": ["a"]}, "each of 2 items needs a cluster, got 1"),
         ({"n_resamples": 0}, "n_resamples must be at least 1"),
         ({"confidence_level": 1.0}, "confidence_level must be in"),
         ({"alternative": "less"}, "requires pairs"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Final
 
 from ragstone.judges import Prompt
@@ -65,17 +64,10 @@ async def rate_equivalence(check: ClaimCheck, task: str, *, most: int) -> ClaimS
     fields = {**question_fields(check.sample), "questions": tuple(questions)}
     prompt = Prompt(construct="question_equivalence", task=EQUIVALENCE, fields=fields)
     reply = await check.ask_marks_once(prompt, len(questions), high=100)
-    mean = math.fsum(reply.marks) / (100 * len(questions))
-    interval = None
-    if len(questions) > 1:
-        found = mean_interval([mark / 100 for mark in reply.marks])
-        interval = Interval(
-            low=min(found.low, mean),
-            high=max(found.high, mean),
-            confidence_level=found.confidence_level,
-            method=found.method,
-        )
+    mean = mean_interval([mark / 100 for mark in reply.marks])
+    several = Interval(low=mean.low, high=mean.high, confidence_level=mean.confidence_level, method=mean.method)
     listed = [
         {"question": question, "equivalence": mark / 100} for question, mark in zip(questions, reply.marks, strict=True)
     ]
-    return ClaimShare(share=ShareBounds(mean, mean), interval=interval, details={"questions": listed})
+    interval = several if len(questions) > 1 else None
+    return ClaimShare(share=ShareBounds(mean.value, mean.value), interval=interval, details={"questions": listed})

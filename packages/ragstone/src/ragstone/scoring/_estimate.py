@@ -25,6 +25,14 @@ class MetricEstimate:
     usage: Usage = field(default_factory=Usage)
     """Calls and tokens if this metric were scored alone. Calls that several metrics share count in each of them."""
 
+    def count(self, unmet: NotApplicable | None) -> None:
+        """Count a sample, with the outcome that says why the metric does not apply, if it does not."""
+        if unmet is None:
+            self.n_applicable += 1
+        else:
+            self.n_not_applicable += 1
+            self.reasons[unmet.reason] += 1
+
 
 @dataclass(slots=True, kw_only=True)
 class RunEstimate:
@@ -57,19 +65,10 @@ async def estimate_run(
     async for sample, outcomes in scorer.score_many(samples):
         n += 1
         for metric in local:
-            forecast = forecasts[metric.card.name]
-            if unmet := check_sample(metric, sample):
-                forecast.n_not_applicable += 1
-                forecast.reasons[unmet.reason] += 1
-            else:
-                forecast.n_applicable += 1
+            forecasts[metric.card.name].count(check_sample(metric, sample))
         for outcome in outcomes:
             forecast = forecasts[outcome.metric]
-            if isinstance(outcome, NotApplicable):
-                forecast.n_not_applicable += 1
-                forecast.reasons[outcome.reason] += 1
-                continue
-            forecast.n_applicable += 1
-            if outcome.usage is not None:
+            forecast.count(outcome if isinstance(outcome, NotApplicable) else None)
+            if not isinstance(outcome, NotApplicable) and outcome.usage is not None:
                 forecast.usage += outcome.usage
     return RunEstimate(n_samples=n, metrics=tuple(forecasts.values()), usage=scorer.usage)

@@ -22,7 +22,6 @@ from functools import partial
 from typing import Any, Final
 
 from ragstone._util.abstains import OWN_REFUSALS
-from ragstone._util.unicode import replace_surrogates
 from ragstone._util.variables import suppress_capture
 from ragstone._util.waiting import MovingTimeout
 from ragstone.errors import ConfigurationError, JudgeError
@@ -164,7 +163,6 @@ class Scorer:
         Raises:
             ConfigurationError: If the judge cannot work as configured, or the model of a metric cannot be loaded.
             JudgeError: If the judge is unavailable.
-            JudgeError: The judge cannot be reached.
         """
         with metered() as meter:
             try:
@@ -279,13 +277,12 @@ class Scorer:
     def failures(self, sample: Sample, kind: FailureKind, reason: str) -> tuple[Failure, ...]:
         """Return one failure for each metric for a sample that could not be produced."""
         return tuple(
-            Failure(
-                sample_id=sample.id,
-                fingerprint=fingerprint(sample.query, sample.history),
-                metric=metric.card.name,
-                metric_version=metric.card.version,
+            make_failure(
+                metric.card,
+                sample,
                 kind=kind,
-                reason=replace_surrogates(reason),
+                reason=reason,
+                fingerprint=fingerprint(sample.query, sample.history),
                 created_at=self._clock(),
                 **self._judged_by(metric),
             )
@@ -304,7 +301,7 @@ class Scorer:
         if not (usage.calls or usage.cached) and outcome.usage is not None:
             usage = outcome.usage
             self._spent.total += usage
-        identity = self.judged_by(metric)
+        judged_by = self._judged_by(metric)
         return outcome.model_copy(
             update={
                 "scale": self._scales[metric.card.name],
@@ -312,10 +309,10 @@ class Scorer:
                 **shared,
                 "metric": metric.card.name,
                 "metric_version": metric.card.version,
-                "usage": None if identity is None else usage,
+                "usage": usage if judged_by else None,
                 "created_at": self._clock(),
                 "duration_s": time.perf_counter() - started,
-                **({} if identity is None else {"judge": identity.name, "judge_hash": identity.hash}),
+                **judged_by,
             }
         )
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from ragstone.stats._cluster import check_resampling, cluster_codes, effective_number, jackknife_interval
+from ragstone.stats._cluster import check_resampling, codes_of, effective_number, jackknife_interval
 from ragstone.stats._mean import Estimate, estimate_around, wilson_interval
 from ragstone.stats._weight import estimate_mean
 
@@ -343,9 +343,7 @@ def _groups(clusters: Sequence[Hashable] | None, used: NDArray[np.bool_]) -> NDA
 
     if clusters is None:
         return None
-    if len(clusters) != used.size:
-        raise ValueError(f"each of {used.size} items needs a cluster, got {len(clusters)} clusters")
-    codes = cluster_codes([clusters[i] for i in np.flatnonzero(used).tolist()])
+    _, codes = np.unique(codes_of(used.size, clusters)[used], return_inverse=True)
     return codes if codes.size and int(codes.max()) + 1 < codes.size else None
 
 

@@ -76,11 +76,11 @@ def bootstrap_interval(
     results = np.array([float(apply(x[rng.integers(0, len(x), len(x))])) for _ in range(n_resamples)])
     drawn = np.sort(results[np.isfinite(results)])
     if drawn.size == 0 or drawn[0] == drawn[-1]:
-        ends, method = [-math.inf, math.inf], "range"
+        least, most, method = -math.inf, math.inf, "range"
     else:
-        ends = np.quantile(drawn, ((1 - confidence_level) / 2, (1 + confidence_level) / 2)).tolist()
+        least, most = np.quantile(drawn, ((1 - confidence_level) / 2, (1 + confidence_level) / 2)).tolist()
         method = "percentile"
-    return estimate_around(point, *ends, confidence_level, method=method, n=len(x), bounds=(low, high))
+    return estimate_around(point, least, most, confidence_level, method=method, n=len(x), bounds=(low, high))
 
 
 def resampled_means(

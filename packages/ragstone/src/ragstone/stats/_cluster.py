@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ragstone._util.distributions import student_quantile
-from ragstone.stats._mean import Side, mean_interval
+from ragstone.stats._mean import Side, check_level, mean_interval
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,12 +18,22 @@ _ROUNDING: Final = 1e-12
 """Relative spread below which cluster means are equal."""
 
 
-def check_resampling(n_resamples: int, confidence_level: float) -> None:
+def check_resampling(n_resamples: int, confidence_level: float, *, least: int = 1) -> None:
     """Raise ValueError if an option of a resampling method is out of range."""
-    if n_resamples < 1 or not 0 < confidence_level < 1:
-        raise ValueError(
-            f"n_resamples must be at least 1 and confidence_level in (0, 1), got {n_resamples} and {confidence_level}"
-        )
+    check_level(confidence_level)
+    if n_resamples < least:
+        raise ValueError(f"n_resamples must be at least {least}, got {n_resamples}")
+
+
+def codes_of(n: int, clusters: Sequence[Hashable] | None) -> NDArray[np.intp]:
+    """Return the number of the cluster of each of `n` items. Without clusters, each item is one."""
+    import numpy as np
+
+    if clusters is None:
+        return np.arange(n)
+    if len(clusters) != n:
+        raise ValueError(f"each of {n} items needs a cluster, got {len(clusters)} clusters")
+    return cluster_codes(clusters)
 
 
 def cluster_codes(labels: Sequence[Hashable]) -> NDArray[np.intp]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ragstone.stats._bootstrap import resampled_means
-from ragstone.stats._cluster import check_resampling, cluster_codes
+from ragstone.stats._cluster import check_resampling, codes_of
 from ragstone.stats._mean import Estimate, estimate_around
 from ragstone.stats._weight import estimate_mean
 
@@ -88,15 +88,12 @@ def compare_groups(
         )
     check_resampling(n_resamples, confidence_level)
     labels = (None, None) if clusters is None else clusters
-    for x, own in zip((a, b), labels, strict=True):
-        if own is not None and len(own) != x.size:
-            raise ValueError(f"each of {x.size} scores needs a cluster, got {len(own)} clusters")
     rngs = [np.random.default_rng(child) for child in np.random.SeedSequence(seed).spawn(2)]
 
     def side(x: NDArray[np.float64], own: Sequence[Hashable] | None, rng: np.random.Generator) -> GroupMean:
         means, sizes = x, None
         if own is not None:
-            codes = cluster_codes(own)
+            codes = codes_of(x.size, own)
             sizes = np.bincount(codes).astype(float)
             means = np.bincount(codes, weights=x) / sizes
         drawn = resampled_means(means, n_resamples, rng, weights=sizes)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final, Literal, get_args
 
 from ragstone._util.distributions import student_quantile
 from ragstone._util.lazy import needs_extra
-from ragstone.stats._cluster import cluster_codes, effective_number
-from ragstone.stats._mean import Bounds, Estimate, estimate_around, mean_interval
+from ragstone.stats._cluster import codes_of, effective_number
+from ragstone.stats._mean import Bounds, Estimate, check_level, estimate_around, mean_interval
 
 if TYPE_CHECKING:
     import numpy as np
@@ -150,21 +150,17 @@ def correlate(
     """
     import numpy as np
 
-    if kind not in get_args(CorrelationKind) or not 0 < confidence_level < 1:
-        raise ValueError(
-            f"kind must be 'pearson', 'spearman' or 'kendall', and confidence_level in (0, 1), got {kind!r} and "
-            f"{confidence_level}"
-        )
+    check_level(confidence_level)
+    if kind not in get_args(CorrelationKind):
+        raise ValueError(f"kind must be 'pearson', 'spearman' or 'kendall', got {kind!r}")
     a, b = _pairs(x, y)
     for values, (low, high) in ((a, x_range), (b, y_range)):
         if values.size and not low <= values.min() <= values.max() <= high:
             raise ValueError(f"values must be in [{low:g}, {high:g}], got {values.min()} to {values.max()}")
-    if clusters is not None and len(clusters) != a.size:
-        raise ValueError(f"each pair needs a cluster, got {a.size} pairs and {len(clusters)} clusters")
+    codes = codes_of(a.size, clusters)
     r = MEASURES[kind](a, b)
     if r is None:
         return None
-    codes = np.arange(a.size) if clusters is None else cluster_codes(clusters)
     low, high, method = -1.0, 1.0, "range"
     if int(codes.max()) > 2:
         corners = [(first, second) for first in x_range for second in y_range]

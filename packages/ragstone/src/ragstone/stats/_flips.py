@@ -6,6 +6,7 @@ import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
+from ragstone.stats._cluster import codes_of
 from ragstone.stats._mean import Estimate
 from ragstone.stats._weight import estimate_mean
 
@@ -60,11 +61,10 @@ def flip_rate(
     """
     if not threshold >= 0:
         raise ValueError(f"threshold must be at least 0, got {threshold}")
-    if clusters is not None and len(clusters) != len(repeats):
-        raise ValueError(f"each of {len(repeats)} items needs a cluster, got {len(clusters)} clusters")
+    codes = codes_of(len(repeats), clusters).tolist()
     edge = threshold + 1e-9
     shares, squares, freedom = [], [], 0
-    labels: list[Hashable] = []
+    own: list[int] = []
     for item, row in enumerate(repeats):
         known = sorted(v for v in row if v is not None and not math.isnan(v))
         m = len(known)
@@ -74,8 +74,7 @@ def flip_rate(
         mean = math.fsum(known) / m
         squares.append(math.fsum((v - mean) ** 2 for v in known))
         freedom += m - 1
-        labels.append(None if clusters is None else clusters[item])
-    own = None if clusters is None else labels
+        own.append(codes[item])
     pairs, items = (
         estimate_mean(values, low=0.0, high=1.0, clusters=own, confidence_level=confidence_level)
         for values in (shares, [float(share > 0) for share in shares])

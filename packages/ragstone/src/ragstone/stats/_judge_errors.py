@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ragstone._util.distributions import student_quantile
-from ragstone.stats._cluster import cluster_codes, wilson_limit
+from ragstone.stats._cluster import cluster_codes, codes_of, wilson_limit
 from ragstone.stats._contrast import find_placements
 from ragstone.stats._correlation import correlate
 from ragstone.stats._mean import Estimate, estimate_around, wilson_interval
@@ -122,7 +122,7 @@ def judge_errors(
     import numpy as np
 
     x, y = np.asarray(judge, dtype=float), np.asarray(people, dtype=float)
-    codes = np.arange(x.size) if clusters is None else cluster_codes(clusters)
+    codes = codes_of(x.size, clusters)
     if not x.shape == y.shape == codes.shape or not (np.isfinite(x).all() and np.isfinite(y).all()):
         raise ValueError(
             f"judge, people and clusters need one finite number per answer, got {x.size}, {y.size} and {codes.size}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from ragstone._util.distributions import student_quantile
 from ragstone.stats._agreement import Agreement
-from ragstone.stats._cluster import cluster_codes, effective_number, jackknife_interval
+from ragstone.stats._cluster import codes_of, effective_number, jackknife_interval
 from ragstone.stats._mean import Estimate, estimate_around
 from ragstone.stats._weight import hajek_mean
 
@@ -81,7 +81,7 @@ def drawn_prediction_powered_mean(
     given = [label for label in labels if label is not None]
     p = np.ones(f.size) if probabilities is None else np.asarray(probabilities, dtype=float)
     q = np.asarray(draw_probabilities, dtype=float)
-    if not (drawn.size == f.size == p.size == q.size) or (clusters is not None and len(clusters) != f.size):
+    if not (drawn.size == f.size == p.size == q.size):
         raise ValueError(
             f"each item needs a label or None, a score and its probabilities, got {drawn.size} labels, {f.size} "
             f"scores, {q.size} and {p.size} probabilities"
@@ -92,7 +92,7 @@ def drawn_prediction_powered_mean(
     labels_only = hajek_mean(given, (p * q)[drawn], clusters=own, low=low, high=high, confidence_level=confidence_level)
     y = np.zeros(f.size)
     y[drawn] = given
-    codes = np.arange(f.size) if clusters is None else cluster_codes(clusters)
+    codes = codes_of(f.size, clusters)
     of_all, of_drawn = (1 / p) / (1 / p).sum(), np.where(drawn, 1 / (p * q), 0.0)
     of_drawn /= of_drawn.sum()
     mean, mean_drawn, mean_label = float(of_all @ f), float(of_drawn @ f), float(of_drawn @ y)
@@ -117,8 +117,8 @@ def drawn_prediction_powered_mean(
         return replace(result, weight=0.0)
     value = min(max(mean_label + weight * (mean - mean_drawn), low), high)
     error = student_quantile(n - 1, (1 + confidence_level) / 2) * math.sqrt(variance)
-    ends, n_labels = (value - error, value + error), len(given)
-    estimate = estimate_around(value, *ends, confidence_level, method="ppi_drawn", n=n_labels, bounds=(low, high))
+    ends = value - error, value + error
+    estimate = estimate_around(value, *ends, confidence_level, method="ppi_drawn", n=len(given), bounds=(low, high))
     return replace(result, estimate=estimate, labels_worth=len(given) * without / variance)
 
 
@@ -149,11 +149,11 @@ def drawn_kappa(
 
     a, b = np.asarray(first, dtype=bool), np.asarray(second, dtype=bool)
     p = np.asarray(draw_probabilities, dtype=float)
-    if not (a.size == b.size == p.size) or (clusters is not None and len(clusters) != a.size) or not a.size:
+    if not (a.size == b.size == p.size) or not a.size:
         raise ValueError(f"each item needs two ratings and a probability, got {a.size}, {b.size} and {p.size}")
     if not ((p > 0) & (p <= 1)).all():
         raise ValueError("a draw probability must be in (0, 1]")
-    codes = np.arange(a.size) if clusters is None else cluster_codes(clusters)
+    codes = codes_of(a.size, clusters)
     cells = np.stack([np.bincount(codes, weights=cell / p) for cell in (a & b, a & ~b, ~a & b, ~a & ~b)], axis=1)
     total = cells.sum(axis=0)
     kappa, observed, expected = (float(x[0]) for x in _kappas(total[np.newaxis]))

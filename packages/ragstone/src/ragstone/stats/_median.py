@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
 from ragstone._util.distributions import normal_quantile
-from ragstone.stats._cluster import cluster_codes, effective_number
+from ragstone.stats._cluster import codes_of, effective_number
 from ragstone.stats._mean import Estimate
 from ragstone.stats._weight import estimate_mean
 
@@ -68,7 +68,7 @@ def estimate_median(
             n = min(n, (z / half / 2) ** 2) if half else n
         else:
             # All clusters have the same share below the median, so the error is unknown. Each counts as one value.
-            codes: NDArray[np.intp] = order if clusters is None else cluster_codes(clusters)[order]
+            codes = codes_of(x.size, clusters)[order]
             n = effective_number(np.bincount(codes, weights=weights).astype(float))
     k = math.floor((n + 1 - z * math.sqrt(n)) / 2)
     return Estimate(

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from ragstone._util.distributions import student_quantile
-from ragstone.stats._cluster import cluster_codes
-from ragstone.stats._mean import check_level
+from ragstone.stats._cluster import check_resampling, codes_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -133,10 +132,9 @@ def simultaneous_differences(
     """
     import numpy as np
 
-    checked = [_check_scores(table, pairs, alternative, confidence_level) for table in tables]
+    check_resampling(n_resamples, confidence_level)
+    checked = [_check_scores(table, pairs, alternative) for table in tables]
     family = checked[0][1]
-    if n_resamples < 1:
-        raise ValueError(f"n_resamples must be at least 1, got {n_resamples}")
     x = [table for table, _ in checked]
     # The first child seeds the blocks, the second the signs.
     for_blocks, for_signs = np.random.SeedSequence(seed).spawn(2)
@@ -239,9 +237,7 @@ class _Sums:
                 f"each of {n} samples needs a finite weight above 0, got {w.size} weights from {w.min()} on"
             )
         w = w / w.mean() if n else w
-        if clusters is not None and len(clusters) != n:
-            raise ValueError(f"each of {n} samples needs a cluster, got {len(clusters)} clusters")
-        codes = np.arange(n) if clusters is None else cluster_codes(clusters)
+        codes = codes_of(n, clusters)
         k = int(codes.max()) + 1 if n else 0
         if k > _MAX_UNITS:
             codes, k = (rng.permutation(k) % _MAX_UNITS)[codes], _MAX_UNITS
@@ -324,7 +320,6 @@ def _check_scores(
     scores: Sequence[Sequence[float]] | NDArray[np.float64],
     pairs: Sequence[tuple[int, int]] | None,
     alternative: Alternative,
-    confidence_level: float,
 ) -> tuple[NDArray[np.float64], list[tuple[int, int]]]:
     """Return the scores as an array, and the compared pairs."""
     import numpy as np
@@ -344,7 +339,6 @@ def _check_scores(
         raise ValueError(
             f"scores must be finite, or NaN if missing, got {float(x[row, column])!r} in row {row} of system {column}"
         )
-    check_level(confidence_level)
     if alternative not in ("two-sided", "greater", "less"):
         raise ValueError(f'alternative must be "two-sided", "greater" or "less", got {alternative!r}')
     if pairs is None and alternative != "two-sided":

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ragstone._util.distributions import student_quantile
-from ragstone.stats._cluster import cluster_codes
+from ragstone.stats._cluster import check_resampling, cluster_codes
 from ragstone.stats._mean import Estimate, estimate_around, wilson_interval
 
 if TYPE_CHECKING:
@@ -58,10 +58,7 @@ def kendall_of_means(
         raise ValueError(
             f"tau needs at least 2 clusters, and the cluster of each of {x.shape[0]} topics, got {n} clusters of {groups.size}"
         )
-    if n_resamples < 2 or not 0 < confidence_level < 1:
-        raise ValueError(
-            f"n_resamples must be at least 2 and confidence_level in (0, 1), got {n_resamples} and {confidence_level}"
-        )
+    check_resampling(n_resamples, confidence_level, least=2)
     size = np.bincount(groups, minlength=n).astype(float)
     sums = [np.zeros((n, x.shape[1])), np.zeros((n, x.shape[1]))]
     for total, table in zip(sums, (x, y), strict=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
-from ragstone.stats._cluster import cluster_codes, cluster_interval
+from ragstone.stats._cluster import cluster_codes, cluster_interval, codes_of
 from ragstone.stats._mean import Estimate, Side, check_level, mean_interval
 
 if TYPE_CHECKING:
@@ -71,9 +71,7 @@ def hajek_mean(
             f"a weighted mean needs at least two values in [{low}, {high}], got {x.size} values in "
             f"[{x.min()}, {x.max()}]"
         )
-    if clusters is not None and len(clusters) != x.size:
-        raise ValueError(f"each value needs a cluster, got {x.size} values, {len(clusters)} clusters")
-    codes = np.arange(x.size) if clusters is None else cluster_codes(clusters)
+    codes = codes_of(x.size, clusters)
     weights: NDArray[np.float64] = np.bincount(codes, weights=1 / p).astype(float)
     totals: NDArray[np.float64] = np.bincount(codes, weights=x / p).astype(float)
     if weights.size < 2:

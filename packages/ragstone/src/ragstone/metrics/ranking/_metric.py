@@ -99,15 +99,13 @@ class RankingMetric(MetricBase):
                 break
         grades = {key: label for key, label in labels.items() if label is not None}
         value, reason = self._value(ranking, grades)
-        if value is None and kind.labels != "all":
-            # The labels show that these ranks do not contain a relevant passage.
-            value = 0.0
-        if value is None:
+        if value is None and kind.labels == "all":
             return self.make_not_applicable(
                 sample,
                 reason or f"no retrieved passage is labeled as relevant, so {self.name} of these passages is undefined",
             )
-        return self._exact(sample, value, ranking, grades, pool="contexts")
+        # Other labels show that these ranks do not contain a relevant passage.
+        return self._exact(sample, value or 0.0, ranking, grades, pool="contexts")
 
     def _value(self, ranking: Sequence[str], grades: Mapping[str, float]) -> tuple[float | None, str | None]:
         """Compute the value, or None and a reason. The reason is None if no passage is relevant."""

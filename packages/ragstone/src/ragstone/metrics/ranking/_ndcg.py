@@ -53,7 +53,8 @@ def ndcg(
         0.884
     """
     check_k(k)
-    check_gain(gain)
+    if gain not in get_args(Gain):
+        raise ValueError(f"gain must be 'exp' (2**grade - 1) or 'linear' (the grade), got {gain!r}")
     check_qrels(qrels)
     gains = {passage: value for passage, grade in qrels.items() if (value := _gain(grade, gain)) > 0}
     if not gains:
@@ -61,12 +62,6 @@ def ndcg(
     ranks = first_ranks(ranking, k)
     dcg = _dcg((rank, gains[passage]) for passage, rank in ranks.items() if passage in gains)
     return dcg / _dcg(enumerate(sorted(gains.values(), reverse=True)[:k], start=1))
-
-
-def check_gain(gain: str) -> None:
-    """Check the name of a gain. Raise ValueError if the name is unknown."""
-    if gain not in get_args(Gain):
-        raise ValueError(f"gain must be 'exp' (2**grade - 1) or 'linear' (the grade), got {gain!r}")
 
 
 def _gain(grade: float, gain: Gain) -> float:

@@ -185,12 +185,8 @@ def _logit(
     tokenizer: Any = model.tokenizer
 
     def cut(text: str, most: int) -> tuple[str, int]:
-        ends = [
-            end
-            for _, end in tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)[
-                "offset_mapping"
-            ]
-        ]
+        read = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+        ends = [end for _, end in read["offset_mapping"]]
         if len(ends) <= most:
             return text, len(ends)
         return (text[: ends[most - 1]] if most else ""), most
