@@ -276,7 +276,7 @@ def test_a_missing_verdict_is_bounded():
     assert isinstance(claim_recall, Failure)
     assert ([0.5, 1.0], "unparseable") == (claim_recall.details["bounds"], claim_recall.kind)
     assert "between 0.500 and 1.000" in claim_recall.reason
-    assert "?" in claim_recall.raw
+    assert "\ufffd" in claim_recall.raw
     assert [0.5, 1.0] == outcomes["ragchecker.context_precision"].details["bounds"]
     # The response has the right claim, and the other may be in the passage or not.
     assert [0.0, 0.5] == outcomes["ragchecker.hallucination"].details["bounds"]

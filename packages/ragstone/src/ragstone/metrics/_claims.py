@@ -96,7 +96,7 @@ _AT_ONCE: Final = 32
 class ClaimCheck:
     """Claims and verdicts of one sample for one metric. Metrics of the same sample share their judge calls.
 
-    If claims cannot be extracted, the judge's error is raised. If a verdict is not available, it is None and its error
+    If claims, texts or numbers are not available, the judge's error is raised. If a verdict is not available, it is None and its error
     is kept. The metric may still have a value without this verdict, or report bounds. `methods` and `replies` include
     the calls that are shared with other metrics.
     """
@@ -110,17 +110,11 @@ class ClaimCheck:
         self._query = question_fields(sample)
 
     async def of_response(self) -> tuple[str, ...]:
-        """Extract the claims of the response. An empty response does not have claims.
-
-        Raise JudgeError if the judge does not return a usable reply.
-        """
+        """Extract the claims of the response. An empty response does not have claims."""
         return await self._claims(self.sample.response or "")
 
     async def of_references(self) -> tuple[tuple[str, ...], ...]:
-        """Extract the claims of each reference. References without claims are omitted.
-
-        Raise JudgeError if the judge does not return a usable reply.
-        """
+        """Extract the claims of each reference. References without claims are omitted."""
         texts = dict.fromkeys(text for reference in self.sample.reference if (text := reference.strip()))
         return tuple(claims for claims in await gather_or_cancel(map(self._claims, texts)) if claims)
 
@@ -193,7 +187,7 @@ class ClaimCheck:
         return tuple(itertools.chain.from_iterable(await gather_or_cancel(map(ask, chunks))))
 
     async def ask_texts_once(self, prompt: Prompt, *, most: int, max_tokens: int | None = None) -> TextListReply:
-        """Ask for a list of texts, once per sample. Raise JudgeError if the judge does not return a usable reply."""
+        """Ask for a list of texts, once per sample."""
         reply = await compute_once(
             self._key(prompt, most), lambda: ask_text_list(self.judge, prompt, most=most, max_tokens=max_tokens)
         )
@@ -201,19 +195,13 @@ class ClaimCheck:
         return reply
 
     async def ask_marks_once(self, prompt: Prompt, count: int, *, high: int = 1) -> RatingsReply:
-        """Ask for ratings from 0 to `high`, once per sample.
-
-        Raise JudgeError if the judge does not return a usable reply.
-        """
+        """Ask for ratings from 0 to `high`, once per sample."""
         reply = await compute_once(self._key(prompt, high), lambda: ask_ratings(self.judge, prompt, count, high=high))
         self._note(reply.method)
         return reply
 
     async def ask_number_once(self, prompt: Prompt) -> float:
-        """Ask for a number from 0 to 1, once per sample.
-
-        Raise JudgeError if the judge does not return a usable reply.
-        """
+        """Ask for a number from 0 to 1, once per sample."""
         reply = await compute_once(self._key(prompt, 1), lambda: ask_number(self.judge, prompt, low=0, high=1))
         self._note(reply.method, reply.n)
         return reply.value

@@ -70,11 +70,7 @@ class CcrsMetric(MetricBase):
         return (Task(self.task, "rating", [name for name in shown if name in self.needs], allowed),)
 
     async def compute(self, sample: Sample, judge: Judge) -> Score | NotApplicable:
-        """Score `sample` between 0 and 1.
-
-        Raises:
-            JudgeError: If the judge does not return a usable reply.
-        """
+        """Score `sample` between 0 and 1."""
         fields = _fields(sample)
         if reason := self._find_not_applicable_reason(fields):
             return self.make_not_applicable(sample, reason)

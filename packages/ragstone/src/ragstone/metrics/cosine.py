@@ -50,11 +50,7 @@ class _QuestionCosine(MetricBase):
         return bound
 
     async def compute(self, sample: Sample, judge: Judge) -> Score:
-        """Score `sample` between -1 and 1.
-
-        Raise ConfigurationError if no embedder is bound. Raise JudgeError if the judge or the embedder does not return
-        a usable reply.
-        """
+        """Score `sample` between -1 and 1. Raise ConfigurationError if no embedder is bound."""
         if self.embedder is None:
             raise ConfigurationError(f"{self!r} does not have an embedder. Pass one with embedder=")
         response = sample.response or ""

@@ -114,11 +114,7 @@ class Criterion(MetricBase):
         return hash_tasks((_CONSTRUCT, self.task, *self.needs))
 
     async def compute(self, sample: Sample, judge: Judge) -> Score:
-        """Score `sample` between 0 and 1.
-
-        Raises:
-            JudgeError: If the judge does not return a usable reply.
-        """
+        """Score `sample` between 0 and 1."""
         fields: dict[str, str | tuple[str, ...]] = {}
         for name in self.needs:
             fields |= question_fields(sample) if name == "query" else {name: _shown(sample, name)}

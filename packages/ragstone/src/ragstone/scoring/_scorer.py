@@ -25,7 +25,18 @@ from ragstone._util.abstains import OWN_REFUSALS
 from ragstone._util.variables import suppress_capture
 from ragstone._util.waiting import MovingTimeout
 from ragstone.errors import ConfigurationError, JudgeError
-from ragstone.judges import Embedder, Judge, JudgeIdentity, Preparable, Reader, UsageMeter, metered, note_progress
+from ragstone.judges import (
+    Embedder,
+    Judge,
+    JudgeIdentity,
+    OutageTimer,
+    Preparable,
+    Reader,
+    UsageMeter,
+    metered,
+    note_progress,
+    progress_at,
+)
 from ragstone.metrics import (
     Composite,
     EmbedderMetric,
@@ -51,7 +62,6 @@ from ragstone.schema import (
     fingerprint,
 )
 from ragstone.scoring._causes import answer_marks
-from ragstone.scoring._deadline import SILENCE_S, SampleDeadline
 
 logger = logging.getLogger("ragstone")
 
@@ -59,6 +69,29 @@ _FIELDS: Final = tuple(name for name in Sample.model_fields if name not in ("sch
 """Fields that a metric can need."""
 _RANGE_TOLERANCE = 1e-9
 """Tolerance for rounding when a value is compared with the range of its metric."""
+_SILENCE_S: Final = 120.0
+"""Seconds without a call of a model, and without an outcome, after which a sample without a deadline fails."""
+
+
+class _SampleDeadline:
+    """Deadline of all metrics of a sample, in seconds from now. An outage of an endpoint does not use it up.
+
+    None ends the sample if nothing that could score it is under way in this process: a call of a model ends by its own
+    timeout.
+    """
+
+    def __init__(self, seconds: float | None) -> None:
+        self._seconds = seconds
+        self._started_at = asyncio.get_running_loop().time()
+        self._outage = OutageTimer()
+
+    def remaining_s(self) -> float:
+        """Return the seconds until the deadline, for a `MovingTimeout`."""
+        if self._seconds is None:
+            at = max(self._started_at, progress_at()) + _SILENCE_S
+        else:
+            at = self._started_at + self._seconds
+        return at + self._outage.seconds() - asyncio.get_running_loop().time()
 
 
 class Scorer:
@@ -190,7 +223,7 @@ class Scorer:
             One outcome for each metric, in the order of `metrics`.
         """
         with suppress_capture(), metered() as meter:
-            deadline = MovingTimeout(SampleDeadline(self._deadline_s).remaining_s)
+            deadline = MovingTimeout(_SampleDeadline(self._deadline_s).remaining_s)
             token = OWN_REFUSALS.set(self.refusals)
             shared = {"fingerprint": fingerprint(sample.query, sample.history), "answer": answer_marks(sample)}
             try:
@@ -254,7 +287,7 @@ class Scorer:
         """
         with suppress_capture(), metered() as meter:
             try:
-                async with MovingTimeout(SampleDeadline(self._deadline_s).remaining_s):
+                async with MovingTimeout(_SampleDeadline(self._deadline_s).remaining_s):
                     yield meter
             finally:
                 self._spent.total += meter.total
@@ -343,7 +376,7 @@ class Scorer:
             return make_failure(metric.card, sample, kind="rejected", reason=str(error))
         except Exception as error:  # noqa: BLE001  the run continues, and the failure records the exception
             if isinstance(error, TimeoutError) and limit.expired():
-                reason = f"no outcome within {self._deadline_s or SILENCE_S:g} s"
+                reason = f"no outcome within {self._deadline_s or _SILENCE_S:g} s"
                 if self._deadline_s is None:
                     reason += " after the last reply of a model"
                 elif spent := meter.total.calls:

@@ -90,11 +90,7 @@ class AlarmBudget:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
-        """Resume from a state returned by `state()`.
-
-        Raises:
-            ValueError: If the state has a different kind.
-        """
+        """Resume from a state of `state()`. Raise ValueError if the state has a different kind."""
         _check_kind(state, _BUDGET)
         new = cls(state["per_quarter"], start=state["at"])
         new._left = state["left"]
@@ -206,11 +202,7 @@ class CalendarDetector:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
-        """Resume from a state returned by `state()`.
-
-        Raises:
-            ValueError: If the state has a different kind.
-        """
+        """Resume from a state of `state()`. Raise ValueError if the state has a different kind."""
         _check_kind(state, _DETECTOR)
         new = cls(state["reference"], direction=state["direction"], low=state["low"], high=state["high"])
         new.n_alarms, new._m = state["n_alarms"], list(state["m"])

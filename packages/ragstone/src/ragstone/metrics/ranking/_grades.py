@@ -29,19 +29,13 @@ def first_ranks(ranking: Sequence[str], k: int | None) -> dict[str, int]:
 
 
 def relevant_ids(qrels: Mapping[str, float], threshold: float) -> set[str]:
-    """Return the ids of passages with at least the threshold grade.
-
-    Raise ValueError if `qrels` is not a mapping, or a grade is not finite.
-    """
+    """Return the ids of passages with at least the threshold grade."""
     check_qrels(qrels)
     return {passage for passage, grade in qrels.items() if grade >= threshold}
 
 
 def check_qrels(qrels: Mapping[str, float]) -> None:
-    """Check that grades are finite numbers by passage id.
-
-    Raise ValueError if `qrels` is not a mapping, or a grade is not finite.
-    """
+    """Raise ValueError if grades are not finite numbers by passage id."""
     if not isinstance(qrels, Mapping):
         raise ValueError(f'qrels must map passage ids to grades, as in {{"a": 1}}, got {qrels!r}')  # noqa: TRY004  all invalid arguments raise ValueError
     for passage, grade in qrels.items():

@@ -55,10 +55,7 @@ def best_overlap(
 
 
 def check_references(references: Sequence[str]) -> None:
-    """Check that references are a list of texts and not one text, whose characters would count as references.
-
-    Raise ValueError if `references` is a text.
-    """
+    """Raise ValueError if references are one text, whose characters would count as references."""
     if isinstance(references, str):
         raise ValueError(f"references must be a list of texts, got the text {references!r}. Use [{references!r}]")  # noqa: TRY004  all invalid arguments raise ValueError
 
