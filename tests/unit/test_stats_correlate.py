@@ -205,7 +205,7 @@ def test_confidence_level_and_mirror_image():
         (([1, 2], [1, 2], "tau"), {}, "'tau'"),
         (([1, 2], [1, 2]), {"confidence_level": 1}, "confidence_level"),
         (([0, 2], [0, 1]), {"x_range": (0, 1)}, r"\[0, 1\], got 0.0 to 2.0"),
-        (([0, 2], [0, 1]), {"clusters": ["a"]}, "2 pairs and 1 clusters"),
+        (([0, 2], [0, 1]), {"clusters": ["a"]}, "each of 2 items needs a cluster, got 1"),
     ],
 )
 def test_invalid_input_is_refused(arguments, options, message):
