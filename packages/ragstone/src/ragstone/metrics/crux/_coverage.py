@@ -8,7 +8,7 @@ from ragstone.metrics.crux import _examples
 from ragstone.metrics.crux._base import FROM_REFERENCE, ContextsMetric, CruxMetric, ResponseMetric
 from ragstone.metrics.crux._findings import Questions, Rated, own_ratings
 from ragstone.metrics.crux._matrix import Answers, covered_by, required_subset
-from ragstone.metrics.ranking._alpha_ndcg import ALPHA, ALPHA_NDCG_MAX, alpha_ndcg
+from ragstone.metrics.ranking import ALPHA, ALPHA_NDCG_MAX, alpha_ndcg
 from ragstone.schema import NotApplicable, Sample, Score
 
 

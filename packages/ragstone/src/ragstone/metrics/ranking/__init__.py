@@ -3,7 +3,7 @@
 from typing import Final
 
 from ragstone.metrics._card import Metric
-from ragstone.metrics.ranking._alpha_ndcg import alpha_ndcg
+from ragstone.metrics.ranking._alpha_ndcg import ALPHA, ALPHA_NDCG_MAX, alpha_ndcg
 from ragstone.metrics.ranking._binary import average_precision, f1, hit_rate, precision, recall, reciprocal_rank
 from ragstone.metrics.ranking._grades import Qrels, Run
 from ragstone.metrics.ranking._judged import JUDGED_KINDS, JudgedRankingMetric
