@@ -8,21 +8,12 @@ import socket
 from collections.abc import Collection
 from typing import Final
 
-from ragstone.errors import ConfigurationError
-
 _LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 def is_loopback(host: str) -> bool:
     """Return whether only this machine can reach an address to listen on."""
     return host == "localhost" or (is_ip_address(host) and ipaddress.ip_address(host).is_loopback)
-
-
-def listen_error(host: str, port: int, reason: object, *, option: str = "--listen") -> ConfigurationError:
-    """Return the error for an address that a server cannot listen on."""
-    return ConfigurationError(
-        f"cannot listen on {host}:{port}: {reason}. Set another {option} HOST:PORT. Port 0 takes a free one."
-    )
 
 
 def is_ip_address(name: str) -> bool:

@@ -42,7 +42,7 @@ class FileLock:
         self.path = Path(path)
         """Path of the lock file."""
         self._fd: int | None = None
-        after_fork_in_child(self._close)
+        after_fork_in_child(self.release)
 
     @property
     def held(self) -> bool:
@@ -75,7 +75,10 @@ class FileLock:
 
     def release(self) -> None:
         """Release the lock. Do nothing if it is not held."""
-        self._close()
+        # Also in a forked child: closing a copy does not release the parent's lock, an explicit unlock would.
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            os.close(fd)
 
     def owner(self) -> int | None:
         """Return the process id of the last owner, for messages. None if it is unknown."""
@@ -83,9 +86,3 @@ class FileLock:
             return int(self.path.read_text(encoding="ascii"))
         except (OSError, ValueError):
             return None
-
-    def _close(self) -> None:
-        # Also in a forked child: closing a copy does not release the parent's lock, an explicit unlock would.
-        fd, self._fd = self._fd, None
-        if fd is not None:
-            os.close(fd)

@@ -16,11 +16,6 @@ def lazy_names(
     """Return `__getattr__` and `__dir__` of a package. `names` are separated by blanks, by the module that has them.
 
     The modules are in the package `source` (default: the package itself).
-
-    Examples:
-        ```python
-        __getattr__, __dir__ = lazy_names(__name__, {"_base": "MetricBase check_sample"})
-        ```
     """
     module_of = {name: module for module, exported in names.items() for name in exported.split()}
 

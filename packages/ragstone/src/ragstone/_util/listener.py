@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from ragstone._util.addresses import listen_error
 from ragstone._util.limited_log import LimitedLog
+from ragstone.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -77,7 +77,10 @@ class Listener:
                 connect, self._host, self.port, backlog=_ACCEPTED_AT_ONCE
             )
         except OSError as error:
-            raise listen_error(self._host, self.port, error.strerror or error, option=option) from None
+            raise ConfigurationError(
+                f"cannot listen on {self._host}:{self.port}: {error.strerror or error}. Set another {option} HOST:PORT. "
+                "Port 0 takes a free one."
+            ) from None
         self.port = self._listener.sockets[0].getsockname()[1]
         for listening in self._listener.sockets:
             with listening.dup() as same:

@@ -126,10 +126,7 @@ def _row_bytes(array: Any) -> Any:
             return np.full(len(array), _VALUE_BYTES, np.int64)
         return lengths[pc.fill_null(array.indices, 0).to_numpy(zero_copy_only=False)]
     if pa.types.is_struct(kind):
-        total = np.full(len(array), _VALUE_BYTES, np.int64)
-        for field in array.flatten():
-            total = total + _row_bytes(field)
-        return total
+        return sum(map(_row_bytes, array.flatten()), start=np.full(len(array), _VALUE_BYTES, np.int64))
     if pa.types.is_map(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind):
         offsets = array.offsets.to_numpy(zero_copy_only=False).astype(np.int64)
         parts = (array.keys, array.items) if pa.types.is_map(kind) else (array.values,)
@@ -141,10 +138,8 @@ def _row_bytes(array: Any) -> Any:
         inner = _row_bytes(array.flatten())
         width = kind.list_size
         return np.full(len(array), _VALUE_BYTES, np.int64) if not width else inner.reshape(-1, width).sum(axis=1)
-    if any(
-        check(kind)
-        for check in (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
-    ):
+    texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+    if any(is_kind(kind) for is_kind in texts):
         lengths = pc.fill_null(pc.binary_length(array), 0).to_numpy(zero_copy_only=False)
         return lengths.astype(np.int64) + _VALUE_BYTES
     return np.full(len(array), _VALUE_BYTES, np.int64)

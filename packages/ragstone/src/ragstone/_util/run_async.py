@@ -23,12 +23,6 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
     coroutine sees the caller's context variables in both cases. An interrupt (Ctrl-C) cancels the coroutine, waits
     until its cleanup is done, and is then raised. A second interrupt does not wait.
 
-    Args:
-        work: The coroutine. It is awaited once.
-
-    Raises:
-        BaseException: Whatever the coroutine raises.
-
     Examples:
         >>> async def double(number: int) -> int:
         ...     return 2 * number

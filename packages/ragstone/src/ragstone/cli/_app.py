@@ -117,11 +117,8 @@ _EXPECTED: Final = {
     "greater_than": "a number above {gt}",
     "less_than_equal": "a number of at most {le}",
     "less_than": "a number below {lt}",
-    "int_parsing": "an integer",
-    "int_from_float": "an integer",
-    "int_type": "an integer",
-    "float_parsing": "a number",
-    "float_type": "a number",
+    **dict.fromkeys(("int_parsing", "int_from_float", "int_type"), "an integer"),
+    **dict.fromkeys(("float_parsing", "float_type"), "a number"),
 }
 
 

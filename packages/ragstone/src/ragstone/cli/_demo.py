@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from pathlib import Path
 
@@ -71,11 +70,10 @@ def demo_command(
             for done, question in enumerate(questions, start=1):
                 ask(question)
                 progress.update(done, len(questions))
-        print("scoring ...", file=sys.stderr)
+        typer.echo("scoring ...", err=True)
         if not monitor.drain(_DEADLINE_S):
-            print(
-                f"scoring did not finish within {_DEADLINE_S:.0f} s. The ledger shows pending requests.",
-                file=sys.stderr,
+            typer.echo(
+                f"scoring did not finish within {_DEADLINE_S:.0f} s. The ledger shows pending requests.", err=True
             )
         ledger = monitor.ledger()
     try:

@@ -37,7 +37,6 @@ from ragstone.judges import (
     wait_for_outages,
 )
 from ragstone.schema import Usage
-from ragstone.settings import Configuration
 from ragstone.worker import StorePlan, read_ledger
 
 Verdict = Literal["yes", "no", "unknown"]
@@ -131,7 +130,10 @@ def doctor_command(
         if store is not None:
             read_ledger(store)  # says that it does not exist
         plan = None if store is None else StorePlan.read(store).plan
-        _print_settings(settings_of(context, plan={} if plan is None else plan.settings), json_output=json_output)
+        rows = list(settings_of(context, plan={} if plan is None else plan.settings).rows())
+        table = [("setting", "value", "source", "meaning")]
+        table += [(row.key, sanitize_for_terminal(row.value), row.source, row.description) for row in rows]
+        print_result([asdict(row) for row in rows], text_table(table, n_optional=1), json_output=json_output)
         return
     if store is not None:
         raise ConfigurationError("--store completes the settings that --settings prints. Add --settings")
@@ -144,14 +146,6 @@ def doctor_command(
     print_result({"endpoints": endpoints}, text, json_output=json_output)
     if any(finding.error is not None or (finding.items and not finding.items.is_usable) for finding in findings):
         raise typer.Exit(ExitCode.INFRASTRUCTURE)
-
-
-def _print_settings(settings: Configuration, *, json_output: bool) -> None:
-    """Print all settings with their sources. Secrets are hidden."""
-    rows = list(settings.rows())
-    table = [("setting", "value", "source", "meaning")]
-    table += [(row.key, sanitize_for_terminal(row.value), row.source, row.description) for row in rows]
-    print_result([asdict(row) for row in rows], text_table(table, n_optional=1), json_output=json_output)
 
 
 async def _probe_all(judge: Judge, reader: Reader | None, embedder: Embedder | None) -> list[_Finding]:

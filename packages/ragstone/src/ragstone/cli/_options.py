@@ -91,11 +91,6 @@ def resolve_new_store(store: str) -> str:
     return resolved
 
 
-def parse_names(text: str) -> list[str]:
-    """Split a comma-separated list of names."""
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
 def parse_retriever_tools(texts: Sequence[str] | None, others: Sequence[str] | None) -> RetrieverTools:
     r"""Read `--retriever-tool` (NAME, or NAME=SEPARATOR with `\n` and `\t` as escapes) and `--no-retriever-tool`."""
     from ragstone.requests import read_retriever_tools

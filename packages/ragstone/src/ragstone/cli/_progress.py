@@ -73,7 +73,7 @@ class Progress:
         if rate and outage is None and self.total is not None and self.total > self.n_done:
             parts.append(f"{format_duration((self.total - self.n_done) / rate)} left")
         if self._n_failed:
-            parts.append(f"{self._n_failed} outcomes failed" if self._n_failed > 1 else "1 outcome failed")
+            parts.append(f"{count(self._n_failed, 'outcome')} failed")
         n_tokens = self._usage.input_tokens + self._usage.output_tokens
         if cost := self._usage.cost_text:
             parts.append(cost)

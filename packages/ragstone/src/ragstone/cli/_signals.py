@@ -43,7 +43,11 @@ def until_exit() -> Iterator[None]:
     Hooks of `atexit` can be interrupted. What follows them ends soon in any case, and ignores signals.
     """
     atexit.register(_ignore)  # the first hook runs last
-    _block_ignored_interrupt()
+    # Blocked instead of ignored, so that event loops handle the interruption by the other signals: a loop sets its
+    # handler, which `_interrupt` calls, only in the place of this one.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     set_handlers(dict.fromkeys(STOP_SIGNALS[1:], _interrupt), keep_ignored=_KEEP_IGNORED)
     try:
         yield
@@ -51,14 +55,6 @@ def until_exit() -> Iterator[None]:
         sys.exit(_INTERRUPTED)
     finally:
         set_handlers(dict.fromkeys(STOP_SIGNALS, _end), keep_ignored=_KEEP_IGNORED)
-
-
-def _block_ignored_interrupt() -> None:
-    """Block SIGINT instead of ignoring it, so that event loops handle the interruption by the other signals."""
-    # An event loop sets its handler, which `_interrupt` calls, only in the place of this one.
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and hasattr(signal, "pthread_sigmask"):
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _ignore() -> None:

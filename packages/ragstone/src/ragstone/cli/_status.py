@@ -14,7 +14,6 @@ from ragstone.errors import StoreCorruptError, StoreError, StoreNotReadyError
 from ragstone.experiments import MetricSummary, card_of, format_table, summarize_store
 from ragstone.judges import is_baseline
 from ragstone.metrics import MetricCard
-from ragstone.schema import Ledger
 from ragstone.settings import Analysis, Configuration
 from ragstone.store import describe_store, is_database_url, open_store, quote_store, way_out
 from ragstone.worker import advise, read_ledger
@@ -64,11 +63,6 @@ def status_command(
         if any(s.n_scored for s in scores):
             report = f"where it fails: ragstone report {quote_store(store)}"
             print_text("\n".join([*_labels(store, settings.analysis), report]))
-    _check(ledger, store, not_ready)
-
-
-def _check(ledger: Ledger, store: str, not_ready: StoreNotReadyError | None) -> None:
-    """Raise the error of a file that is empty, or `StoreCorruptError` if the counts of the ledger do not add up."""
     if not_ready is not None:
         raise not_ready
     unbalanced = [name for name, row in (("traces", ledger.total), *ledger.metrics.items()) if not row.balanced]

@@ -91,8 +91,7 @@ def _behind_alarm(source: OutcomeSource, number: int, *, n: int) -> Sequence[Ans
         raise ConfigurationError("--alarm needs a store: a file or postgresql://...")
     with open_store(store, mode="read") as opened, opened.watch.read() as tables:
         traces = read_alarm(tables, number).traces[:n]
-    answers = [explain_answer(source, trace_id) for trace_id in traces]
-    return [answer for answer in answers if answer is not None]
+    return [answer for trace_id in traces if (answer := explain_answer(source, trace_id)) is not None]
 
 
 def _print_one(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 
 import typer
 
@@ -98,14 +99,11 @@ async def _work(
     store: str, worker: Worker, setup: ScoringSetup, health: HealthPage | None, *, until_idle: bool, patience_s: float
 ) -> None:
     """Run the worker until it is stopped or idle."""
-
-    def on_owned() -> None:
-        announce_ready(f"owning {describe_store(store)}", setup)
-
+    owned = partial(announce_ready, f"owning {describe_store(store)}", setup)
     with stopped_by_signals(asyncio.get_running_loop(), worker.stop):
         async with setup, AsyncExitStack() as closing:
             if health is not None:
                 url = await closing.enter_async_context(health.serve(lambda: worker.state))
                 announce(f"health and metrics at {url}")
             await closing.enter_async_context(watchdog(lambda: worker.state))
-            await worker.run(until_idle=until_idle, on_owned=on_owned, patience_s=patience_s)
+            await worker.run(until_idle=until_idle, on_owned=owned, patience_s=patience_s)

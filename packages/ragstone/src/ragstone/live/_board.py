@@ -83,8 +83,15 @@ class Board:
             parts = await asyncio.to_thread(self._build)
             cpu_s = time.process_time() - started
             self._next_update = self._clock() + max(_MIN_INTERVAL_S, cpu_s / _CPU_SHARE)
-            if parts is not None:
-                await self._show(parts)
+            if parts is None:
+                return
+            changed = [name for name in {**self.parts, **parts} if self.parts.get(name, "") != parts.get(name, "")]
+            if changed:
+                self._n_updates += 1
+                self._changed_at |= dict.fromkeys(changed, self._n_updates)
+                self.parts = dict(parts)
+                self._updated.set()
+                self._updated = asyncio.Event()
 
     def _build(self) -> dict[str, str] | None:
         """Return the parts, or None if nothing changed. A problem is a part of the page, above the last good state."""
@@ -108,16 +115,6 @@ class Board:
         )
         # Rows change with the scores that are listed with them.
         return {**parts, _ROWS: str(self._n_updates + 1)}
-
-    async def _show(self, parts: Mapping[str, str]) -> None:
-        changed = [name for name in {**self.parts, **parts} if self.parts.get(name, "") != parts.get(name, "")]
-        if not changed:
-            return
-        self._n_updates += 1
-        self._changed_at |= dict.fromkeys(changed, self._n_updates)
-        self.parts = dict(parts)
-        self._updated.set()
-        self._updated = asyncio.Event()
 
     async def run(self) -> None:
         """Update while a browser shows the page, until canceled."""

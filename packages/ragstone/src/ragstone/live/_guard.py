@@ -33,11 +33,6 @@ class Guard:
     - With a token: the first request has it in its address, and the response sets a cookie and removes it from the
       address. The cookie is a random value of this process, and not the token.
     - A request that writes must come from a page of this server (header `Origin`).
-
-    Args:
-        hosts: Allowed names.
-        any_address: Whether any IP address is allowed as the name.
-        token: The token, or None if none is needed.
     """
 
     def __init__(self, *, hosts: frozenset[str], any_address: bool, token: str | None) -> None:

@@ -53,12 +53,11 @@ def serve(
     report = FollowedReport(store, targets=targets or {}, by=by)
     with suppress(StoreNotReadyError):  # the page says so, until the store's owner has made the tables
         report.refresh()
-    shown = quote_store(store.store)
     title = describe_store(store.store) if store.since is store.until is None else store.name
 
     async def run() -> None:
         stopping = asyncio.Event()
-        board = Board(report, title=f"{title}, live", command=f"ragstone view {shown}")
+        board = Board(report, title=f"{title}, live", command=f"ragstone view {quote_store(store.store)}")
         desk = LabelDesk(store.store, report, title=title, author=_user())
         guard = Guard(hosts=allowed_hosts(host, hosts), any_address=not is_loopback(host), token=token)
         app = guard.protect(make_app(board, desk, stopping=stopping))

@@ -205,9 +205,8 @@ def _estimate_cell(estimate: Estimate | None) -> Markup:
 
 
 def _value_cell(value: float | None, *, is_low: bool) -> Markup:
-    if value is None:
-        return tag("td", class_="value")
-    return tag("td", f"{value:.2f}", class_="value number bad" if is_low else "value number")
+    text = None if value is None else f"{value:.2f}"
+    return tag("td", text, class_="value number bad" if is_low else "value number")
 
 
 def answer_part(answer: AnswerView) -> Markup:
