@@ -221,11 +221,7 @@ def _check_no_endpoint_options(spec: str | None, connection: ConnectionOptions, 
 
 
 def reader_from(
-    spec: str | Reader | None,
-    *,
-    judge: Judge,
-    connection: ConnectionOptions | None = None,
-    **options: Any,
+    spec: str | Reader | None, *, judge: Judge, connection: ConnectionOptions | None = None, **options: Any
 ) -> Reader:
     """Create the reader that `spec` names. None uses `RAGSTONE_READER` from the environment, else the judge's model.
 
