@@ -10,6 +10,7 @@ cases.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
@@ -17,10 +18,12 @@ from langchain_ragstone._documents import Passages
 from ragstone.requests import InFlight, Request, Step, StepKind, TraceDraft
 
 
+@dataclass(slots=True, eq=False)
 class Live:
     """A request in flight: its steps so far, and its state that is not part of the record.
 
     Attributes:
+        draft: The record's identity, times and status.
         request: What will be handed to the recorder.
         root: The step that began it.
         steps: All steps, in the order in which they began.
@@ -38,32 +41,26 @@ class Live:
         written: Keys of its state that a graph on a thread wrote in this request; None if this is unknown.
     """
 
-    __slots__ = (
-        "block", "closed", "has_earlier_steps", "ignored", "interrupted", "is_graph", "n_open", "nodes", "passages",
-        "request", "resumed", "root", "steps", "thread", "written",
-    )  # fmt: skip
+    draft: TraceDraft
+    root: Step
+    steps: list[Step] = field(init=False)
+    request: Request = field(init=False)
+    passages: Passages = field(default_factory=Passages)
+    block: Any = None
+    n_open: int = 1
+    closed: bool = False
+    ignored: bool = False
+    interrupted: bool = False
+    is_graph: bool = False
+    nodes: set[Any] = field(default_factory=set)
+    thread: tuple[str | None, str] | None = None
+    resumed: bool = False
+    has_earlier_steps: bool = False
+    written: set[str] | None = None
 
-    def __init__(self, draft: TraceDraft, root: Step) -> None:
-        self.root = root
-        self.steps = [root]
-        self.request = Request(draft=draft, steps=self.steps, root=root)
-        self.passages = Passages()
-        self.block: Any = None
-        self.n_open = 1
-        self.closed = False
-        self.ignored = False
-        self.interrupted = False
-        self.is_graph = False
-        self.nodes: set[Any] = set()
-        self.thread: tuple[str | None, str] | None = None
-        self.resumed = False
-        self.has_earlier_steps = False
-        self.written: set[str] | None = None
-
-    @property
-    def draft(self) -> TraceDraft:
-        """The record's identity, times and status."""
-        return self.request.draft
+    def __post_init__(self) -> None:
+        self.steps = [self.root]
+        self.request = Request(draft=self.draft, steps=self.steps, root=self.root)
 
     @property
     def keys(self) -> list[Any]:

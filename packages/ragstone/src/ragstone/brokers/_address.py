@@ -44,11 +44,6 @@ class BrokerAddress:
     """Files of certificates: ssl_ca_certs, ssl_certfile, ssl_keyfile."""
 
     @property
-    def is_encrypted(self) -> bool:
-        """Whether the connection uses TLS."""
-        return self.scheme == "rediss"
-
-    @property
     def name(self) -> str:
         """The URL without credentials and options."""
         host = f"[{self.host}]" if ":" in self.host else self.host

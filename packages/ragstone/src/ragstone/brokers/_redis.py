@@ -90,7 +90,7 @@ class RedisBroker:
 
     def _connect(self) -> redis.Redis:
         address = self._address
-        tls: dict[str, Any] = {"ssl": True, **address.tls_files} if address.is_encrypted else {}
+        tls: dict[str, Any] = {"ssl": True, **address.tls_files} if address.scheme == "rediss" else {}
         return redis.Redis(
             host=address.host,
             port=address.port,

@@ -20,7 +20,6 @@ from ragstone.capture._encoded import Redactor, redact_json
 from ragstone.capture._feedback import MAX_COMMENT, FeedbackDraft
 from ragstone.capture._ids import IdHasher
 from ragstone.capture._redaction import RedactionError, SecretRedactor, redact_secrets, safe_redactor
-from ragstone.capture._sampling import SamplingRules
 from ragstone.errors import RagstoneError
 from ragstone.requests import PassageDraft, Request, RetrievalDraft, TraceDraft, assemble, finite_number
 from ragstone.schema import Captured, Feedback, Passage, Retrieval, SampledOut, Trace, Turn, Usage, spool_entry_adapter
@@ -128,9 +127,23 @@ class Converter:
     ) -> None:
         self._plan = plan
         self._application = application or Application()
-        self._rules = SamplingRules(sample_rate, sampling)
+        self._sample_rate, self._rules = sample_rate, sampling
         safe = None if redact is None else SecretRedactor() if redact is redact_secrets else safe_redactor(redact)
         self._conversion = partial(_Conversion, safe, lengths, self._application, hash_id)
+
+    def _rate(self, draft: TraceDraft) -> float:
+        """Return the rate of the first rule that matches the application, tags and status of a request, or `sample_rate`."""
+        if not self._rules:
+            return self._sample_rate
+        app, tags = self._application.label(draft)["app"], (*self._application.tags, *draft.tags)
+        for rule in self._rules:
+            if (
+                (rule.app is None or rule.app == app)
+                and (rule.tag is None or rule.tag in tags)
+                and (rule.status is None or rule.status == draft.status)
+            ):
+                return rule.rate
+        return self._sample_rate
 
     def needs_text(self, draft: TraceDraft | Request) -> bool:
         """Return whether a request is kept.
@@ -138,7 +151,7 @@ class Converter:
         This depends on its id and rates only, so repeated calls return the same.
         """
         about = draft.draft if isinstance(draft, Request) else draft
-        return self._is_kept(about, self._rules.rate(about, self._application))
+        return self._is_kept(about, self._rate(about))
 
     @staticmethod
     def _is_kept(about: TraceDraft, rate: float) -> bool:
@@ -163,7 +176,7 @@ class Converter:
         about = draft.draft if isinstance(draft, Request) else draft
         trace_id = _label(about.trace_id) or ""
         # From the draft before it is assembled, as in `needs_text`.
-        rate = self._rules.rate(about, self._application)
+        rate = self._rate(about)
         if self._is_kept(about, rate):
             if isinstance(draft, Request):
                 draft = assemble(draft)

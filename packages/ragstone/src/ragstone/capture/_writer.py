@@ -6,6 +6,7 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Final
 
@@ -27,26 +28,22 @@ _MAX_MEASURED_CHARS: Final = 32_000_000
 """Maximum number of characters of all further items in the queue. Together with the others at most 64 million."""
 
 
+@dataclass(slots=True, eq=False)
 class _Measured:
     """A queued request and the number of characters that it holds."""
 
-    __slots__ = ("chars", "draft")
-
-    def __init__(self, draft: Recorded, chars: int) -> None:
-        self.draft = draft
-        self.chars = chars
+    draft: Recorded
+    chars: int
 
 
+@dataclass(slots=True, eq=False)
 class _FlushRequest:
     """A queue item that a caller waits for: for its draft, or without one, for everything before it in the queue."""
 
-    __slots__ = ("abandoned", "done", "draft", "on_disk")
-
-    def __init__(self, draft: Recorded | None) -> None:
-        self.draft = draft
-        self.done = threading.Event()
-        self.on_disk = False
-        self.abandoned = False  # the caller has stopped waiting
+    draft: Recorded | None
+    done: threading.Event = field(default_factory=threading.Event)
+    on_disk: bool = False
+    abandoned: bool = False  # the caller has stopped waiting
 
 
 class CaptureWriter:

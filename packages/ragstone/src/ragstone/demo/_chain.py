@@ -104,10 +104,7 @@ def inverse_frequencies(texts: Sequence[Iterable[str]]) -> dict[str, float]:
     Source: Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009, with 1 added
     inside the logarithm so that a word in most texts does not count against a text.
     """
-    counts: dict[str, int] = {}
-    for text in texts:
-        for word in set(text):
-            counts[word] = counts.get(word, 0) + 1
+    counts = Counter(word for text in texts for word in set(text))
     return {word: math.log(1 + (len(texts) - n + 0.5) / (n + 0.5)) for word, n in counts.items()}
 
 

@@ -37,7 +37,7 @@ _OTHER_VARIABLES: Final = frozenset(
 """Variables that are read where they are used, because they are secrets or the place of a spool."""
 _IN_TEST: Final = "PYTEST_CURRENT_TEST"
 """A variable of pytest. Variables of test suites, are not named in a test."""
-_warned: Final[set[tuple[str, str]]] = set()
+_warned: Final[set[str]] = set()
 """What the log has named. A command reads its sources twice."""
 _T = TypeVar("_T", bound=Settings)
 
@@ -336,8 +336,8 @@ def _similar(variable: str, variables: Collection[str]) -> str:
 
 
 def _warn_once(name: str, text: str) -> None:
-    if ("", name) not in _warned:
-        _warned.add(("", name))
+    if name not in _warned:
+        _warned.add(name)
         logger.warning("ragstone: %s", text)
 
 
@@ -364,22 +364,14 @@ def read_file(path: str | os.PathLike[str]) -> dict[str, Any]:
     # Also those that a command does not use, because the same file is for others that do.
     for table, stated in _by_table(_Layer("file", values, lambda _: source)).items():
         _validate(table, TABLES[table], stated, lambda _: source)
-    _warn_about_secrets(values, source)
-    return values
-
-
-def _warn_about_secrets(values: Mapping[str, Any], source: str) -> None:
     for key, value in values.items():
         for secret in find_secrets(key, value):
-            if (source, secret) in _warned:
-                continue
-            _warned.add((source, secret))
-            logger.warning(
-                "ragstone: %s: %s contains a secret. Name an environment variable that holds it instead: api_key_env = "
-                "'VARIABLE', or { env = 'VARIABLE' } for a header",
-                source,
-                secret,
+            _warn_once(
+                f"{source} {secret}",
+                f"{source}: {secret} contains a secret. Name an environment variable that holds it instead: "
+                "api_key_env = 'VARIABLE', or { env = 'VARIABLE' } for a header",
             )
+    return values
 
 
 def _load_toml(path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from ragstone.schema import AlarmDelivery, Delivery, Failure, NotApplicable, Outcome, Score
@@ -106,9 +107,4 @@ def parse_hex_id(text: str | None, *, digits: int) -> int:
 
     An outcome with a malformed id is delivered without the link to its span.
     """
-    if text is None or len(text) != digits:
-        return 0
-    try:
-        return int(text, 16)
-    except ValueError:
-        return 0
+    return int(text, 16) if text and re.fullmatch(rf"[0-9a-fA-F]{{{digits}}}", text) else 0

@@ -18,7 +18,7 @@ from ragstone.judges import LEAST_RATINGS, RatingRange, check_outcome
 from ragstone.metrics import resolve_metrics
 from ragstone.schema import Delivery, DeliveryCounts, Ledger, Score, Usage
 from ragstone.sinks._prometheus_streams import StoreCollector, StreamCollector, make_family
-from ragstone.sinks._row import shorten_name
+from ragstone.sinks._row import remember, shorten_name
 
 _SECONDS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
 _SEEN_MAX_IDS: Final = 20_000
@@ -83,9 +83,7 @@ class Families:
         with self._lock:
             if outcome.id in self._seen:
                 return
-            self._seen[outcome.id] = None
-            if len(self._seen) > _SEEN_MAX_IDS:
-                del self._seen[next(iter(self._seen))]
+            remember(self._seen, [outcome.id], _SEEN_MAX_IDS)
             metric = self._metric(outcome.metric)
             app = self._app(delivery.app or "")
             labels = [metric, app]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Literal
@@ -22,7 +22,6 @@ from ragstone.store import (
     WatchTables,
 )
 from ragstone.watch._alarm import Alarm, describe_alarm, follow_up, units_around
-from ragstone.watch._backfill import learn_from_backfills
 from ragstone.watch._baseline import DAY_S
 from ragstone.watch._options import SESSION_MAX_S, Scale
 from ragstone.watch._stream import ACTIVE_S, Event, Stream
@@ -95,7 +94,7 @@ def fold(
     if run is not None:
         run.save()
     if ended:
-        learn_from_backfills(tables, ended, now=now, options=options, scales=scales)
+        _learn_from_backfills(tables, ended, now=now, options=options, scales=scales)
     return Folded(
         n_outcomes=len(old_seqs) + len(seqs),
         n_units=len(old) + len(units),
@@ -108,6 +107,21 @@ def _is_backlog(tables: WatchTables, n: int, *, until: float) -> bool:
     """Return whether more than `n` outcomes are queued whose session may have closed, without a look at the sessions."""
     at = tables.queue.time(n)
     return at is not None and at <= until
+
+
+def _learn_from_backfills(
+    tables: WatchTables, ended: Collection[str], *, now: float, options: Watch, scales: Mapping[str, Scale]
+) -> None:
+    """Let the streams of backfills that have ended learn their baselines, so that a new metric is watched at once."""
+    streams = {(stream.key, stream.kind): stream for stream in read_streams(tables)}
+    for backfill in [each for each in tables.ended_backfills() if each.id in ended]:
+        for key in backfill.keys:
+            if key.metric in scales:
+                for kind in _KINDS:
+                    stream = streams.setdefault((key, kind), Stream(key, kind, scales[key.metric], start=now))
+                    stream.learn_from(backfill.since, now, options, partial(tables.unit_amounts, key))
+                    tables.save_stream(StreamRow(key=key, kind=kind, state=stream.state()))
+        tables.mark_learned(backfill.id)
 
 
 def read_streams(tables: WatchTables) -> list[Stream]:

@@ -15,6 +15,7 @@ Special cases:
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from llama_index.observability.ragstone._kinds import STEP_KINDS, Kind
@@ -25,10 +26,13 @@ _MAX_ERRORS: Final = 20
 """Different errors kept per request: an agent that runs for hours may survive thousands."""
 
 
+@dataclass(slots=True, eq=False)
 class Live:
     """A request in flight: its steps so far, and its state that is not part of the record.
 
     Attributes:
+        draft: The record's identity, times and status.
+        steps: All steps, in the order in which they began.
         request: What will be handed to the recorder.
         root: The step of the span that began it.
         root_kind: The kind of that span.
@@ -47,39 +51,28 @@ class Live:
         closed: Whether it has ended.
     """
 
-    __slots__ = (
-        "asked_for_otel", "block", "canceled", "closed", "ignored", "is_request", "keys", "models", "passages",
-        "paused", "request", "root", "root_kind", "root_returned", "tapped", "written",
-    )  # fmt: skip
+    draft: TraceDraft
+    root: Step
+    root_kind: Kind
+    steps: list[Step] = field(init=False)
+    request: Request = field(init=False)
+    keys: list[Any] = field(init=False)
+    passages: Passages = field(default_factory=Passages)
+    block: Any = None
+    models: list[Span] = field(default_factory=list)
+    ignored: bool = False
+    is_request: bool = False
+    canceled: bool = False
+    paused: bool = False
+    root_returned: bool = False
+    tapped: bool = False
+    written: tuple[str | None, str | None] | None = None
+    asked_for_otel: int = 0
+    closed: bool = False
 
-    def __init__(self, draft: TraceDraft, root: Step, root_kind: Kind) -> None:
-        self.request = Request(draft=draft, steps=[root], root=root)
-        self.root = root
-        self.root_kind = root_kind
-        self.keys: list[Any] = [root.id]
-        self.passages = Passages()
-        self.block: Any = None
-        self.models: list[Span] = []
-        self.ignored = False
-        self.is_request = False
-        self.canceled = False
-        self.paused = False
-        self.root_returned = False
-        self.tapped = False
-        self.written: tuple[str | None, str | None] | None = None
-        self.asked_for_otel = 0
-        self.closed = False
-
-    @property
-    def draft(self) -> TraceDraft:
-        """The record's identity, times and status."""
-        return self.request.draft
-
-    @property
-    def steps(self) -> list[Step]:
-        """All steps, in the order in which they began."""
-        steps: Any = self.request.steps
-        return steps  # type: ignore[no-any-return]
+    def __post_init__(self) -> None:
+        self.steps, self.keys = [self.root], [self.root.id]
+        self.request = Request(draft=self.draft, steps=self.steps, root=self.root)
 
     @property
     def n_calls(self) -> int:
