@@ -82,7 +82,8 @@ class TopicalityReport:
     metrics: tuple[TopicalityMetric, ...]
     """Each metric on each pair of query sets."""
     confidence_level: float
-    """Confidence level of each mean, and of all differences together: each of k informative ones has 1 - (1 - level) / k."""
+    """Confidence level of each mean, and of all differences together: each of k informative ones has 1 - (1 - level) /
+    k."""
     n_resamples: int
     seed: int
     notes: tuple[str, ...] = ()

@@ -59,7 +59,8 @@ class MetricReport:
     agreement: LabelAgreement | None
     """Agreement with people, bias, and the estimated human mean. None without labels of this metric."""
     parts: LabelAgreement | None
-    """Agreement with labels of claims, sub-questions, or passages and sub-questions, in their own numbers. None without."""
+    """Agreement with labels of claims, sub-questions, or passages and sub-questions, in their own numbers. None
+    without."""
     self_preference: SelfPreference
     repeats: FlipRate | None
     """Variation of repeated scores, as shares of the metric's range."""

@@ -47,7 +47,8 @@ _Query = Annotated[str, StringConstraints(min_length=1, max_length=2000)]
 _Question = Annotated[str, StringConstraints(min_length=1, max_length=500)]
 _Passage = Annotated[str, StringConstraints(min_length=1, max_length=8000)]
 _SAME_FROM: Final = 0.9
-"""Share of common words from which two questions are duplicates. High, because a reviewer does not see dropped questions."""
+"""Share of common words from which two questions are duplicates. High, because a reviewer does not see dropped
+questions."""
 
 
 def query_prompt(report: str) -> Prompt:

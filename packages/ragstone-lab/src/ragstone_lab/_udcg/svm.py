@@ -32,7 +32,8 @@ class Design:
     """Features, grades and questions of contexts."""
 
     x: NDArray[np.float64]
-    """Features of shape (contexts, 2 * positions): u+ of each position, then u- of each position. Variants have fewer."""
+    """Features of shape (contexts, 2 * positions): u+ of each position, then u- of each position. Variants have
+    fewer."""
     y: NDArray[np.float64]
     """Grades of the contexts."""
     questions: tuple[NDArray[np.intp], ...]

@@ -82,7 +82,8 @@ class LabelAgreement:
     cohen: Agreement | None
     """Cohen's kappa, with quadratic weights for more than two categories. None on a continuous scale."""
     krippendorff: Agreement
-    """Krippendorff's alpha of judge and people: nominal for two categories, ordinal for several, interval on a continuous scale."""
+    """Krippendorff's alpha of judge and people: nominal for two categories, ordinal for several, interval on a
+    continuous scale."""
     spearman: Estimate | None
     kendall: Estimate | None
     pearson: Estimate | None

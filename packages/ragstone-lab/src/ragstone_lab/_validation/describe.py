@@ -74,7 +74,8 @@ class MetricPower:
     n_samples: int
     """Number of samples with scores of at least two systems."""
     n_uncertain: int
-    """Number of pairs whose p-value is within two Monte Carlo errors of the significance level: the result may depend on the seed."""
+    """Number of pairs whose p-value is within two Monte Carlo errors of the significance level: the result may depend
+    on the seed."""
     n_permutations: int
 
 

@@ -30,7 +30,8 @@ class SystemRanking:
     metric: str
     target: str
     tau: Estimate | None
-    """Kendall's tau-b of the systems' means. Positive if the same systems are better. None if all means of one are equal."""
+    """Kendall's tau-b of the systems' means. Positive if the same systems are better. None if all means of one are
+    equal."""
     n_samples: int
     """Number of samples for which each system has a score and a value of the target."""
     n_incomplete: int

@@ -140,7 +140,8 @@ class ScoreGate:
     n_failed: int
     n_not_applicable: int
     n_more: int | None
-    """Estimated number of additional samples that decide an undecided metric, if the mean stays the same. None if unknown."""
+    """Estimated number of additional samples that decide an undecided metric, if the mean stays the same. None if
+    unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,7 +55,8 @@ class Look:
     n: int
     """Number of questions that count."""
     n_failed: int
-    """Number of these without a known score, now or at the last accepted look: each counts with the least possible gain."""
+    """Number of these without a known score, now or at the last accepted look: each counts with the least possible
+    gain."""
     gain: float | None
     """Mean gain of an accepted change over the questions with known scores, in the metric's own units. It is more than
     the true gain on average, because small gains are not accepted. None otherwise: a test set wears out if it is shown."""

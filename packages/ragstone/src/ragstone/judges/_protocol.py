@@ -39,7 +39,8 @@ class JudgeIdentity:
     hash: str
     """Hash for keys. It depends on endpoint, model, sampling settings and the version of the rendering."""
     is_baseline: bool = False
-    """True for stand-ins that are not a judge. Every table and report states this, and the name ends in "(baseline)"."""
+    """True for stand-ins that are not a judge. Every table and report states this, and the name ends in
+    "(baseline)"."""
     refused_parameters: tuple[str, ...] = ()
     """Sampling parameters that the endpoint refuses, so that the server's own settings apply. Tables state this."""
 
@@ -150,7 +151,8 @@ class Prompt:
     examples: str = ""
     """Trusted examples of the task, with the reply to each. They are part of the instructions, like `task`."""
     is_template: bool = False
-    """Whether `task` is a whole prompt of a user. Each `{field}` in it is replaced by the tagged block of this field."""
+    """Whether `task` is a whole prompt of a user. Each `{field}` in it is replaced by the tagged block of this
+    field."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -90,7 +90,8 @@ _TOKENS_A_CHAR: Final = 1.5
 """Reply tokens per character of text. Claims repeat their subject, and one character may be one token."""
 _EXTRA_TOKENS: Final = 256
 _AT_ONCE: Final = 32
-"""Judge calls of one metric at once. Each waits as a task with its prompt, which garbage collections stop threads for."""
+"""Judge calls of one metric at once. Each waits as a task with its prompt, which garbage collections stop threads
+for."""
 
 
 class ClaimCheck:

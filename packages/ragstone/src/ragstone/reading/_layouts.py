@@ -52,7 +52,8 @@ class Layout:
     answers: tuple[str, ...] = ()
     """Keys of the answers of which a row has several. Each is a sample, with the other keys of the row."""
     parts: tuple[str, ...] = ()
-    """Keys of nested lists, outermost first. Each item of the last one is a sample, with the keys of the outer objects."""
+    """Keys of nested lists, outermost first. Each item of the last one is a sample, with the keys of the outer
+    objects."""
     ideal: str = ""
     """Key of the ideal passages, which are contexts only if the user says so."""
 

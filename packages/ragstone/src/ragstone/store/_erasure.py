@@ -28,7 +28,8 @@ _GROUP: Final = 100
 """Requests of one transaction, so that others do not wait long."""
 _IDENTITY: Final = "store_id"
 _ERASED_ID: Final = "erased:"
-"""Beginning of keys of the table `meta`. The hash of an id follows. The value is the time of the erasure (Unix seconds)."""
+"""Beginning of keys of the table `meta`. The hash of an id follows. The value is the time of the erasure (Unix
+seconds)."""
 _ANY_ERASED: Final = starting_with(_ERASED_ID)
 
 

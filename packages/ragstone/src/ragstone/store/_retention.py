@@ -31,7 +31,8 @@ _WAITS: Final = """
     )
 """
 _CURSOR: Final = "forgotten_until:sampled_out"
-"""Counter with the `seq` of the last request that was sampled out and considered for removal, so that what is kept is read once."""
+"""Counter with the `seq` of the last request that was sampled out and considered for removal, so that what is kept is
+read once."""
 _GROUP: Final = 100
 """Requests that one transaction removes."""
 _LABELED: Final = """

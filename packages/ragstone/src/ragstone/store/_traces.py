@@ -37,7 +37,8 @@ _REPORTED: Final = tuple(each.name for each in fields(TraceReport) if each.name 
 
 
 RUN_SEGMENT: Final = "run:"
-"""Beginning of the name of the segment with which a run is stored. Its offset is the time of the run in milliseconds."""
+"""Beginning of the name of the segment with which a run is stored. Its offset is the time of the run in
+milliseconds."""
 
 
 class Traces(Part):

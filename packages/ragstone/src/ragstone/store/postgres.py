@@ -50,7 +50,8 @@ _STATEMENT_S: Final = 300
 _ANSWER_S: Final = 330.0
 """Time after which a server that does not answer counts as lost, in seconds."""
 _IDLE_S: Final = 120
-"""Time without a call after which a worker loses its sinks, in seconds. A running worker looks for work twice a second."""
+"""Time without a call after which a worker loses its sinks, in seconds. A running worker looks for work twice a
+second."""
 _CLOSE_S: Final = 2.0
 """Longest wait of `close` for the server, in seconds."""
 _SETTINGS: Final = (

@@ -590,7 +590,8 @@ class ReportView:
     spent: tuple[SpentRow, ...] = ()
     """What the application needed. Empty if nothing is known."""
     runs: tuple[RunRow, ...] = ()
-    """The runs of a store of runs up to the reported one, which is the last. Empty for other sources, and for one run."""
+    """The runs of a store of runs up to the reported one, which is the last. Empty for other sources, and for one
+    run."""
     trial: TrialView | None = None
     """What corrects wrong answers, if the store has a trial of repairs."""
     questions: tuple[QuestionRow, ...] = ()

@@ -46,7 +46,8 @@ RETENTION_AWAITS_S: Final = 600.0
 # Judges and sinks that do not answer.
 PREPARE_MIN_S: Final = 1.0
 PREPARE_MAX_S: Final = 30.0
-"""Between two attempts to reach the judge before the first trace is scored: no request is in work that could show it."""
+"""Between two attempts to reach the judge before the first trace is scored: no request is in work that could show
+it."""
 OUTAGE_MIN_S: Final = 1.0
 OUTAGE_USUAL_S: Final = 300.0
 OUTAGE_PAID_MIN_S: Final = 10.0

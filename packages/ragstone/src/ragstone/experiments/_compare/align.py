@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 
 Sources = Mapping[str, OutcomeSource] | Sequence[OutcomeSource]
-"""Systems by name, or a sequence of systems. In a sequence, names come from the files, and experiments are "A", "B", ..."""
+"""Systems by name, or a sequence of systems. In a sequence, names come from the files, and experiments are "A", "B",
+..."""
 
 _MIXED: Final = (
     ("different versions of a metric", "version"),

@@ -64,7 +64,8 @@ class Comparison:
     n_permutations: int
     seed: int
     margin: Margin
-    """The largest loss that does not matter, in the metric's own units, or one for each metric. None if none is named."""
+    """The largest loss that does not matter, in the metric's own units, or one for each metric. None if none is
+    named."""
     notes: tuple[str, ...]
     spent: Mapping[str, tuple[SpentRow, ...]]
     """Latency, tokens and cost of the application by system: medians per answer, with the number of answers of which

@@ -33,7 +33,8 @@ POINT: Final = 0.01
 """One point, as a share of a metric's range: the default minimum effect."""
 
 _FEW_FOR_EFFECT: Final = 10
-"""Smallest number of samples or clusters for the interval of an effect size, whose error is estimated from fourth moments."""
+"""Smallest number of samples or clusters for the interval of an effect size, whose error is estimated from fourth
+moments."""
 
 _WIDE: Final = 1e9
 """Substitute range for unbounded metrics."""

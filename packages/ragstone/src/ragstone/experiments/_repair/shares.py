@@ -57,7 +57,8 @@ class RepairShare:
     is_repair: bool
     """False for what only shows what retrieval can change."""
     estimate: Estimate | None
-    """Share of wrong answers that it corrects, less the share that a repeat corrects, in [-1, 1]. None without pairs."""
+    """Share of wrong answers that it corrects, less the share that a repeat corrects, in [-1, 1]. None without
+    pairs."""
     n_assigned: int
     n_unchanged: int
     """Pairs in which there was nothing to change, such as a single passage. They are part of the estimate."""

@@ -18,7 +18,8 @@ _MAX_STATEMENTS: Final = 3
 _MAX_FAILURE_NOTICES: Final = 3
 
 WrongRule = Literal["correctness", "mixed", "support", "abstention"]
-"""What wrong means: judged wrong; else abstains or makes unsupported claims; else only abstains. Mixed: not the same for all."""
+"""What wrong means: judged wrong; else abstains or makes unsupported claims; else only abstains. Mixed: not the same
+for all."""
 
 _NOT_SCORED: Final = next(cause for cause in CAUSES if cause.name == "not_scored")
 _ARE_WRONG: Final[Mapping[WrongRule, tuple[str, str]]] = {

@@ -39,7 +39,8 @@ CONSTRAINTS: Final[Mapping[str, str]] = {
     # OpenAI, Azure, llama.cpp, Ollama.
     "json_schema": r'\s*\{\s*"score"\s*:\s*(-?\d{1,9})\s*\}\s*',
 }
-"""Ways to make a server reply with an integer, best first, and the pattern of a valid reply. Its group is the number."""
+"""Ways to make a server reply with an integer, best first, and the pattern of a valid reply. Its group is the
+number."""
 
 
 def is_obeyed(constraint: str, reply: str, low: int, high: int) -> bool:

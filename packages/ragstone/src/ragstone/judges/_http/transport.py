@@ -37,11 +37,13 @@ ApiKey = str | Callable[[], str | Awaitable[str]]
 MAX_REPLY_BYTES: Final = 4 * 2**20
 """Default limit on a body, before and after decompression. A chat completion has a few KiB."""
 _CONNECT_S: Final = 10.0
-"""Maximum number of seconds for a connection, with the TLS handshake. Replies may take longer, so they have their own limit."""
+"""Maximum number of seconds for a connection, with the TLS handshake. Replies may take longer, so they have their own
+limit."""
 _KEEP_ALIVE_S: Final = 4.0
 """Seconds for which an idle connection is kept. Uvicorn, which most model servers use, closes them after 5."""
 _MAX_AT_ONCE: Final = 2**20
-"""Bytes of a request that aiohttp sends in one piece. Larger ones are sent in parts, so that the event loop stays responsive."""
+"""Bytes of a request that aiohttp sends in one piece. Larger ones are sent in parts, so that the event loop stays
+responsive."""
 _TOKENS_KEPT: Final = 8
 """Latest keys of a function that are redacted from messages."""
 _GZIP: Final = 31

@@ -277,4 +277,5 @@ CONVENTIONS: Final = (
     ),
     GENAI,
 )  # fmt: skip
-"""Richer ones first: of two that read the same, the first wins. A producer comes before the convention that it follows."""
+"""Richer ones first: of two that read the same, the first wins. A producer comes before the convention that it
+follows."""

@@ -30,7 +30,8 @@ _SHOWN_NODE: Final = re.compile(
 _PART_NAMES: Final = re.compile(
     r"PromptBuilder\.run|PromptTemplate|TextSplitter\.|OutputParser|ChatAdapter\.|\._prepare_chat_with_tools"
 )
-"""Prompt builders, splitters and parsers of Haystack, LangChain, LlamaIndex and DSPy, which are spans of kind CHAIN or LLM."""
+"""Prompt builders, splitters and parsers of Haystack, LangChain, LlamaIndex and DSPy, which are spans of kind CHAIN or
+LLM."""
 
 
 def fill_openinference(step: Step, span: OtelSpan) -> None:

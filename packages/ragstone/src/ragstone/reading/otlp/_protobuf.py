@@ -177,7 +177,8 @@ def _any_value(value: Any, depth: int) -> Any:
 
 
 MAX_OBJECTS: Final = 250_000
-"""Objects of one message. A batch of 512 spans with 100 attributes each has about 200,000. One object takes up to 250 bytes."""
+"""Objects of one message. A batch of 512 spans with 100 attributes each has about 200,000. One object takes up to 250
+bytes."""
 _MAX_COMMAS: Final = 1_000_000
 """Commas of a JSON text, in its texts too. Only arrays of numbers have more of them within the largest message."""
 MAX_SPANS: Final = 50_000
