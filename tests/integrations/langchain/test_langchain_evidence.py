@@ -13,6 +13,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from langchain_scenarios import Q
 from langchain_scenarios.attaching import collect_traces
@@ -357,6 +358,23 @@ def test_answer_reads_the_state_of_an_agent(make_app, call):
 
     (draft,) = recorder.drafts
     assert (ANSWER, [TOWER, LAMP], (), {}) == (draft.response, texts(draft), draft.evidence.doubts, recorder.errors)
+
+
+@ways
+def test_a_block_inside_a_node_is_a_part_of_the_chain(make_app, call):
+    """Passages that a node states in a block of its own are those of the request around it."""
+    recorder = MemoryRecorder()
+    app = make_app(recorder=recorder)
+
+    def answer(inputs):
+        with recorder.request(inputs["question"]) as request:
+            request.found([TOWER])
+        return ANSWER
+
+    call(RunnableLambda(answer), {"question": Q}, app.config)
+
+    (draft,) = recorder.drafts
+    assert (Q, ANSWER, [TOWER], {}) == (draft.query, draft.response, texts(draft), recorder.errors)
 
 
 # -- doubts without reason

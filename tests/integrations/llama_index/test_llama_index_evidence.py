@@ -140,6 +140,26 @@ def test_an_agent_over_an_engine_in_a_block_answers_with_its_output(make_app, ho
     )  # fmt: skip
 
 
+def test_a_block_inside_an_engine_is_a_part_of_its_query(make_app):
+    """Passages that an engine states in a block of its own are those of the request around it."""
+    from llama_index.core.query_engine import CustomQueryEngine
+
+    recorder = MemoryRecorder()
+    app = make_app(recorder=recorder)
+
+    class Engine(CustomQueryEngine):
+        def custom_query(self, query_str):
+            with recorder.request(query_str) as request:
+                request.found([TOWER])
+            return ANSWER
+
+    Engine().query(Q)
+    app.instrumentor.stop_registering()
+
+    (draft,) = recorder.drafts
+    assert (Q, ANSWER, [TOWER], {}) == (draft.query, draft.response, contexts(draft), recorder.errors)
+
+
 class Undecorated(FunctionCallingLLM):
     """A model of an application whose methods LlamaIndex does not see."""
 

@@ -40,6 +40,8 @@ class RequestBlock:
         self._guard = guard
         self._arguments = arguments
         self._live: LiveRequest | None = None
+        self._enclosing: _current.EnclosingRun | None = None
+        """The run of a framework that this request joins when it ends."""
         self._step = Step(id=None, kind="chain", name=arguments.given["name"])
         self._model: Step | None = None
         """The model call whose reply has not come yet."""
@@ -109,6 +111,8 @@ class RequestBlock:
         if capture_suppressed():
             return
         self._step.started_at = time.time()
+        if isinstance(outer, _current.EnclosingRun):
+            self._enclosing, outer = outer, None
         if outer is None:
             draft = self._arguments.draft(self._step.started_at)
             link_current_span(draft)
@@ -448,7 +452,7 @@ class RequestBlock:
             if self._step is not live.root:
                 self._step.ended_at, self._step.error = time.time(), described
                 return
-            if status == "ok" and not (self._is_answered or self._n_joined or self._source):
+            if status == "ok" and not (self._is_answered or self._n_joined or self._source or self._enclosing):
                 self._guard.note(
                     "answer.missing", "a request ended without an answer; pass it to answer() inside the block"
                 )
@@ -459,7 +463,7 @@ class RequestBlock:
                 )
             request = live.end(status, described)
             if request is not None:
-                self.recorder.record(request)
+                (self._enclosing.join if self._enclosing else self.recorder.record)(request)
         except Exception as failure:  # noqa: BLE001
             self._guard.count("request", failure)
 
