@@ -184,7 +184,7 @@ def test_failed_sync_starts_a_new_segment(tmp_path, monkeypatch):
         raise OSError(errno.EIO, "no")
 
     with monkeypatch.context() as patch:
-        patch.setattr("ragstone.spool._writer._fdatasync", fail)
+        patch.setattr("ragstone.spool._writer.sync_data", fail)
         with pytest.raises(SpoolError, match="cannot sync the spool"):
             writer.sync()
     writer.append([line(2)])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import secrets
 import shutil
 import stat
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final, TextIO
@@ -185,3 +186,17 @@ def write_json(path: Path, value: object) -> None:
 def open_private(path: str, flags: int) -> int:
     """Open a file for `open(..., opener=open_private)`, with mode 0600 if it is new."""
     return os.open(path, flags, _PRIVATE)
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Write all bytes. A signal or a nearly full disk can shorten a write without an error."""
+    view = memoryview(data)
+    while view:
+        written = os.write(fd, view)
+        if written == 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        view = view[written:]
+
+
+sync_data: Final[Callable[[int], None]] = getattr(os, "fdatasync", os.fsync)
+"""Writes the data of an open file to the disk. macOS does not have `fdatasync`."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from ragstone._util.filelock import try_flock
-from ragstone._util.files import open_private
+from ragstone._util.files import open_private, write_all
 from ragstone.errors import ConfigurationError, StoreError
 
 _CHUNK: Final = 2**16
@@ -82,12 +82,10 @@ class PartialFile:
     def _write(self, text: str) -> None:
         """Add a line."""
         if self._file is not None:
-            data = memoryview(text.encode() + b"\n")
             with self._errors():
                 end = self._file.seek(0, os.SEEK_END)
                 try:
-                    while data:
-                        data = data[self._file.write(data) :]
+                    write_all(self._file.fileno(), text.encode() + b"\n")
                 except OSError:
                     self._file.truncate(end)  # The next line starts on a new line.
                     raise

@@ -10,6 +10,7 @@ from typing import Final, Literal, Protocol, get_args
 
 from pydantic import ValidationError
 
+from ragstone._util.limited_log import LimitedLog
 from ragstone._util.tally import AtomicCounter
 from ragstone.capture._convert import Converter
 from ragstone.capture._feedback import FeedbackDraft
@@ -34,8 +35,6 @@ DropReason = Literal[
 Recorded = TraceDraft | Request | FeedbackDraft
 """What an application records."""
 
-_LOG_EVERY_S: Final = 60.0
-
 
 class DropCounter:
     """Counter of the drafts that one process lost, by reason."""
@@ -43,7 +42,7 @@ class DropCounter:
     def __init__(self) -> None:
         self._tallies: dict[DropReason, AtomicCounter] = {reason: AtomicCounter() for reason in get_args(DropReason)}
         self._reported: dict[DropReason, int] = dict.fromkeys(self._tallies, 0)
-        self._logged_at: dict[str, float] = {}
+        self._log = LimitedLog(_logger)
 
     def count(self, reason: DropReason) -> None:
         """Count one loss. Safe in any thread, signal handler or finalizer."""
@@ -64,10 +63,8 @@ class DropCounter:
 
     def log(self, topic: str, message: str) -> None:
         """Log a warning, at most once a minute for each topic."""
-        now = time.monotonic()
-        if now - self._logged_at.get(topic, -_LOG_EVERY_S) >= _LOG_EVERY_S:
-            self._logged_at[topic] = now
-            _logger.warning("Ragstone capture: %s (dropped so far: %s)", message, self.counts() or "none")
+        text = f"Ragstone capture: {message} (dropped so far: {self.counts() or 'none'})"
+        self._log.log(logging.WARNING, topic, text)
 
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any, Final
 
 from ragstone._util.lazy import needs_extra
 from ragstone._util.limited_log import LimitedLog
-from ragstone._util.listener import IDLE_S, Listener, default_max_connections
+from ragstone._util.listener import IDLE_S, Connection, Listener, default_max_connections
 from ragstone.capture import Redactor, redact_secrets
 from ragstone.errors import ConfigurationError, DataError, StoreError
 from ragstone.ingest._access import Access
 from ragstone.ingest._body import BodyReader, BusyError, decompress
 from ragstone.ingest._intake import DEFAULT_MAX_BYTES, FORBIDDEN, INVALID, LOST, SpanIntake, logger, trace_response
-from ragstone.ingest._relay import Relay
 from ragstone.ingest._span_buffer import SharedSpanBuffer
 from ragstone.reading.otlp import OversizedMessageError
 
@@ -84,7 +84,7 @@ class OtlpGrpcReceiver(Listener):
         port = self._server.add_insecure_port("127.0.0.1:0")
         await self._server.start()
         try:
-            await self.listen(lambda connection: Relay(connection, port), option="--listen-grpc")
+            await self.listen(lambda connection: _Relay(connection, port), option="--listen-grpc")
         except ConfigurationError:
             await self.aclose()
             raise
@@ -143,3 +143,62 @@ def _handlers(grpc: Any, receiver: OtlpGrpcReceiver) -> Any:
             return None if method is None else grpc.stream_unary_rpc_method_handler(method)
 
     return Handlers()
+
+
+class _End(asyncio.Protocol):
+    """An end of a relayed connection. What arrives at it is written to the other one, as fast as that is read."""
+
+    def __init__(self, other: asyncio.Transport | None = None) -> None:
+        self.other = other
+
+    def data_received(self, data: bytes) -> None:
+        if self.other is not None:
+            self.other.write(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - a method of all protocols
+        if self.other is not None:
+            self.other.close()
+
+    def pause_writing(self) -> None:
+        if self.other is not None:
+            self.other.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self.other is not None:
+            self.other.resume_reading()
+
+
+class _Relay(_End):
+    """The handler of an admitted connection. Its first bytes connect it with a port of 127.0.0.1."""
+
+    def __init__(self, connection: Connection, port: int) -> None:
+        super().__init__()
+        self._connection = connection
+        self._port = port
+        self._connecting: asyncio.Task[None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        pass
+
+    async def _connect(self, data: bytes) -> None:
+        client = self._connection.transport
+        loop = asyncio.get_running_loop()
+        try:
+            self.other, _ = await loop.create_connection(lambda: _End(client), "127.0.0.1", self._port)
+        except OSError:
+            client.abort()
+        else:
+            self.other.write(data)
+            client.resume_reading()
+
+    def data_received(self, data: bytes) -> None:
+        self._connection.is_alive()
+        if self._connecting is None:
+            self._connection.transport.pause_reading()
+            self._connecting = asyncio.create_task(self._connect(data))
+        super().data_received(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._connecting is not None:
+            self._connecting.cancel()
+        super().connection_lost(exc)

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from ragstone._util.files import sync_directory
+from ragstone._util.files import sync_data, sync_directory, write_all
 from ragstone.errors import ConfigurationError, SinkUnavailableError
 from ragstone.schema import Delivery, other_version
 from ragstone.sinks._row import outcome_row, remember
@@ -186,10 +186,8 @@ def _append(fd: int, data: bytes) -> None:
     elif size and os.pread(fd, 1, size - 1) != b"\n":
         data = b"\n" + data
     try:
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(fd, rest) :]
-        _sync(fd)
+        write_all(fd, data)
+        sync_data(fd)
     except OSError:
         with suppress(OSError):
             os.ftruncate(fd, size)
@@ -230,7 +228,3 @@ def _next_line(fd: int) -> tuple[int, bool]:
     except ValueError:
         return size - len(last), True
     return size, False
-
-
-# macOS does not have fdatasync.
-_sync = getattr(os, "fdatasync", os.fsync)

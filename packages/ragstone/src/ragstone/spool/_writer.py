@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from ragstone._util.filelock import try_flock
-from ragstone._util.files import sync_directory
+from ragstone._util.files import sync_data, sync_directory, write_all
 from ragstone._util.fork import after_fork_in_child
 from ragstone.errors import ConfigurationError, SpoolError
 from ragstone.spool._format import END, LAST, MORE, NAME, count_field, frame, header
@@ -96,7 +96,7 @@ class SpoolWriter:
             return
         with self._os_errors("sync"):
             try:
-                _fdatasync(self._fd)
+                sync_data(self._fd)
             except OSError:
                 self._abandon()
                 raise
@@ -125,8 +125,8 @@ class SpoolWriter:
         try:
             try_flock(fd)  # always succeeds: no other process knows this file
             first = header(pid=os.getpid(), created_at=now)
-            _write_all(fd, first)
-            _fdatasync(fd)
+            write_all(fd, first)
+            sync_data(fd)
             hidden.rename(self._directory / name)
             # Syncing the directory writes the new name to disk.
             sync_directory(self._directory)
@@ -139,7 +139,7 @@ class SpoolWriter:
 
     def _write(self, data: bytes) -> None:
         try:
-            _write_all(self._fd, data)
+            write_all(self._fd, data)
         except OSError as error:
             try:
                 os.ftruncate(self._fd, self._size)
@@ -160,7 +160,7 @@ class SpoolWriter:
             with contextlib.suppress(OSError):
                 self._write(END)
             if self._fd >= 0:
-                _fdatasync(self._fd)
+                sync_data(self._fd)
         finally:
             self._abandon()
 
@@ -179,20 +179,6 @@ class SpoolWriter:
                 f"cannot {doing} the spool in {str(self._directory)!r}: {error.strerror or error}. "
                 "Free disk space, make the directory writable, or choose another one"
             ) from error
-
-
-def _write_all(fd: int, data: bytes) -> None:
-    """Write all bytes. A signal or a nearly full disk can shorten a write without an error."""
-    view = memoryview(data)
-    while view:
-        written = os.write(fd, view)
-        if written == 0:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        view = view[written:]
-
-
-# fdatasync does not exist on macOS.
-_fdatasync: Final[Callable[[int], None]] = getattr(os, "fdatasync", os.fsync)
 
 
 def _size(file: os.DirEntry[str]) -> int:

@@ -87,18 +87,19 @@ def fold(
     if seqs or old_seqs:
         tables.add_units(old + units)
         tables.queue.remove(old_seqs + seqs)
-    run = _Fold(tables, options, scales, start=units[0][1].closed_at, clock=clock) if units else None
-    for key, unit in units:
-        assert run is not None  # noqa: S101 - there are units
-        run.add(key, unit)
-    if run is not None:
+    changed: list[Alarm] = []
+    if units:
+        run = _Fold(tables, options, scales, start=units[0][1].closed_at, clock=clock)
+        for key, unit in units:
+            run.add(key, unit)
         run.save()
+        changed = run.changed
     if ended:
         _learn_from_backfills(tables, ended, now=now, options=options, scales=scales)
     return Folded(
         n_outcomes=len(old_seqs) + len(seqs),
         n_units=len(old) + len(units),
-        alarms=() if run is None else tuple(run.changed),
+        alarms=tuple(changed),
         more_after=more_after,
     )
 

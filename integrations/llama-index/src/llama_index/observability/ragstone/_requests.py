@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -15,7 +16,6 @@ from llama_index.observability.ragstone._kinds import REQUESTS, kind_of
 from llama_index.observability.ragstone._live import Live, LiveRequests, Span
 from llama_index.observability.ragstone._messages import fill_reply
 from llama_index.observability.ragstone._not_requests import runs_outside_requests
-from llama_index.observability.ragstone._otel import current_span
 from llama_index.observability.ragstone._stream import pulled_stream
 from ragstone.capture import Guard, capture_suppressed, guarded
 from ragstone.requests import CaptureOptions, EnclosingRun, current_request, link_span
@@ -112,7 +112,8 @@ class RequestTracker:
                     span.step.error = None
                     self.settle(live, "interrupted")
                 else:
-                    self._failed(live, description)
+                    live.draft.error = description
+                    self.settle(live, "error")
                 return
         live.note_inner_error(description)
         if span is not None and span.kind == "writer":
@@ -228,10 +229,13 @@ class RequestTracker:
         if live.asked_for_otel == 2:
             return
         live.asked_for_otel += 1
-        draft, span = live.draft, current_span()
+        # Without its import by the application there cannot be a span.
+        if (otel := sys.modules.get("opentelemetry.trace")) is None:
+            return
+        draft, span = live.draft, otel.get_current_span()
         # The API's own spans, such as one that came with a request from another service, do not have a name.
         name = getattr(span, "name", None)
-        if span is not None and (draft.otel_trace_id is None or name == draft.name):
+        if span.get_span_context().is_valid and (draft.otel_trace_id is None or name == draft.name):
             link_span(draft, span)
             if name == draft.name:
                 live.asked_for_otel = 2
@@ -248,10 +252,6 @@ class RequestTracker:
         text, error = live.written
         live.draft.error = live.root.error = error
         self.settle(live, "ok" if error is None else "error", text)
-
-    def _failed(self, live: Live, description: str) -> None:
-        live.draft.error = description
-        self.settle(live, "error")
 
     def _root_returned(self, live: Live, result: Any) -> None:
         """End a request whose outermost span has returned, unless its streamed answer is still to come."""
