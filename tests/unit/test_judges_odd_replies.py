@@ -181,6 +181,7 @@ def test_a_temporary_error_in_a_reply_with_status_200(body):
 @pytest.mark.parametrize("pause", ["0", "0.07"])
 def test_a_server_that_names_too_short_a_pause_gets_few_requests(pause):
     """Refused for seven minutes, a request is sent less and less often, whatever pause the server names."""
-    (error,), stats = ask([Reply(429, "slow down", {"Retry-After": pause})], model="m", max_wait_s=420)
-    assert isinstance(error, JudgeUnavailableError)
-    assert 10 < stats.calls < 50
+    server = Scripted(lambda _: Reply(429, "slow down", {"Retry-After": pause}))
+    with pytest.raises(JudgeUnavailableError, match="HTTP 429: slow down"):
+        number_from(server, model="m", max_wait_s=420)
+    assert 10 < server.stats.calls < 50
