@@ -401,6 +401,31 @@ def test_an_endpoint_that_answers_is_not_down(n):
     assert asyncio.run(session(answers=False))
 
 
+def test_one_request_at_a_time_where_nothing_is_answered():
+    """One request may block the others. Then it goes alone, also after the outage, and the window grows from there."""
+    share, clock = ClientLimits(timeout_s=60.0, concurrency=8), Clock()
+
+    async def session(*, answers):
+        capacity = joined(share, clock=clock)
+        permits = await sent(capacity, share, clock, 4)
+        clock.now += 50.0
+        if answers:
+            capacity.answered(await capacity.acquire(share))
+        clock.now += 10.0
+        capacity.failed(permits[0], FailedAttempt("no reply", kind="timeout", silent=True))
+        limit = capacity.window.limit
+        for permit in permits[1:]:
+            clock.now += 1.0
+            silent(capacity, permit)
+        if capacity.breaker.open:
+            clock.now += 10.0
+            capacity.answered(await capacity.acquire(share))
+        return limit, capacity.window.limit
+
+    assert (4, 4) == asyncio.run(session(answers=True))
+    assert (1, 1) == asyncio.run(session(answers=False))
+
+
 def test_a_late_reply_ends_a_row_of_timeouts():
     """A reply to an old request shows that the endpoint answers, also if others timed out in the meantime."""
     share, clock = ClientLimits(timeout_s=60.0, concurrency=2), Clock()

@@ -204,6 +204,16 @@ def test_outage_is_failures_in_a_row():
     assert (False, 0.0) == (breaker.open, breaker.outage_duration_s(31.0))
 
 
+def test_an_old_reply_does_not_end_a_row_of_failures():
+    """The endpoint received that request before the first failure, so it may be down since then."""
+    breaker = CircuitBreaker()
+    breaker.failed(10.0, FailedAttempt("HTTP 502"), probe=False, probe_s=1.0)
+    assert not breaker.answered(sent_at=9.0)
+    for now in range(4):
+        breaker.failed(11.0 + now, FailedAttempt("HTTP 502"), probe=False, probe_s=1.0)
+    assert breaker.open
+
+
 # Requests ---------------------------------------------------------------------------------------------------------
 
 

@@ -185,3 +185,25 @@ def test_a_server_that_names_too_short_a_pause_gets_few_requests(pause):
     with pytest.raises(JudgeUnavailableError, match="HTTP 429: slow down"):
         number_from(server, model="m", max_wait_s=420)
     assert 10 < server.stats.calls < 50
+
+
+@pytest.mark.parametrize(
+    ("headers", "low", "high"),
+    [
+        ({"Retry-After": "1"}, 1.0, 2.0),
+        ({"Retry-After": "300"}, 120.0, 125.0),
+        ({"Retry-After-Ms": "2500"}, 2.5, 3.5),
+        ({"Retry-After": "-5"}, 0.0, 2.0),
+    ],
+)
+def test_the_pause_that_a_server_names(headers, low, high, virtual_time):
+    """It is kept, in both units, and limited to two minutes. An impossible one is not read."""
+    times = []
+
+    def answer(_):
+        times.append(virtual_time.time())
+        return Reply(429, "slow down", headers) if len(times) == 1 else None
+
+    number_from(Scripted(answer), model="m", max_wait_s=600)
+    first, second = times[:2]
+    assert low <= second - first <= high

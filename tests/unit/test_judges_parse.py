@@ -45,6 +45,9 @@ from ragstone.judges._parse import parse_number
         ("\u0668\u0665", 85),
         ("\u06f8\u06f5\u066b\u06f5", 85.5),
         ("\u096e\u096b", 85),
+        ("85 \u70b9", 85),
+        ('{"relevant": true, "value": 85}', 85),
+        ("<think>80</think> or 90?</think>85", 85),
         ("The answer is 85.", 85),
         ("**Answer:** 85", 85),
         ("My final verdict is: 85!", 85),
@@ -125,6 +128,8 @@ def test_reads(text, expected):
         "Score: 10 (max. 10)",
         "Confidence: 85%",
         "The trial reports 85% efficacy, and so does the response.",
+        "Score: 8\u00b2",
+        "Score: 80\u00bd",
     ],
 )
 def test_refuses(text):
@@ -141,6 +146,13 @@ def test_other_scales():
     for text in ("6", "4/5", "80%"):
         with pytest.raises(JudgeReplyError):
             parse_number(text, 1, 5)
+    with pytest.raises(JudgeReplyError):
+        parse_number("8%", 0, 10)
+
+
+def test_no_negative_zero():
+    """Nobody reads "-0" in a report."""
+    assert "0.0" == str(parse_number("-0"))
 
 
 @pytest.mark.parametrize("unit", ["<think>", "1 ", '{"a":', "-", "score of a b c ", "(", "\\boxed", "</think>"])

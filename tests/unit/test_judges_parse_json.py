@@ -247,3 +247,13 @@ def test_marks_are_requested_with_an_example():
 def test_other_shapes_are_requested_by_their_schema(change):
     """An example would not describe them."""
     assert "JSON Schema" in json_request(marks(2) | change)
+
+
+def test_a_fence_may_end_on_the_line_of_the_value():
+    """What stands before the fence is not part of the reply."""
+    assert {"n": 3} == parse_json('Not {"n": 1}, but\n```json\n{"n": 3}```', TypeAdapter(dict[str, int]))
+
+
+def test_a_value_after_a_long_text():
+    """The text before it may have any length."""
+    assert {"n": 3} == parse_json("reasons " * 1000 + '{"n": 3}', TypeAdapter(dict[str, int]))
