@@ -10,7 +10,7 @@ import pytest
 from fake_servers import FakeJudgeServer, Reply
 from fake_servers.loopback import error_reply
 from ragstone.errors import JudgeRejectedError, JudgeReplyError, JudgeUnavailableError
-from ragstone.judges import OpenAICompatibleJudge, Prompt
+from ragstone.judges import ChatRequest, OpenAICompatibleJudge, OpenAICompatibleModel, Prompt
 
 PROMPT = Prompt(construct="relevance", task="The task.", fields={"query": "Why?", "response": "Because."})
 
@@ -129,6 +129,34 @@ def test_an_event_stream_is_read():
     reply = number_from(server)
     assert (85, 1) == (reply.value, server.stats.calls)
     assert (20, 2) == (reply.usage.input_tokens, reply.usage.output_tokens)
+
+
+@pytest.mark.parametrize("start", [": connected\n\n", "event: message\n", "id: 1\n"])
+def test_an_event_stream_may_begin_with_other_fields(start):
+    """The usage stays known if a later event has none."""
+    late = {"choices": [], "usage": None}
+    reply = stream("85", end=f"data: {json.dumps(late)}\n\ndata: [DONE]\n\n")
+    server = Scripted(lambda _: Reply(200, start + reply.body))
+    found = number_from(server, max_retries=0)
+    assert (85, 20) == (found.value, found.usage.input_tokens)
+
+
+def test_an_event_stream_of_two_replies():
+    """Their parts may alternate."""
+    parts = [(0, "8"), (1, "7"), (0, "5"), (1, "0")]
+    events = [{"choices": [{"index": index, "delta": {"content": text}}]} for index, text in parts]
+    body = "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n"
+
+    async def session(url):
+        model = OpenAICompatibleModel(url, model="m", max_retries=0)
+        try:
+            messages = [{"role": "user", "content": "?"}]
+            return await model.complete(ChatRequest(messages=messages, max_tokens=9, n=2))
+        finally:
+            await model.aclose()
+
+    with Scripted(lambda _: Reply(200, body)) as server:
+        assert ["85", "70"] == [reply.text for reply in asyncio.run(session(server.url))]
 
 
 def test_an_event_stream_without_its_end_is_not_a_reply():
