@@ -204,6 +204,12 @@ class Scripted:
         (Completion(text='{"items": ["' + "the bank, " * 90, finish="length"), [], "repeated", 1),
         (None, [Completion(text='{"items": [' + '"A", ' * 90, finish="length")], "repeated", 2),
         (Completion(text="{" + " \n" * 90, finish="length"), [Completion(text=GOOD)], "second_reply", 2),
+        (
+            Completion(text="the bank of the river at night, with a boat and two lamps " * 3, finish="length"),
+            [Completion(text=GOOD)],
+            "second_reply",
+            2,
+        ),
         (Completion(text='{"items": ["' + "the bank, " * 90), [Completion(text=GOOD)], "second_reply", 2),
         (Completion(text="A, " * 3 + "one of a kind", finish="length"), [Completion(text=GOOD)], "second_reply", 2),
     ],
