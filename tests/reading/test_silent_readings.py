@@ -371,7 +371,7 @@ SQUAD = {"id": "1", "question": "q", "answers": [{"text": "a", "answer_start": 0
     ],
 )
 def test_squad(rows: list[dict[str, Any]]):
-    """Articles and rows, of which each question is one. Its paragraphs are not retrieved, and are read as contexts if the user names them."""
+    """Each question is a row, in articles too. Paragraphs are not retrieved; they are contexts if the user names them."""
     samples, report = read(rows)
     assert [("1", "q", ("a", "b")), ("2", "q", ("a", "b"))] == [(s.id, s.query, s.reference) for s in samples]
     assert [None] * 2 == contexts_of(samples)
