@@ -151,10 +151,7 @@ class Converter:
         This depends on its id and rates only, so repeated calls return the same.
         """
         about = draft.draft if isinstance(draft, Request) else draft
-        return self._is_kept(about, self._rate(about))
-
-    @staticmethod
-    def _is_kept(about: TraceDraft, rate: float) -> bool:
+        rate = self._rate(about)
         return rate >= 1 or is_sampled(_label(about.trace_id) or "", rate=rate)
 
     def feedback_line(self, feedback: FeedbackDraft) -> bytes:
@@ -177,7 +174,7 @@ class Converter:
         trace_id = _label(about.trace_id) or ""
         # From the draft before it is assembled, as in `needs_text`.
         rate = self._rate(about)
-        if self._is_kept(about, rate):
+        if rate >= 1 or is_sampled(trace_id, rate=rate):
             if isinstance(draft, Request):
                 draft = assemble(draft)
             entry = Captured(trace=self._conversion().trace(draft, inclusion_probability=rate), plan=self._plan)
