@@ -17,7 +17,8 @@ from ragstone.settings import Watch
 from ragstone.store import open_store
 from ragstone.testing import FakeJudge
 from ragstone.watch import read_requests, read_streams
-from ragstone.worker import ScoringSetup, Worker, requests_folder, spool_directory
+from ragstone.worker import ScoringSetup, Worker, spool_directory
+from ragstone.worker._watching import requests_folder
 from watched_store import DAY_S, fill, make
 
 

@@ -153,7 +153,7 @@ def test_the_skewness_of_unequal_clusters_counts_their_effective_number(sign):
     ("options", "message"),
     [
         ({"clusters": ["a"] * 4}, "at least two clusters, but all 4 values are in the cluster 'a'"),
-        ({"clusters": ["a", "b"]}, "got 4 values, 2 clusters"),
+        ({"clusters": ["a", "b"]}, "each of 4 items needs a cluster, got 2 clusters"),
     ],
 )
 def test_a_mean_over_clusters_names_what_is_wrong(options, message):

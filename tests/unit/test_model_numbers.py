@@ -13,8 +13,7 @@ from builders import make_sample
 from fake_models import FakeEmbedder, FakeReader
 from ragstone._util import local_model
 from ragstone.errors import JudgeReplyError
-from ragstone.judges import AbstentionEstimate, JsonReply, JudgeIdentity, NumberReply, bounded_number
-from ragstone.judges._abstention.draws import MonteCarloSampler
+from ragstone.judges import AbstentionEstimate, ChatReader, JsonReply, JudgeIdentity, NumberReply, bounded_number
 from ragstone.metrics import EmbedderMetric, MetricBase, ReaderMetric, all_metrics
 from ragstone.metrics.semantic._base import SemanticMetric
 from ragstone.reading import sample_from_row
@@ -22,6 +21,7 @@ from ragstone.schema import Failure, Interval, NotApplicable, Passage, Sample, S
 from ragstone.scoring import Scorer
 from ragstone.stats import describe
 from ragstone.testing import FakeJudge
+from scripted_model import ScriptedModel
 
 BAD = (math.nan, math.inf, -math.inf, -1e3, 1e3)
 CARDS = [metric for metric in all_metrics() if metric.card.example is not None]
@@ -234,9 +234,9 @@ def test_labels_and_ratings_must_be_finite(bad):
 
 def test_the_judge_of_refusals_must_answer_on_its_scale():
     """80 of 1 was a refusal."""
-    reader = MonteCarloSampler.__new__(MonteCarloSampler)
+    reader = ChatReader(ScriptedModel({"Oslo": 1.0}), estimator="monte_carlo", refusal_judge=BadJudge(80.0))
     with pytest.raises(JudgeReplyError, match="from 0 to 1, got 80"):
-        asyncio.run(reader._is_refusal(BadJudge(80.0), "q", "r"))
+        asyncio.run(reader.estimate_abstention("Where?", ["In Oslo."]))
 
 
 def test_rounding_errors_are_no_failures():

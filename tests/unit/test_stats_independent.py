@@ -132,7 +132,7 @@ def test_the_same_seed_the_same_result():
     ("arguments", "words"),
     [
         ({"groups": [[0.5], [0.5]], "pairs": [(0, 2)]}, "each of pairs must be two of the 2 groups"),
-        ({"groups": [[0.5], [0.5]], "confidence_level": 1.0}, r"level in \(0, 1\)"),
+        ({"groups": [[0.5], [0.5]], "confidence_level": 1.0}, r"confidence_level must be in \(0, 1\), got 1.0"),
         ({"groups": [[0.5], [0.5]], "n_resamples": 0}, "n_resamples must be at least 1"),
     ],
 )

@@ -71,7 +71,7 @@ def test_one_number_of_passages_is_refused_alone(tmp_path):
 
     result = run(tmp_path, questions(8), reader_of(answer), parts="k", k_values=(1, 3))
     table = result.tables[0]
-    assert ["metric", "k=3"] == [column.name for column in table.columns]
+    assert ["metric", "k=3", "standard_deviation"] == [column.name for column in table.columns]
     assert any(note.startswith("k = 1: not computed: none of 48 answers is wrong") for note in table.notes)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 
 import pytest
 
@@ -210,7 +211,7 @@ def test_no_dashboard_shows_0_for_an_unknown_cost():
         registry, collector = CollectorRegistry(), LedgerCollector()
         registry.register(collector)
         for i, ledger in enumerate(ledgers):
-            collector.put(i, (ledger, 0.0))
+            collector.put(i, (ledger, time.monotonic()))
         units = ("calls", "usd", "unpriced_calls")
         spent = [registry.get_sample_value("ragstone_spent_today", {"unit": unit}) for unit in units]
         return spent, registry.get_sample_value("ragstone_daily_budget", {"unit": "usd"})

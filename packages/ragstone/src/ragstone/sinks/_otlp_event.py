@@ -107,4 +107,4 @@ def parse_hex_id(text: str | None, *, digits: int) -> int:
 
     An outcome with a malformed id is delivered without the link to its span.
     """
-    return int(text, 16) if text and re.fullmatch(rf"[0-9a-fA-F]{{{digits}}}", text) else 0
+    return int(text, 16) if text and len(text) == digits and re.fullmatch("[0-9a-fA-F]+", text) else 0
