@@ -223,6 +223,21 @@ def test_forked_child_begins_anew():
     assert 0 == asyncio.run(parent())
 
 
+def test_the_tokens_of_a_reply_replace_their_estimate():
+    """They do not count twice: the next request goes at once."""
+    share, clock = ClientLimits(tokens_per_minute=600), Clock()
+    capacity = joined(share, clock=clock)
+
+    async def session():
+        capacity.answered(await capacity.acquire(share, n_tokens=50), n_tokens=50)
+        second, third = [asyncio.create_task(capacity.acquire(share, n_tokens=50)) for _ in range(2)]
+        await asyncio.sleep(0.1)
+        assert (True, False) == (second.done(), third.done())
+        third.cancel()
+
+    asyncio.run(session())
+
+
 # Outages ----------------------------------------------------------------------------------------------------------
 
 

@@ -142,9 +142,12 @@ def test_an_event_stream_may_begin_with_other_fields(start):
 
 
 def test_an_event_stream_of_two_replies():
-    """Their parts may alternate."""
-    parts = [(0, "8"), (1, "7"), (0, "5"), (1, "0")]
-    events = [{"choices": [{"index": index, "delta": {"content": text}}]} for index, text in parts]
+    """Their parts may alternate, and the reason for the end need not stand in the last one."""
+    parts = [(0, "8", None), (1, "7", None), (0, "5", "length"), (1, "0", "stop"), (0, "", None)]
+    events = [
+        {"choices": [{"index": index, "delta": {"content": text}, "finish_reason": finish}]}
+        for index, text, finish in parts
+    ]
     body = "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n"
 
     async def session(url):
@@ -156,14 +159,16 @@ def test_an_event_stream_of_two_replies():
             await model.aclose()
 
     with Scripted(lambda _: Reply(200, body)) as server:
-        assert ["85", "70"] == [reply.text for reply in asyncio.run(session(server.url))]
+        replies = asyncio.run(session(server.url))
+    assert [("85", "length"), ("70", "stop")] == [(reply.text, reply.finish) for reply in replies]
 
 
 def test_an_event_stream_without_its_end_is_not_a_reply():
     """The 8 of an 85 whose stream broke is not a rating."""
-    server = Scripted(lambda _: stream("8", end=""))
-    with pytest.raises(JudgeUnavailableError, match="not JSON: 'data: "):
-        number_from(server, max_retries=1)
+    for end in ("", "data: {broken\n\ndata: [DONE]\n\n"):
+        server = Scripted(lambda _, end=end: stream("8", end=end))
+        with pytest.raises(JudgeUnavailableError, match="not JSON: 'data: "):
+            number_from(server, max_retries=1)
 
 
 def test_a_server_that_only_streams():
@@ -185,6 +190,7 @@ def test_a_server_that_only_streams():
         {"code": 401, "message": "wrong key"},
         {"code": "invalid_api_key", "message": "wrong key"},
         {"type": "invalid_request_error", "message": "wrong key"},
+        {"code": "model_not_found", "message": "wrong key"},
     ],
 )
 def test_a_permanent_error_in_a_reply_with_status_200(error):
@@ -196,7 +202,12 @@ def test_a_permanent_error_in_a_reply_with_status_200(error):
 
 
 @pytest.mark.parametrize(
-    "body", [{"detail": "Model is loading"}, {"error": {"code": 503, "message": "Model is loading"}}]
+    "body",
+    [
+        {"detail": "Model is loading"},
+        {"error": {"code": 503, "message": "Model is loading"}},
+        {"error": {"code": 408, "message": "Model is loading"}},
+    ],
 )
 def test_a_temporary_error_in_a_reply_with_status_200(body):
     """It is retried, and the failure names it."""
@@ -235,3 +246,29 @@ def test_the_pause_that_a_server_names(headers, low, high, virtual_time):
     number_from(Scripted(answer), model="m", max_wait_s=600)
     first, second = times[:2]
     assert low <= second - first <= high
+
+
+def test_an_outage_does_not_use_up_the_time_of_a_request(virtual_time):
+    """A request that may be retried for 30 seconds gets its reply after two minutes without a server."""
+    started = virtual_time.time()
+
+    def answer(_):
+        return error_reply(502, "no upstream") if virtual_time.time() < started + 120 else stream("85")
+
+    assert 85 == number_from(Scripted(answer), model="m", max_wait_s=30, max_outage_s=300).value
+
+
+@pytest.mark.usefixtures("virtual_time")
+@pytest.mark.parametrize("status", [408, 409, 425])
+def test_a_status_for_a_moment_is_tried_again(status):
+    """One of them is no refusal."""
+    replies = [error_reply(status, "not now"), stream("85")]
+    server = Scripted(lambda _: replies.pop(0))
+    assert (85, 2) == (number_from(server, model="m").value, server.stats.calls)
+
+
+def test_a_reply_with_a_remark_is_a_reply():
+    """A field `detail` beside the message is not an error."""
+    choice = {"message": {"role": "assistant", "content": "85"}, "finish_reason": "stop"}
+    server = Scripted(lambda _: Reply(200, {"choices": [choice], "detail": "from a cache"}))
+    assert (85, 1) == (number_from(server, model="m").value, server.stats.calls)
