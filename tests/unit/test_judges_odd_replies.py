@@ -272,3 +272,13 @@ def test_a_reply_with_a_remark_is_a_reply():
     choice = {"message": {"role": "assistant", "content": "85"}, "finish_reason": "stop"}
     server = Scripted(lambda _: Reply(200, {"choices": [choice], "detail": "from a cache"}))
     assert (85, 1) == (number_from(server, model="m").value, server.stats.calls)
+
+
+@pytest.mark.usefixtures("virtual_time")
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_pause_beyond_the_time_of_a_request_ends_it_at_once(status):
+    """Five minutes are named and three are left, so that even the two that are waited at most are in vain."""
+    server = Scripted(lambda _: Reply(status, "slow down", {"Retry-After": "300"}))
+    with pytest.raises(JudgeUnavailableError, match=f"HTTP {status}: slow down"):
+        number_from(server, model="m", max_wait_s=180, max_outage_s=30)
+    assert 1 == server.stats.calls
