@@ -72,11 +72,11 @@ def compare_command(
             "--equivalent-within excludes losses already. Give it without --fail-if-worse and --margin"
         )
     if gate_metrics is not None and not gated:
-        raise ConfigurationError(
-            "--gate-metrics requires a gate. Add --fail-if-worse, or --margin for the stricter gate."
-        )
+        raise ConfigurationError("--gate-metrics requires a gate: --fail-if-worse, or --margin for the stricter one.")
     if data is not None and len(data) != len(systems):
-        raise ConfigurationError(f"--data is given {len(data)} times for {len(systems)} systems")
+        raise ConfigurationError(
+            f"--data is given {len(data)} times for {len(systems)} systems. Give it once for each, in the same order"
+        )
     check_junit(junit, has_gate=gated, gates="--fail-if-worse, --margin or --equivalent-within")
     if output is not None:
         check_output(output, COMPARISON_WRITERS)
