@@ -13,7 +13,7 @@ from completions import complete
 from ragstone.cli import main
 from ragstone.errors import DataError
 from ragstone.schema import Captured, Score, Trace
-from ragstone.stats import hajek_mean
+from ragstone.stats import hajek_mean, simultaneous_differences
 from ragstone.store import PlannedMetric, SqliteStore
 from ragstone_lab import topicality, validate_metrics
 
@@ -203,3 +203,32 @@ def test_compare_weights_differences_and_their_test(tmp_path):
     (pair,) = metric.pairs
     assert abs(pair.difference) == pytest.approx(0.2 * (500 - 60) / 560)
     assert pair.p_value < 0.01
+
+
+def test_differences_and_gates_of_sampled_rows_are_weighted(tmp_path):
+    """Over sessions of two rows: the interval of a paired difference, and one-sided bounds with and without changes."""
+    rng = np.random.default_rng(4)
+    p, sessions = rng.choice([0.1, 1.0], 80), [f"s{i // 2}" for i in range(80)]
+    values = np.round([np.full(80, 0.3), 0.3 + np.where(p < 1, 0.1, 0.3) + rng.normal(0, 0.1, 80)], 3)
+    for name, column in zip(("a", "b", "same"), (*values, values[0]), strict=True):
+        rows = [
+            {"outcome": "score", "sample_id": f"r{i}", "value": value, "method": "x"}
+            | {"inclusion_probability": p[i], "clusters": {"session_id": sessions[i]}}
+            | QR
+            for i, value in enumerate(column)
+        ]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    change = values[1] - values[0]
+    found = ragstone.compare([tmp_path / "a.jsonl", tmp_path / "b.jsonl"])
+    (pair,) = found.metrics[0].pairs
+    (expected,) = simultaneous_differences([values[::-1].T], clusters=sessions, weights=1 / p)[0].pairs
+    assert (np.average(change, weights=1 / p), expected.low, expected.high) == pytest.approx(
+        (pair.difference, pair.low, pair.high)
+    )
+    (gate,) = found.check_regression(margin=0.5).gates
+    assert hajek_mean(change, p, clusters=sessions, low=-1.0, side="lower").low == pytest.approx(gate.low)
+    # If no row changes, the effective number of sessions bounds the share of rows that may.
+    weights = (1 / p).reshape(40, 2).sum(axis=1)
+    n = weights.sum() ** 2 / (weights**2).sum()
+    same = ragstone.compare([tmp_path / "a.jsonl", tmp_path / "same.jsonl"])
+    assert 0.05 ** (1 / n) - 1 == pytest.approx(same.check_regression(margin=0.5).gates[0].low)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from ragstone.stats import hajek_mean
+from ragstone.stats import hajek_mean, independent_differences, mean_interval
 from value_groups import compare_value_groups
 
 
@@ -140,3 +140,26 @@ def test_what_cannot_be_compared_is_refused(arguments, words):
     """The message names the value and the rule."""
     with pytest.raises(ValueError, match=words):
         compare_value_groups(**arguments)
+
+
+def test_groups_of_equal_values_share_the_error_of_all_pairs():
+    """Three groups have three pairs: each interval combines those of two means at 1 - 0.05 / 6."""
+    pair = compare_value_groups([[0.0] * 9, [1.0] * 9, [1.0] * 9]).pairs[0]
+    zero, one = (mean_interval([x] * 9, confidence_level=1 - 0.05 / 6) for x in (0.0, 1.0))
+    assert (one.low - zero.high, one.high - zero.low) == pytest.approx((pair.low, pair.high))
+
+
+def test_the_normal_limit_uses_the_correlation_of_the_metrics():
+    """The same metric twice has the interval of one. Two independent ones need 2.24 instead of 1.96 standard errors."""
+    x, other = np.random.default_rng(9).random((2, 10_000))
+    widths = []
+    for values in ([x], [x, x], [x, other]):
+        found, *_ = independent_differences(
+            np.stack(values, axis=1),
+            np.repeat([0, 1], 5000),
+            np.ones(10_000),
+            n_groups=2,
+            ends=[(0.0, 1.0)] * len(values),
+        )
+        widths.append(found.pairs[0].high - found.pairs[0].low)
+    assert [1.0, 2.236 / 1.96] == pytest.approx([widths[1] / widths[0], widths[2] / widths[0]], abs=0.03)

@@ -156,3 +156,47 @@ def test_kappa_without_information():
     found = drawn_kappa([True, False], [True, False], [0.5, 0.5]).coefficient
     assert found is not None
     assert (1.0, -1.0, 1.0, "range") == (found.value, found.low, found.high, found.method)
+
+
+def test_the_interval_of_few_labels_by_hand():
+    """From the influence of each item on the estimate, with Student's t for ten labels."""
+    y, f, _, _ = traffic(np.random.default_rng(6), 40)
+    y[:10] = [1, 0, 1, 1, 0, 1, 0, 1, 1, 0]
+    f = np.where(y == 1, f + 0.2, f)
+    labels = [float(v) if k < 10 else None for k, v in enumerate(y)]
+    found = drawn_prediction_powered_mean(labels, f, [0.25] * 40, low=-9.0, high=9.0)
+    assert 0 < found.weight <= 1
+    influence = found.weight * (f - f.mean()) / 40
+    influence[:10] += (y[:10] - y[:10].mean() - found.weight * (f[:10] - f[:10].mean())) / 10
+    value = y[:10].mean() + found.weight * (f.mean() - f[:10].mean())
+    half = stats.t.ppf(0.975, 9) * math.sqrt(10 / 9 * (influence**2).sum())
+    assert (value, value - half, value + half) == pytest.approx(
+        (found.estimate.value, found.estimate.low, found.estimate.high)
+    )
+
+
+def test_a_judge_that_is_opposite_to_people_has_no_weight():
+    """A negative weight would use it with the sign turned around."""
+    labels, scores = [1.0, 0.0] * 10 + [None] * 20, [0.2, 0.8] * 10 + [0.4, 0.5] * 10
+    found = drawn_prediction_powered_mean(labels, scores, [0.5] * 40)
+    assert (0.0, found.labels_only) == (found.weight, found.estimate)
+
+
+def test_the_interval_of_kappa_is_the_jackknife_over_clusters():
+    """Kappa without each of twenty clusters of three items, which were drawn with a probability of 0.2 or 1."""
+    rng = np.random.default_rng(8)
+    a = rng.random(60) < 0.5
+    b, p = np.where(rng.random(60) < 0.8, a, ~a), rng.choice([0.2, 1.0], 60)
+    labels = np.repeat(np.arange(20), 3)
+
+    def kappa(kept):
+        agreement, yes, also = (np.average(x[kept], weights=1 / p[kept]) for x in (a == b, a, b))
+        chance = yes * also + (1 - yes) * (1 - also)
+        return (agreement - chance) / (1 - chance)
+
+    value, without = kappa(labels >= 0), np.array([kappa(labels != c) for c in range(20)])
+    sizes = np.bincount(labels, weights=1 / p)
+    n = sizes.sum() ** 2 / (sizes**2).sum()
+    half = stats.t.ppf(0.975, n - 1) * math.sqrt((n - 1) / n * ((without - value) ** 2).sum())
+    found = drawn_kappa(a.tolist(), b.tolist(), p.tolist(), clusters=labels.tolist()).coefficient
+    assert (value, value - half, min(1.0, value + half)) == pytest.approx((found.value, found.low, found.high))

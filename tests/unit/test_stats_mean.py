@@ -234,3 +234,20 @@ def test_wilson_reports_its_sample():
     found = wilson_interval(3, 12, confidence_level=0.9)
     assert (found.n, found.value, found.confidence_level, found.method) == (12, 0.25, 0.9, "wilson")
     assert mean_interval([1.0] * 3 + [0.0] * 9, confidence_level=0.9) == found
+
+
+@pytest.mark.parametrize("level", [0.8, 0.95, 0.99])
+def test_the_limits_of_none_and_of_all_are_the_ends_of_the_range(level: float) -> None:
+    """Exactly, for each n up to 300. Rounding would leave 1e-18 or a negative number."""
+    for n in range(1, 301):
+        none, every = (wilson_interval(k, n, confidence_level=level) for k in (0, n))
+        assert (0.0, 1.0) == (none.low, every.high)
+
+
+def test_a_mean_beyond_the_range_by_rounding_has_bounds() -> None:
+    """The mean of ten times 0.1 + 0.2 in a range up to 0.3 exceeds it by 4e-17."""
+    mean = 0.1 + 0.2
+    assert mean > 0.3
+    assert failure_bounds(mean, 10, 10, low=0.0, high=0.3) == pytest.approx((0.15, 0.3))
+    with pytest.raises(ValueError, match="must be in this range, got 0.31"):
+        failure_bounds(0.31, 10, 10, low=0.0, high=0.3)

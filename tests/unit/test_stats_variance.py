@@ -152,3 +152,10 @@ def test_invalid_arguments(values, factors, options, message):
     """The message has the value and the rule."""
     with pytest.raises(ValueError, match=message):
         split_variance(values, factors, **options)
+
+
+def test_a_negative_estimate_is_0():
+    """Each wording is better for one of two questions, so that all variance is of the interaction."""
+    split = split_variance([[[0.0], [1.0]], [[1.0], [0.0]]], ("question", "wording"))
+    assert [0.0, 0.0, 1.0] == [c.share for c in split.components]
+    assert [0.0, 0.0] == [c.variance.value for c in split.components[:2]]

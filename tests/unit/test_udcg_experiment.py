@@ -176,7 +176,7 @@ def test_a_learned_weight_finds_the_position_that_the_reader_reads(tmp_path):
 def test_a_gamma_near_a_third_has_the_interval_of_rare_questions(tmp_path):
     """Of 30 questions none differs at 0.3, and few at 0.2 and 0.4: all intervals are that of 30 equal differences.
 
-    A random mean of 30 zeros and of one more value of -2 or 2 is at most -2 (1 - 0.05 ** (1 / 30)) with probability 0.025.
+    A random mean of 30 zeros and one more value, -2 or 2, is below -2 (1 - 0.05 ** (1 / 30)) with probability 0.025.
     """
 
     def answer(query, kinds):
