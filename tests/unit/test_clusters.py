@@ -638,3 +638,9 @@ def test_replay_prints_means_over_sessions(tmp_path, capsys):
     assert "48 rows in 12 sessions" in sessions["notes"][0]
     assert not none["notes"]
     assert "no sample has this key" in _printed([*command, "--set", "analysis.cluster=nothing"], capsys, 2)
+
+
+def test_a_mean_over_one_cluster_is_weighted_and_has_no_interval():
+    """Of two items, the first one stands for ten."""
+    found = estimate_mean([0.0, 1.0], low=0.0, high=1.0, probabilities=[0.1, 1.0], clusters=["a", "a"])
+    assert (pytest.approx(1 / 11), 0.0, 1.0, "range") == (found.value, found.low, found.high, found.method)

@@ -308,3 +308,23 @@ def test_each_item_needs_a_cluster(call):
     """The message has both numbers."""
     with pytest.raises(ValueError, match="each of 2 items needs a cluster, got 1 clusters"):
         call()
+
+
+def test_nominal_alpha_by_its_definition():
+    """Disagreeing pairs of ratings within items, and of all ratings, with missing ones and an item of one rating."""
+    ratings = [["a", "a", "b"], ["b", "b", None], ["a", None, None], ["c", "c", "a"], ["b", "c", "b"]]
+    items = [[r for r in row if r is not None] for row in ratings]
+    items = [row for row in items if len(row) > 1]
+    pooled = [r for row in items for r in row]
+
+    def disagreeing(values):
+        return sum(v != w for v in values for w in values)
+
+    n = len(pooled)
+    observed = sum(disagreeing(row) / (len(row) - 1) for row in items) / n
+    expected = disagreeing(pooled) / (n * (n - 1))
+    found = krippendorff_alpha(ratings)
+    assert (1 - observed / expected, 1 - observed, 1 - expected) == pytest.approx(
+        (found.coefficient.value, found.observed, found.expected)
+    )
+    assert (4, 1) == (found.n, found.n_left_out)

@@ -249,5 +249,5 @@ def test_a_mean_beyond_the_range_by_rounding_has_bounds() -> None:
     mean = 0.1 + 0.2
     assert mean > 0.3
     assert failure_bounds(mean, 10, 10, low=0.0, high=0.3) == pytest.approx((0.15, 0.3))
-    with pytest.raises(ValueError, match="must be in this range, got 0.31"):
+    with pytest.raises(ValueError, match=r"must be in this range, got 0\.31"):
         failure_bounds(0.31, 10, 10, low=0.0, high=0.3)

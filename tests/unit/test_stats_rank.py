@@ -10,6 +10,7 @@ from scipy import stats
 
 from ragstone.stats import (
     WeightedTerm,
+    kendall,
     mean_interval,
     spearman,
     weighted_sum_interval,
@@ -93,3 +94,13 @@ def test_combined_wilson_intervals_cover():
         _, low, high = weighted_sum_interval(terms)
         covered.append(low <= truth <= high)
     assert 0.93 <= np.mean(covered) <= 0.985
+
+
+def test_kendall_is_tau_b_by_its_definition():
+    """Concordant minus discordant pairs, divided by the root of the numbers of pairs without a tie in x and in y."""
+    x, y = np.array([1, 2, 2, 3, 3, 3, 0]), np.array([1, 1, 2, 2, 3, 1, 1])
+    a, b = (np.sign(np.subtract.outer(v, v)) for v in (x, y))
+    assert (a * b).sum() / math.sqrt((a**2).sum() * (b**2).sum()) == pytest.approx(kendall(x, y))
+    assert kendall(x, -y) == pytest.approx(-kendall(x, y))
+    assert kendall(x, np.ones(7)) is None
+    assert kendall(np.ones(7), y) is None
