@@ -328,3 +328,24 @@ def test_nominal_alpha_by_its_definition():
         (found.coefficient.value, found.observed, found.expected)
     )
     assert (4, 1) == (found.n, found.n_left_out)
+
+
+def test_ordinal_alpha_by_its_definition():
+    """The distance of two ratings is the number of ratings between them, with half of those that equal one of both."""
+    ratings = [[1, 1, 2], [2, 4, None], [4, 4, 4], [1, 2, 1], [7, 4, None], [2, 2, 2]]
+    items = [[r for r in row if r is not None] for row in ratings]
+    pooled = [r for row in items for r in row]
+
+    def distance(values):
+        total = 0.0
+        for v in values:
+            for w in values:
+                low, high = min(v, w), max(v, w)
+                between = sum(low <= r <= high for r in pooled) - (pooled.count(low) + pooled.count(high)) / 2
+                total += between**2 if v != w else 0.0
+        return total
+
+    n = len(pooled)
+    observed = sum(distance(row) / (len(row) - 1) for row in items) / n
+    found = krippendorff_alpha(ratings, scale="ordinal").coefficient
+    assert 1 - observed / (distance(pooled) / (n * (n - 1))) == pytest.approx(found.value)

@@ -156,3 +156,10 @@ def test_pass_at_k_of_large_numbers():
     assert 0.75 == pytest.approx(pass_at_k(10_000, 5_000, 2), abs=1e-4)
     assert 1.0 == pass_at_k(10, 8, 3)
     assert 1 - (1 - 2 / 5) ** 3 < pass_at_k(5, 2, 3)
+
+
+def test_a_mean_correlation_is_that_of_fishers_z():
+    """Of 0.1 and 0.9 it is 0.66, where the plain mean is 0.5."""
+    found = fisher_mean([0.1, 0.9])
+    assert math.tanh((math.atanh(0.1) + math.atanh(0.9)) / 2) == pytest.approx(found.value)
+    assert 0.65 < found.value < 0.67
