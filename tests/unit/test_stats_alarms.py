@@ -144,3 +144,12 @@ def test_bad_input_is_refused(call, message):
     """A value out of range names the rule."""
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_streams_share_the_budget():
+    """Of the budget of a day, each of four streams gets a quarter."""
+    day = 86_400.0
+    budget = AlarmBudget(2.0, start=0.0)
+    parts = [budget.take(0.0, day, n_streams=4) for _ in range(4)]
+    assert [2.0 * day / QUARTER_S / 4] * 4 == pytest.approx(parts)
+    assert budget.take(0.0, day, n_streams=4) == pytest.approx(0.0, abs=1e-12)

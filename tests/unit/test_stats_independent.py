@@ -163,3 +163,10 @@ def test_the_normal_limit_uses_the_correlation_of_the_metrics():
         )
         widths.append(found.pairs[0].high - found.pairs[0].low)
     assert [1.0, 2.236 / 1.96] == pytest.approx([widths[1] / widths[0], widths[2] / widths[0]], abs=0.03)
+
+
+def test_the_data_count_as_one_permutation():
+    """No permutation of clearly different groups reaches their difference, and the p-value is still not 0."""
+    x = np.random.default_rng(6).random(30) / 5
+    pair = compare_value_groups([x, x + 0.8], n_resamples=399).pairs[0]
+    assert 1 / 400 == pytest.approx(pair.p_value)

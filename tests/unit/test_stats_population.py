@@ -143,6 +143,7 @@ def test_weighted_estimates_cover_where_the_plain_mean_fails():
         (lambda: hajek_mean([math.inf, 0.5], [0.5, 0.5]), "finite"),
         (lambda: pass_at_k(3, 4, 1), "correct=4"),
         (lambda: pass_at_k(3, 1, 4), "k=4"),
+        (lambda: pass_at_k(3, 1, 0), "k=0"),
     ],
 )
 def test_bad_input_is_refused(call, message):
@@ -163,3 +164,10 @@ def test_a_mean_correlation_is_that_of_fishers_z():
     found = fisher_mean([0.1, 0.9])
     assert math.tanh((math.atanh(0.1) + math.atanh(0.9)) / 2) == pytest.approx(found.value)
     assert 0.65 < found.value < 0.67
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+def test_the_scale_of_a_side_does_not_change_a_correlation(scale):
+    """Squares of such numbers are 0 or infinite."""
+    x = np.array([1.0, 2.0, 5.0, 4.0])
+    assert pearson([1, 2, 3, 4], x) == pytest.approx(pearson([1, 2, 3, 4], x * scale))
