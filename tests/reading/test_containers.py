@@ -289,3 +289,52 @@ def test_a_cell_that_is_nested_too_deeply_is_an_error_of_its_row() -> None:
     row = {"query": "q", "contexts": "[" * 2_000 + "'a'," + "]" * 2_000}
     with pytest.raises(DataError, match="nested more than 50 times"):
         read_samples([row])
+
+
+def test_all_rows_of_a_large_batch_are_read(tmp_path: Path) -> None:
+    """A batch of Arrow has any number of rows."""
+    table = pa.table({"id": [str(n) for n in range(150)], "query": [f"Question {n}?" for n in range(150)]})
+    feather.write_feather(table, str(tmp_path / "rows"))
+    assert [f"Question {n}?" for n in range(150)] == [sample.query for sample in read_samples(tmp_path / "rows")[0]]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("rows.parquet", b""), ("rows", b"PAR1"), ("rows", b"ARROW1\x00\x00cut")]
+)
+def test_a_damaged_table_is_named(tmp_path: Path, name: str, content: bytes) -> None:
+    """The error says which format the file has, and which row cannot be read."""
+    path = tmp_path / name
+    path.write_bytes(content)
+    kind = "Arrow" if content.startswith(b"ARROW1") else "Parquet"
+    with pytest.raises(DataError, match=f"cannot be read as {kind} from row 1"):
+        read_samples(path)
+
+
+def test_the_row_of_a_sheet_with_too_many_cells_is_named(tmp_path: Path) -> None:
+    """The number is that of the row in Excel, which counts empty rows."""
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for row in (["query", "response"], ["Why?", "So."], [], ["How?", "Thus.", "and more"]):
+        book.active.append(row)
+    book.save(tmp_path / "rows.xlsx")
+    samples, rejected = read_samples(tmp_path / "rows.xlsx", on_bad_row="skip")
+    assert (["Why?"], ["row 4 has more cells than the header"]) == (
+        [sample.query for sample in samples], [row.reason for row in rejected]
+    )  # fmt: skip
+
+
+def test_the_line_of_a_row_below_a_title_is_named(tmp_path: Path) -> None:
+    """The number is that of the line in the file."""
+    (tmp_path / "rows.csv").write_text("Report of May\nquery,response\nWhy?,So.\nHow?,Thus,and more\n")
+    _, rejected = read_samples(tmp_path / "rows.csv", on_bad_row="skip")
+    assert ["the row that ends in line 4 has more cells than the header"] == [row.reason for row in rejected]
+
+
+def test_rows_of_a_json_table_have_a_value_for_each_column(tmp_path: Path) -> None:
+    """A row with another number of values is an error, and the others are read."""
+    table = {"columns": ["query", "response"], "data": [["Why?", "So."], ["How?"]]}
+    (tmp_path / "rows.json").write_text(json.dumps(table))
+    samples, rejected = read_samples(tmp_path / "rows.json", on_bad_row="skip")
+    assert (["Why?"], ["a row has 1 values, and the table has 2 columns"]) == (
+        [sample.query for sample in samples], [row.reason for row in rejected]
+    )  # fmt: skip

@@ -12,9 +12,9 @@ from ragstone.reading.otlp._conventions import CONVENTIONS
 from ragstone.reading.otlp._span import SpanEvent
 from ragstone.requests import Request, Step, TraceDraft, assemble
 
-GENAI, LANGFUSE, MLFLOW, OPENINFERENCE, TRACELOOP = (
+GENAI, LANGFUSE, MLFLOW, OPENINFERENCE, TRACELOOP, VERCEL = (
     {convention.name: convention for convention in CONVENTIONS}[name]
-    for name in ("genai", "langfuse", "mlflow", "openinference", "traceloop")
+    for name in ("genai", "langfuse", "mlflow", "openinference", "traceloop", "vercel_ai")
 )
 T = "0af7651916cd43dd8448eb211c80319c"
 PASSAGE = "The north tower of the lighthouse is 41 metres high."
@@ -305,6 +305,65 @@ def test_a_lone_setting_of_a_run_is_not_the_question(name, convention):
     found = assemble(Request(draft=TraceDraft(), steps=[step]))
 
     assert (None, "unknown", "a") == (found.query, found.evidence.query, found.response)
+
+
+def test_the_span_of_an_application_below_a_server_states_the_request():
+    """Langfuse's SDK marks it. An observation without a type is a step of the application."""
+    attributes = {
+        "langfuse.internal.is_app_root": True, "langfuse.trace.input": "q", "langfuse.trace.output": "a",
+        "langfuse.observation.input": "other", "langfuse.observation.output": "other",
+    }  # fmt: skip
+
+    assert ("chain", "q", "a") == said(LANGFUSE.read(span(attributes, parent=9)))
+
+
+def test_the_state_of_a_workflow_is_not_a_question():
+    """The first span of a workflow of LlamaIndex is given its configuration."""
+    given = {"input.value": json.dumps({"init_state": {"prompt": "Be kind."}}), "input.mime_type": "application/json"}
+    step = OPENINFERENCE.read(span({"openinference.span.kind": "CHAIN", "output.value": "a"} | given))
+
+    assert ("chain", None, "a") == said(step)
+
+
+def test_models_of_the_vercel_sdk():
+    """A text next to calls of tools is an answer. An embedding is not a model that answers."""
+    model = {"ai.operationId": "ai.generateText.doGenerate", "ai.response.toolCalls": "[{}]"}
+    replied, called = (VERCEL.read(span(model | more)) for more in ({"ai.response.text": "a"}, {}))
+
+    assert [("model", "a", False), ("model", None, True)] == [
+        (s.kind, s.reply, s.calls_tool) for s in (replied, called)
+    ]
+    assert "model" != VERCEL.read(span({"ai.operationId": "ai.embed.doEmbed"})).kind
+
+
+def test_a_model_that_traceloop_calls_unknown_has_the_name_of_its_settings():
+    """Its instrumentation writes the word if the library does not name the model."""
+    attributes = {
+        "traceloop.entity.name": "m", "gen_ai.operation.name": "chat", "gen_ai.request.model": "unknown",
+        "traceloop.association.properties.ls_model_name": "small",
+    }  # fmt: skip
+
+    assert "small" == TRACELOOP.read(span(attributes)).model
+
+
+def test_words_before_a_call_of_a_tool_are_not_an_answer():
+    """As numbered attributes write a completion."""
+    called = {"gen_ai.completion.0.content": "Let me look.", "gen_ai.completion.0.tool_calls.0.name": "search"}
+    step = GENAI.read(span({"gen_ai.operation.name": "chat"} | called))
+
+    assert (None, True) == (step.reply, step.calls_tool)
+
+
+def test_ids_of_documents_may_be_in_the_output_alone():
+    """LangChain's instrumentation writes texts as attributes, and documents with ids as JSON."""
+    attributes = {
+        "openinference.span.kind": "RETRIEVER", "retrieval.documents.0.document.content": PASSAGE,
+        "output.value": json.dumps({"documents": [{"page_content": PASSAGE, "id": "d1"}]}),
+        "output.mime_type": "application/json",
+    }  # fmt: skip
+    (passage,) = OPENINFERENCE.read(span(attributes)).passages
+
+    assert (PASSAGE, "d1") == (passage.text, passage.id)
 
 
 def test_tags_of_a_retrieval_are_neither_its_query_nor_its_passages():

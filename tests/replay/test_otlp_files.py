@@ -114,6 +114,33 @@ def test_protobufs_own_json_is_read(read):
         assert (TRACE, ROOT) == (traces[0].otel_trace_id, traces[0].otel_span_id)
 
 
+def test_ids_in_capital_digits_are_the_same_ids(read):
+    """Of two exporters, one may write hex digits in capitals."""
+    capitals = {
+        name: value.upper() for name, value in search().items() if name in ("traceId", "spanId", "parentSpanId")
+    }
+    traces, rejected = read(OtlpFormat(), lines(message(root(), search() | capitals)))
+
+    assert ([ANSWERED], []) == (told(traces), rejected)
+
+
+def test_scopes_under_their_older_name_are_read(read):
+    """They were called instrumentation libraries before."""
+    sent = json.dumps(message(root(), search())).replace("scopeSpans", "instrumentationLibrarySpans")
+    traces, _ = read(OtlpFormat(), sent.encode())
+
+    assert [ANSWERED] == told(traces)
+
+
+@pytest.mark.parametrize("code", [2, "2", "STATUS_CODE_ERROR", "ERROR"])
+def test_each_spelling_of_a_failed_status_is_read(read, code):
+    """Writers of JSON use the number or the name."""
+    failed = root() | {"status": {"code": code, "message": "it broke"}}
+    (trace,), _ = read(OtlpFormat(), lines(message(failed, search())))
+
+    assert ("error", "it broke") == (trace.status, trace.error)
+
+
 def test_a_torn_last_line_costs_that_line(read):
     """A writer that was killed leaves half a line: it is counted, and the rest is read."""
     content = lines(message(root(), search()))

@@ -233,6 +233,8 @@ def test_our_own_traces_come_back_as_they_were(read):
     ("bad", "reason"),
     [
         ([], "a trace must be an object"),
+        ({"id": "t", "left_out": 3}, "its texts are cut. Print the trace with --full"),
+        ({"trace_id": "t", "state": "scored"}, "the texts of the request 't' are not in the store"),
         ({"trace_id": "t", "started_at": "soon"}, "field started_at"),
         (
             {"trace_id": "t", "started_at": 1, "schema_version": SCHEMA_VERSION + 1},

@@ -161,6 +161,55 @@ def test_what_came_before_the_damage_of_a_file_is_read(read, tmp_path):
     assert len(found) > 500
 
 
+@pytest.mark.parametrize(
+    ("more", "error"),
+    [
+        (
+            {"error": "ValueError('x')\n\nTraceback (most recent call last):\n  File app.py, line 1\n"},
+            "ValueError('x')",
+        ),
+        ({"error": "Traceback (most recent call last):\n  File app.py, line 1\nValueError: x\n"}, "ValueError: x"),
+        ({"error": None, "status": "error"}, "error"),
+        ({"error": "", "status": "success"}, None),
+    ],
+)
+def test_an_error_of_a_run_has_no_stack(read, more, error):
+    """A stack names files of the machine that ran it. A status can state an error without a text."""
+    (trace,), _ = read(FORMATS["langsmith"], lines(ROOT | more))
+
+    assert error == trace.error
+
+
+def test_runs_that_started_together_are_in_the_dotted_order(read):
+    """Ids do not show which retriever ran first."""
+    found = [
+        run(name, parent="t", kind="retriever", dotted_order=f"1Zt.{n}Z{name}", inputs={"query": name}, outputs=[])
+        for n, name in enumerate("ba")
+    ]
+    (trace,), _ = read(FORMATS["langsmith"], lines(*reversed(found), ROOT | {"dotted_order": "1Zt"}))
+
+    assert ["b", "a"] == [retrieval.query for retrieval in trace.retrievals]
+
+
+def test_a_model_that_its_output_does_not_name_has_the_name_of_its_settings(read):
+    """LangChain writes the settings into the metadata of the run."""
+    said = {"metadata": {"ls_model_name": "small"}}
+    model = run("m", parent="t", kind="llm", inputs={"prompt": "Why?"}, outputs={"text": "So."}, extra=said)
+    (trace,), _ = read(FORMATS["langsmith"], lines(ROOT, model))
+
+    assert "small" == trace.model
+
+
+def test_runs_within_a_run_have_its_trace(read):
+    """Tracers keep children inside their parent, without ids of the parent and of the trace."""
+    inner = run("r", kind="retriever", inputs={"query": "why"}, outputs={"documents": [{"page_content": "Because."}]})
+    del inner["trace_id"], inner["parent_run_id"]
+    (trace,), rejected = read(FORMATS["langsmith"], lines(ROOT | {"child_runs": [inner]}))
+
+    assert [] == rejected
+    assert ["Because."] == [passage.text for passage in trace.prompt_contexts]
+
+
 def observation(own_id, *, parent=None, kind="SPAN", **more):
     """An observation of Langfuse."""
     return {"id": own_id, "trace_id": "t", "type": kind, "parent_observation_id": parent, "name": own_id,
@@ -218,6 +267,37 @@ def test_a_streamed_generation_has_the_time_of_its_first_token(read):
     (trace,), _ = read(FORMATS["langfuse"], lines(top, streamed))
 
     assert (1.5, None) == (trace.first_token_s, trace.environment)
+
+
+def test_the_version_of_an_observation_is_the_release(read):
+    """If no release is stated. Metadata of Langfuse itself are left out."""
+    said = {"team": "x", "scope": {"name": "sdk"}, "resourceAttributes": {"host.name": "h"}}
+    (trace,), _ = read(
+        FORMATS["langfuse"], lines(observation("a", input="Why?", output="So.", version="7", metadata=said))
+    )
+
+    assert ("7", {"team": "x"}) == (trace.release, trace.metadata)
+
+
+@pytest.mark.parametrize(("own_id", "is_known"), [("0123456789abcdef", True), ("a", False)])
+def test_only_ids_of_opentelemetry_are_ids_of_its_spans(read, own_id, is_known):
+    """An id that is not in hex digits is one of Langfuse alone."""
+    (trace,), _ = read(
+        FORMATS["langfuse"], lines(observation(own_id, input="Why?", output="So.") | {"trace_id": "f" * 32})
+    )
+
+    assert (("f" * 32, own_id) if is_known else (None, None)) == (trace.otel_trace_id, trace.otel_span_id)
+
+
+def test_a_lone_model_does_not_stand_for_its_trace(read):
+    """The record of the trace is the request, and the model a step in it."""
+    about = {"id": "t", "timestamp": "2026-01-02T03:04:05Z", "input": {"query": "Why?"}, "output": "So."}
+    asked = [{"role": "user", "content": "Answer shortly: Why?"}]
+    traces, rejected = read(
+        FORMATS["langfuse"], lines(observation("b", kind="GENERATION", input=asked, output="So, so."), about)
+    )
+
+    assert ([("Why?", "So.")], []) == ([(trace.query, trace.response) for trace in traces], rejected)
 
 
 def span(span_id, *, parent=None, kind="CHAIN", inputs=None, outputs=None, **more):
@@ -278,6 +358,48 @@ def test_a_trace_of_mlflow_that_lacks_its_spans_is_rejected(read, value, reason)
 
     assert [] == traces
     assert reason in rejected[0].reason
+
+
+def test_the_sum_of_tokens_belongs_to_no_request_of_several(read):
+    """MLflow counts a trace, so that the tokens of each request are unknown."""
+    about = {"mlflow.trace.tokenUsage": '{"input_tokens": 61, "output_tokens": 13}'}
+    found = [{"page_content": "Because."}]
+    spans = [span(1, inputs="Why?", outputs="So."), span(2, inputs="How?", outputs="Thus.")]
+    spans += [span(n + 2, parent=n, kind="RETRIEVER", inputs="why", outputs=found) for n in (1, 2)]
+    value = {"info": {"trace_id": "tr-1", "trace_metadata": about}, "data": {"spans": spans}}
+    traces, _ = read(FORMATS["mlflow"], lines(value))
+
+    assert [None, None] == [trace.usage for trace in traces]
+
+
+def test_only_an_expected_answer_is_a_reference(read):
+    """Other expectations, and feedback, say something else about a request. A blank answer is none."""
+    said = [
+        {"assessment_name": "expected_response", "expectation": {"value": "So."}},
+        {"assessment_name": "tone", "expectation": {"value": "friendly"}},
+        {"assessment_name": "reference", "feedback": {"value": "bad"}},
+        {"assessment_name": "ground_truth", "expectation": {"value": " "}},
+    ]
+    value = {"info": {"trace_id": "tr-1", "assessments": said}, "data": {"spans": [span(1, inputs="Why?")]}}
+    (trace,), _ = read(FORMATS["mlflow"], lines(value))
+
+    assert ("So.",) == trace.reference
+
+
+def test_metadata_of_mlflow_itself_are_left_out(read):
+    """Those of the application and its tags are kept. Session and user have fields of their own."""
+    about = {"mlflow.trace.user": "u", "mlflow.trace.session": "s", "mlflow.source.name": "app.py", "region": "north"}
+    info = {"trace_id": "tr-1", "trace_metadata": about, "tags": {"mlflow.artifactLocation": "here", "team": "x"}}
+    (trace,), _ = read(FORMATS["mlflow"], lines({"info": info, "data": {"spans": [span(1, inputs="Why?")]}}))
+
+    assert ("u", "s", {"region": "north", "team": "x"}) == (trace.user_id, trace.session_id, trace.metadata)
+
+
+def test_a_trace_of_mlflow_with_too_many_spans_is_rejected(read):
+    """One record could otherwise take any amount of memory."""
+    traces, rejected = read(FORMATS["mlflow"], lines({"info": {"trace_id": "tr-1"}, "data": {"spans": [{}] * 10_001}}))
+
+    assert ([], "the trace has 10001 spans, more than 10000") == (traces, rejected[0].reason)
 
 
 def test_ids_of_mlflow_2_have_several_spellings(read):

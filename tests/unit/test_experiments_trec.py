@@ -252,3 +252,10 @@ def test_the_command_line_takes_qrels(run_file, qrels_file):
     assert 0 == result.returncode, result.stderr
     metrics = {line["metric"]: line for line in json.loads(result.stdout)["metrics"]}
     assert (0.25, 2, 1) == tuple(metrics["recall@5"][name] for name in ("mean", "n_scored", "n_not_applicable"))
+
+
+def test_ranks_of_any_size_break_ties(tmp_path):
+    """The number of a rank is not limited, and only its order counts."""
+    path = tmp_path / "a.run"
+    path.write_text(f"q Q0 last {10**30} 1 t\nq Q0 first -{10**30} 1 t\n")
+    assert ["first", "last"] == list(read_trec_run(path)["q"])

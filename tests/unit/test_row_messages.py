@@ -170,6 +170,12 @@ def test_no_answer_yet():
     assert ("response",) == outcome.missing
 
 
+def test_messages_without_a_text_are_no_turns():
+    """A picture, or a call of a tool, before the question."""
+    blank = {"role": "assistant", "content": " "}
+    assert HISTORY == read({"messages": [*OPENAI[:3], blank, *OPENAI[3:]]}).history
+
+
 def tool(content, **fields):
     messages = [*OPENAI[:5], {"role": "tool", "content": content, **fields}, OPENAI[6]]
     return read({"messages": messages}).contexts
