@@ -338,3 +338,22 @@ def test_rows_of_a_json_table_have_a_value_for_each_column(tmp_path: Path) -> No
     assert (["Why?"], ["a row has 1 values, and the table has 2 columns"]) == (
         [sample.query for sample in samples], [row.reason for row in rejected]
     )  # fmt: skip
+
+
+def test_empty_cells_after_the_last_column_are_no_error(tmp_path: Path) -> None:
+    """Excel writes separators up to the widest row of the sheet."""
+    (tmp_path / "rows.csv").write_text("query,response\nWhy?,So.,,\n")
+    assert [("Why?", "So.")] == [(sample.query, sample.response) for sample in read_samples(tmp_path / "rows.csv")[0]]
+
+
+def test_tabs_separate_a_header_with_more_commas(tmp_path: Path) -> None:
+    """A name of a column may have commas, and hardly a tab."""
+    (tmp_path / "rows.tsv").write_text("query\tresponse\tremark, of one, or both, readers\nWhy?\tSo.\tx\n")
+    assert [("Why?", "So.")] == [(sample.query, sample.response) for sample in read_samples(tmp_path / "rows.tsv")[0]]
+
+
+def test_a_torn_first_line_is_one_bad_row(tmp_path: Path) -> None:
+    """The next line shows that each line is a row."""
+    (tmp_path / "rows.jsonl").write_text('{"query": "Why?",\n{"query": "How?", "response": "Thus."}\n')
+    samples, rejected = read_samples(tmp_path / "rows.jsonl", on_bad_row="skip")
+    assert (["How?"], 1) == ([sample.query for sample in samples], len(rejected))
