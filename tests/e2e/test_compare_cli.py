@@ -116,7 +116,7 @@ def test_hypotheses_come_from_a_file(files: dict[str, Path], tmp_path: Path) -> 
     [
         (["old"], "at least two systems, got 1"),
         (["old", "missing"], "was not found"),
-        (["old", "same", "--gate-metrics", "ccrs"], "Add --fail-if-worse, or --margin"),
+        (["old", "same", "--gate-metrics", "ccrs"], "requires a gate: --fail-if-worse, or --margin"),
         (["a=old", "a=same"], "two systems have the name 'a'. Write NAME=FILE"),
         (["old", "old=same"], "two systems have the name 'old'. Write NAME=FILE"),
         (["old", "same", "--metrics", "bleu"], "no system has outcomes of 'bleu'. Available: ccrs.cc, ccrs.qr"),
