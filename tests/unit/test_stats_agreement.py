@@ -84,10 +84,12 @@ def test_given_categories_set_the_distance():
     assert 3 == apart.n
 
 
-def test_percent_agreement_of_two_raters_is_a_proportion():
-    """Seven of ten, with Wilson's interval."""
-    found = percent_agreement([["a", "a"]] * 7 + [["a", "b"]] * 3)
-    assert (0.7, *ends(wilson_interval(7, 10))) == pytest.approx((found.value, found.low, found.high))
+@pytest.mark.parametrize("level", [0.8, 0.95])
+def test_percent_agreement_of_two_raters_is_a_proportion(level):
+    """Seven of ten, with Wilson's interval at the wanted level."""
+    found = percent_agreement([["a", "a"]] * 7 + [["a", "b"]] * 3, confidence_level=level)
+    expected = wilson_interval(7, 10, confidence_level=level)
+    assert (0.7, *ends(expected)) == pytest.approx((found.value, found.low, found.high))
 
 
 def test_interval_of_kappa_covers_at_its_level():

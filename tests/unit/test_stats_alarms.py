@@ -153,3 +153,15 @@ def test_streams_share_the_budget():
     parts = [budget.take(0.0, day, n_streams=4) for _ in range(4)]
     assert [2.0 * day / QUARTER_S / 4] * 4 == pytest.approx(parts)
     assert budget.take(0.0, day, n_streams=4) == pytest.approx(0.0, abs=1e-12)
+
+
+def test_a_budget_goes_on_if_the_clock_was_ahead():
+    """It accrues again from the time that is put back, keeps what it had saved, and a later time changes nothing."""
+    budget = AlarmBudget(1.0, start=0.0)
+    budget.take(0.0, 100 * DAY_S, n_streams=2)
+    saved = budget.state()["left"]
+    budget.put_back(DAY_S)
+    assert (DAY_S, saved) == (budget.state()["at"], budget.state()["left"])
+    budget.put_back(3 * DAY_S)
+    budget.take(2 * DAY_S, 2 * DAY_S, n_streams=2)
+    assert saved + DAY_S / QUARTER_S == pytest.approx(budget.state()["left"])

@@ -171,3 +171,18 @@ def test_the_scale_of_a_side_does_not_change_a_correlation(scale):
     """Squares of such numbers are 0 or infinite."""
     x = np.array([1.0, 2.0, 5.0, 4.0])
     assert pearson([1, 2, 3, 4], x) == pytest.approx(pearson([1, 2, 3, 4], x * scale))
+
+
+def test_rounding_does_not_move_a_correlation_out_of_its_range():
+    """The products of about every fifth of these lines are a little above 1, or below -1."""
+    rng = np.random.default_rng(0)
+    lines = [rng.random(5) for _ in range(500)]
+    found = [pearson(x, slope * x + 0.1) for x in lines for slope in (3, -3)]
+    assert {1.0} == {abs(value) for value in found if abs(value) >= 1}
+    assert [1.0, -1.0] * 500 == pytest.approx(found)
+
+
+def test_values_that_differ_in_the_seventh_decimal_do_not_tie():
+    """Nor are they at the end of the range, which a value with a rounding error is."""
+    found = describe([0.0, 1e-7, 1 - 1e-7, 1 - 1e-12], low=0, high=1)
+    assert (0.25, 0.25, 0.0) == (found.at_low.value, found.at_high.value, found.ties)
