@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ragstone.reading.otlp import OtelSpan
+from ragstone.reading.otlp import OtelSpan, OtlpFormat
 from ragstone.reading.otlp._conventions import CONVENTIONS
 from ragstone.reading.otlp._span import SpanEvent
 from ragstone.requests import Step
@@ -235,7 +235,7 @@ ROWS: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
          {"kind": "tool", "reply": "a"}),
         (
             # Not each item is a node.
-            {"traceloop.entity.input": '{"query_bundle": {"query_str": "q"}}', "traceloop.entity.output": json.dumps([NODE, '{"a": 1}'])},
+            {"traceloop.entity.input": '{"query_bundle": {"query_str": "q"}}', "traceloop.entity.output": json.dumps([NODE, '{"text": "b"}'])},
             {"kind": "chain", "passages": None},
         ),
         (
@@ -332,7 +332,7 @@ ROWS: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
         (
             {
                 "gen_ai.operation.name": "chat", "gen_ai.system_instructions": '[{"type": "text", "content": "Be kind."}]',
-                "gen_ai.input.messages": PARTS % ("user", "q"), "gen_ai.output.messages": PARTS % ("model", "a"),
+                "gen_ai.input.messages": PARTS % ("user", "q"), "gen_ai.output.messages": f"[{(PARTS % ('model', 'b'))[1:-1]}, {(PARTS % ('model', 'a'))[1:-1]}]",
                 "gen_ai.conversation.id": "s", "gen_ai.response.id": "r", "enduser.id": "u", "gen_ai.request.model": "asked",
                 "gen_ai.response.model": "used",
             },
@@ -412,3 +412,35 @@ def test_services_of_quarkus_are_told_by_their_names():
     assert {"kind": "chain", "name": "langchain4j.aiservices.Shelf.ask", "session_id": "s"} == facts(
         convention.read(span), ("kind", "name", "session_id")
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [
+        ("smolagents.task", "smolagents"),
+        ("ChatMessage(_role=<ChatRole.USER", "Haystack"),
+        ("openinference.span.kind", "OpenInference"),
+        ("langfuse.observation.type", "Langfuse's SDK"),
+        ("langfuse.trace.name", "Langfuse's SDK"),
+        ("mlflow.spanType", "MLflow"),
+        ("mlflow.spanInputs", "MLflow"),
+        ("traceloop.entity.name", "Traceloop"),
+        ("traceloop.span.kind", "Traceloop"),
+        ("traceloop.workflow.name", "Traceloop"),
+        ("ai.operationId", "Vercel AI SDK"),
+        ("ai.telemetry.functionId", "Vercel AI SDK"),
+        ("spring.ai.kind", "Spring AI"),
+        ("pydantic_ai.all_messages", "Pydantic AI"),
+        ("all_messages_events", "Pydantic AI"),
+        ("langchain4j.aiservices.Shelf.ask", "LangChain4j"),
+        ("gen_ai.operation.name", "OpenTelemetry GenAI"),
+        ("gen_ai.retrieval.documents", "OpenTelemetry GenAI"),
+        ("gen_ai.usage.input_tokens", "OpenTelemetry GenAI"),
+        ("gen_ai.prompt.0.content", "OpenTelemetry GenAI"),
+    ],
+)
+def test_the_evidence_of_a_file_names_its_convention(name, title):
+    """By the beginning of a name in the first bytes."""
+    head = json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [{"attributes": [{"key": name}]}]}]}]}).encode()
+
+    assert f"OTLP messages in JSON, with spans of {title}" == OtlpFormat().detect(head)

@@ -210,6 +210,50 @@ def test_runs_within_a_run_have_its_trace(read):
     assert ["Because."] == [passage.text for passage in trace.prompt_contexts]
 
 
+def test_of_two_sources_of_a_fact_of_langsmith_one_wins(read):
+    """The order of names, and what neither the SDK nor LangChain adds, are those of the request."""
+    said = {"metadata": {"ls_model_name": "other", "usage_metadata": {"n": 1}, "_type": "x", "stop": None, "team": "x"}}
+    root = ROOT | {"tags": ["night", 2], "extra": json.dumps(said), "start_time": "2026-01-02T03:04:05"}
+    outputs = {"text": "So.", "model": "m", "usage": {"prompt_tokens": 5, "completion_tokens": 2}}
+    model = run(
+        "m", parent="t", kind="llm", inputs={"prompt": "Why?"}, outputs=outputs, extra=said, completion_tokens=7,
+        first_token_time="2026-01-02T03:04:06.5",
+    )  # fmt: skip
+    (trace,), _ = read(FORMATS["langsmith"], lines(root, model))
+
+    assert (("night", "2"), {"team": "x"}) == (trace.tags, trace.metadata)
+    assert ("m", 5, 7) == (trace.model, trace.usage.input_tokens, trace.usage.output_tokens)
+    assert 1.5 == trace.first_token_s
+
+
+@pytest.mark.parametrize("name", ["dotted_order", "parent_run_id", "child_runs", "parent_run_ids"])
+def test_runs_are_detected_by_any_name_of_their_place(name):
+    """SDKs, bulk exports and tracers write different ones."""
+    assert f"runs with `run_type` and `{name}`" == FORMATS["langsmith"].detect(
+        json.dumps({"id": "r", "run_type": "chain", name: None}).encode()
+    )
+
+
+def test_runs_within_runs_keep_their_parents(read):
+    """The request is the outermost run. A stated parent wins over the run around it."""
+    inner = {
+        "run_type": "retriever",
+        "inputs": {"query": "why"},
+        "outputs": {"documents": [{"page_content": "Because."}]},
+    }
+    step = {
+        "id": "c",
+        "run_type": "chain",
+        "name": "c",
+        "inputs": {"question": "x"},
+        "child_runs": [inner | {"id": "r"}],
+    }
+    stated = run("u", parent="t", inputs={"question": "y"}, child_runs=[inner | {"id": "s", "parent_run_id": "t"}])
+    traces, rejected = read(FORMATS["langsmith"], lines(ROOT | {"child_runs": [step]}, stated))
+
+    assert ([], [("Why?", "So.", 2)]) == (rejected, [(t.query, t.response, len(t.retrievals)) for t in traces])
+
+
 def observation(own_id, *, parent=None, kind="SPAN", **more):
     """An observation of Langfuse."""
     return {"id": own_id, "trace_id": "t", "type": kind, "parent_observation_id": parent, "name": own_id,
@@ -298,6 +342,80 @@ def test_a_lone_model_does_not_stand_for_its_trace(read):
     )
 
     assert ([("Why?", "So.")], []) == ([(trace.query, trace.response) for trace in traces], rejected)
+
+
+@pytest.mark.parametrize("kind", ["SPAN", "AGENT"])
+def test_a_trace_states_the_facts_of_its_only_outermost_observation(read, kind):
+    """What the record of a trace does not state is that of the observation."""
+    about = {
+        "id": "t", "timestamp": "2026-01-02T03:04:04Z", "input": {"query": "Why?"}, "output": "So.", "name": "shelf",
+        "sessionId": "s", "userId": "u", "release": "2", "environment": "eu", "tags": ["a"], "metadata": {"team": "x"},
+    }  # fmt: skip
+    own = {
+        "input": "other", "output": "other", "session_id": "o", "user_id": "o", "release": "1", "environment": "us",
+        "tags": ["b"], "metadata": {"team": "y", "shift": "night"},
+    }  # fmt: skip
+    traces = [
+        read(FORMATS["langfuse"], lines(observation("a", kind=kind, **own), record))[0][0]
+        for record in (about, {"id": "t", "timestamp": None, "input": None, "output": None})
+    ]
+
+    names = ("query", "response", "name", "session_id", "user_id", "release", "environment", "tags", "metadata")
+    assert [
+        ("Why?", "So.", "shelf", "s", "u", "2", "eu", ("a",), {"team": "x", "shift": "night"}),
+        ("other", "other", "a", "o", "o", "1", "us", ("b",), {"team": "y", "shift": "night"}),
+    ] == [tuple(getattr(trace, name) for name in names) for trace in traces]
+    assert [1767323044.0, 1767323045.000006] == [trace.started_at for trace in traces]
+
+
+def test_of_two_names_of_a_fact_of_langfuse_one_wins(read):
+    """Those of the newer exports."""
+    top = observation(
+        "a", input="Why?", output="So.", trace_name="other", release="2", version="1", timestamp="2020-01-01"
+    )
+    asked = [{"role": "user", "content": "Why?"}]
+    model = observation(
+        "b", parent="a", kind="GENERATION", input=asked, output="So.", provided_model_name="m", model="other",
+        usage_details={"input": 3, "output": 2}, usage={"input": 9, "output": 9}, level="WARNING", status_message="slow",
+    )  # fmt: skip
+    (trace,), _ = read(FORMATS["langfuse"], lines(top, model))
+
+    assert ("a", "2", "m", 3, 2, "ok") == (
+        trace.name, trace.release, trace.model, trace.usage.input_tokens, trace.usage.output_tokens, trace.status,
+    )  # fmt: skip
+    assert 1767323045.000006 == trace.started_at
+
+
+@pytest.mark.parametrize(
+    ("more", "is_trace"),
+    [
+        ({"bookmarked": False}, True),
+        ({"htmlPath": "/t"}, True),
+        ({"public": False, "release": None}, True),
+        ({"totalCost": 0.5, "observations": []}, True),
+        ({"public": False}, False),
+        ({"observations": []}, False),
+    ],
+)
+def test_a_trace_of_langfuse_has_a_field_of_its_own(more, is_trace):
+    """Other tools have traces with a time, an input and an output too."""
+    head = json.dumps({"id": "t", "timestamp": "x", "input": "q", "output": "a"} | more).encode()
+
+    assert is_trace == (FORMATS["langfuse"].detect(head) is not None)
+
+
+def test_an_answer_of_langfuse_has_the_observations_in_the_trace(read):
+    """They need not repeat the id of the trace, and an empty id of a parent is none."""
+    asked = [{"role": "user", "content": "Why?"}]
+    inner = [
+        {"id": "a", "type": "SPAN", "parentObservationId": "", "input": "Why?", "output": "So.", "startTime": "2026-01-02T03:04:05Z"},
+        {"id": "b", "type": "GENERATION", "parentObservationId": "a", "input": asked, "output": "So.", "model": "m"},
+    ]  # fmt: skip
+    (trace,), rejected = read(
+        FORMATS["langfuse"], lines({"id": "t", "timestamp": "2026-01-02T03:04:05Z", "observations": inner})
+    )
+
+    assert ([], "t", "Why?", "m") == (rejected, trace.trace_id, trace.query, trace.model)
 
 
 def span(span_id, *, parent=None, kind="CHAIN", inputs=None, outputs=None, **more):
@@ -425,6 +543,95 @@ def test_ids_of_mlflow_2_have_several_spellings(read):
     )
 
 
+@pytest.mark.parametrize(
+    ("value", "is_mlflow"),
+    [
+        ({"info": {"request_id": "tr-1", "request_metadata": {}}, "data": {"spans": []}}, True),
+        ({"info": {"trace_metadata": {}}, "data": {"spans": []}}, True),
+        ({"info": {}, "data": {"spans": [{"attributes": {"mlflow.traceRequestId": "x"}}]}}, True),
+        ({"info": {}, "data": {"spans": []}}, False),
+        ({"resourceSpans": [], "info": {"trace_metadata": {}}, "data": {"spans": []}}, False),
+        ({"trace_id": "tr-1", "trace_metadata": {"mlflow.trace.user": "u"}, "spans": []}, True),
+        ({"trace_id": "tr-1", "trace_metadata": {"user": "u"}, "spans": []}, False),
+    ],
+)
+def test_traces_and_rows_of_mlflow_are_detected(value, is_mlflow):
+    """By the names around the spans. Rows of other tables need an attribute of MLflow as well."""
+    assert is_mlflow == (FORMATS["mlflow"].detect(json.dumps(value).encode()) is not None)
+
+
+@pytest.mark.parametrize(
+    "name", ["expected_response", "expected_output", "expected_answer", "ground_truth", "reference"]
+)
+def test_each_name_of_an_expected_answer_is_a_reference(read, name):
+    """Expected facts are parts of an answer, which are not alternatives."""
+    said = [
+        {"assessment_name": "expected_facts", "expectation": {"value": "a fact"}},
+        {"assessment_name": name, "expectation": {"value": "So."}},
+    ]
+    value = {"info": {"trace_id": "tr-1", "assessments": said}, "data": {"spans": [span(1, inputs="Why?")]}}
+
+    assert ("So.",) == read(FORMATS["mlflow"], lines(value))[0][0].reference
+
+
+def test_of_two_sources_of_a_fact_of_mlflow_one_wins(read):
+    """What the trace states wins over its outermost span, and a row of a table may have the trace as JSON."""
+    counted = {"mlflow.spanType": '"LLM"', "mlflow.chat.tokenUsage": '{"input_tokens": 3, "output_tokens": 2}'}
+    asked = {"mlflow.spanInputs": '{"messages": [{"role": "user", "content": "Why?"}]}', "mlflow.spanOutputs": '"So."'}
+    root = span(1, inputs="Why?", outputs="So.", end_time_unix_nano=1767323047 * 10**9)
+    root["attributes"] |= {
+        "session.id": '"own"', "user.id": '"own"', "metadata": json.dumps({"team": "y", "shift": "night", "region": "own"}),
+    }  # fmt: skip
+    spans = [root, span(2, parent=1) | {"attributes": counted | asked}]
+    about = {
+        "mlflow.trace.tokenUsage": '{"input_tokens": 61, "output_tokens": 13}',
+        "mlflow.trace.session": "s",
+        "region": "north",
+    }
+    stated = {"trace_id": "tr-1", "request_id": "old", "trace_metadata": about, "tags": {"team": "x"}}
+    row = {"trace": json.dumps({"info": stated, "data": {"spans": spans}}), "trace_id": "other", "spans": []}
+    bare = {"info": {"request_id": "old", "request_metadata": json.dumps({"team": "x"})}, "data": {"spans": spans}}
+    (whole, other), rejected = read(FORMATS["mlflow"], lines(row, bare))
+
+    assert ([], "tr-1", "old") == (rejected, whole.run_id, other.run_id)
+    assert [("s", "own"), ("own", "own")] == [(trace.session_id, trace.user_id) for trace in (whole, other)]
+    assert [
+        {"team": "x", "shift": "night", "region": "north"},
+        {"team": "x", "shift": "night", "region": "own"},
+    ] == [trace.metadata for trace in (whole, other)]
+    assert [(3, 2)] * 2 == [(trace.usage.input_tokens, trace.usage.output_tokens) for trace in (whole, other)]
+    assert 1767323047.0 == whole.ended_at
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        {"status": {"code": "STATUS_CODE_ERROR", "message": "it broke"}},
+        {"status": {"status_code": "ERROR", "description": "it broke"}},
+        {"status_code": "ERROR", "status_message": "it broke"},
+    ],
+)
+def test_each_spelling_of_a_failed_span_of_mlflow_is_read(read, status):
+    """Of MLflow 3, of its table, and of MLflow 2."""
+    value = {"info": {"trace_id": "tr-1"}, "data": {"spans": [span(1, inputs="Why?", **status)]}}
+
+    assert "it broke" == read(FORMATS["mlflow"], lines(value))[0][0].error
+
+
+def test_ids_of_mlflow_need_not_be_those_of_opentelemetry(read):
+    """Then the steps are found by them all the same, and the request has the id of its trace."""
+    root, found = span(1, inputs="Why?", outputs="So."), span(2, kind="RETRIEVER", inputs="why")
+    root |= {"span_id": "root", "trace_id": None}
+    found |= {"span_id": "found", "trace_id": None, "parent_span_id": "root"}
+    found["attributes"]["mlflow.spanOutputs"] = '[{"page_content": "Because."}]'
+    (trace,), rejected = read(
+        FORMATS["mlflow"], lines({"info": {"trace_id": "tr-1"}, "data": {"spans": [root, found]}})
+    )
+
+    assert ([], "tr-1", None, None) == (rejected, trace.trace_id, trace.otel_trace_id, trace.otel_span_id)
+    assert ["Because."] == [passage.text for passage in trace.prompt_contexts]
+
+
 def phoenix_span(span_id: int, *, parent: int | None = None, kind: str = "CHAIN", **more: object):
     """A span of Phoenix's REST interface."""
     return {"name": kind, "context": {"trace_id": "1" * 32, "span_id": f"{span_id:016x}"}, "span_kind": kind,
@@ -474,3 +681,37 @@ def test_a_call_of_a_servers_tool_is_not_an_answer(read):
     )
 
     assert ("Why?", "So.") == (trace.query, trace.response)
+
+
+def test_phoenix_states_a_kind_beside_the_attributes(read):
+    """Attributes may be an object of objects, of which empty values are left out, and the kind in them wins."""
+    root = phoenix_span(
+        1,
+        kind="UNKNOWN",
+        attributes={
+            "openinference": {"span": {"kind": "CHAIN"}}, "input": {"value": "Why?"}, "output": {"value": "So."},
+            "session": {"id": None}, "user": {"id": "u"}, "tag": {"tags": ["a"]},
+        },
+        end_time="2026-01-02T03:04:07+00:00",
+        status_code="UNSET",
+    )  # fmt: skip
+    documents = [{"document": {"content": "Because.", "id": "d"}}]
+    found = phoenix_span(2, parent=1, kind="RETRIEVER", attributes={"retrieval": {"documents": documents}})
+    (trace,), _ = read(FORMATS["phoenix"], lines(root, found))
+
+    assert ("Why?", "So.", "u", None, ("a",), "ok") == (
+        trace.query, trace.response, trace.user_id, trace.session_id, trace.tags, trace.status,
+    )  # fmt: skip
+    assert [("Because.", "d")] == [(passage.text, passage.id) for passage in trace.prompt_contexts]
+    assert (1767323045.0, 1767323047.0) == (trace.started_at, trace.ended_at)
+
+
+def test_a_failed_span_of_phoenix_has_its_message(read):
+    """And the time of the first part of a stream is that of its event."""
+    asked = {"input.value": "Why?"}
+    event = {"name": "First Token Stream Event", "timestamp": "2026-01-02T03:04:06.500000+00:00"}
+    root = phoenix_span(1, status_code="ERROR", status_message="it broke", attributes=asked)
+    model = phoenix_span(2, parent=1, kind="LLM", attributes=asked, events=[None, event])
+    (trace,), _ = read(FORMATS["phoenix"], lines(root, model))
+
+    assert ("it broke", 1.5) == (trace.error, trace.first_token_s)
