@@ -200,6 +200,16 @@ def test_failed_samples_can_hide_a_loss(write) -> None:
     assert found.cheapest[0].startswith("cheapest that is not worse: a, ")
 
 
+def test_a_lower_median_beside_more_on_most_samples_is_not_shown_to_be_less(write) -> None:
+    """Most answers cost a little more, and a few of the expensive ones nothing."""
+    old = [float(i) for i in range(41)]
+    new = [cost + 0.01 if cost < 36 else 0.0 for cost in old]
+    systems = [write("old", scores(n=41), cost_usd=old), write("new", scores(n=41), cost_usd=new)]
+    (text,) = ragstone.compare(systems, margin=0.1).cheapest
+    assert text.startswith("cheapest that is not worse: new, ")
+    assert text.endswith("; it is not shown to need less than old (on 5 of 41 samples, sign test, p < 0.0001)")
+
+
 def test_needing_less_is_tested(write) -> None:
     """Costs that are often equal, and those that are lower on slightly more than half of the samples."""
     n = 300

@@ -141,6 +141,13 @@ def test_changed_questions_have_both_answers(tmp_path):
     assert "  old: I don't know." in summary
 
 
+def test_changes_are_those_against_the_baseline():
+    """Also if it is not the first system."""
+    view = ragstone.compare({"a": system(0.3), "b": system(0.7), "c": system(0.9)}, baseline="b").view()
+    assert [("a", "b"), ("c", "b")] == [(changes.system, changes.baseline) for changes in view.changes]
+    assert all(changes.lost_ids for changes in view.changes[:1])
+
+
 def test_hostile_texts_are_escaped(tmp_path):
     """In questions, answers, references and names of systems, in each kind of file."""
     comparison = ragstone.compare({"=1+1": system(0.3, texts=HOSTILE), HOSTILE: system(0.8, texts=HOSTILE)})

@@ -121,6 +121,8 @@ def test_few_samples_and_equal_differences_do_not_have_an_interval() -> None:
     few = {"old": system(scores(9, 1, best=0.3)), "new": system(scores(9, 2, best=0.9))}
     (pair,) = ragstone.compare(few).metrics[0].pairs
     assert (True, None) == (pair.effect_size is not None, pair.effect_interval)
+    more = {"old": system(scores(10, 1, best=0.3)), "new": system(scores(10, 2, best=0.9))}
+    assert ragstone.compare(more).metrics[0].pairs[0].effect_interval is not None
     equal = {"old": system(np.full(20, 0.5)), "new": system(np.full(20, 0.6))}
     (pair,) = ragstone.compare(equal).metrics[0].pairs
     assert (None, None) == (pair.effect_size, pair.effect_interval)
@@ -134,3 +136,13 @@ def test_the_table_shows_the_interval() -> None:
     (pair,) = comparison.metrics[0].pairs
     expected = f"{pair.effect_size:+.2f} [{pair.effect_interval[0]:.2f}, {pair.effect_interval[1]:.2f}]"
     assert expected.split(" ", 1)[1] in comparison.details()
+
+
+def test_the_effect_of_few_samples_is_corrected() -> None:
+    """By the exact factor of Hedges (1981), of which the formula is an approximation: 0.8 for two groups of three."""
+    old, new = np.array([0.1, 0.4, 0.3]), np.array([0.6, 0.5, 0.9])
+    sources = {"old": system(old), "new": system(new, first=1000)}
+    (pair,) = ragstone.compare(sources, paired=False).metrics[0].pairs
+    pooled = math.sqrt((old.var(ddof=1) + new.var(ddof=1)) / 2)
+    exact = math.gamma(2) / (math.sqrt(2) * math.gamma(1.5))
+    assert (new.mean() - old.mean()) / pooled * exact == pytest.approx(pair.effect_size, rel=0.01)

@@ -157,6 +157,20 @@ def test_too_few_samples_claim_nothing(n: int) -> None:
     assert result.verdict[0].endswith(f"(+80 points). Too few samples differ for a test ({n} of {n}).")
 
 
+def test_a_p_value_equal_to_the_limit_is_significant() -> None:
+    """Five samples that all differ one way have a p-value of 2 / 32, which is 1 - 0.9375."""
+    sources = {"A": system({QR: [0.1] * 5}), "B": system({QR: [0.9] * 5})}
+    (pair,) = ragstone.compare(sources, confidence_level=0.9375).metrics[0].pairs
+    assert (0.0625, "B") == (pair.p_value, pair.better)
+
+
+def test_a_point_is_a_hundredth_of_the_range_of_the_metric(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a metric from -1 to 1 the default difference of interest is 0.02."""
+    monkeypatch.setitem(CARDS, BAD, card(BAD, low=-1.0))
+    (metric,) = ragstone.compare({"A": system({BAD: noisy(0)}), "B": system({BAD: noisy(0, seed=1)})}).metrics
+    assert pytest.approx(0.02) == metric.min_effect
+
+
 @pytest.mark.parametrize(("n", "better"), [(5, None), (6, "B")])
 def test_the_fewest_samples_that_can_show_a_difference_are_six(n: int, better: str | None) -> None:
     """Five that all differ one way are luck once in sixteen, six once in 32."""
@@ -255,6 +269,7 @@ def test_a_primary_metric_is_tested_alone() -> None:
     assert [CC, QR] == [m.metric for m in result.metrics]
     assert result.metrics[0].pairs == alone.pairs
     assert [False, True] == [m.exploratory for m in result.metrics]
+    assert (False, True) == (result.across_metrics, "intervals for all pairs of a metric" in result.method)
     assert result.verdict[0].startswith("B beats A on ccrs.cc")
     assert result.verdict[1].startswith("exploratory: B beats A on ccrs.qr")
     assert "exploratory, because ccrs.cc is the primary metric (not corrected for 1 metrics):" in str(result)
@@ -292,6 +307,15 @@ def test_a_claim_is_read_by_the_names_there_are() -> None:
     sources = {"bm25": system({QR: noisy(0), CC: noisy(0)}), "e5 on on": system({QR: noisy(0.1), CC: noisy(0.1)})}
     found = ragstone.compare(sources, hypotheses=["bm25 > e5 on on", "bm25 > e5 on on on ccrs.cc"]).hypotheses
     assert [["ccrs.qr", "ccrs.cc"], ["ccrs.cc"]] == [[c.metric for c in h.claims] for h in found]
+
+
+def test_the_confidence_level_decides_on_hypotheses() -> None:
+    """Five samples that all differ one way support it at 95%, and not at 99%."""
+    sources = {"A": system({QR: [0.1] * 5}), "B": system({QR: [0.9] * 5})}
+    (usual,), (strict,) = (
+        ragstone.compare(sources, hypotheses="B > A", confidence_level=level).hypotheses for level in (0.95, 0.99)
+    )
+    assert (1 / 32, True, False) == (strict.adjusted, usual.supported, strict.supported)
 
 
 def test_an_untestable_claim_counts_as_refuted() -> None:
@@ -357,12 +381,25 @@ def test_failed_samples_put_likeness_in_doubt_too() -> None:
     (sentence,) = ragstone.compare({"A": system({QR: base}), "B": system({QR: near})}).verdict
     assert sentence.startswith("B and A are within 1 point of each other on ccrs.qr: ")
     assert "(but 9 samples failed: depending on their scores, it lies in [" in sentence
+    # What failed can only have gained, because the other system has 0 there.
+    zeros = [*base[:-9], *[0.0] * 9]
+    (sentence,) = ragstone.compare({"A": system({QR: zeros}), "B": system({QR: near})}).verdict
+    assert sentence.startswith("B and A are within 1 point of each other")
+    assert "(but 9 samples failed: depending on their scores, it lies in [0" in sentence
     one = {"A": system({QR: [0.5] * 20}), "B": system({QR: [0.5] * 19 + [None]})}
     assert (
         ragstone.compare(one)
         .verdict[0]
         .endswith("(but 1 sample failed: depending on its score, the difference lies in [-2.5, 2.5])")
     )
+
+
+def test_a_failure_without_an_upper_bound_leaves_equivalence_open() -> None:
+    """It cannot have cost more than the range allows, and can have gained anything."""
+    values = [5 + value for value in noisy(0)]
+    comparison = ragstone.compare({"A": system({OPEN: values}), "B": system({OPEN: [*values[:-1], None]})})
+    (loss,), (both,) = comparison.check_regression(margin=1).gates, comparison.check_equivalence(1).gates
+    assert ("ok", "not shown", None) == (loss.state, both.state, both.high)
 
 
 def test_a_failure_s_own_bounds_narrow_the_worst_case() -> None:

@@ -150,6 +150,8 @@ def test_overlaps_are_reported(tmp_path: Path) -> None:
         "15 of 24 samples are in every system (5 only in a ('q15', 'q16', 'q17', ...), 4 only in b ('z0', 'z1', 'z2', ...))"
     )
     assert result.metrics[0].pairs[0].difference == pytest.approx(0.2)
+    c = write(tmp_path / "c.jsonl", outcomes([0.4] * 10))
+    assert 10 == ragstone.compare([a, b, c]).n_common
 
 
 def test_systems_without_a_common_sample_are_refused(tmp_path: Path) -> None:

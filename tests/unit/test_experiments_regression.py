@@ -74,8 +74,8 @@ def test_less_is_better_where_the_metric_says_so(write, monkeypatch: pytest.Monk
     monkeypatch.setattr(_cards, "card_of", lambda name: replace(known(name), direction="lower"))
     old, new = write("old", qr=noisy(0, 0)), write("new", qr=noisy(0.05, 2))
     ragstone.assert_no_regression(new, old, margin=0.03)
-    (gate,) = ragstone.compare([write("a", qr=[0.5] * 4), write("b", qr=[0.5] * 3 + [None])]).check_regression().gates
-    assert -0.5 / 4 == gate.worst
+    (gate,) = ragstone.compare([write("a", qr=[0.4] * 4), write("b", qr=[0.4] * 3 + [None])]).check_regression().gates
+    assert -0.6 / 4 == pytest.approx(gate.worst)
     with pytest.raises(AssertionError, match=r"-[45]\.\d points"):
         ragstone.assert_no_regression(old, new)
 
@@ -127,7 +127,7 @@ def test_samples_that_score_alike_bound_what_others_may_lose(write) -> None:
 
     assert -(1 - 0.05 ** (1 / 100)) == pytest.approx(gate.low)
     assert [True, False] == [
-        ragstone.compare([a, b]).check_regression(margin=margin).ok for margin in (-gate.low + 1e-6, -gate.low - 1e-6)
+        ragstone.compare([a, b]).check_regression(margin=margin).ok for margin in (-gate.low + 1e-6, -gate.low)
     ]
 
 

@@ -203,6 +203,31 @@ class TestCompare:
         assert 5 == found.n_common
         assert any("1 sample without an id has a question" in note for note in found.notes)
 
+    def test_a_row_without_an_id_is_not_a_row_of_the_same_system(self) -> None:
+        """A system that has a question with an id and again without one has two answers to it."""
+        several = [*with_ids(rows(3, n=6)), rows(6, n=6)[5]]
+        found = compare(several, with_ids(rows(4, n=6)))
+        assert (6, 4) == (found.n_common, sum(found.scores.metrics["rouge_l"].values[:, 1] > 0.99))
+        assert 3 == sum(found.scores.metrics["rouge_l"].values[:, 0] > 0.99)
+        assert any("1 sample without an id has a question" in note for note in found.notes)
+
+    def test_a_question_is_known_if_one_outcome_names_it(self, tmp_path: Path) -> None:
+        """Other metrics of the same sample may come from a program that does not write fingerprints."""
+        metrics = ["rouge_l", "exact_match"]
+        path = written(ragstone.evaluate(with_ids(rows(3, n=6)), metrics), tmp_path / "a.jsonl")
+        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        for line in lines:
+            if line["metric"] == "exact_match":
+                del line["fingerprint"]
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+        other = ragstone.evaluate(with_ids(rows(3, n=6)[::-1]), metrics)
+        with pytest.raises(DataError, match="6 of 6 common ids belong to different questions"):
+            ragstone.compare([path, other])
+        with pytest.raises(DataError, match="have outcomes of different questions"):
+            mixed = path.read_text(encoding="utf-8") + written(other, tmp_path / "b.jsonl").read_text(encoding="utf-8")
+            path.write_text(mixed, encoding="utf-8")
+            ragstone.compare([path, path])
+
     def test_unknown_questions_are_counted(self, tmp_path: Path) -> None:
         """Outcomes of another program may not have fingerprints. They are matched by id, and this is said."""
         path = written(evaluate(with_ids(rows(20))), tmp_path / "old.jsonl")

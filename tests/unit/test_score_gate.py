@@ -186,6 +186,16 @@ def test_about_how_many_more_samples_decide() -> None:
     assert ("undecided", None) == (equal.state, equal.n_more)
 
 
+def test_the_distance_of_the_limit_falls_with_the_root_of_the_number_of_samples() -> None:
+    """Failed samples count among those there are, and the number of more samples is rounded up to two digits."""
+    (gate,) = experiment([*SCORES, None, None]).check({METRIC: 0.84}).gates
+    assert gate.mean is not None
+    assert gate.low is not None
+    n_all = 62 * ((gate.mean - gate.low) / (gate.mean - 0.84)) ** 2
+    assert 200 < n_all < 1000
+    assert 10 * math.ceil((n_all - 62) / 10) == gate.n_more
+
+
 @pytest.mark.parametrize(
     ("thresholds", "options", "message"),
     [

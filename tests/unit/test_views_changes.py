@@ -334,3 +334,6 @@ def test_the_page_of_two_periods_has_a_whole_headline_and_shows_a_metric_with_sc
     assert "ccrs.cc" == view.changes.metric
     assert all(mean.estimate is not None for mean in view.changes.means)
     assert (0.9, 0.1) == (view.changes.lost[0].before, view.changes.lost[0].after)
+    judged = report_of(compare({"then": before, "now": experiment([(0.5, 0.1)] * 20)}))
+    assert judged.changes is not None
+    assert "ccrs.cc" == judged.changes.metric, "a metric that only one of both has scores of has no changes"

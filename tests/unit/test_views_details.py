@@ -93,6 +93,27 @@ def test_marks_of_an_answer() -> None:
     assert other.marks == ("distracting",)
 
 
+def test_a_claim_without_a_verdict_is_not_marked() -> None:
+    """The judge that did not say whether a claim is supported did not say that it is not."""
+    claims = [{"claim": "It is red.", "supported": None}, {"claim": "It costs nine crowns.", "supported": False}]
+    given = sample(response="It is red. It costs nine crowns.")
+    answer = build_answer("s", given, [score("ragas.faithfulness", 0.0, claims=claims)], Signals(), CARDS, time=None)
+    assert [("It is red. ", False), ("It costs nine crowns.", True)] == [
+        (span.text, span.unsupported) for span in answer.response or ()
+    ]
+    assert "0 of 2 claims are supported" == answer.scores[0].reason
+
+
+@pytest.mark.parametrize(("claim", "is_marked"), [("Red stones.", True), ("Red old stones.", False)])
+def test_a_sentence_with_half_of_the_words_of_a_claim_makes_it(claim: str, is_marked: bool) -> None:
+    """With fewer of them, the claim is listed without a sentence."""
+    outcome = score("ragas.faithfulness", 0.0, claims=[{"claim": claim, "supported": False}])
+    answer = build_answer("s", sample(), [outcome], Signals(), CARDS, time=None)
+    assert ([is_marked], () if is_marked else (claim,)) == (
+        [span.unsupported for span in answer.response or ()], answer.unsupported
+    )  # fmt: skip
+
+
 def test_a_passage_without_a_label_does_not_distract() -> None:
     """A passage that alone draws an answer may be relevant."""
     drawn = score("udcg", 0.5, passages=[{"position": 1, "p_abstain": 0.1}])

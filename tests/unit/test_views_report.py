@@ -543,3 +543,24 @@ def test_the_label_of_a_mark_does_not_cover_the_ends_of_its_axis() -> None:
     svg = str(axis_chart(row))
     (x,) = map(float, re.findall(r'<text[^>]*x="([0-9.]+)"[^>]*>0.5 without effect', svg))
     assert x - 6.5 * len("0.5 without effect") / 2 > 6 + 6.5 * len("0.42")
+
+
+def test_a_mean_above_its_target_misses_it_if_lower_is_better() -> None:
+    """The side is that of the value, and the verdict that of the metric."""
+    result = experiment([(0.9, 0.1)] * 40)
+    cards = tuple(replace(card, direction="lower") for card in result.cards)
+    view = build_report(replace(result, cards=cards), targets=dict.fromkeys(METRICS, 0.5))
+    above, below = (each.text for each in view.verdict[1:])
+    assert "is significantly above its target 0.5: 0.90 [" in above
+    assert above.endswith("The target is missed.")
+    assert "is significantly below its target 0.5: 0.10 [" in below
+    assert below.endswith("The target is reached.")
+
+
+@pytest.mark.parametrize(
+    ("n", "said"), [(29, ["Only 29 samples: intervals are wide, and shares are rough."]), (30, [])]
+)
+def test_fewer_than_30_samples_are_few(n: int, said: list[str]) -> None:
+    """A notice says so, once."""
+    notices = build_report(experiment([(0.9, 0.9)] * n)).notices
+    assert said == [notice.text for notice in notices if notice.text.startswith("Only ")]
