@@ -88,6 +88,8 @@ def test_a_list_is_read_whoever_wrote_it(cell: str, texts: list[str]) -> None:
         ("[" * 100_000, "nested more than 50"),
         ("['\\U00110000']", "is not a character"),
         ("[array('a')]", "not a list"),
+        ("[('a' 'b'), 'c']", "texts in parentheses without a comma"),
+        (f"['{'a' * 99}' x]", f"read as one: 'x' is not in quotes: \"['{'a' * 58}…\". Write lists with json.dumps"),
         ("[1, 2]", "passage 1 must be text"),
         ("[None]", "passage 1 must be text"),
     ],

@@ -420,3 +420,25 @@ def test_a_total_below_a_table_is_not_a_sample(tmp_path: Path):
     samples, report = read(path)
     assert QUESTIONS[:1] == [sample.query for sample in samples]
     assert "a total below the table, left out: 'Total questions: 1'" in report
+
+
+def test_objects_that_do_not_name_a_source_are_correct_answers():
+    """Objects with a title, an address or an id are passages, under the name of a correct answer as well."""
+    plain, _ = read(rows_of(reference=[[{"text": answer}] for answer in ANSWERS]))
+    sourced, report = read(rows_of(reference=[[{"text": answer, "title": "T"}] for answer in ANSWERS]))
+
+    assert [(answer,) for answer in ANSWERS] == [sample.reference for sample in plain]
+    assert [()] * 3 == [sample.reference for sample in sourced]
+    assert "reference: passages with their sources, not read as reference" in report
+
+
+def test_titles_are_questions_if_half_of_them_are():
+    """One title with a question mark among others does not make a column of questions."""
+    titles = ["Who reads this?", "The north tower", "Lamps of the coast", "A day at sea"]
+    few, many = (
+        read([{"title": title, "response": ANSWERS[n % 3]} for n, title in enumerate(column)])[1]
+        for column in (titles, [*titles[:3], "When does it open?"])
+    )
+
+    assert "query ← – contexts" in few
+    assert "query ← –; perhaps title: --field query=title" in many

@@ -436,6 +436,23 @@ def test_conventions_that_know_half_each_are_read_together():
     assert 3 == found.usage.input_tokens
 
 
+def test_the_question_of_an_application_counts_more_than_that_of_a_prompt():
+    """One convention knows a question, passages and an answer; its question is the one that the model was sent."""
+    messages = [
+        {"role": "system", "parts": [{"type": "text", "content": f"Answer from this: {PASSAGE}"}]},
+        {"role": "user", "parts": [{"type": "text", "content": "How high is the tower in metres?"}]},
+    ]
+    model = chain("genai", 3, 1)
+    model.attributes["gen_ai.input.messages"] = json.dumps(messages)
+    (alone,) = traces_of(staged(span({}), retrieval("genai", 2, 1), model))
+    (both,) = traces_of(staged(chain("openinference", 1), retrieval("genai", 2, 1), model))
+
+    assert ("How high is the tower in metres?", [PASSAGE], "a") == (
+        alone.query, [p.text for p in alone.prompt_contexts], alone.response
+    )  # fmt: skip
+    assert ("q", [PASSAGE], "a") == (both.query, [p.text for p in both.prompt_contexts], both.response)
+
+
 def test_spans_of_no_convention_are_no_request():
     """Counted, with the reason."""
     (found,) = traces_of(staged(span({"http.method": "GET"}), span({}, number=2)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from ragstone.reading import InputFile
 from ragstone.reading.otlp import OtlpFormat, spans_of_request
 from ragstone.reading.otlp import _files as files
 from ragstone.reading.otlp._json_messages import spans_of_message
-from ragstone.reading.otlp._span import OtelSpan
+from ragstone.reading.otlp._span import OtelSpan, join_logs
 
 DATA = Path(__file__).parent / "data"
 TRACE, ROOT, SEARCH = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", "00f067aa0ba902b7"
@@ -114,6 +115,15 @@ def test_protobufs_own_json_is_read(read):
         assert (TRACE, ROOT) == (traces[0].otel_trace_id, traces[0].otel_span_id)
 
 
+def in_snake_case(content: bytes) -> bytes:
+    """The names of protobuf's fields, which its JSON may keep."""
+    return re.sub(
+        rb'"[a-z]+(?:[A-Z][a-z]+)+"(?=:)',
+        lambda name: re.sub(rb"[A-Z]", lambda c: b"_" + c[0].lower(), name[0]),
+        content,
+    )
+
+
 def test_ids_in_capital_digits_are_the_same_ids(read):
     """Of two exporters, one may write hex digits in capitals."""
     capitals = {
@@ -178,7 +188,8 @@ def test_bad_records_are_counted_one_by_one(read):
     assert ["span 1", "span 2", "span 3", "span 4"] == [r.reason.partition(":")[0] for r in rejected[3:]]
 
 
-def test_values_of_all_kinds_are_read(read):
+@pytest.mark.parametrize("spelled", [bytes, in_snake_case], ids=["camel case", "snake case"])
+def test_values_of_all_kinds_are_read(read, spelled):
     """Lists and maps within attributes, numbers as texts, and numbers that no request can have."""
     ids = [
         {"key": "tag.tags", "value": {"arrayValue": {"values": [{"stringValue": "a"}, {"stringValue": "b"}]}}},
@@ -193,7 +204,7 @@ def test_values_of_all_kinds_are_read(read):
     whole = root()
     whole["attributes"] += ids
     whole["startTimeUnixNano"] = "9" * 40
-    traces, _ = read(OtlpFormat(), lines(message(whole, search(), model)))
+    traces, _ = read(OtlpFormat(), spelled(lines(message(whole, search(), model))))
 
     assert ("a", "b") == traces[0].tags
     assert {"release": "2", "n": 3, "app.bytes": "AAE=", "app.empty": None} == traces[0].metadata
@@ -312,7 +323,7 @@ LOGGED = {
 @pytest.mark.parametrize("logs", LOGGED.values(), ids=LOGGED)
 def test_messages_in_log_records_belong_to_the_span_of_the_call(read, logs):
     """Instrumentations log messages instead of writing them into spans. They may be in the file before the span."""
-    for content in (lines(*logs, called()), lines(called(), *logs)):
+    for content in (lines(*logs, called()), lines(called(), *logs), in_snake_case(lines(called(), *logs))):
         (trace,), rejected = read(OtlpFormat(), content)
         assert [ANSWERED] == told([trace])
         assert "chatcmpl-7" == trace.response_id
@@ -333,6 +344,14 @@ def test_a_log_record_without_the_span_of_its_call_is_read(read):
     (trace,), rejected = read(OtlpFormat(), lines(call, message(*spans)))
     assert [(*ANSWERED, TRACE, ROOT)] == [(*told([trace])[0], trace.trace_id, trace.otel_span_id)]
     assert not rejected
+
+
+def test_messages_without_the_span_of_their_call_are_a_span(read):
+    """It begins with the first of them, whatever their order."""
+    (joined,) = join_logs(record for one in MESSAGES for record in spans_of_message(one))
+
+    assert ("gen_ai.system.message", 1795219315.000001) == (joined.name, joined.started_at)
+    assert ["system", "user", "choice"] == [event.name.split(".")[1] for event in joined.events]
 
 
 def test_a_log_record_of_no_span_is_rejected(read):
@@ -436,8 +455,8 @@ def test_damaged_zstandard_is_a_data_error(tmp_path):
         list(OtlpFormat().read(InputFile(tmp_path / "bad.zst", "bad.zst")))
 
 
-def protobuf() -> bytes:
-    """Requests of two resources, not delimited."""
+def protobuf(*spans) -> bytes:
+    """Requests of one resource for each span, not delimited."""
     pb = pytest.importorskip("opentelemetry.proto.collector.trace.v1.trace_service_pb2")
     from google.protobuf.json_format import ParseDict
 
@@ -446,7 +465,8 @@ def protobuf() -> bytes:
         return {**one, **ids}
 
     return b"".join(
-        ParseDict(message(coded(one)), pb.ExportTraceServiceRequest()).SerializeToString() for one in (root(), search())
+        ParseDict(message(coded(one)), pb.ExportTraceServiceRequest()).SerializeToString()
+        for one in spans or (root(), search())
     )
 
 
@@ -462,6 +482,15 @@ def test_protobuf_is_read_one_after_another_and_delimited(read):
         traces, rejected = read(OtlpFormat(), content)
         assert ([ANSWERED], []) == (told(traces), rejected)
         assert (TRACE, ROOT) == (traces[0].otel_trace_id, traces[0].otel_span_id)
+
+
+def test_an_attribute_that_is_repeated_has_its_first_value(read):
+    """In each encoding, because names are unique."""
+    twice = root()
+    twice["attributes"].append(attribute("input.value", "other"))
+
+    for content in (lines(message(twice, search())), protobuf(twice, search())):
+        assert [ANSWERED] == told(read(OtlpFormat(), content)[0])
 
 
 def test_protobuf_that_breaks_off_gives_what_it_had(tmp_path):

@@ -70,6 +70,21 @@ def test_many_small_objects_are_refused_wherever_they_are(message):
 
 
 @pytest.mark.parametrize(
+    "record",
+    [
+        field(5, field(5, b"\x0a\x00" * 300_000)),  # a body that is an array of empty values
+        field(5, field(6, b"\x0a\x00" * 300_000)),  # a body that is an object of empty items
+        field(6, field(2, field(5, b"\x0a\x00" * 300_000))),  # an array in an attribute
+    ],
+    ids=range(3),
+)
+def test_many_small_objects_of_log_records_are_refused(record):
+    """Their fields have other numbers than those of spans."""
+    with pytest.raises(OversizedMessageError, match=r"more than 250000 objects"):
+        spans_of_request(span_of(record), "application/x-protobuf", is_logs=True)
+
+
+@pytest.mark.parametrize(
     "text",
     [
         '{"resourceSpans":[' + "{}," * 300_000 + "{}]}",
