@@ -318,3 +318,11 @@ def test_only_the_primary_metric_decides(write, tmp_path: Path) -> None:
     (text,) = ragstone.compare(systems, margin={"ccrs.qr": 0.05}, primary="ccrs.qr").cheapest
     assert "worse: b, " in text
     assert "ccrs.cc" not in text
+
+
+def test_medians_have_the_level_of_the_comparison(write) -> None:
+    """80% intervals are shorter than 95% intervals."""
+    systems = [write(name, scores(n=60), tokens=spread(9, n=60)) for name in "ab"]
+    usual, short = (ragstone.compare(systems, confidence_level=level).spent["a"][1].estimate for level in (0.95, 0.8))
+    assert (0.95, 0.8) == (usual.confidence_level, short.confidence_level)
+    assert short.high - short.low < usual.high - usual.low

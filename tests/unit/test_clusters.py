@@ -15,7 +15,8 @@ from clustered_scores import Setting, miss_rates
 from completions import complete
 from ragstone.cli import main
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.experiments import TimeRange
+from ragstone.experiments import Clusters, TimeRange, count_units
+from ragstone.experiments._clusters import labels_in
 from ragstone.experiments._outcomes import open_source
 from ragstone.schema import Captured, Score, Trace
 from ragstone.settings import Analysis
@@ -644,3 +645,15 @@ def test_a_mean_over_one_cluster_is_weighted_and_has_no_interval():
     """Of two items, the first one stands for ten."""
     found = estimate_mean([0.0, 1.0], low=0.0, high=1.0, probabilities=[0.1, 1.0], clusters=["a", "a"])
     assert (pytest.approx(1 / 11), 0.0, 1.0, "range") == (found.value, found.low, found.high, found.method)
+
+
+def test_each_sample_without_a_label_is_a_unit():
+    """Two sessions and three samples alone."""
+    clusters = Clusters(key="session_id", by_sample={"a": "s", "b": "s", "c": "t"}, is_automatic=False)
+    assert (5, 6) == (count_units("abcdef", clusters), count_units("abcdef", None))
+
+
+def test_only_texts_and_integers_are_labels():
+    """A flag would make two clusters of all samples."""
+    fields = {"id": 7, "flag": True, "name": "a", "empty": "", "share": 0.5, "none": None}
+    assert {"id": "7", "name": "a"} == labels_in(fields, fields)

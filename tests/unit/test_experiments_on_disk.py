@@ -245,3 +245,13 @@ def test_a_data_frame_is_read_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ragstone.reading._row_lists._FRAME_ROWS", 7)
     samples, _ = read_samples(pd.DataFrame(rows(20)))
     assert [s.id for s in samples] == [f"row {i}" for i in range(20)]
+
+
+@pytest.mark.usefixtures("on_disk")
+def test_an_outcome_that_was_replaced_is_read() -> None:
+    """Also if its sample was the last one that was read, and the others of the sample stay."""
+    outcomes = evaluate(rows(20), METRICS, judge="lexical").outcomes
+    before = outcomes[3:6]
+    changed = before[1].model_copy(update={"explanation": "So."})
+    found = _spill.replace_outcomes(outcomes, {4: changed})
+    assert (before[0], changed, before[2]) == found[3:6]

@@ -7,10 +7,13 @@ import math
 from dataclasses import replace
 
 import ragstone
-from ragstone.experiments import Experiment, format_table
+from completions import complete
+from ragstone.experiments import Experiment, format_table, summarize_store
 from ragstone.judges.lexical import LexicalJudge
 from ragstone.metrics import MetricCard
-from ragstone.schema import Failure, Score, Usage
+from ragstone.schema import Captured, Failure, Score, Trace, Usage
+from ragstone.settings import Analysis
+from ragstone.store import PlannedMetric, SqliteStore
 from summaries import summarize
 
 CARD = MetricCard(
@@ -82,3 +85,35 @@ def test_metrics_that_lack_the_same_share_a_line():
     assert "not applicable without reference: exact_match, token_f1" in told
     assert "not applicable without qrels (--qrels FILE, or in the rows): recall@5" in told
     assert "not applicable without required passages (`ragstone lab dataset build` writes them): crux.density" in told
+
+
+def test_bounds_of_sampled_rows_are_unknown():
+    """Failed rows would need their weights."""
+    rows = [
+        {"id": str(i), "query": "Why?", "response": "So.", "inclusion_probability": share}
+        for i, share in enumerate((0.5, 1.0))
+    ]
+    found = ragstone.evaluate(rows, ["token_f1"])
+    failed = replace(found, outcomes=tuple(outcomes(0.5, None)), cards=(replace(CARD, high=1.0),))
+    assert failed.summary()[0].bounds is None
+    whole = replace(failed, samples=tuple(s.model_copy(update={"metadata": {}}) for s in found.samples))
+    assert (0.25, 0.75) == whole.summary()[0].bounds
+
+
+def test_an_outcome_that_a_later_one_replaces_is_not_counted():
+    """Neither its kind of failure, nor its judge."""
+    first, second = (each[0] for each in (outcomes(None), outcomes(0.5)))
+    early, late = (each.model_copy(update={"judge": name}) for each, name in ((first, "old"), (second, "new")))
+    (summary,) = summarize([early, late], [CARD])
+    assert ({}, ("new",), 1, 0) == (summary.failure_kinds, summary.judges, summary.n_scored, summary.n_failed)
+
+
+def test_bounds_of_a_store_are_those_of_the_range_of_the_metric(tmp_path):
+    """Of 0.5 and a failure between 0 and 10."""
+    with SqliteStore.open(tmp_path / "s.db", mode="own") as store:
+        store.plan.set([PlannedMetric("density", "1", "")], [])
+        for n, outcome in enumerate(outcomes(0.5, None)):
+            store.traces.ingest("s", n + 1, [Captured(trace=Trace(trace_id=str(n), started_at=0.0))])
+            complete(store, str(n), [outcome])
+        (summary,), _ = summarize_store(store, {"density": replace(CARD, high=10.0)}, Analysis())
+    assert (1, 1, (0.25, 5.25)) == (summary.n_scored, summary.n_failed, summary.bounds)

@@ -338,6 +338,13 @@ class TestData:
             assert answer is not None
             assert query == answer.query
 
+    def test_a_question_of_two_rows_finds_neither(self, tmp_path: Path) -> None:
+        """Nothing says which of both was scored, so no text is shown."""
+        path = written(evaluate(with_ids(rows(3, n=6))), tmp_path / "a.jsonl")
+        data = [*rows(3, n=6), rows(6, n=6)[5] | {"id": "again"}]
+        found = [explain_answer(path, id_, samples=read_samples(data)[0]) for id_ in ("0", "5")]
+        assert ["Which number is 0?", None] == [answer and answer.query for answer in found]
+
     def test_repeats_of_one_id_have_one_question(self, tmp_path: Path) -> None:
         """Two evaluations of other rows in one file are not repeats of a sample."""
         path = written(evaluate(with_ids(rows(3, n=6))), tmp_path / "a.jsonl")

@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from completions import complete
 from live_store import add_requests, make_store
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments import FollowedReport, TimeRange, add_labels, build_report, draw_to_label
-from ragstone.experiments._labels import _systematic_sample, draw_probabilities
+from ragstone.experiments._labels import _systematic_sample, disagreements, draw_probabilities
+from ragstone.experiments._outcomes import open_source
+from ragstone.schema import Captured, Score, Trace
 from ragstone.stats import drawn_kappa, drawn_prediction_powered_mean
 from ragstone.store import DrawnRequest, SqliteStore, StoredLabel
 
@@ -219,3 +222,22 @@ def test_reports_without_labels_say_nothing(path: Path):
     draw_to_label(path, 10)
     assert build_report(str(path)).labels is None
     assert "people" not in json.dumps(build_report(str(path)).to_dict()["verdict"])
+
+
+def test_scores_of_one_metric_disagree_most_in_the_middle_of_its_range(tmp_path: Path):
+    """Where it is least certain whether an answer is good."""
+    with SqliteStore.open(tmp_path / "s.db", mode="own") as store:
+        for n, value in enumerate((0.0, 0.4, 0.5, 1.0)):
+            store.traces.ingest("s", n + 1, [Captured(trace=Trace(trace_id=f"t{n}", started_at=0.0, query="?"))])
+            score = Score(sample_id=f"t{n}", metric="ccrs.qr", metric_version="1", value=value, method="x")
+            complete(store, f"t{n}", [score])
+    found = disagreements(open_source(tmp_path / "s.db").table()[0])
+    assert ({"t0": 0.0, "t1": 0.8, "t2": 1.0, "t3": 0.0}, 1) == found
+
+
+def test_a_correction_without_a_label_is_not_a_label_that_is_replaced(path: Path):
+    """The first label of an author is new, also if the author has corrected the answer before."""
+    with SqliteStore.open(path, mode="own") as store:
+        store.labels.save([StoredLabel("t1", "ann", None, 1.0, "At eight.")])
+    found = [add_labels(path, [{"trace_id": "t1", "label": label}], author="ann") for label in (1, 0)]
+    assert [(1, 0), (0, 1)] == [(each.n_new, each.n_replaced) for each in found]

@@ -12,7 +12,9 @@ import pytest
 
 import ragstone
 from command_line import run_command
-from ragstone.experiments import FollowedReport, TimeRange, build_report, choose_cases, save_run
+from ragstone.experiments import FollowedReport, TableReader, TimeRange, build_report, choose_cases, save_run
+from ragstone.experiments._outcomes import open_source
+from ragstone.experiments._views.trial import build_trial
 from ragstone.store import SqliteStore
 from ragstone.views import ReportText, ReportView, html_report, live_parts, live_places, markdown_report
 
@@ -205,3 +207,23 @@ def test_the_page_names_the_commands_that_write_cases_of_a_cause(store: Path) ->
     done = run_command(*command.replace("cases.jsonl", str(store.with_name("c.jsonl"))).split())
     assert (0, 16) == (done.returncode, len(store.with_name("c.jsonl").read_text().splitlines())), done.stderr
     assert command in run_command("report", f"{store}@1.0").stdout
+
+
+def test_a_trial_says_nothing_about_scores_of_several_judges_or_another_meaning_of_wrong(
+    app: ModuleType, store: Path
+) -> None:
+    """Although one of the judges is its own, and although its metric is among those of the report."""
+    run_trial(app, write_cases(store))
+    with SqliteStore.open(store, mode="read") as opened:
+        bodies = [each.body for each in opened.labels.trials()]
+    table, _ = open_source(store).table()
+    assert build_trial(bodies, table, "correctness").table
+    other = build_trial(bodies, table, "support")
+    assert ("warning", ()) == (other.statement.kind, other.table)
+    assert "its answers are wrong by correctness, and those of this report by other metrics" in other.statement.text
+    reader = TableReader()
+    for n, outcome in enumerate(open_source(store).outcomes()):
+        reader.put(outcome.model_copy(update={"judge_hash": "other"}) if n % 2 else outcome)
+    mixed = build_trial(bodies, reader.table(), "correctness")
+    assert ("warning", ()) == (mixed.statement.kind, mixed.table)
+    assert "it has another judge, or another version or prompt, of ccrs.ac" in mixed.statement.text

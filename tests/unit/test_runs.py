@@ -196,3 +196,14 @@ def test_a_run_is_chosen_by_name_and_runs_are_never_pooled(tmp_path: Path):
     captured = make_store(tmp_path / "s.db", 3)
     with pytest.raises(ConfigurationError, match="Its runs: none"):
         TimeRange(captured, run="a")
+
+
+def test_a_second_judge_of_some_answers_is_a_change(tmp_path: Path):
+    """Also if the other answers have the judge that they had before."""
+    path = tmp_path / "runs.db"
+    first = evaluated()
+    outcomes = (*first.outcomes[:15], *changed(first, judge="m", judge_hash="other").outcomes[15:])
+    for name, each in (("a", first), ("b", replace(first, outcomes=outcomes))):
+        stored(path, name, each)
+    change = build_report(path).runs[-1].change
+    assert change.startswith("judge of ccrs.cc changed (lexical baseline before, lexical baseline, m now)")

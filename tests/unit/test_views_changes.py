@@ -19,9 +19,11 @@ from ragstone import compare
 from ragstone.errors import ConfigurationError
 from ragstone.experiments import Comparison, Experiment, TimeRange, build_report
 from ragstone.experiments._outcomes import open_source
+from ragstone.experiments._views.changes import build_changes
 from ragstone.judges import JudgeIdentity
 from ragstone.metrics import resolve_metrics
 from ragstone.schema import Captured, Failure, Passage, Sample, Score, Trace, Usage
+from ragstone.scoring import CAUSES
 from ragstone.store import PlannedMetric, SqliteStore
 from ragstone.views import ReportText, ReportView
 from ragstone.views._changes_html import changes_section
@@ -337,3 +339,40 @@ def test_the_page_of_two_periods_has_a_whole_headline_and_shows_a_metric_with_sc
     judged = report_of(compare({"then": before, "now": experiment([(0.5, 0.1)] * 20)}))
     assert judged.changes is not None
     assert "ccrs.cc" == judged.changes.metric, "a metric that only one of both has scores of has no changes"
+
+
+def test_a_fall_is_a_gain_if_lower_is_better() -> None:
+    """The largest gain comes first, and the sentence says which way is better."""
+    cards = tuple(replace(metric.card, direction="lower") for metric in resolve_metrics(["rouge_l"]))
+    before, after = (
+        replace(
+            experiment([(0.5, 0.5)] * 4),
+            samples=tuple(Sample(id=f"s{n}", query=f"Question {n}?") for n in range(4)),
+            outcomes=tuple(
+                Score(sample_id=f"s{n}", metric="rouge_l", metric_version="1", value=value, method="exact")
+                for n, value in enumerate(values)
+            ),
+            cards=cards,
+        )
+        for values in ((0.9, 1.0, 0.1, 0.5), (0.3, 0.1, 0.8, 0.5))
+    )
+    changes = after.report(baseline=before).changes
+    assert changes is not None
+    assert (("s1", "s0"), ("s2",)) == (changes.gained_ids, changes.lost_ids)
+    assert "fell by at least half of its range for 2 questions and rose as much for 1" in changes.statements[0].text
+
+
+def test_causes_beyond_the_three_most_frequent_are_counted_together() -> None:
+    """Of 15 gained questions the sentence names three causes, and the other three questions."""
+    before, after = experiment([(0.1, 0.5)] * 15), experiment([(0.9, 0.5)] * 15)
+    compared = compare({"old": before, "new": after}).compared("new", "old", before.source("old"))
+    causes = [cause for cause in CAUSES if cause.is_wrong][:5]
+    was = dict(
+        zip((f"s{n}" for n in range(15)), (c.name for k, c in enumerate(causes) for _ in range(5 - k)), strict=True)
+    )
+    views = {answer.id: answer for answer in after.worst(100)}
+    changes = build_changes(compared, was, dict.fromkeys(was), lambda ids: tuple(views[id_] for id_ in ids))
+    text, numbers = changes.statements[1].text, changes.statements[1].numbers
+    assert text.startswith("What was wrong before with the 15 gained questions: ")
+    assert text.endswith(" (3), another cause (3).")
+    assert {f"n_{cause.name}": 5 - k for k, cause in enumerate(causes[:3])} | {"n_other": 3} == numbers

@@ -10,14 +10,16 @@ import pytest
 from ragstone.experiments import Experiment, build_report
 from ragstone.experiments._table import TableReader
 from ragstone.experiments._views.answers import build_answer
-from ragstone.experiments._views.labeled import HumanLabels, build_labels
+from ragstone.experiments._views.labeled import HumanLabels, build_labels, takes_labels
+from ragstone.experiments._views.slices import SliceLabels
+from ragstone.experiments._views.steps import steps_of
 from ragstone.experiments._views.trend import Timeline
 from ragstone.experiments._views.where import parse_where
 from ragstone.judges import JudgeIdentity
 from ragstone.metrics import resolve_metrics
-from ragstone.schema import Failure, Interval, NotApplicable, Passage, Sample, Score, Usage
+from ragstone.schema import Failure, Interval, NotApplicable, Passage, Retrieval, Sample, Score, Trace, Usage
 from ragstone.scoring import Signals, answer_probabilities, diagnose, note_outcome, note_sample
-from ragstone.stats import drawn_kappa
+from ragstone.stats import drawn_kappa, mean_interval
 from ragstone.store import DrawnRequest, StoredLabel
 from ragstone.views import Answers, AnswerText, ReportText
 
@@ -303,8 +305,9 @@ def test_the_last_scores_of_a_trend_are_not_lost() -> None:
     for row in view.metrics:
         for id_ in ids:
             reader.put(score(row.name, 0.5, id_))
-    trend = timeline.view(view.metrics, reader.table(), 0.95)
+    trend = timeline.view(view.metrics, reader.table(), 0.8)
     assert trend is not None
+    assert {0.8} == {point.estimate.confidence_level for row in trend.rows for point in row.points}
     assert all(sum(point.estimate.n for point in row.points) == 65 for row in trend.rows)
 
 
@@ -397,3 +400,38 @@ def test_commands_have_lines_of_their_own_if_they_fit_only_there(width: int, exp
     steps = [("one answer", "ragstone traces traffic.db 01a21fef-6e23-7451-bacf-d0c9")]
     lines = [line.plain for line in ReportText(view, width=width).lines(next_steps=steps)]
     assert expected == lines[-len(expected) :]
+
+
+def test_labels_of_answers_are_compared_with_metrics_that_rate_answers() -> None:
+    """From bad to good on a scale with two ends: not with those of passages, of harm or without an end."""
+    assert takes_labels("answer", 0.0, 1.0, lower_is_better=False)
+    assert takes_labels("support", 0.0, 1.0, lower_is_better=False)
+    assert not takes_labels("passages", 0.0, 1.0, lower_is_better=False)
+    assert not takes_labels("answer", 0.0, 1.0, lower_is_better=True)
+    assert not takes_labels("answer", 0.0, math.inf, lower_is_better=False)
+
+
+def test_an_answer_with_several_values_of_a_label_has_the_label() -> None:
+    """It is in the row of each value, and not among those without one."""
+    labels = SliceLabels(["tag"])
+    for n in range(6):
+        labels.add(f"s{n}", {"tag": ("a", "b")} if n < 3 else {"tag": ("a",)} if n < 4 else {})
+    (table,) = labels.tables(
+        {f"s{n}": n == 0 for n in range(6)}, lambda ids, flags, n: mean_interval([float(flag) for flag in flags])
+    )
+    assert ([("b", 3, 1), ("a", 4, 1)], 2) == ([(row.value, row.n, row.n_wrong) for row in table.rows], table.n_without)
+
+
+def test_the_steps_of_a_request() -> None:
+    """A query that is the question is not repeated, and a clock that was put back gives no duration."""
+    found = Retrieval(passages=(Passage(text="It is red."),), query="Which color?")
+    other = found.model_copy(update={"query": "color of it"})
+    trace = Trace(
+        trace_id="t", started_at=10.0, ended_at=12.5, query="Which color?", retrievals=(found, other), model="m",
+        usage=Usage(calls=2, input_tokens=70, output_tokens=30),
+    )  # fmt: skip
+    first, second, model, whole = steps_of(trace)
+    assert ("1 passage", "color of it → 1 passage") == (first.about, second.about)
+    assert (True, "2.50 s") == (model.about.endswith(", 2 calls"), whole.duration)
+    back = steps_of(trace.model_copy(update={"ended_at": 9.0}))
+    assert "unknown" == back[-1].duration
