@@ -15,6 +15,7 @@ from command_line import run_command
 from completions import complete
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments import build_report
+from ragstone.experiments._spent import spent_of
 from ragstone.schema import Captured, Failure, Score, Trace, Usage
 from ragstone.store import PlannedMetric, SqliteStore
 
@@ -326,3 +327,13 @@ def test_medians_have_the_level_of_the_comparison(write) -> None:
     usual, short = (ragstone.compare(systems, confidence_level=level).spent["a"][1].estimate for level in (0.95, 0.8))
     assert (0.95, 0.8) == (usual.confidence_level, short.confidence_level)
     assert short.high - short.low < usual.high - usual.low
+
+
+@pytest.mark.parametrize(
+    ("ended_at", "status", "latency"),
+    [(T0 + 2, "ok", 2.0), (T0, "ok", 0.0), (T0 - 1, "ok", None), (T0 + 2, "error", None), (None, "ok", None)],
+)
+def test_a_latency_is_known_if_the_answer_came_and_the_clock_went_on(ended_at, status, latency) -> None:
+    """A clock that was put back during a call gives no time."""
+    trace = traces()[3].model_copy(update={"ended_at": ended_at, "status": status})
+    assert latency == spent_of([trace]).latency_s

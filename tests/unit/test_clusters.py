@@ -15,7 +15,7 @@ from clustered_scores import Setting, miss_rates
 from completions import complete
 from ragstone.cli import main
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.experiments import Clusters, TimeRange, count_units
+from ragstone.experiments import Clusters, TimeRange, choose_clusters, count_units
 from ragstone.experiments._clusters import labels_in
 from ragstone.experiments._outcomes import open_source
 from ragstone.schema import Captured, Score, Trace
@@ -657,3 +657,10 @@ def test_only_texts_and_integers_are_labels():
     """A flag would make two clusters of all samples."""
     fields = {"id": 7, "flag": True, "name": "a", "empty": "", "share": 0.5, "none": None}
     assert {"id": "7", "name": "a"} == labels_in(fields, fields)
+
+
+@pytest.mark.parametrize(("n", "is_used"), [(40, True), (41, False)])
+def test_sessions_are_used_from_five_percent_of_shared_rows_on(n, is_used):
+    """Two of 40 rows share one."""
+    labels = {"session_id": {"r0": "s", "r1": "s"}}
+    assert is_used == (choose_clusters("auto", labels, [f"r{i}" for i in range(n)]) is not None)

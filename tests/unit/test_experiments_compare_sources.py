@@ -11,7 +11,7 @@ import pytest
 import ragstone
 from completions import complete
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.schema import Captured, Failure, Outcome, Score, Trace
+from ragstone.schema import Captured, Failure, NotApplicable, Outcome, Score, Trace
 from ragstone.sinks import Delivery, JsonlSink
 from ragstone.store import PlannedMetric, SqliteStore
 
@@ -73,7 +73,7 @@ def test_lines_nested_too_deep_are_no_outcomes(tmp_path: Path) -> None:
         ragstone.compare([plain, deep])
 
 
-@pytest.mark.parametrize("value", [5.0, -1e99])
+@pytest.mark.parametrize("value", [5.0, -1e99, 1.001])
 def test_values_that_a_metric_cannot_have_are_refused(tmp_path: Path, value: float) -> None:
     """They are of another metric, or of another scale: taken to the end of the range they would be made up."""
     plain = write(tmp_path / "plain.jsonl", outcomes([0.5, 0.6]))
@@ -113,6 +113,9 @@ def test_bounds_that_cannot_be_are_none(tmp_path: Path, bounds: object) -> None:
 def test_a_file_of_the_jsonl_sink_is_read(tmp_path: Path) -> None:
     """Its lines have all keys, and call the sample a trace."""
     found = outcomes([0.1, 0.2, 0.3])
+    about = {"metric": "ccrs.qr", "metric_version": "1", "judge": "j", "judge_hash": "h"}
+    found.append(Failure(sample_id="failed", kind="timeout", reason="late", **about))
+    found.append(NotApplicable(sample_id="none", reason="no passages", **about))
 
     async def deliver() -> None:
         sink = JsonlSink(tmp_path / "sink.jsonl")
@@ -121,7 +124,10 @@ def test_a_file_of_the_jsonl_sink_is_read(tmp_path: Path) -> None:
     asyncio.run(deliver())
     plain = write(tmp_path / "plain.jsonl", found)
     result = ragstone.compare([tmp_path / "sink.jsonl", plain])
-    assert (3, 3, 0.0) == (result.n_common, result.metrics[0].pairs[0].n_equal, result.metrics[0].pairs[0].difference)
+    assert (5, 3, 0.0) == (result.n_common, result.metrics[0].pairs[0].n_equal, result.metrics[0].pairs[0].difference)
+    assert [(3, 1, 1)] * 2 == [
+        (each.n_scored, each.n_failed, each.n_not_applicable) for each in result.metrics[0].systems
+    ]
 
 
 def test_a_store_is_read_and_its_samples_are_its_traces(tmp_path: Path) -> None:

@@ -233,11 +233,3 @@ def test_scores_of_one_metric_disagree_most_in_the_middle_of_its_range(tmp_path:
             complete(store, f"t{n}", [score])
     found = disagreements(open_source(tmp_path / "s.db").table()[0])
     assert ({"t0": 0.0, "t1": 0.8, "t2": 1.0, "t3": 0.0}, 1) == found
-
-
-def test_a_correction_without_a_label_is_not_a_label_that_is_replaced(path: Path):
-    """The first label of an author is new, also if the author has corrected the answer before."""
-    with SqliteStore.open(path, mode="own") as store:
-        store.labels.save([StoredLabel("t1", "ann", None, 1.0, "At eight.")])
-    found = [add_labels(path, [{"trace_id": "t1", "label": label}], author="ann") for label in (1, 0)]
-    assert [(1, 0), (0, 1)] == [(each.n_new, each.n_replaced) for each in found]

@@ -449,6 +449,12 @@ def test_a_filter_is_compared_with_all(tmp_path: Path):
     assert 0.5 == pytest.approx(correctness.value)
     assert [] == report.estimate(replace(view), selected)
     assert find_questions(view, {"search": "ferry"}).selected is None
+    with SqliteStore.open(tmp_path / "s.db", mode="own") as store:
+        add_requests(store, 40, 8, scored=False)
+    report.refresh()
+    (_, part, of_all), *_ = report.estimate(report.view, [*selected, *range(40, 48)])
+    assert ((0.5, 20), (0.25, 40)) == ((part.value, part.n), (of_all.value, of_all.n)), "not judged, so not counted"
+    view = report.view
     nobody = report.estimate(view, [])
     assert {None} == {part for _, part, _ in nobody}
 

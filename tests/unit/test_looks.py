@@ -301,3 +301,19 @@ def test_the_command_exits_with_1_unless_a_change_is_accepted(golden, monkeypatc
     assert ["baseline", "not shown", "accepted"] == [one.stdout.partition(":")[0] for one in done.values()]
     assert "look 3, 1 of 30 spent" in done[90].stderr
     assert "0.52" not in done[52].stdout + done[52].stderr
+
+
+def test_a_gain_is_weighted_by_sampling_probabilities(golden):
+    """A quarter of the questions stands for 10 each. All of them are gained, and 15 of the others."""
+    rows = [json.loads(line) for line in Path(golden).read_text().splitlines()]
+    for n, row in enumerate(rows):
+        row["inclusion_probability"] = 0.1 if n >= 75 else 1.0
+    Path(golden).write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    look(answers(0), cluster=None)
+
+    def ask(question: str) -> str:
+        number = int(re.findall(r"\d+", question)[0])
+        return str(number) if number >= 60 else "unknown"
+
+    found = look(ask, cluster=None).look
+    assert ("accepted", pytest.approx((15 + 250) / 325)) == (found.verdict, found.gain)

@@ -18,6 +18,7 @@ import ragstone
 from command_line import app as command_line
 from ragstone.errors import ApplicationError, ConfigurationError, DataError, JudgeError
 from ragstone.experiments import RepairTrial
+from ragstone.experiments._repair.shares import Answer, RepairShare, is_order_clear, repair_shares
 from ragstone.testing import FakeJudge
 
 RIGHT, WRONG = "At the river.", "In a cave below the mountain."
@@ -338,3 +339,62 @@ def test_the_command_prints_the_result_and_the_cost_before(
     assert "12 wrong answers: planted_application:ask is called" in done.stderr
     shown = CliRunner().invoke(command_line, [*command, "--json"])
     assert json.loads(Path("cases.planted_application.ask.repair.json").read_text()) == json.loads(shown.stdout)
+
+
+def shares_of(cases: list[dict[str, Answer]], weights: list[float] | None = None) -> dict[str, RepairShare]:
+    return {share.name: share for share in repair_shares(cases, weights or [1.0] * len(cases), 0.95)}
+
+
+def test_a_case_counts_as_often_as_it_stands_for_others() -> None:
+    """By its weight, and by the inverse of its probability to get the intervention."""
+    right, wrong = (Answer(is_right, "changed", 0.5) for is_right in (True, False))
+    control = Answer(False, "unchanged")
+    cases = [
+        {"control": control, "fewer_passages": answer} for answer in (right, wrong, wrong._replace(probability=0.25))
+    ]
+    share = shares_of(cases, [3.0, 1.0, 1.0])["fewer_passages"].estimate
+    assert share is not None
+    assert 6 / (6 + 2 + 4) == pytest.approx(share.value)
+
+
+def test_a_pair_needs_a_control_that_reached_the_prompt() -> None:
+    """What became of the control says why the pair is left out, and a control that is right is luck."""
+    changed = Answer(True, "changed")
+    controls = [Answer(False, "unchanged")] * 2 + [
+        Answer(True, "unchanged"),
+        Answer(False, "unseen"),
+        Answer(None, "failed"),
+    ]
+    share = shares_of([{"control": control, "fewer_passages": changed} for control in controls])["fewer_passages"]
+    assert share.estimate is not None
+    assert (5, {"unseen": 1, "no_control": 1}, 3) == (share.n_assigned, share.left_out, share.estimate.n)
+    assert 2 / 3 == pytest.approx(share.estimate.value)
+
+
+@pytest.mark.parametrize(
+    ("n_first", "n_second", "n", "is_clear"),
+    [(20, 0, 20, True), (20, 18, 20, False), (14, 11, 20, False), (9, 0, 9, False), (0, 0, 20, False)],
+)
+def test_the_order_is_clear_if_the_difference_is_shown(n_first: int, n_second: int, n: int, is_clear: bool) -> None:
+    """Not by the larger estimate alone, and not by fewer than ten pairs."""
+    cases = [
+        {"control": Answer(False, "unchanged")}
+        | {"fewer_passages": Answer(k < n_first, "changed"), "more_passages": Answer(k < n_second, "changed")}
+        for k in range(n)
+    ]
+    assert is_clear == is_order_clear(list(shares_of(cases).values()))
+    alone = [{name: case[name] for name in ("control", "fewer_passages")} for case in cases]
+    assert (n_first > 0 and n >= 10) == is_order_clear(list(shares_of(alone).values()))
+    # What only shows what retrieval can change at most does not compete with repairs.
+    limits = [case | {"reference_passages": Answer(True, "changed")} for case in cases]
+    assert is_clear == is_order_clear(list(shares_of(limits).values()))
+
+
+@pytest.mark.parametrize(
+    ("n", "reason", "is_hopeless"), [(7, "not_in_prompt", False), (8, "not_in_prompt", True), (8, "failed", False)]
+)
+def test_an_intervention_is_given_up_after_eight_answers(n: int, reason: str, is_hopeless: bool) -> None:
+    """If it changed no prompt, and not if the application or the judge failed."""
+    answer = Answer(None if reason == "failed" else False, reason)
+    share = shares_of([{"control": Answer(False, "unchanged"), "fewer_passages": answer}] * n)["fewer_passages"]
+    assert is_hopeless == share.is_hopeless

@@ -207,3 +207,17 @@ def test_a_second_judge_of_some_answers_is_a_change(tmp_path: Path):
         stored(path, name, each)
     change = build_report(path).runs[-1].change
     assert change.startswith("judge of ccrs.cc changed (lexical baseline before, lexical baseline, m now)")
+
+
+def test_sampled_rows_are_weighted_in_a_run_too(tmp_path: Path):
+    """The mean of the run is that of the evaluation."""
+    rows = [
+        {"id": f"q{k}", "query": f"Why {k}?", "contexts": ["Rain fell."], "response": "Rain fell." if k % 4 else "No."}
+        | {"inclusion_probability": 0.2 if k % 4 else 1.0}
+        for k in range(24)
+    ]
+    result = ragstone.evaluate(rows, ["ccrs.cc"], judge="lexical")
+    stored(tmp_path / "runs.db", "a", result)
+    (row,) = build_report(tmp_path / "runs.db").metrics
+    assert row.estimate == result.summary()[0].estimate
+    assert row.estimate.value == pytest.approx(18 * 5 / (18 * 5 + 6))

@@ -435,3 +435,67 @@ def test_the_steps_of_a_request() -> None:
     assert (True, "2.50 s") == (model.about.endswith(", 2 calls"), whole.duration)
     back = steps_of(trace.model_copy(update={"ended_at": 9.0}))
     assert "unknown" == back[-1].duration
+
+
+@pytest.mark.parametrize(("p_abstain", "marks"), [(0.7, ("distracting",)), (0.71, ())])
+def test_a_passage_that_is_answered_from_in_three_of_ten_distracts(p_abstain: float, marks: tuple[str, ...]) -> None:
+    """If it is irrelevant."""
+    drawn = score("udcg", 0.5, passages=[{"position": 1, "p_abstain": p_abstain}])
+    (passage,) = build_answer("s", sample(relevance=0.0), [drawn], Signals(), CARDS, time=None).passages or ()
+    assert marks == passage.marks
+
+
+@pytest.mark.parametrize(("n", "n_metrics"), [(4, 0), (5, 1)])
+def test_five_labels_of_drawn_requests_correct_a_mean(n: int, n_metrics: int) -> None:
+    """Fewer do not."""
+    result = experiment([(0.25 * (k % 5), None) for k in range(20)])
+    rows = [row for row in build_report(result).metrics if row.name == "ccrs.ac"]
+    human = HumanLabels(
+        labels=[StoredLabel(f"s{k}", "ann", 0.5 * (k % 3), 0.0) for k in range(n)],
+        drawn=[DrawnRequest(f"s{k}", 0.4, k) for k in range(10)],
+    )
+    view = build_labels(human, {}, result.source().table()[0], rows, 0.95)
+    assert view is not None
+    assert (n_metrics, [n] * n_metrics) == (len(view.metrics), [metric.n for metric in view.metrics])
+
+
+def test_labels_of_a_kind_of_request_are_sliced_only_on_demand() -> None:
+    """Users, sessions, states and sources say little about what an application is asked."""
+    keys = ("topic", "user_id", "session_id", "status", "source")
+
+    def sliced(by: tuple[str, ...]) -> list[str]:
+        labels = SliceLabels(by)
+        for n in range(40):
+            labels.add(f"s{n}", {key: (f"{key}{n % 2}",) for key in keys})
+        wrong = {f"s{n}": n % 3 == 0 for n in range(40)}
+        tables = labels.tables(wrong, lambda ids, flags, n: mean_interval([float(flag) for flag in flags]))
+        return [table.key for table in tables]
+
+    assert ["topic"] == sliced(())
+    assert ["status", "source"] == sliced(("status", "source"))
+
+
+def test_two_parts_of_20_scores_are_a_trend() -> None:
+    """And 39 scores are none."""
+    view = build_report(experiment([(0.5, 0.5)] * 5))
+
+    def points(n: int) -> list[int]:
+        timeline, reader = Timeline(), TableReader()
+        for k in range(n):
+            timeline.add(f"s{k}", 1_700_000_000.0 + 86_400 * (k // 20), {})
+            reader.put(score("ccrs.ac", 0.5, f"s{k}"))
+        trend = timeline.view(view.metrics[:1], reader.table(), 0.95)
+        return [] if trend is None else [point.estimate.n for point in trend.rows[0].points]
+
+    assert ("ccrs.ac", [20, 20], []) == (view.metrics[0].name, points(40), points(39))
+
+
+@pytest.mark.parametrize(
+    ("operator", "expected"),
+    [("=", [2]), ("!=", [1, 3]), ("<", [1]), ("<=", [1, 2]), (">", [3]), (">=", [2, 3])],
+)
+def test_the_operators_of_conditions(operator: str, expected: list[int]) -> None:
+    """Of scores, and of labels that are numbers."""
+    (condition,) = parse_where(f"x{operator}2")
+    assert expected == [n for n in (1, 2, 3) if condition.holds({}, {"x": float(n)})]
+    assert expected == [n for n in (1, 2, 3) if condition.holds({"x": (f"{n}",)}, {})]
