@@ -337,3 +337,11 @@ def test_a_latency_is_known_if_the_answer_came_and_the_clock_went_on(ended_at, s
     """A clock that was put back during a call gives no time."""
     trace = traces()[3].model_copy(update={"ended_at": ended_at, "status": status})
     assert latency == spent_of([trace]).latency_s
+
+
+def test_costs_decide_before_tokens(write) -> None:
+    """Tokens decide only if no cost is known."""
+    cheap = write("cheap", scores(), cost_usd=spread(2), tokens=spread(9))
+    short = write("short", scores(0.001), cost_usd=spread(9), tokens=spread(2))
+    (text,) = ragstone.compare([cheap, short], margin=0.05).cheapest
+    assert text.startswith("cheapest that is not worse: cheap, cost ")

@@ -77,6 +77,7 @@ def test_a_difference_is_claimed_with_its_size_and_interval() -> None:
     assert 0.0001 >= pair.p_value
     numbers = [f"{100 * x:.1f}" for x in (pair.difference, pair.low, pair.high)]
     assert (f"B beats A on ccrs.qr by {numbers[0]} points [{numbers[1]}, {numbers[2]}]",) == result.verdict
+    assert "discriminative power" not in result.details(), "of one pair it is 0 or 1"
     assert np.mean(noisy(0.1, seed=1)) - np.mean(noisy(0)) == pytest.approx(pair.difference)
 
 
@@ -118,6 +119,14 @@ def test_metrics_without_a_bound_are_told_in_their_own_units() -> None:
     assert "point" not in one.verdict[0]
     assert "more samples would detect a difference of 0.5." in two.verdict[0]
     json.dumps(one.to_dict(), allow_nan=False)
+    three = {
+        name: system({OPEN: [x * 40 for x in noisy(0, spread=s, seed=i)]})
+        for i, (name, s) in enumerate(zip("ABC", (0.01, 0.02, 0.1), strict=True))
+    }
+    (metric,) = ragstone.compare(three).metrics
+    assert [None] * 3 == [pair.better for pair in metric.pairs]
+    largest = max(pair.detectable for pair in metric.pairs)
+    assert ragstone.compare(three).verdict[0].endswith(f"These samples detect a difference of {largest:.4g}.")
 
 
 def test_a_difference_that_matters_can_be_ruled_out() -> None:
@@ -381,6 +390,12 @@ def test_failed_samples_put_likeness_in_doubt_too() -> None:
     (sentence,) = ragstone.compare({"A": system({QR: base}), "B": system({QR: near})}).verdict
     assert sentence.startswith("B and A are within 1 point of each other on ccrs.qr: ")
     assert "(but 9 samples failed: depending on their scores, it lies in [" in sentence
+    # One failed sample of 80 moves the difference by less than a point.
+    (sentence,) = ragstone.compare(
+        {"A": system({QR: base}), "B": system({QR: [*near[:-9], *base[-9:-1], None]})}
+    ).verdict
+    assert sentence.startswith("B and A are within 1 point of each other")
+    assert "failed" not in sentence
     # What failed can only have gained, because the other system has 0 there.
     zeros = [*base[:-9], *[0.0] * 9]
     (sentence,) = ragstone.compare({"A": system({QR: zeros}), "B": system({QR: near})}).verdict

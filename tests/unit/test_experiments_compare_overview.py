@@ -96,6 +96,16 @@ def test_a_missing_correction_is_stated() -> None:
     pair = system(kinds, seed=1), system(kinds, seed=2)
     assert any("not corrected for 14 metrics" in line for line in printed(*pair, across_metrics=False))
     assert not any("not corrected" in line for line in printed(*pair))
+    kinds = metrics(same=2)
+    (note,) = [
+        line
+        for line in printed(system(kinds, seed=1), system(kinds, seed=2), across_metrics=False)
+        if "(not corr" in line
+    ]
+    assert note == (
+        "(not corrected for 2 metrics: without any real difference, each of them shows a significant difference with a "
+        "probability of up to 5%)"
+    )
     one = metrics(same=1)
     alone = printed(system(one, seed=1), system(one, seed=2), across_metrics=False)
     assert not any("not corrected" in line for line in alone)
@@ -194,3 +204,13 @@ def test_a_turned_pair_is_the_difference_of_the_other_system() -> None:
     )
     assert (-pair.difference, -pair.high, -pair.low) == (turned.difference, turned.low, turned.high)
     assert pair == turned.turned()
+
+
+def test_all_pairs_are_not_said_of_two_of_three() -> None:
+    """A system without a score leaves one pair that can be compared."""
+    kinds = metrics(same=14)
+    lost = system(dict.fromkeys(kinds, 9.0), seed=3, failed=N)
+    lines = printed(system(kinds, seed=1), system(kinds, seed=2), lost)
+    assert "not comparable, no sample has a score of both:" in lines
+    assert "  C and A; C and B: 14 metrics" in lines
+    assert not any("all pairs" in line for line in lines)

@@ -341,3 +341,14 @@ def test_notes_are_printed_once(tmp_path) -> None:
     found = CliRunner().invoke(app, ["compare", *map(str, files), "--margin", "0.2"])
     assert 1 == " ".join(found.output.split()).count(note)
     assert note in str(ragstone.compare(files).check_regression(margin=0.2))
+
+
+def test_the_worst_gain_is_weighted(write) -> None:
+    """A failed sample that stands for four counts four times."""
+    old, new = write("old", qr=[0.5] * 4), write("new", qr=[0.5] * 3 + [None])
+    for path in (old, new):
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        lines = [line | {"inclusion_probability": 0.25 if line["sample_id"] == "q3" else 1.0} for line in lines]
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (gate,) = ragstone.compare([old, new]).check_regression().gates
+    assert -0.5 * 4 / 7 == pytest.approx(gate.worst)

@@ -208,6 +208,7 @@ def test_causes_before_and_means_of_other_systems() -> None:
     assert view.changes is not None
     assert ("c", "b", "a") == view.changes.systems
     assert {"c", "b"} == {row.system for row in view.changes.differences}
+    assert 2 == view.verdict[0].numbers["n_metrics"], "those of the reported system"
     for row in view.metrics:
         assert ["b", "a"] == [mean.system for mean in row.others]
         assert [systems[mean.system].summary()[0].estimate for mean in row.others if row.name == "ccrs.ac"] == [

@@ -149,6 +149,9 @@ def test_the_source_of_a_label_is_named() -> None:
     assert source(1.0, judged) == "labels of the passages"
     assert source(None, judged) == "udcg (judge)"
     assert source(None) is None
+    passages = (Passage(text="It is red."), Passage(text="It is old."))
+    both = build_answer("s", sample().model_copy(update={"contexts": passages}), [judged], Signals(), CARDS, time=None)
+    assert ["udcg (judge)", None] == [passage.label_source for passage in both.passages or ()]
 
 
 def test_failures_are_counted_in_notebooks_and_yellow_in_the_terminal() -> None:
@@ -284,6 +287,7 @@ def test_the_metric_with_most_failures_is_named_first() -> None:
     view = build_report(experiment([(None, None), (0.5, None), (0.5, None), (0.5, 0.5)]))
     failed = [each.numbers["n_failed"] for each in view.notices if "n_failed" in each.numbers]
     assert failed == [3, 1]
+    assert [4, 4] == [each.numbers["n"] for each in view.notices if "n_failed" in each.numbers]
 
 
 def test_five_answers_have_causes_and_the_worst_is_listed_first() -> None:
