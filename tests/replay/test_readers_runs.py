@@ -210,6 +210,22 @@ def test_runs_within_a_run_have_its_trace(read):
     assert ["Because."] == [passage.text for passage in trace.prompt_contexts]
 
 
+def test_a_stated_parent_of_a_run_wins_over_the_run_around_it(read):
+    """A retriever without documents has those of the retrievers in it, and of no other."""
+    found = {
+        "run_type": "retriever",
+        "inputs": {"query": "why"},
+        "outputs": {"documents": [{"page_content": "Because."}]},
+    }
+    outer = run("u", parent="t", kind="retriever", inputs={"query": "which"}, outputs=None)
+    (inside,), _ = read(FORMATS["langsmith"], lines(ROOT, outer | {"child_runs": [found | {"id": "s"}]}))
+    (beside,), _ = read(
+        FORMATS["langsmith"], lines(ROOT, outer | {"child_runs": [found | {"id": "s", "parent_run_id": "t"}]})
+    )
+
+    assert [["which"], ["why"]] == [[each.query for each in trace.retrievals] for trace in (inside, beside)]
+
+
 def test_of_two_sources_of_a_fact_of_langsmith_one_wins(read):
     """The order of names, and what neither the SDK nor LangChain adds, are those of the request."""
     said = {"metadata": {"ls_model_name": "other", "usage_metadata": {"n": 1}, "_type": "x", "stop": None, "team": "x"}}
