@@ -21,6 +21,7 @@ from pyarrow import feather
 
 from ragstone.errors import DataError
 from ragstone.reading import Choice, ReadingReport, iter_samples, read_samples
+from ragstone.reading._files import is_workbook
 from ragstone.schema import Sample
 
 COLUMNS = ("id", "query", "contexts", "response", "reference")
@@ -357,3 +358,24 @@ def test_a_torn_first_line_is_one_bad_row(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text('{"query": "Why?",\n{"query": "How?", "response": "Thus."}\n')
     samples, rejected = read_samples(tmp_path / "rows.jsonl", on_bad_row="skip")
     assert (["How?"], 1) == ([sample.query for sample in samples], len(rejected))
+
+
+def test_many_bad_rows_end_the_reading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that is no dataset is not read to its end, whether bad rows are skipped or not."""
+    monkeypatch.setattr("ragstone.reading._samples._MAX_REJECTED", 3)
+    path = tmp_path / "rows.jsonl"
+    path.write_text(json.dumps({"query": "Why?", "response": "So."}) + "\n" + "[1]\n" * 9)
+
+    with pytest.raises(DataError, match=r"^3 of 4 rows cannot be read:(?s:.*)It was not read on$"):
+        read_samples(path, on_bad_row="skip")
+
+
+@pytest.mark.parametrize(
+    ("name", "is_one"), [("xl/workbook.xml", True), ("xl/Workbook.xml", True), ("word/document.xml", False)]
+)
+def test_a_workbook_is_known_by_its_main_part(name: str, is_one: bool) -> None:
+    """Some programs write its name with a capital letter."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr(name, "")
+    assert is_one == is_workbook(file)

@@ -82,3 +82,19 @@ def test_tools_of_an_application_need_one(option: str, more: list[str], tmp_path
     done = run_command("evaluate", tmp_path / "m.jsonl", option, "search", "--judge", "lexical", *more)
     assert 2 == done.returncode, done.stdout
     assert "are about the calls of --app" in done.stderr
+
+
+def test_commands_of_a_report_are_in_one_line():
+    """They can be copied. Other lines are broken between words."""
+    made = ReadingReport()
+    command = 'jq -c \'(arrays[], objects) | .["answers"][] + del(.["answers"])\' FILE > NEW.jsonl'
+    words = "answers of several systems, which are not read because each row has to be one of them"
+    made.note(f"{words}. Write a row for each: {command}")
+    made.note(words)
+
+    lines = str(made).splitlines()
+    assert [line for line in lines if command in line]
+    assert [
+        "  answers of several systems, which are not read because each row has to be one",
+        "      of them",
+    ] == lines[-2:]

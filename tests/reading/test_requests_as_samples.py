@@ -152,14 +152,21 @@ def test_the_conversation_before_a_printed_answer_is_kept(tmp_path):
     with open_store(tmp_path / "app.db", mode="own") as opened:
         opened.traces.ingest("segment", 1, [Captured(trace=trace(1, history=turns))])
     answer = {
-        "id": "t1", "query": "How high?", "response": [{"text": "41 "}, {"text": "metres."}], "passages": [], "scores": [],
-        "why": "", "history": ["User: Hello: a tower?", "Assistant: Yes."], "reference": [], "time": None,
+        "id": "t1", "query": "How high?", "response": [{"text": "41 "}, {"text": "metres."}],
+        "passages": [{"id": "p1", "text": "The tower is 41 m high."}, {"text": "It is red."}], "scores": [],
+        "why": "", "history": ["User: Hello: a tower?", "Assistant: Yes."], "reference": ["41 m"], "time": None,
+        "metadata": {"team": "x"},
     }  # fmt: skip
     file = tmp_path / "answers.json"
     file.write_text(json.dumps([answer]))
     (sample,) = read(file)[0]
 
-    assert (turns, "41 metres.", ()) == (sample.history, sample.response, sample.contexts)
+    assert (turns, "41 metres.", ("41 m",), "x") == (
+        sample.history, sample.response, sample.reference, sample.metadata["team"],
+    )  # fmt: skip
+    assert [("p1", "The tower is 41 m high.", 0), (None, "It is red.", 1)] == [
+        (passage.id, passage.text, passage.rank) for passage in sample.contexts
+    ]
 
 
 def test_exported_requests_without_texts_are_no_traces(tmp_path):

@@ -276,3 +276,11 @@ def test_numbered_columns_of_references_are_one_guess():
     assert "perhaps ref1+ref2+ref3: --field reference=ref1+ref2+ref3 (or answer)" in report
     (sample,), _ = read([row], fields={"reference": "ref1+ref2+ref3"})
     assert ("one", "two", "three") == sample.reference
+
+
+def test_merged_cells_of_a_wide_sheet_are_named(tmp_path: Path):
+    """Columns after Z have two letters."""
+    header = ["question", "answer", *(f"column {n}" for n in range(3, 60))]
+    rows = [[f"Why {n}?", f"So {n}.", *("x" for _ in header[2:])] for n in range(3)]
+    _, report = read(write_workbook(tmp_path / "t.xlsx", [header, *rows], ("AA2:AA4", "BB2:BB4")))
+    assert "c = ['column 27', 'column 54']" in report

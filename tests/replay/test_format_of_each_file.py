@@ -10,6 +10,7 @@ import pytest
 
 from ragstone.errors import DataError
 from ragstone.reading import InputFile, detect
+from ragstone.reading._fields import first_names
 from ragstone.reading._formats import all_formats
 
 DATA = Path(__file__).parent / "data"
@@ -65,6 +66,21 @@ WRITTEN = {
     "ours": ("ragstone", b'{"schema_version":1,"trace_id":"t","query":"Why?","started_at":1.0}\n'),
     "a page of runs": ("langsmith", b'{"runs": [{"id": "r", "run_type": "chain", "parent_run_id": null}]}'),
 }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("head", "names"),
+    [
+        (b'{"a": 1, "b": {"c": 2}}\n{"d": 3}', {"a", "b"}),
+        (b'\xef\xbb\xbf[\n {"a": 1}, {"d": 3}]', {"a"}),
+        (b'{"a": {"b": 1}, "c": "cut', {"a", "b", "c"}),
+        (b'"text"\n{"a": 1}', set()),
+        (b'7\n{"a": 1}', set()),
+    ],
+)
+def test_the_names_of_the_first_record(head, names):
+    """Those of later records do not count. A record that is cut has those at any depth."""
+    assert names == first_names(head)
 
 
 def claims(source: InputFile):

@@ -261,3 +261,13 @@ def test_an_object_that_is_no_request_is_told(read):
     assert [(Q, [C], A, ())] == [content(trace) for trace in traces]
     assert ["line 1", "line 2"] == [r.place for r in rejected]
     assert "neither a question nor an answer with documents" in rejected[0].reason
+
+
+def test_a_long_reason_is_cut(read):
+    """It has a value of the file, which can have any length."""
+    row = {"messages": [{"role": "x" * 9000, "content": "Why?"}]}
+    _, (rejected,) = read(all_formats()["rows"], json.dumps(row).encode())
+
+    assert "row 1" == rejected.place
+    assert rejected.reason.startswith("message 1 of messages has the role 'xxx")
+    assert (501, "x…") == (len(rejected.reason), rejected.reason[-2:])

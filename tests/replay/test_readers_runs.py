@@ -228,7 +228,17 @@ def test_a_stated_parent_of_a_run_wins_over_the_run_around_it(read):
 
 def test_of_two_sources_of_a_fact_of_langsmith_one_wins(read):
     """The order of names, and what neither the SDK nor LangChain adds, are those of the request."""
+    added = (
+        "ls_model_type",
+        "lc_versions",
+        "langgraph_step",
+        "checkpoint_ns",
+        "__pregel",
+        "LANGSMITH_TRACING",
+        "LANGCHAIN_X",
+    )
     said = {"metadata": {"ls_model_name": "other", "usage_metadata": {"n": 1}, "_type": "x", "stop": None, "team": "x"}}
+    said["metadata"] |= dict.fromkeys(added, "y")
     root = ROOT | {"tags": ["night", 2], "extra": json.dumps(said), "start_time": "2026-01-02T03:04:05"}
     outputs = {"text": "So.", "model": "m", "usage": {"prompt_tokens": 5, "completion_tokens": 2}}
     model = run(

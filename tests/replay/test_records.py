@@ -106,6 +106,8 @@ def test_a_line_beyond_the_limit_is_passed_over(read_records, monkeypatch):
     found = read_records(b'{"a": 1}\n{"a": "' + b"x" * 5000 + b'"}\n{"a": 2}\n')
 
     assert [("line 1", {"a": 1}), ("line 2", "longer than 100 bytes"), ("line 3", {"a": 2})] == found
+    # The only line is one of a file of lines, unless it begins like a document.
+    assert [("line 1", "longer than 100 bytes")] == read_records(b'"' + b"x" * 5000 + b'"\n')
 
 
 @pytest.mark.parametrize("indent", [None, 1])

@@ -163,7 +163,8 @@ def test_a_history_next_to_the_question(name):
 def test_no_answer_yet():
     """The response is missing, as `evaluate --app` needs it; metrics that need one are not applicable."""
     calls = {**OPENAI[4], "content": "Let me look that up."}
-    for messages in (OPENAI[:4], OPENAI[:5], [*OPENAI[:4], calls], OPENAI[:6]):
+    blank = {"role": "assistant", "content": " "}
+    for messages in (OPENAI[:4], OPENAI[:5], [*OPENAI[:4], calls], OPENAI[:6], [*OPENAI[:4], blank]):
         sample = read({"messages": messages})
         assert ("And how wide is it?", None) == (sample.query, sample.response)
     (outcome,) = asyncio.run(Scorer(resolve_metrics("ccrs.qr"), LexicalJudge()).score(read({"messages": OPENAI[:4]})))
