@@ -247,6 +247,16 @@ class TestPlans:
         assert {"t1", "t3", "t5"} <= {*self.claimed(store, first)}
         assert "t2" in self.claimed(store, store.plan.use(PLAN_B, {}))
 
+    def test_requests_of_several_plans_are_claimed_in_order_of_arrival(self, store: Store):
+        """Also if a worker takes only a part of them."""
+        plan = store.plan.use(PLAN_A, {})
+        plans = [None, PLAN_WITHOUT_JUDGE, PLAN_A, None, PLAN_WITHOUT_JUDGE, PLAN_A]
+        self.add(store, "s", {f"t{number}": each for number, each in enumerate(plans)})
+
+        for first in (0, 2, 4):
+            claimed = store.leases.claim("me", 2, lease_s=60, plan=plan)
+            assert [f"t{first}", f"t{first + 1}"] == [trace.trace_id for trace in claimed]
+
     def test_replan_replaces_the_plan_of_pending_and_later_requests(self, store: Store):
         """After a worker has replaced the plans, it gets all requests, and another plan only if a worker uses it again."""
         self.add(store, "s", {"t1": PLAN_A})
@@ -337,12 +347,12 @@ class TestLeases:
 
     def test_releasing_all_ends_every_lease(self, store: Store):
         """The new owner of a store knows that no one else is scoring."""
-        ingest(store, "t1", "t2")
+        ingest(store, "t1", "t2", "t3")
         store.leases.claim("me", 1, lease_s=60)
         store.leases.claim("you", 1, lease_s=60)
 
         assert 2 == store.leases.release_all()
-        assert 2 == len(store.leases.claim("them", 2, lease_s=60))
+        assert 3 == len(store.leases.claim("them", 3, lease_s=60))
 
     def test_leases_of_others_are_no_finished_work(self, store: Store, clock: Clock):
         """Also after they have expired, until another worker claims the trace or it is finished."""
@@ -448,11 +458,12 @@ class TestCompletion:
 
         assert [outcome, not_applicable("t1")] == list(store.outcomes.read())
 
-    def test_half_a_trace_waits_for_the_other_half(self, store: Store):
+    @pytest.mark.parametrize("owner", ["me", None])
+    def test_half_a_trace_waits_for_the_other_half(self, store: Store, owner: str | None):
         """What is there stays, what is missing can be brought later, and the trace is free meanwhile."""
         ingest(store, "t1")
         store.leases.claim("me", 1, lease_s=60)
-        complete(store, "t1", [score("t1")], owner="me")
+        complete(store, "t1", [score("t1")], owner=owner)
 
         assert ["t1"] == [t.trace_id for t in store.leases.claim("you", 1, lease_s=60)]
         assert {
@@ -474,6 +485,15 @@ class TestCompletion:
         assert complete(store, "t1", [score("t1")], owner="late")
 
         assert "me" == store.traces.explain("t1").lease_owner
+
+    def test_a_completion_without_outcomes_leaves_a_trace_as_it_was(self, store: Store):
+        """A worker that completes only requests without any outcome still gets it."""
+        ingest(store, "t1", "t2")
+        store.leases.claim("me", 2, lease_s=60)
+        complete(store, "t1", [], owner="me")
+        complete(store, "t2", [score("t2")], owner="me")
+
+        assert ["t1"] == [t.trace_id for t in store.leases.claim("you", 2, lease_s=60, whole=True)]
 
     def test_the_first_to_finish_wins(self, store: Store, clock: Clock):
         """A scorer that lost its lease and comes second changes nothing, and is told so."""
@@ -867,6 +887,21 @@ class TestReading:
         assert {"t0": 0.25, "t2": 0.5} == store.traces.inclusion_probabilities()
         assert {"t2": 0.5} == store.traces.inclusion_probabilities(since=2.0)
         assert {"t0": 0.25} == store.traces.inclusion_probabilities(until=2.0)
+
+    def test_labels_are_those_of_requests_of_a_time(self, store: Store):
+        """A request without the label has none, and the end of the time is not part of it."""
+        fields = ({"release": "a"}, {"release": "b"}, {}, {"release": "a"})
+        store.traces.ingest("a", 1, [captured(f"t{i}", started_at=float(i), **each) for i, each in enumerate(fields)])
+
+        assert {"t0": "a", "t1": "b", "t3": "a"} == store.traces.request_labels("release")
+        assert {"t1": "b"} == store.traces.request_labels("release", since=1.0, until=3.0)
+
+    def test_runs_have_their_times(self, store: Store):
+        """In seconds, the first run first. Segments of captured requests are not runs."""
+        for name, milliseconds in (("run:second", 2_000_500), ("run:first", 1_000_000), ("main", 1)):
+            store.traces.ingest(name, milliseconds, [captured(name)])
+
+        assert [("first", 1_000.0), ("second", 2_000.5)] == list(store.traces.run_times().items())
 
     def test_an_export_has_the_outcomes_of_a_time(self, store: Store):
         """Its end is not part of it, so that exports of following days have each outcome once."""
@@ -1266,6 +1301,8 @@ class TestOutbox:
         assert 0 == store.deliveries.requeue(sink="jsonl", state="sent")
         again = store.deliveries.due("jsonl", limit=9)
         assert [(id_, 0, clock.now) for id_ in ids if id_ != ids[2]] == [(i.id, i.attempts, i.since) for i in again]
+        store.deliveries.mark("jsonl", [again[0].id], "pending", next_try=clock.now, error="503")
+        assert {clock.now} == {item.since for item in store.deliveries.due("jsonl", limit=9)}
         store.deliveries.mark("jsonl", [item.id for item in again], "sent")
         assert DeliveryCounts(sent=3, failed=1) == store.ledger().outbox["jsonl"]
         assert [] == store.upkeep.recount()
@@ -1491,6 +1528,17 @@ class TestErasedRequests:
         with store._database.read() as db:
             keys = [key for (key,) in db.execute("SELECT key FROM meta WHERE key >= 'erased:' AND key < 'erased;'")]
         assert (1_100, []) == (len(keys), [key for key in keys if "trace-" in key])
+
+    def test_outcomes_of_another_plan_are_no_longer_counted(self, store: Store):
+        """An erasure that leaves none of them leaves no count of zero."""
+        ingest(store, "t1")
+        complete(store, "t1", both("t1"))
+        store.plan.set([RECALL], [])
+        assert {"none": 1} == store.ledger().other_outcomes
+
+        store.upkeep.erase(["t1"])
+
+        assert {} == store.ledger().other_outcomes
 
     def test_requests_that_expired_may_come_back(self, store: Store, clock: Clock):
         """Retention removes them because of their age. Who merges an archive wants them."""

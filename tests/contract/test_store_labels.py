@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 from pathlib import Path
@@ -60,6 +61,8 @@ def test_a_reader_saves_while_the_owner_runs(path: Path):
         assert 0 == (path.parent / "s.db.labels").stat().st_size
         assert [ANN] == reader.labels.read()
         assert [StoredTrial("b", "[]")] == reader.labels.trials()
+        reader.labels.save([StoredTrial("b", "[1]")])
+        assert [StoredTrial("b", "[1]")] == reader.labels.trials()
         assert [("t1", 0.25, 0), ("t2", 0.5, None)] == reader.labels.drawn()
         reader.labels.save([DrawnRequest("t1", 0.75, 0)])
         assert [("t1", 0.75, 0), ("t2", 0.5, None)] == reader.labels.drawn() == owner.labels.drawn()
@@ -150,6 +153,29 @@ def test_any_changed_byte_of_a_line_is_seen(path: Path, end: bytes):
                 inbox.write_bytes(line[:at] + bytes([line[at] ^ 1 << bit]) + line[at + 1 :] + end)
                 assert [] == reader.labels.read(), (at, bit)
                 assert reader._database.inbox.read().damaged  # type: ignore[attr-defined]
+
+
+def test_a_label_that_waits_and_is_replaced_is_the_newest(path: Path):
+    """Labels are read oldest first."""
+    with open_for_labels(path) as reader:
+        reader.labels.save([ANN, BOB])
+        reader.labels.save([ANN._replace(value=0.5)])
+        assert [BOB, ANN._replace(value=0.5)] == reader.labels.read()
+
+
+def test_labels_that_do_not_reach_the_disk_are_not_saved(path: Path, monkeypatch: pytest.MonkeyPatch):
+    """None of them is read later, after the person was told to save them again."""
+
+    def fail(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with open_for_labels(path) as reader:
+        reader.labels.save([ANN])
+        with monkeypatch.context() as patch:
+            patch.setattr("ragstone.store._label_inbox.os.fsync", fail)
+            with pytest.raises(StoreError, match="None of them is stored"):
+                reader.labels.save([BOB])
+        assert [ANN] == reader.labels.read()
 
 
 def test_a_folder_that_cannot_be_written(path: Path):

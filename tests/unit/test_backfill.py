@@ -236,9 +236,25 @@ def test_only_missing_metrics_are_scored(path):
         assert [f"t{k}" for k in range(20)] == [item.trace.trace_id for item in page.traces]
         assert [("rouge_l",)] == [item.missing for item in page.traces if item.trace.trace_id == "t3"]
         assert {("rouge_l", "rouge_1")} == {item.missing for item in page.traces if item.trace.trace_id != "t3"}
+        counts = store.outcomes.count_backfill(both, since=0.0, until=NOW)
+        assert (20, 0) == (counts.unscored, counts.scored)
         for trace_id in ("t20", "out", "nothing"):
             with pytest.raises(DataError, match="Only finished requests"):
                 store.outcomes.add_backfilled(trace_id, [score])
+
+
+def test_pages_have_each_request_once(path):
+    """Although nothing is scored between two pages."""
+    found: list[str] = []
+    before: tuple[float, int] | None = (NOW, 2**62)
+    with SqliteStore.open(path, mode="own") as store:
+        while before is not None and len(found) < 100:
+            page = store.outcomes.unscored(
+                [PlannedMetric(name="rouge_l", version="1")], since=0.0, before=before, limit=3
+            )
+            found += [item.trace.trace_id for item in page.traces]
+            before = page.before
+    assert sorted(f"t{k}" for k in range(20)) == sorted(found)
 
 
 def test_stops_at_the_budget_of_the_day(path, tmp_path):

@@ -260,7 +260,7 @@ def test_tags_retriever_and_language_are_slices(store):
         "topic:other",
         "beta",
         "language=de",
-        "url:http://x",
+        "url:http://x?a=b",
         ":odd",
         f"long:{'x' * 300}",
         "y" * 300,
@@ -273,7 +273,7 @@ def test_tags_retriever_and_language_are_slices(store):
         complete(store, name, [Score(sample_id=name, metric="a", metric_version="1", value=0.5, method="exact")])
     one, other = queued(store)
     assert {
-        "tag:topic": "billing", "tag:beta": "yes", "tag:language": "de", "language": "de", "tag:url": "http://x",
+        "tag:topic": "billing", "tag:beta": "yes", "tag:language": "de", "language": "de", "tag:url": "http://x?a=b",
         "tag::odd": "yes", "tag:long": "x" * 100, "retriever": "faiss",
     } == dict(one.labels)  # fmt: skip
     assert len(other.labels) == 28
