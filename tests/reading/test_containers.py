@@ -379,3 +379,29 @@ def test_a_workbook_is_known_by_its_main_part(name: str, is_one: bool) -> None:
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr(name, "")
     assert is_one == is_workbook(file)
+
+
+@pytest.mark.parametrize(
+    ("part", "kind"), [("word/document.xml", "a Word document"), ("ppt/slides/slide1.xml", "a ZIP archive")]
+)
+def test_a_document_is_known_by_a_part_after_others(tmp_path: Path, part: str, kind: str) -> None:
+    """The first part of an archive of Office has thousands of bytes."""
+    path = tmp_path / "answers.docx"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("[Content_Types].xml", "x" * 5000)
+        archive.writestr(part, "<w/>")
+
+    with pytest.raises(DataError, match=rf"is {kind}\. "):
+        read_samples(path)
+
+
+def test_of_many_lists_the_first_twenty_are_named() -> None:
+    """A document with hundreds of lists does not fill the screen."""
+    rows = [{"question": "Why?", "answer": "So."}]
+    with pytest.raises(
+        DataError, match=r"has 25 lists: list_0 \(1\), (?s:.*)list_19 \(1\), and 5 more\. Name"
+    ) as caught:
+        read_samples({f"list_{n}": rows for n in range(25)})
+
+    assert "--rows list_4" in str(caught.value)
+    assert "--rows list_5" not in str(caught.value)

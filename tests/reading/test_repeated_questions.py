@@ -119,6 +119,8 @@ def test_answers_of_two_systems_in_any_column(tmp_path: Path, column: str, suffi
     assert option is not None
     ids = {sample.id for sample in read_samples(path, fields={"id": option[1]})[0]}
     assert {f"{question}+{value}" for question in QUESTIONS for value in values} == ids
+    # `report --by` takes one key of the metadata, and no path.
+    assert (f"--by {column.removeprefix('metadata.')}." in note) == ("." not in column.removeprefix("metadata."))
     if suffix == "jsonl":
         command = (
             note.partition("each value alone (")[2]

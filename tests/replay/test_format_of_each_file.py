@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -81,6 +82,15 @@ WRITTEN = {
 def test_the_names_of_the_first_record(head, names):
     """Those of later records do not count. A record that is cut has those at any depth."""
     assert names == first_names(head)
+
+
+@pytest.mark.parametrize("name", ["run_type", "trace_id"])
+def test_objects_in_runs_are_left_to_their_reader(name):
+    """Traces have objects of LangChain in their inputs and outputs."""
+    value = {"lc": 1, "kwargs": {"question": "Why?"}}
+
+    assert all_formats()["objects"].detect(json.dumps(value).encode())
+    assert all_formats()["objects"].detect(json.dumps(value | {name: "x"}).encode()) is None
 
 
 def claims(source: InputFile):

@@ -9,7 +9,7 @@ import pytest
 from ragstone.reading import BufferedTrace
 from ragstone.reading.otlp import OtelSpan, traces_of
 from ragstone.reading.otlp._conventions import CONVENTIONS
-from ragstone.reading.otlp._span import SpanEvent
+from ragstone.reading.otlp._span import SpanEvent, seconds
 from ragstone.requests import Request, Step, TraceDraft, assemble
 
 GENAI, LANGFUSE, MLFLOW, OPENINFERENCE, TRACELOOP, VERCEL = (
@@ -444,8 +444,10 @@ def test_the_question_of_an_application_counts_more_than_that_of_a_prompt():
     ]
     model = chain("genai", 3, 1)
     model.attributes["gen_ai.input.messages"] = json.dumps(messages)
-    (alone,) = traces_of(staged(span({}), retrieval("genai", 2, 1), model))
-    (both,) = traces_of(staged(chain("openinference", 1), retrieval("genai", 2, 1), model))
+    search = retrieval("genai", 2, 1)
+    search.attributes["gen_ai.retrieval.query.text"] = "height of the tower"
+    (alone,) = traces_of(staged(span({}), search, model))
+    (both,) = traces_of(staged(chain("openinference", 1), search, model))
 
     assert ("How high is the tower in metres?", [PASSAGE], "a") == (
         alone.query, [p.text for p in alone.prompt_contexts], alone.response
@@ -485,3 +487,39 @@ def test_a_span_survives_the_stage():
     exception = SpanEvent("exception", None, {"exception.type": "ValueError", "exception.message": "no"})
     assert "ValueError: no" == span({}, events=[exception], is_error=True).error
     assert "error" == span({}, is_error=True).error
+    assert "TimeoutError" == span({"error.type": "TimeoutError"}, is_error=True).error
+    assert "late" == span({"error.type": "TimeoutError"}, is_error=True, status_message="late").error
+
+
+def test_ids_are_not_redacted():
+    """Those of users, sessions and passages, in the names of each convention. What is in them is hashed elsewhere."""
+    ids = {
+        "user.id": "u", "session.id": "s", "enduser.id": 7, "langfuse.user.id": "u", "langfuse.session.id": "s",
+        "gen_ai.conversation.id": "s", "spring.ai.chat.client.conversation.id": "s", "ai.telemetry.metadata.userId": "u",
+        "retrieval.documents.0.document.id": "d", "traceloop.association.properties.thread_id": "s",
+        "mlflow.trace.user": "u", "mlflow.trace.session": "s",
+    }  # fmt: skip
+    texts = {
+        "user.name": "Ada",
+        "input.value": "Why?",
+        "retrieval.documents.0.document.content": "So.",
+        "document.id": ["d"],
+    }
+    one = span(ids | texts, status_message="late", events=[SpanEvent("exception", 1.0, {"exception.message": "no"})])
+
+    redacted = one.redacted(lambda text: "*" if text in ("u", "s", "d", "Ada", "Why?", "So.", "late", "no") else text)
+
+    assert ids | dict.fromkeys(texts, "*") | {"document.id": ["*"]} == redacted.attributes
+    assert ("*", {"exception.message": "*"}) == (redacted.status_message, redacted.events[0].attributes)
+
+
+@pytest.mark.parametrize(
+    ("nanoseconds", "expected"),
+    [
+        (1_500_000_000, 1.5), ("1500000000", 1.5), (1.5e9, 1.5), (0, None), ("0", None), (-1, None), (2**64, None), (True, None),
+        ("1.5e9", None), ("\N{ARABIC-INDIC DIGIT THREE}", None), (None, None),
+    ],
+)  # fmt: skip
+def test_times_are_nanoseconds_since_1970(nanoseconds, expected):
+    """Also as a text, as protobuf's JSON has them. 0 is no time."""
+    assert expected == seconds(nanoseconds)

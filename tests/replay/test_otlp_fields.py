@@ -215,6 +215,10 @@ ROWS: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
         ({"mlflow.spanInputs": '"q"', "session.id": "s", "user.id": "u"}, {"kind": "chain", "session_id": "s", "user_id": "u", "inputs": ["q"]}),
         ({"mlflow.trace.user": '"first"', "user.id": "u"}, {"user_id": "first"}),
         (
+            {"mlflow.spanType": '"RETRIEVER"', "mlflow.spanInputs": '{"note": "x", "kwargs": {"query": "why"}}'},
+            {"kind": "retrieval", "query": "why"},
+        ),
+        (
             {"mlflow.spanType": '"LLM"', "mlflow.chat.model": '"m"', "mlflow.chat.tokenUsage": '{"input_tokens": 3, "output_tokens": 2}'},
             {"kind": "model", "model": "m", "tokens": (3, 2)},
         ),

@@ -196,6 +196,7 @@ def test_values_of_all_kinds_are_read(read, spelled):
         {"key": "metadata", "value": {"kvlistValue": {"values": [attribute("release", "2"), attribute("n", 3)]}}},
         {"key": "app.bytes", "value": {"bytesValue": "AAE="}},
         {"key": "app.empty", "value": {}},
+        attribute("app.low", -3),
     ]
     model = span(
         "11f067aa0ba902b7", ROOT, openinference__span__kind="LLM", llm__token_count__prompt=10**30,
@@ -207,7 +208,7 @@ def test_values_of_all_kinds_are_read(read, spelled):
     traces, _ = read(OtlpFormat(), spelled(lines(message(whole, search(), model))))
 
     assert ("a", "b") == traces[0].tags
-    assert {"release": "2", "n": 3, "app.bytes": "AAE=", "app.empty": None} == traces[0].metadata
+    assert {"release": "2", "n": 3, "app.bytes": "AAE=", "app.empty": None, "app.low": -3} == traces[0].metadata
     assert traces[0].usage is None
     assert 1795219315.0567081 == traces[0].started_at
 
@@ -314,6 +315,11 @@ LOGGED = {
         log("gen_ai.choice", 3, body=json.dumps({"message": {"content": "a"}}), in_attributes=True),
         log("gen_ai.system.message", 1, body=json.dumps({"content": "Answer from this: p"}), in_attributes=True),
     ],
+    "texts as attributes": [
+        log("gen_ai.system.message", 1, **{"gen_ai.event.content": "Answer from this: p"}),
+        log("gen_ai.user.message", 2, **{"gen_ai.event.content": "q"}),
+        log("gen_ai.choice", 3, message=json.dumps({"content": "a"})),
+    ],
     "each record twice, and others": [
         *MESSAGES, *MESSAGES, log("gen_ai.evaluation.result", body={"content": "no"}), log("session.start"),
     ],
@@ -356,9 +362,14 @@ def test_messages_without_the_span_of_their_call_are_a_span(read):
 
 def test_a_log_record_of_no_span_is_rejected(read):
     """It cannot belong to a request. Its messages are counted as lost."""
-    traces, rejected = read(OtlpFormat(), lines(log("gen_ai.choice", span_id="", body={"message": {"content": "b"}})))
+    sent = log("session.start")
+    (record,) = log("gen_ai.choice", span_id="", body={"message": {"content": "b"}})["resourceLogs"][0]["scopeLogs"][0][
+        "logRecords"
+    ]
+    sent["resourceLogs"][0]["scopeLogs"][0]["logRecords"].append(record)
+    traces, rejected = read(OtlpFormat(), lines(sent))
     assert not traces
-    assert ["log record 1: no trace id of 16 bytes and span id of 8 bytes, in hex digits or base64"] == [
+    assert ["log record 2: no trace id of 16 bytes and span id of 8 bytes, in hex digits or base64"] == [
         record.reason for record in rejected
     ]
 
@@ -491,6 +502,16 @@ def test_an_attribute_that_is_repeated_has_its_first_value(read):
 
     for content in (lines(message(twice, search())), protobuf(twice, search())):
         assert [ANSWERED] == told(read(OtlpFormat(), content)[0])
+
+
+def test_a_bad_span_of_protobuf_has_its_place(read):
+    """The number of the message, and of the span in it."""
+    traces, rejected = read(OtlpFormat(), protobuf(root(), search(), span(trace_id="00" * 16)))
+
+    assert [ANSWERED] == told(traces)
+    assert [("the file", "message 3, span 1: no trace id of 16 bytes")] == [
+        (record.place, record.reason.partition(" and span")[0]) for record in rejected
+    ]
 
 
 def test_protobuf_that_breaks_off_gives_what_it_had(tmp_path):

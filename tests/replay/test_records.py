@@ -80,6 +80,7 @@ def test_what_nests_too_deep_is_rejected(read_records, content):
     ((_, reason),) = read_records(content + b"\n")
 
     assert f"nested more than {MAX_DEPTH} levels deep" in reason
+    assert [reason, {"a": 1}] == [value for _, value in read_records(content + b'\n{"a": 1}\n')]
 
 
 def test_what_json_cannot_hold_is_made_plain():
