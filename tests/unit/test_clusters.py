@@ -664,3 +664,21 @@ def test_sessions_are_used_from_five_percent_of_shared_rows_on(n, is_used):
     """Two of 40 rows share one."""
     labels = {"session_id": {"r0": "s", "r1": "s"}}
     assert is_used == (choose_clusters("auto", labels, [f"r{i}" for i in range(n)]) is not None)
+
+
+def test_the_design_effect_of_a_comparison_is_that_of_differences(tmp_path):
+    """The samples of a session are alike, and what a change does to them is not. The labels may be in one file only."""
+    rng = np.random.default_rng(0)
+    base = np.repeat(rng.uniform(0.2, 0.8, 40), 5)
+    paths = []
+    for name in ("old", "new"):
+        values = base + rng.normal(0, 0.05, 200)
+        lines = [
+            Score(sample_id=f"q{i}", value=float(v), method="x", **QR).model_dump(mode="json")
+            | ({"session_id": f"s{i // 5}"} if name == "new" else {})
+            for i, v in enumerate(values)
+        ]
+        paths.append(tmp_path / f"{name}.jsonl")
+        paths[-1].write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (note,) = [note for note in ragstone.compare(paths).notes if "ICC" in note]
+    assert note.startswith("200 rows in 40 sessions, ICC 0.0")

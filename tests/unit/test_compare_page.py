@@ -238,3 +238,10 @@ def test_invalid_files_are_refused(name, tmp_path):
 def test_letters_of_many_systems():
     """After z comes aa."""
     assert ["a", "z", "aa", "az", "ba"] == [letter(number) for number in (0, 25, 26, 51, 52)]
+
+
+@pytest.mark.parametrize(("n", "n_quantiles"), [(4, 0), (5, 5)])
+def test_five_scores_have_percentiles(n, n_quantiles):
+    """Fewer are too few for a box."""
+    view = ragstone.compare({"a": system(0.5, n=n), "b": system(0.6, n=n)}).view()
+    assert {n_quantiles} == {len(one.quantiles) for metric in view.metrics for one in metric.systems}

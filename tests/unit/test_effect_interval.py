@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.stats import t
+from scipy.stats import norm, t
 
 import ragstone
 from ragstone.experiments import Experiment
-from ragstone.experiments._compare.pairs import _effect
+from ragstone.experiments._compare.pairs import _effect, interval_of_effect, standard_error
 from ragstone.judges import JudgeIdentity
 from ragstone.metrics import resolve_metrics
 from ragstone.schema import Sample, Score, Usage
@@ -146,3 +146,18 @@ def test_the_effect_of_few_samples_is_corrected() -> None:
     pooled = math.sqrt((old.var(ddof=1) + new.var(ddof=1)) / 2)
     exact = math.gamma(2) / (math.sqrt(2) * math.gamma(1.5))
     assert (new.mean() - old.mean()) / pooled * exact == pytest.approx(pair.effect_size, rel=0.01)
+
+
+def test_the_error_of_a_mean_is_that_of_a_sample() -> None:
+    """With n - 1, also over clusters of equal sizes, whose means it is the error of."""
+    values = np.array([0.1, 0.4, 0.3, 0.9])
+    expected = values.std(ddof=1) / 2
+    assert expected == pytest.approx(standard_error(values, np.ones(4), None))
+    assert expected == pytest.approx(standard_error(np.repeat(values, 3), np.ones(12), np.repeat(range(4), 3).tolist()))
+
+
+def test_the_interval_of_an_effect_of_few_samples_is_that_of_student() -> None:
+    """At 1.96 standard errors of many samples, ten have 2.26."""
+    influences = np.array([0.1, -0.2, 0.3, -0.1, 0.0, 0.2, -0.3, 0.1, -0.2, 0.1])
+    low, high = interval_of_effect(0.5, [(influences, None)], norm.ppf(0.975), 0.95)
+    assert t.ppf(0.975, 9) * influences.std(ddof=1) / math.sqrt(10) == pytest.approx((high - low) / 2)

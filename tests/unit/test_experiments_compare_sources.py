@@ -176,6 +176,10 @@ def test_systems_without_a_common_sample_are_refused(tmp_path: Path) -> None:
     [
         ({"judge": "other"}, r"different judges are not on the same scale \(a: 'j'; b: 'other'\)"),
         ({"judge_hash": "g"}, r"a judge with different settings are not on the same scale \(a: 'h'; b: 'g'\)"),
+        (
+            {"judge": "other", "judge_hash": "g"},
+            r"scores of different judges are not on the same scale \(a: 'j'; b: 'other'\)",
+        ),
         ({"metric_version": "2"}, r"different versions of a metric are not on the same scale \(a: '1'; b: '2'\)"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import sys
 import time
 from collections import Counter
@@ -18,7 +19,9 @@ import ragstone
 from command_line import app as command_line
 from ragstone.errors import ApplicationError, ConfigurationError, DataError, JudgeError
 from ragstone.experiments import RepairTrial
+from ragstone.experiments._repair.interventions import BY_NAME, Case, assign
 from ragstone.experiments._repair.shares import Answer, RepairShare, is_order_clear, repair_shares
+from ragstone.schema import Sample
 from ragstone.testing import FakeJudge
 
 RIGHT, WRONG = "At the river.", "In a cave below the mountain."
@@ -398,3 +401,40 @@ def test_an_intervention_is_given_up_after_eight_answers(n: int, reason: str, is
     answer = Answer(None if reason == "failed" else False, reason)
     share = shares_of([{"control": Answer(False, "unchanged"), "fewer_passages": answer}] * n)["fewer_passages"]
     assert is_hopeless == share.is_hopeless
+
+
+TEXTS = ["one", "two", "three"]
+
+
+@pytest.mark.parametrize(
+    ("name", "case", "expected"),
+    [
+        ("fewer_passages", {}, [0, 1]),
+        ("fewer_passages", {"contexts": ("one", "two")}, [0]),
+        ("best_first", {"utilities": {"one": 0.2, "three": 0.9}}, [2, 0, 1]),
+        ("best_first", {"utilities": {"one": -0.2}}, None),
+        ("relevant_only", {"utilities": {"two": -1.0, "three": 1.0}}, [0, 2]),
+        ("relevant_only", {}, None),
+        ("dropped_first", {"contexts": ("one", "two")}, [2, 0, 1]),
+        ("no_passages", {}, []),
+        ("reference_passages", {"references": ("gold",)}, ["gold"]),
+    ],
+)
+def test_what_an_intervention_gives(name: str, case: dict[str, Any], expected: list[int | str] | None) -> None:
+    """Positions of what was retrieved, or texts. A passage of which nothing is known is not called irrelevant."""
+    found = BY_NAME[name].plan(Case(sample=Sample(id="q"), **case), TEXTS, [])
+    assert expected == (None if found is None else list(found))
+
+
+def test_interventions_are_assigned_with_equal_probabilities_among_those_that_are_possible() -> None:
+    """Two of four without labels, and two of seven with labels."""
+    plain = Case(sample=Sample(id="q"))
+    known = Case(sample=Sample(id="q"), utilities={"one": 1.0, "two": -1.0}, references=("one",))
+    rng = random.Random(0)
+    for case, n_possible in ((plain, 4), (known, 7)):
+        assigned = assign([case] * 400, 2, rng)
+        assert {(2, 2 / n_possible)} == {(len(names), share) for names in assigned for share in names.values()}
+        counts = Counter(name for names in assigned for name in names)
+        assert n_possible == len(counts)
+        assert all(abs(n / 400 - 2 / n_possible) < 0.1 for n in counts.values())
+    assert {"no_passages": 1.0} == assign([plain], 9, rng, {"fewer_passages", "more_passages", "dropped_first"})[0]

@@ -339,3 +339,18 @@ def test_a_mean_at_the_threshold_passes_in_at_most_5_percent(n: int) -> None:
 def test_sessions_at_the_threshold_pass_in_at_most_6_percent(icc: float) -> None:
     """Sixty sessions of five rows."""
     assert 0.06 + 3 * 0.007 >= share_passed(0.8125, 300, 1000, size=5, icc=icc)
+
+
+def test_a_threshold_at_an_end_is_answered_with_one_inside() -> None:
+    """Near the good end of the range."""
+    with pytest.raises(ConfigurationError, match=r"Give a value inside, such as own\.harm=2$"):
+        experiment([2.0], metric="own.harm").check({"own.harm": 10.0})
+
+
+def test_failed_metrics_are_first_in_the_summary_of_a_job() -> None:
+    """Those that pass follow."""
+    (gate,) = experiment(SCORES).check({METRIC: 0.7}).gates
+    check = experiment(SCORES).check({METRIC: 0.7})
+    both = replace(check, gates=(gate, replace(gate, metric="ccrs.qr", state="missed", ok=False)))
+    rows = [line for line in both.to_markdown().splitlines() if "ccrs" in line]
+    assert [("FAILED" in row, "ccrs.qr" in row) for row in rows] == [(True, True), (False, False)]

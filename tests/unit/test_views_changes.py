@@ -124,6 +124,7 @@ def test_every_statement_is_recomputed(rows: list[tuple[float, float, float, flo
         assert cause == "other" or n == sum(causes[id_] == cause for id_ in gained)
     flows = {(row.before, row.after): row.n for row in changes.flow}
     now_causes = {a.id: a.cause for a in after.worst(100)}
+    assert (None, None) not in flows
     for (first_cause, second), n in flows.items():
         assert n == sum(causes[id_] == first_cause and now_causes[id_] == second for id_ in was)
     json.dumps(view.to_dict(), allow_nan=False)
@@ -355,12 +356,12 @@ def test_a_fall_is_a_gain_if_lower_is_better() -> None:
             ),
             cards=cards,
         )
-        for values in ((0.9, 1.0, 0.1, 0.5), (0.3, 0.1, 0.8, 0.5))
+        for values in ((0.9, 1.0, 0.1, 0.2), (0.3, 0.1, 0.8, 1.0))
     )
     changes = after.report(baseline=before).changes
     assert changes is not None
-    assert (("s1", "s0"), ("s2",)) == (changes.gained_ids, changes.lost_ids)
-    assert "fell by at least half of its range for 2 questions and rose as much for 1" in changes.statements[0].text
+    assert (("s1", "s0"), ("s3", "s2")) == (changes.gained_ids, changes.lost_ids)
+    assert "fell by at least half of its range for 2 questions and rose as much for 2" in changes.statements[0].text
 
 
 def test_causes_beyond_the_three_most_frequent_are_counted_together() -> None:
@@ -377,3 +378,34 @@ def test_causes_beyond_the_three_most_frequent_are_counted_together() -> None:
     assert text.startswith("What was wrong before with the 15 gained questions: ")
     assert text.endswith(" (3), another cause (3).")
     assert {f"n_{cause.name}": 5 - k for k, cause in enumerate(causes[:3])} | {"n_other": 3} == numbers
+
+
+def test_the_primary_metric_is_shown_and_tested() -> None:
+    """The others are exploratory, and are not counted in the verdict."""
+    systems = {"old": experiment([(0.1, 0.2)] * 12), "new": experiment([(0.9, 0.3)] * 12)}
+    view = report_of(compare(systems, primary="ccrs.cc"))
+    assert view.changes is not None
+    assert ("ccrs.cc", 1) == (view.changes.metric, view.verdict[0].numbers["n_metrics"])
+    assert "on Contextual coherence." in view.verdict[0].text
+
+
+def test_an_earlier_system_is_compared_with_a_later_one() -> None:
+    """The difference is that of the reported system, and failed samples are named beside it."""
+    old = experiment([(0.4, 0.5)] * 24)
+    new = experiment([(0.6, 0.5)] * 8 + [(None, 0.5)] * 16)
+    compared = compare({"old": old, "new": new}).compared("old", "new", new.source("new"))
+    row = next(each for each in compared.differences if each.metric == "ccrs.ac")
+    assert ("old", "new", 0, 8) == (row.system, row.other, row.n_up, row.n_down)
+    assert -0.2 == pytest.approx(row.difference)
+    assert (True, "new") == (row.low < row.high < 0, row.better)
+    back = compare({"old": old, "new": new}).compared("new", "old", old.source("old"))
+    doubts = [next(each for each in one.differences if each.metric == "ccrs.ac").doubt for one in (compared, back)]
+    assert [True, True] == [doubt.startswith("(but 16 samples failed: ") for doubt in doubts]
+
+
+def test_unpaired_systems_have_no_changed_questions() -> None:
+    """Also if their requests happen to have the same ids."""
+    systems = {"old": experiment([(0.1, 0.5)] * 12), "new": experiment([(0.9, 0.5)] * 12)}
+    changes = report_of(compare(systems, paired=False)).changes
+    assert changes is not None
+    assert (False, (), (), ()) == (changes.paired, changes.gained_ids, changes.lost_ids, changes.flow)

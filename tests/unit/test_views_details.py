@@ -19,7 +19,7 @@ from ragstone.judges import JudgeIdentity
 from ragstone.metrics import resolve_metrics
 from ragstone.schema import Failure, Interval, NotApplicable, Passage, Retrieval, Sample, Score, Trace, Usage
 from ragstone.scoring import Signals, answer_probabilities, diagnose, note_outcome, note_sample
-from ragstone.stats import drawn_kappa, mean_interval
+from ragstone.stats import drawn_kappa, drawn_prediction_powered_mean, mean_interval
 from ragstone.store import DrawnRequest, StoredLabel
 from ragstone.views import Answers, AnswerText, ReportText
 
@@ -503,3 +503,81 @@ def test_the_operators_of_conditions(operator: str, expected: list[int]) -> None
     (condition,) = parse_where(f"x{operator}2")
     assert expected == [n for n in (1, 2, 3) if condition.holds({}, {"x": float(n)})]
     assert expected == [n for n in (1, 2, 3) if condition.holds({"x": (f"{n}",)}, {})]
+
+
+def test_a_score_without_its_decision_value_is_not_called_low_or_good() -> None:
+    """What decides may be missing in outcomes of other programs."""
+    known, unknown = score("ccrs.ac", 0.9, em=0.0, judge=0.2), score("ccrs.ac", 0.1)
+    view = build_answer("s", sample(), [known, unknown], Signals(), CARDS, time=None)
+    assert [True, None] == [each.is_low for each in view.scores]
+
+
+def test_claims_are_those_of_the_first_metric_with_verdicts_about_them() -> None:
+    """A metric that lists claims alone says nothing about them."""
+    listed = score("ragchecker.claim_recall", 0.5, claims=[{"claim": "It is red."}])
+    judged = score("ragas.faithfulness", 0.0, claims=[{"claim": "It is red.", "supported": False}])
+    view = build_answer("s", sample(), [listed, judged], Signals(), CARDS, time=None)
+    assert [True] == [span.unsupported for span in view.response or ()]
+
+
+def test_labels_are_compared_with_what_decides() -> None:
+    """The judged part of a score, at the level of the report. Labels of other requests are counted."""
+    plain = experiment([(0.1 * (k % 7), None) for k in range(20)])
+    outcomes = [score("ccrs.ac", 0.05 * k, f"s{k}", em=0.0, judge=1.0 if k % 3 else 0.0) for k in range(20)]
+    result = dataclasses.replace(plain, outcomes=tuple(outcomes))
+    human = HumanLabels(
+        labels=[StoredLabel(f"s{k}", "ann", 1.0 if k % 3 else 0.0, 0.0) for k in (*range(10), 15)],
+        drawn=[DrawnRequest(f"s{k}", 0.5, k) for k in range(10)],
+    )
+    table, _ = result.source().table()
+    rows = [row for row in build_report(result).metrics if row.name == "ccrs.ac"]
+    view = build_labels(human, {}, table, rows, 0.8)
+    assert view is not None
+    assert (11, 10, 10) == (view.n_labeled, view.n_drawn, view.n_drawn_labeled)
+    (metric,) = view.metrics
+    expected = drawn_prediction_powered_mean(
+        [(1.0 if k % 3 else 0.0) if k < 10 else None for k in range(20)],
+        [1.0 if k % 3 else 0.0 for k in range(20)],
+        [0.5 if k < 10 else 1.0 for k in range(20)],
+        confidence_level=0.8,
+    )
+    assert (expected.estimate, 13 / 20) == (metric.label_mean, pytest.approx(metric.mean.value))
+
+
+@pytest.mark.parametrize(("n", "keys"), [(12, ["topic"]), (13, [])])
+def test_a_label_with_up_to_12_values_is_sliced_unasked(n: int, keys: list[str]) -> None:
+    """One with more is not."""
+    labels = SliceLabels()
+    for k in range(20 * n):
+        labels.add(f"s{k}", {"topic": (f"t{k % n}",)})
+    wrong = {f"s{k}": k % 3 == 0 for k in range(20 * n)}
+    tables = labels.tables(wrong, lambda ids, flags, n: mean_interval([float(flag) for flag in flags]))
+    assert keys == [table.key for table in tables]
+
+
+def test_parts_of_a_trend_start_at_full_hours() -> None:
+    """Not at the first request: ten minutes before and after an hour are two parts."""
+    view = build_report(experiment([(0.5, 0.5)] * 5))
+    timeline, reader = Timeline(), TableReader()
+    for k, hour in enumerate((0.9, 1.1, 3.0)):
+        for n in range(20):
+            timeline.add(f"s{k}-{n}", 1_699_999_200.0 + 3600 * hour, {})
+            reader.put(score("ccrs.ac", 0.5, f"s{k}-{n}"))
+    trend = timeline.view(view.metrics[:1], reader.table(), 0.95)
+    assert trend is not None
+    assert (3600.0, [20, 20, 20]) == (trend.part_s, [point.estimate.n for point in trend.rows[0].points])
+
+
+def test_causes_of_wrong_answers_come_first() -> None:
+    """Also if more answers are right and not supported."""
+    result = experiment([(0.1, 0.5)] * 3 + [(0.9, 0.5)] * 6)
+    claims = [{"claim": "So.", "supported": False}]
+    more = tuple(score("ragas.faithfulness", 0.0, f"s{k}", claims=claims) for k in range(9))
+    view = build_report(dataclasses.replace(result, outcomes=(*result.outcomes, *more)))
+    assert [(True, 3), ("correct_unsupported", 6)] == [(row.is_wrong or row.cause, row.n) for row in view.causes]
+
+
+def test_only_a_metric_with_failures_has_bounds_in_a_report() -> None:
+    """Without them the mean is what it is."""
+    first, second = build_report(experiment([(0.5, 0.5), (0.7, None)])).metrics
+    assert (None, (0.25, 0.75)) == (first.bounds, second.bounds)

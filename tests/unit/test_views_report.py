@@ -564,3 +564,24 @@ def test_fewer_than_30_samples_are_few(n: int, said: list[str]) -> None:
     """A notice says so, once."""
     notices = build_report(experiment([(0.9, 0.9)] * n)).notices
     assert said == [notice.text for notice in notices if notice.text.startswith("Only ")]
+
+
+def test_a_cause_is_a_condition_beside_the_others() -> None:
+    """Both hold for the answers that are shown."""
+    result = experiment([(0.1, 0.9)] * 12)
+    causes = {answer.id: answer.cause for answer in result.worst(20)}
+    cause = causes["s0"]
+    dogs = {answer.id for answer in result.worst(20, where="topic=dogs")}
+    assert {id_ for id_, each in causes.items() if each == cause} & dogs == {
+        answer.id for answer in result.worst(20, where="topic=dogs", cause=cause)
+    }
+    assert dogs - {id_ for id_, each in causes.items() if each == cause}
+
+
+def test_a_summary_without_texts_has_no_answers(tmp_path: Path) -> None:
+    """Its ending may be in capitals."""
+    result = experiment([(0.1, 0.9)] * 12)
+    view = build_report(result, tmp_path / "R.MD", texts=False)
+    assert () == view.worst
+    assert (tmp_path / "R.MD").read_text().startswith("### ")
+    assert 5 == len(build_report(result, tmp_path / "r.md").worst)
