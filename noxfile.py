@@ -279,8 +279,8 @@ def vllm(session: nox.Session) -> None:
 def model(session: nox.Session) -> None:
     """Run commands and applications with a real language model that is too small to judge, and print a table.
 
-    It downloads models of 180 MB, takes 15 to 20 minutes, and is not part of `.ci/run`. `-- FOLDER` keeps the models and the
-    outputs there, and `-- FOLDER attacks` tries attacks on the model (half an hour).
+    It downloads models of 180 MB, takes 4 minutes on two quiet cores after the installation, and is not part of `.ci/run`.
+    `-- FOLDER` keeps the models and the outputs there, and `-- FOLDER attacks` tries attacks on the model (half an hour).
     """
     # As for vLLM, pip's configuration may name a CPU build of torch.
     session.install("-q", "--no-compile", f"torch=={VLLM_TORCH}")
