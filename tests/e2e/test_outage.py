@@ -216,6 +216,7 @@ class Arriving:
     def __init__(self) -> None:
         self.n_moved = 0
 
+    has_ended = False
     may_have_more = False
 
     def transfer_batch(self, store: Store, _errors: object) -> int:

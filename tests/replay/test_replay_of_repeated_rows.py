@@ -142,15 +142,17 @@ def test_a_file_that_only_evaluate_reads():
     assert "If its rows are samples: ragstone evaluate german.csv" in done.stderr
 
 
-def test_an_excel_file_is_for_evaluate():
-    """It is not an archive to extract."""
+def test_an_excel_file_is_read_as_evaluate_reads_it():
+    """An Excel file with unknown names is for `evaluate`, which takes their names, and not an archive to extract."""
     openpyxl = pytest.importorskip("openpyxl")
-    book = openpyxl.Workbook()
-    book.active.append(["query", "response"])
-    book.active.append(["Why?", "So."])
-    book.save("an audit.xlsx")
-    done = run("replay", "an audit.xlsx", "--dry-run")
-    assert "If its rows are samples: ragstone evaluate 'an audit.xlsx'" in done.stderr
+    for name, header in (("an audit.xlsx", ["query", "response"]), ("a german one.xlsx", ["Frage", "Antwort"])):
+        book = openpyxl.Workbook()
+        book.active.append(header)
+        book.active.append(["Why?", "So."])
+        book.save(name)
+    assert "rows (Excel with `query` and `response`): 1 records" in run("replay", "an audit.xlsx", "--dry-run").stdout
+    done = run("replay", "a german one.xlsx", "--dry-run")
+    assert "If its rows are samples: ragstone evaluate 'a german one.xlsx'" in done.stderr
     assert "Extract it" not in done.stderr
 
 

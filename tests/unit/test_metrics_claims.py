@@ -384,7 +384,7 @@ def test_errors_leave_nothing_to_the_garbage_collector():
         raise error
 
     async def score():
-        async with share_work():
+        with share_work():
             for _ in range(2):
                 with contextlib.suppress(JudgeError):
                     await gather_or_cancel(compute_once("key", ask) for _ in range(3))
@@ -423,7 +423,7 @@ def test_two_judges_of_one_name_do_not_mix_with_others():
 
     async def run():
         one, other = literal(name="one"), literal(name="other")
-        async with share_work():
+        with share_work():
             sample = make_sample()
             (metric,) = resolve_metrics("ragas.faithfulness")
             await metric.score(sample, one)

@@ -278,7 +278,7 @@ def test_all_metrics_of_a_sample_share_what_is_asked():
     sample = Sample(id="s", query="q", contexts=contexts, response="r", reference=("ref",))
 
     async def all_of_them():
-        async with share_work():
+        with share_work():
             return await asyncio.gather(*(metric.score(sample, judge) for metric in CRUX))
 
     outcomes = asyncio.run(all_of_them())
@@ -383,7 +383,7 @@ def test_thresholds_share_the_ratings():
     judge = FakeJudge(4)
 
     async def both():
-        async with share_work():
+        with share_work():
             sample = Sample(id="s", sub_questions=("a?",), contexts=retrieved("p"))
             metrics = resolve_metrics(["crux.coverage", "crux.coverage@5"])
             return await asyncio.gather(*(metric.score(sample, judge) for metric in metrics))

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Final, Self, cast
 
 _ROUNDING_S: Final = 0.001
 _MAX_PAUSE_S: Final = 86_400.0
@@ -20,37 +20,51 @@ _MAX_PAUSE_S: Final = 86_400.0
 class MovingTimeout:
     """Raise TimeoutError when `remaining_s` returns 0 or less. It is called when the time that it returned is over.
 
-    Several tasks may be inside at once. All end then, and they share a timer. A class, because a generator costs more
+    Several tasks may be inside at once. All end then, and they share a timer. Not `asyncio.timeout`, which costs more
     than what a metric of a fast judge does.
     """
 
     remaining_s: Callable[[], float]
-    _limits: dict[asyncio.Task[Any] | None, asyncio.Timeout] = field(init=False, default_factory=dict)
+    _n_canceled: dict[asyncio.Task[Any], int] = field(init=False, default_factory=dict)
+    """The tasks inside, each with the cancellations that it had before."""
+    _ended: set[asyncio.Task[Any]] = field(init=False, default_factory=set)
     _timer: asyncio.TimerHandle | None = field(init=False, default=None)
 
-    async def __aenter__(self) -> asyncio.Timeout:
-        self._limits[asyncio.current_task()] = limit = await asyncio.timeout(None).__aenter__()
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(max(0.0, self.remaining_s()), self._check)
-        return limit
+    @property
+    def expired(self) -> bool:
+        """Whether the time of the current task was over."""
+        return asyncio.current_task() in self._ended
 
-    async def __aexit__(
+    def __enter__(self) -> Self:
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("a timeout needs a task")
+        self._ended.discard(task)
+        self._n_canceled[task] = task.cancelling()  # codespell:ignore
+        if self._timer is None:
+            self._timer = task.get_loop().call_later(max(0.0, self.remaining_s()), self._check)
+        return self
+
+    def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        limit = self._limits.pop(asyncio.current_task())
-        if self._timer is not None and not self._limits:
+        task = cast("asyncio.Task[Any]", asyncio.current_task())
+        n_before = self._n_canceled.pop(task)
+        if self._timer is not None and not self._n_canceled:
             self._timer.cancel()
             self._timer = None
-        await limit.__aexit__(exc_type, exc, traceback)
+        # Another cancellation at the same time wins.
+        if task in self._ended and task.uncancel() <= n_before and exc_type is asyncio.CancelledError:
+            raise TimeoutError from exc
 
     def _check(self) -> None:
-        loop = asyncio.get_running_loop()
         self._timer = None
         if (left_s := self.remaining_s()) > _ROUNDING_S:
-            self._timer = loop.call_later(left_s, self._check)
+            self._timer = asyncio.get_running_loop().call_later(left_s, self._check)
             return
-        for limit in self._limits.values():
-            limit.reschedule(loop.time())
+        for task in self._n_canceled.keys() - self._ended:
+            self._ended.add(task)
+            task.cancel()
 
 
 def retry_after_s(headers: Mapping[str, str], *, clock: Callable[[], float] = time.time) -> float | None:

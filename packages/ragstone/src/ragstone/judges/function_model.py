@@ -212,11 +212,10 @@ class FunctionModel:
             return since + self._timeout_s - loop.time()
 
         try:
-            with model_call():
-                async with MovingTimeout(remaining_s) as limit:
-                    return await reply
+            with model_call(), MovingTimeout(remaining_s) as limit:
+                return await reply
         except TimeoutError:
-            if not limit.expired():
+            if not limit.expired:
                 raise
             raise JudgeUnavailableError(
                 f"{self._name}: no reply within {self._timeout_s:g} s", kind="timeout"

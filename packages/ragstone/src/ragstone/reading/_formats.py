@@ -170,6 +170,10 @@ def detect(source: InputFile, *, name: str = "auto", formats: Sequence[TraceForm
         raise DataError(of_store(source.name))
     if (found := find_format(head, list(known.values()))) is not None:
         return found
+    from ragstone.reading._row_traces import RowsFormat  # which reads with most of this package
+
+    if isinstance(rows := known.get("rows"), RowsFormat) and (because := rows.detect_rows(source)) is not None:
+        return DetectedFormat(format=rows, detected_by=because)
     remedy = (
         "Name the format with --format, or convert the file to JSON lines with the fields query, contexts and response"
     )

@@ -18,7 +18,7 @@ from ragstone.reading._evidence import paths_in
 from ragstone.reading._report import ReadingReport, field_option
 from ragstone.reading._row_values import to_plain, walk
 from ragstone.reading._rows import RowReader, flatten
-from ragstone.schema import Sample, derive_id, fingerprint
+from ragstone.schema import Sample, fingerprint, has_derived_id
 
 MAX_ROWS: Final = 10_000
 """Rows that show whether a file repeats its questions."""
@@ -252,7 +252,7 @@ def _row_of(sample: Sample, flat: Mapping[str, Any], named: set[str], guessed: S
     }
     return _Row(
         id=sample.id,
-        has_id=sample.id != derive_id(sample),
+        has_id=not has_derived_id(sample),
         question=None if sample.query is None else fingerprint(sample.query, sample.history),
         answer=hash((sample.response, sample.reference)),
         passages=None if sample.contexts is None else tuple(passage.text for passage in sample.contexts),

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -25,9 +24,9 @@ from ragstone.reading._report import ReadingReport
 from ragstone.reading._rows import RowReader
 from ragstone.reading._samples import Questions, RowIds, laid_out
 from ragstone.reading._source import InputFile
-from ragstone.reading._tables import detect_separator, open_table
-from ragstone.reading._trec import RUN_SUFFIXES, is_run, read_beir, read_trec_run
-from ragstone.schema import Sample, Trace, derive_id, trace_from_sample
+from ragstone.reading._tables import open_table
+from ragstone.reading._trec import RUN_SUFFIXES, read_beir, read_trec_run
+from ragstone.schema import Sample, Trace, has_derived_id, trace_from_sample
 
 _TIMES: Final = ("started_at", "start_time", "timestamp", "created_at", "time", "date")
 _KNOWN: Final = frozenset(
@@ -35,6 +34,8 @@ _KNOWN: Final = frozenset(
 )
 _CONVERSATION: Final = re.compile(rb'\s*+(?:\[\s*+)?\{\s*(?:"\w*id"\s*:\s*(?:"[^"]*"|\d+)\s*,\s*)?"messages"\s*:\s*\[')
 """Beginning of a row with a list of messages. Many formats have this name at other places."""
+_TEXT_NAMES: Final = ("query", "response", "contexts")
+_DETECTED_ROWS: Final = 100
 _SPLITS: Final = ("test", "dev", "train")
 _MAX_REASON: Final = 500
 
@@ -48,16 +49,28 @@ class RowsFormat:
     name = "rows"
 
     def detect(self, head: bytes) -> str | None:
-        """Detect rows by a common field name for a query, a response or passages, or by the names of a known layout."""
+        """Detect rows of JSON and Parquet by a common field name for a query, a response or passages, or by a known layout."""
         is_parquet = head.startswith(PARQUET)
         if not is_parquet and head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] not in (b"{", b"["):
-            return _text_file(head)
+            return None
         names = first_names(head)
         found = {name for name in (names if is_parquet else parse_names(head)) if name_key(name) in _KNOWN}
         found |= {"messages"} if _CONVERSATION.match(head.removeprefix(b"\xef\xbb\xbf")) else set()
         if found:
-            return f"rows with {_listed(found)}"
+            return f"rows with {_listed(sorted(found))}"
         return None if (layout := find_layout(names)) is None else f"rows of {layout.name}"
+
+    def detect_rows(self, source: InputFile) -> str | None:
+        """Detect a table of text, an Excel or Arrow file, or a TREC run, by reading its first rows."""
+        with suppress(DataError, OSError):
+            rows, report = _rows(source)
+            reader = RowReader(report=report)
+            for position, row in islice(reader.look(rows), _DETECTED_ROWS):
+                with suppress(DataError):
+                    sample = row if isinstance(row, Sample) else reader.read(row, position)
+                    if found := [name for name in _TEXT_NAMES if getattr(sample, name)]:
+                        return f"{report.format} with {_listed(found)}"
+        return None
 
     def detect_folder(self, folder: Path) -> str | None:
         """Detect the file names of BEIR."""
@@ -106,6 +119,10 @@ def check_repeats(source: InputFile) -> None:
     """Check what the first rows of each file repeat, before a trace of them is stored."""
     for part in source.parts():
         rows, again = _rows(part)
+        with suppress(DataError, OSError):
+            if _are_distinct(islice(rows, MAX_ROWS)):
+                continue
+        rows, again = _rows(part)
         reader, ids = RowReader(report=again), RowIds()
         with suppress(DataError, OSError):  # a damaged file is read to the damage
             for position, row in islice(reader.look(rows), MAX_ROWS):
@@ -121,6 +138,17 @@ def check_repeats(source: InputFile) -> None:
             raise DataError(
                 f"{part.name!r}: {error}. Options are those of `ragstone evaluate`, which reads the same file"
             ) from None
+
+
+def _are_distinct(rows: Iterator[tuple[int, Any]]) -> bool:
+    """Return whether each row has its own id and its own question, if two of its cells show it: a row is not read whole."""
+    reader, seen = RowReader(), set()
+    for n, (position, row) in enumerate(reader.look(rows), start=1):
+        id_, query = reader.identity(row, position)
+        seen |= {("id", id_), ("query", query)}
+        if not id_ or not query or len(seen) < 2 * n:
+            return False
+    return True
 
 
 def trace_of_row(
@@ -140,26 +168,15 @@ def trace_of_row(
         reason = str(error).removeprefix("row 1 ").removeprefix("row 1: ")
         reason = reason if len(reason) <= _MAX_REASON else f"{reason[:_MAX_REASON]}…"
         return RejectedRecord(place=record.place, reason=reason)
-    if sample.id == derive_id(sample):
+    if has_derived_id(sample):
         body = json.dumps([record.place, row], sort_keys=True, ensure_ascii=False).encode("utf-8", "surrogatepass")
         sample = sample.model_copy(update={"id": f"row-{hashlib.sha256(body).hexdigest()[:24]}"})
     times = (unix_time(row[name]) for name in _TIMES if name in row)
     return trace_from_sample(sample, source=source, started_at=next((t for t in times if t is not None), started_at))
 
 
-def _listed(names: set[str]) -> str:
-    return " and ".join(f"`{name}`" for name in sorted(names)[:3])
-
-
-def _text_file(head: bytes) -> str | None:
-    first = head.removeprefix(b"\xef\xbb\xbf").partition(b"\n")[0].decode("utf-8", "replace")
-    if is_run(head):
-        return "a TREC run: query, Q0, passage, rank, score, tag"
-    with suppress(csv.Error):
-        names = {name.strip() for name in next(csv.reader([first.rstrip("\r")], delimiter=detect_separator(first)), [])}
-        found = {name for name in names if name_key(name) in _KNOWN}
-        return f"a table with {_listed(found)}" if found else None
-    return None
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(f"`{name}`" for name in names[:3])
 
 
 def _folder(source: InputFile) -> list[Sample]:

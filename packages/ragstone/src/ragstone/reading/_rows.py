@@ -231,6 +231,16 @@ class RowReader:
         self._count(sample, found, used, sources)
         return sample if id_ else sample.model_copy(update={"id": derive_id(sample)})
 
+    def identity(self, row: object, position: int) -> tuple[str, str]:
+        """Return the id and the question of a row from the cells with them, or "" for what only `read` can say."""
+        if type(row) is not dict:
+            return "", ""
+        flat = flatten(row)
+        plan = self._plan(row, flat, position)
+        id_, query = (flat.get(plan.single.get(field, ""), "") for field in ("id", "query"))
+        is_plain = type(query) is str and not self._unpacked and plan.names.keys().isdisjoint(("messages", "history"))
+        return (str(id_) if type(id_) in (str, int) else ""), (query if is_plain and query.lstrip()[:1] != "[" else "")
+
     def _is_apart(self, value: Any, field: str, sources: Mapping[str, str]) -> bool:
         """Return whether the user named a value in objects that are not a text."""
         is_text = isinstance(value, Mapping) and text_key(value, FIELD_ALIASES[field]) is not None

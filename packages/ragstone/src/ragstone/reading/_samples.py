@@ -21,7 +21,7 @@ from ragstone.reading._report import ReadingReport, group_reasons
 from ragstone.reading._row_lists import KNOWN_NAMES, RUN, Choice, object_rows
 from ragstone.reading._row_values import is_missing
 from ragstone.reading._rows import RowReader
-from ragstone.schema import Sample, Trace, derive_id, fingerprint, sample_from_trace
+from ragstone.schema import Sample, Trace, fingerprint, has_derived_id, sample_from_trace
 
 if TYPE_CHECKING:
     from ragstone.reading._repeats import Repeats
@@ -393,7 +393,7 @@ class RowIds:
         if earlier is None:
             self.questions.add(sample.query if is_row else None)
             return sample
-        if not is_row or id_ != derive_id(sample):
+        if not is_row or not has_derived_id(sample):
             self.repeated[id_] = None
             raise DataError(f"row {position} has the id {id_!r} of row {earlier}. Ids must be unique")
         while self.seen.add(sample.id, position) is not None:

@@ -49,7 +49,14 @@ from ragstone.schema._outcome import (
     outcome_adapter,
 )
 from ragstone.schema._outline import TraceOutline
-from ragstone.schema._sample import Sample, derive_id, fingerprint, sample_from_trace, trace_from_sample
+from ragstone.schema._sample import (
+    Sample,
+    derive_id,
+    fingerprint,
+    has_derived_id,
+    sample_from_trace,
+    trace_from_sample,
+)
 from ragstone.schema._trace import Passage, Retrieval, Trace, TraceStatus, Turn, Usage
 
 __all__ = [

@@ -71,6 +71,11 @@ def derive_id(sample: Sample) -> str:
     return f"row-{blake2b(content.encode(), digest_size=12).hexdigest()}"
 
 
+def has_derived_id(sample: Sample) -> bool:
+    """Return whether the id of a sample is that of `derive_id`."""
+    return sample.id.startswith(("q-", "row-")) and sample.id == derive_id(sample)
+
+
 def sample_from_trace(trace: Trace) -> Sample:
     """Convert a captured trace to the sample that metrics read."""
     return Sample(

@@ -227,7 +227,7 @@ class Scorer:
             token = OWN_REFUSALS.set(self.refusals)
             shared = {"fingerprint": fingerprint(sample.query, sample.history), "answer": answer_marks(sample)}
             try:
-                async with share_work():
+                with share_work():
                     if len(self.metrics) == 1:
                         return (await self._outcome(self.metrics[0], sample, deadline, shared),)
                     async with asyncio.TaskGroup() as group:
@@ -287,7 +287,7 @@ class Scorer:
         """
         with suppress_capture(), metered() as meter:
             try:
-                async with MovingTimeout(_SampleDeadline(self._deadline_s).remaining_s):
+                with MovingTimeout(_SampleDeadline(self._deadline_s).remaining_s):
                     yield meter
             finally:
                 self._spent.total += meter.total
@@ -358,7 +358,7 @@ class Scorer:
         try:
             if unmet := check_sample(metric, sample):
                 return unmet
-            async with deadline as limit:
+            with deadline as limit:
                 if metric.card.asks_judge or self._others[metric.card.name]:
                     await self._prepare()
                 outcome = await self._computed_by[metric.card.name](sample, self.judge)
@@ -375,7 +375,7 @@ class Scorer:
         except ConfigurationError as error:
             return make_failure(metric.card, sample, kind="rejected", reason=str(error))
         except Exception as error:  # noqa: BLE001  the run continues, and the failure records the exception
-            if isinstance(error, TimeoutError) and limit.expired():
+            if isinstance(error, TimeoutError) and limit.expired:
                 reason = f"no outcome within {self._deadline_s or _SILENCE_S:g} s"
                 if self._deadline_s is None:
                     reason += " after the last reply of a model"

@@ -533,7 +533,8 @@ class Worker:
 
     async def _transfer(self, store: Store, calls: StoreCalls) -> int:
         """Move a batch from each trace source, and return how many entries. They may be slow, so they have a thread."""
-        moves = [partial(source.transfer_batch, store, self._errors) for source in self._intakes]
+        going = (source for source in self._intakes if not source.has_ended)
+        moves = [partial(source.transfer_batch, store, self._errors) for source in going]
         return sum([await calls.call(move) for move in moves])
 
     def _drain_turn(self, store: Store) -> _Turn:

@@ -349,7 +349,7 @@ class Endpoint:
         transport = await self._transport()
         is_sent = True
         try:
-            async with MovingTimeout(partial(self.capacity.remaining_s, permit)):
+            with MovingTimeout(partial(self.capacity.remaining_s, permit)):
                 reply = await transport.send(
                     sending.method, sending.path, sending.body, max_bytes=reply_limit(sending.path, sending.body)
                 )

@@ -44,7 +44,7 @@ class FirstOfKind:
         leading = self._leading.get()
         while kind not in self._settled and (other := leading.get(kind)) is not None:
             try:
-                async with MovingTimeout(lambda: max(begun_at, replied_at()) + _PATIENCE_S - loop.time()):
+                with MovingTimeout(lambda: max(begun_at, replied_at()) + _PATIENCE_S - loop.time()):
                     await other.wait()
             except TimeoutError:
                 break
