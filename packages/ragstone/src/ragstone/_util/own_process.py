@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from typing import Final
 
-_NEW_OBJECTS: Final = 10_000
+_NEW_OBJECTS: Final = 50_000
 """Objects after which Python looks for garbage, instead of 700. Requests and outcomes are nearly all freed without
 it."""
 

@@ -30,7 +30,7 @@ async def compute_once(key: Hashable, make: Callable[[], Coroutine[Any, Any, T]]
     """Return the result of `make()`, which runs once per `key` in a sample.
 
     The first caller computes it, and its usage is recorded there. Other callers wait for the same result, or get it
-    immediately. An error is raised in all callers. If the caller that computes is canceled, one that waits starts again.
+    immediately. An error is raised in all callers. If the caller that computes is canceled, another one starts again.
     Outside `share_work()`, each call computes its own result.
 
     Args:
@@ -48,7 +48,7 @@ async def compute_once(key: Hashable, make: Callable[[], Coroutine[Any, Any, T]]
             if future.done():
                 result: T = future.result()
                 return result
-            # `asyncio.shield` would log errors that occur after the only waiting caller was canceled. `wait` costs more.
+            # `asyncio.shield` would log errors that occur after the waiting caller was canceled. `wait` costs more.
             ended = loop.create_future()
             future.add_done_callback(partial(_end, ended))
             await ended

@@ -233,13 +233,14 @@ class RowReader:
 
     def identity(self, row: object, position: int) -> tuple[str, str]:
         """Return the id and the question of a row from the cells with them, or "" for what only `read` can say."""
-        if type(row) is not dict:
+        if type(row) is not dict or self._unpacked:
             return "", ""
         flat = flatten(row)
         plan = self._plan(row, flat, position)
-        id_, query = (flat.get(plan.single.get(field, ""), "") for field in ("id", "query"))
-        is_plain = type(query) is str and not self._unpacked and plan.names.keys().isdisjoint(("messages", "history"))
-        return (str(id_) if type(id_) in (str, int) else ""), (query if is_plain and query.lstrip()[:1] != "[" else "")
+        id_, query = flat.get(plan.single.get("id", "")), flat.get(plan.single.get("query", ""))
+        if type(query) is not str or query.lstrip()[:1] == "[" or "messages" in plan.names or "history" in plan.names:
+            query = ""
+        return str(id_) if type(id_) is str or type(id_) is int else "", query
 
     def _is_apart(self, value: Any, field: str, sources: Mapping[str, str]) -> bool:
         """Return whether the user named a value in objects that are not a text."""
