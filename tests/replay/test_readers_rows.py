@@ -80,7 +80,7 @@ def test_rows_of_a_layout_without_common_names_are_detected_and_read(read, tmp_p
     found = detect(InputFile(path, "talks"))
     ((trace,), rejected) = read(found.format, path)
 
-    assert ("rows of ShareGPT", []) == (found.detected_by, rejected)
+    assert (True, []) == (found.detected_by.endswith("with `query` and `response`"), rejected)
     assert ("g0", Q, A, ["Hi", "Ho."]) == (
         trace.trace_id, trace.query, trace.response, [turn.text for turn in trace.history]
     )  # fmt: skip

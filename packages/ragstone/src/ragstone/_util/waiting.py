@@ -16,6 +16,9 @@ _MAX_PAUSE_S: Final = 86_400.0
 """Longest wait that is reported. Nothing waits that long."""
 
 
+_current_task: Final = cast("Callable[[], asyncio.Task[Any]]", asyncio.current_task)
+
+
 @dataclass(slots=True)
 class MovingTimeout:
     """Raise TimeoutError when `remaining_s` returns 0 or less. It is called when the time that it returned is over.
@@ -33,12 +36,10 @@ class MovingTimeout:
     @property
     def expired(self) -> bool:
         """Whether the time of the current task was over."""
-        return asyncio.current_task() in self._ended
+        return _current_task() in self._ended
 
     def __enter__(self) -> Self:
-        task = asyncio.current_task()
-        if task is None:
-            raise RuntimeError("a timeout needs a task")
+        task = _current_task()
         self._ended.discard(task)
         self._n_canceled[task] = task.cancelling()  # codespell:ignore
         if self._timer is None:
@@ -48,7 +49,7 @@ class MovingTimeout:
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        task = cast("asyncio.Task[Any]", asyncio.current_task())
+        task = _current_task()
         n_before = self._n_canceled.pop(task)
         if self._timer is not None and not self._n_canceled:
             self._timer.cancel()

@@ -11,6 +11,7 @@ from ragstone._util.quantities import count
 from ragstone.errors import DataError
 from ragstone.reading._columns import FIELD_ALIASES, guess_field, name_key
 from ragstone.reading._layouts import looks_like_row
+from ragstone.reading._messages import are_messages
 
 _FRAME_ROWS: Final = 1000
 """Rows of a data frame that are converted at once."""
@@ -90,8 +91,8 @@ def table_of(value: object, name: str, wanted: str | None = None) -> Table:
 
 def _is_one_row(value: Mapping[Any, Any], lists: Iterable[str]) -> bool:
     """Return whether an object has a question, and no list that is not a field."""
-    has_query = any(isinstance(inner, str | Mapping) for name, inner in value.items() if name_key(name) in _QUERIES)
-    has_query = has_query or "role" in _keys(value.get("messages") or ())
+    asked = [inner for name, inner in value.items() if name_key(name) in _QUERIES or name == "messages"]
+    has_query = any(isinstance(inner, str | Mapping) or are_messages(inner) for inner in asked)
     return has_query and all(name_key(path.rpartition(".")[2]) in KNOWN_NAMES for path in lists)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
@@ -12,12 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.reading._columns import FIELD_ALIASES, name_key
-from ragstone.reading._fields import first_names, parse_names, unix_time
-from ragstone.reading._files import PARQUET
+from ragstone.reading._fields import unix_time
 from ragstone.reading._formats import RejectedRecord
 from ragstone.reading._json import clean
-from ragstone.reading._layouts import find_layout
 from ragstone.reading._records import Record
 from ragstone.reading._repeats import MAX_ROWS, Repeats
 from ragstone.reading._report import ReadingReport
@@ -29,11 +25,6 @@ from ragstone.reading._trec import RUN_SUFFIXES, read_beir, read_trec_run
 from ragstone.schema import Sample, Trace, has_derived_id, trace_from_sample
 
 _TIMES: Final = ("started_at", "start_time", "timestamp", "created_at", "time", "date")
-_KNOWN: Final = frozenset(
-    name_key(name) for field in ("query", "response", "contexts") for name in FIELD_ALIASES[field]
-)
-_CONVERSATION: Final = re.compile(rb'\s*+(?:\[\s*+)?\{\s*(?:"\w*id"\s*:\s*(?:"[^"]*"|\d+)\s*,\s*)?"messages"\s*:\s*\[')
-"""Beginning of a row with a list of messages. Many formats have this name at other places."""
 _TEXT_NAMES: Final = ("query", "response", "contexts")
 _DETECTED_ROWS: Final = 100
 _SPLITS: Final = ("test", "dev", "train")
@@ -43,25 +34,17 @@ _MAX_REASON: Final = 500
 class RowsFormat:
     """Rows of ragas, deepeval, openevals, Phoenix, MLflow, Langfuse, RAGChecker, autoevals and the like.
 
-    JSON lines, JSON, CSV or Parquet; a TREC run; a folder with a BEIR data set.
+    JSON lines, JSON, a table of text, Excel, Parquet or Arrow; a TREC run; a folder with a BEIR data set.
     """
 
     name = "rows"
 
-    def detect(self, head: bytes) -> str | None:
-        """Detect rows of JSON and Parquet by a common name of a query, a response or passages, or by a known layout."""
-        is_parquet = head.startswith(PARQUET)
-        if not is_parquet and head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] not in (b"{", b"["):
-            return None
-        names = first_names(head)
-        found = {name for name in (names if is_parquet else parse_names(head)) if name_key(name) in _KNOWN}
-        found |= {"messages"} if _CONVERSATION.match(head.removeprefix(b"\xef\xbb\xbf")) else set()
-        if found:
-            return f"rows with {_listed(sorted(found))}"
-        return None if (layout := find_layout(names)) is None else f"rows of {layout.name}"
+    def detect(self, head: bytes) -> str | None:  # noqa: ARG002
+        """Return None: rows have any names, and `detect_rows` reads some."""
+        return None
 
     def detect_rows(self, source: InputFile) -> str | None:
-        """Detect a table of text, an Excel or Arrow file, or a TREC run, by reading its first rows."""
+        """Detect rows with a query, a response or passages by reading the first ones as `read` does."""
         with suppress(DataError, OSError):
             rows, report = _rows(source)
             reader = RowReader(report=report)
