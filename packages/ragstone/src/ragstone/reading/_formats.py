@@ -7,7 +7,6 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from pathlib import Path
 from typing import Final, Protocol, runtime_checkable
 
 from ragstone.errors import ConfigurationError, DataError
@@ -113,11 +112,14 @@ class TraceFormat(Protocol):
 
 
 @runtime_checkable
-class FolderFormat(TraceFormat, Protocol):
-    """A format that can also be a directory of files with fixed names."""
+class FileFormat(TraceFormat, Protocol):
+    """A format that can also be a file of any bytes, or a directory of files with fixed names."""
 
-    def detect_folder(self, folder: Path) -> str | None:
-        """Detect a directory by the names in it. Returns the evidence, or None. The directory may contain anything."""
+    def detect_file(self, source: InputFile) -> str | None:
+        """Detect a file by its records, or a directory by the names in it. Returns the evidence, or None.
+
+        The file or directory may contain anything.
+        """
         ...
 
 
@@ -168,12 +170,8 @@ def detect(source: InputFile, *, name: str = "auto", formats: Sequence[TraceForm
     refuse_results(head, source.name)
     if is_store(head):
         raise DataError(of_store(source.name))
-    if (found := find_format(head, list(known.values()))) is not None:
+    if (found := find_format(head, list(known.values())) or _find_file_format(source, known)) is not None:
         return found
-    from ragstone.reading._row_traces import RowsFormat  # which reads with most of this package
-
-    if isinstance(rows := known.get("rows"), RowsFormat) and (because := rows.detect_rows(source)) is not None:
-        return DetectedFormat(format=rows, detected_by=because)
     remedy = (
         "Name the format with --format, or convert the file to JSON lines with the fields query, contexts and response"
     )
@@ -209,12 +207,17 @@ def find_format(head: bytes, formats: Sequence[TraceFormat]) -> DetectedFormat |
     )
 
 
+def _find_file_format(source: InputFile, known: Mapping[str, TraceFormat]) -> DetectedFormat | None:
+    """Return the first format that detects a file by its records, or a directory by its names, or None."""
+    candidates = (each for each in known.values() if isinstance(each, FileFormat))
+    detected = ((candidate, candidate.detect_file(source)) for candidate in candidates)
+    return next((DetectedFormat(format=one, detected_by=because) for one, because in detected if because), None)
+
+
 def _of_folder(source: InputFile, known: Mapping[str, TraceFormat]) -> DetectedFormat:
     try:
-        for candidate in known.values():
-            because = candidate.detect_folder(source.path) if isinstance(candidate, FolderFormat) else None
-            if because is not None:
-                return DetectedFormat(format=candidate, detected_by=because)
+        if (whole := _find_file_format(source, known)) is not None:
+            return whole
     except OSError as error:
         raise DataError(f"{source.name!r} cannot be read: {error}") from error
     found, *others = (detect(part, formats=tuple(known.values())) for part in source.parts())

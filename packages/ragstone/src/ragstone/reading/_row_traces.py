@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
-from pathlib import Path
 from typing import Any, Final
 
 from ragstone.errors import ConfigurationError, DataError
@@ -40,25 +39,23 @@ class RowsFormat:
     name = "rows"
 
     def detect(self, head: bytes) -> str | None:  # noqa: ARG002
-        """Return None: rows have any names, and `detect_rows` reads some."""
+        """Return None: rows have any names, and `detect_file` reads some."""
         return None
 
-    def detect_rows(self, source: InputFile) -> str | None:
-        """Detect rows with a query, a response or passages by reading the first ones as `read` does."""
+    def detect_file(self, source: InputFile) -> str | None:
+        """Detect rows with a query, a response or passages by reading the first ones, or the file names of BEIR."""
+        if source.path.is_dir():
+            folder = source.path
+            is_beir = (folder / "queries.jsonl").is_file() and any((folder / "qrels").glob("*.tsv"))
+            return "BEIR's `queries.jsonl` and `qrels`" if is_beir else None
         with suppress(DataError, OSError):
             rows, report = _rows(source)
             reader = RowReader(report=report)
             for position, row in islice(reader.look(rows), _DETECTED_ROWS):
                 with suppress(DataError):
                     sample = row if isinstance(row, Sample) else reader.read(row, position)
-                    if found := [name for name in _TEXT_NAMES if getattr(sample, name)]:
-                        return f"{report.format} with {_listed(found)}"
-        return None
-
-    def detect_folder(self, folder: Path) -> str | None:
-        """Detect the file names of BEIR."""
-        if (folder / "queries.jsonl").is_file() and any((folder / "qrels").glob("*.tsv")):
-            return "BEIR's `queries.jsonl` and `qrels`"
+                    if names := [f"`{name}`" for name in _TEXT_NAMES if getattr(sample, name)]:
+                        return f"{report.format} with {' and '.join(names)}"
         return None
 
     def read(self, source: InputFile) -> Iterator[Trace | RejectedRecord]:
@@ -66,7 +63,7 @@ class RowsFormat:
 
         A row without a time gets the time of its file. The files of retrieval research are read as a whole.
         """
-        if source.path.is_dir() and self.detect_folder(source.path) is not None:
+        if source.path.is_dir() and self.detect_file(source) is not None:
             started_at = source.modified_at()
             for sample in _folder(source):
                 yield trace_from_sample(sample, source=self.name, started_at=started_at)
@@ -160,10 +157,6 @@ def trace_of_row(
         sample = sample.model_copy(update={"id": f"row-{hashlib.sha256(body).hexdigest()[:24]}"})
     times = (unix_time(row[name]) for name in _TIMES if name in row)
     return trace_from_sample(sample, source=source, started_at=next((t for t in times if t is not None), started_at))
-
-
-def _listed(names: Sequence[str]) -> str:
-    return " and ".join(f"`{name}`" for name in names[:3])
 
 
 def _folder(source: InputFile) -> list[Sample]:
