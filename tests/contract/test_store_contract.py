@@ -1009,11 +1009,14 @@ class TestRetention:
     def verbose(self, trace_id: str) -> Score:
         """A score with texts wherever there can be one."""
         said = {"claims": [{"claim": "It rains.", "supported": False, "p": 0.25}], "by": {"rule": "x"}, "em": 1.0}
-        return score(trace_id).model_copy(update={"explanation": "It rains.", "raw": "{}", "details": said})
+        return score(trace_id).model_copy(
+            update={"explanation": "It rains.", "raw": "{}", "fingerprint": "f", "details": said}
+        )
 
     def test_each_request_is_removed_or_kept_for_a_reason(self, store: Store):
         """The oldest first, at most `limit` of them; the boundary is the start of the request."""
         self.filled(store)
+        store.labels.save([StoredLabel("undelivered", "Ann", 1.0, 1.0)])  # one reason is counted
         assert (2, 1, 1, 2) == tuple(store.upkeep.count_texts(before=999_500.0))
         assert 1 == store.upkeep.remove_texts(before=999_500.0, limit=1)
         assert ["older"] == [each.trace_id for each in store.upkeep.removed_texts()]
@@ -1077,7 +1080,9 @@ class TestRetention:
         assert before[:2] == (store.ledger(), [asdict(counts) for counts in store.outcomes.count()])
         assert [o.id for o in before[2]] == [o.id for o in found]
         blank = {"claims": [{"claim": "", "supported": False, "p": 0.25}], "by": {"rule": ""}, "em": 1.0}
-        bare = self.verbose("old").model_copy(update={"explanation": None, "raw": None, "details": blank})
+        bare = self.verbose("old").model_copy(
+            update={"explanation": None, "raw": None, "fingerprint": None, "details": blank}
+        )
         assert bare == next(o for o in found if o.sample_id == "old")
         assert self.verbose("new") == next(o for o in found if o.sample_id == "new")
 

@@ -26,6 +26,7 @@ from ragstone.store import DrawnRequest, PlannedMetric, SqliteStore, StoredLabel
 from ragstone.worker import id_hasher, spool_directory
 
 TEXT = "words-that-only-ada-wrote"
+OTEL_ID = "0af7651916cd43dd8448eb211c80319c"
 
 
 def request(k: int, user: str, **fields):
@@ -158,9 +159,10 @@ def test_the_spool_is_searched(tmp_path):
     path = write_store(tmp_path / "a.db")
     writer = SpoolWriter(spool_directory(path))
     with closing(writer):
-        entries = [Captured(trace=request(20, "ada-l")), Captured(trace=request(21, "bob"))]
+        entries = [Captured(trace=request(20, "ada-l")), Captured(trace=request(21, "bob", otel_trace_id=OTEL_ID))]
         writer.append([entry.model_dump_json().encode() for entry in entries])
         assert 1 == erase(path, "--user", "ada-l", "--dry-run")["waiting"]
+        assert 1 == erase(path, "--trace", OTEL_ID, "--dry-run")["waiting"]
         found = erase(path, "--user", "ada-l")
         assert (5, 1) == (found["stored"]["requests"], found["live_segments"])
     assert 0 == erase(path, "--user", "ada-l")["live_segments"]

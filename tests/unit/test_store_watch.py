@@ -279,6 +279,18 @@ def test_tags_retriever_and_language_are_slices(store):
     assert len(other.labels) == 28
 
 
+def test_a_part_of_a_queue_ends_after_the_part_before(store):
+    """Also if more outcomes than the limit have the time at which that part ended."""
+    store.plan.set([PlannedMetric(name="a", version="1")], [])
+    traces = [Trace(trace_id=f"t{n}", started_at=at) for n, at in enumerate((1.0, 1.0, 2.0))]
+    store.traces.ingest("x", 1, [Captured(trace=trace) for trace in traces])
+    for name in ("t0", "t1", "t2"):
+        complete(store, name, [Score(sample_id=name, metric="a", metric_version="1", value=0.5, method="exact")])
+    with store.watch.read() as tables:
+        assert [1.0, 1.0, 2.0, None] == [tables.queue.time(n) for n in range(4)]
+        assert [2.0, None] == [tables.queue.time(n, after=1.0) for n in range(2)]
+
+
 def test_units_keep_the_slices_of_the_options(tmp_path):
     """Only values by which alarms are divided are stored with a unit."""
     path = make(tmp_path / "a.db", T0, days=1, bad_from=9.0, folds=(2.0,))

@@ -16,6 +16,7 @@ from ragstone.schema import Captured, Sample, Score, Trace
 from ragstone.settings import Limits
 from ragstone.store import PlannedMetric, SqliteStore
 from ragstone.store._leases import Leases
+from ragstone.store._outcomes import Outcomes
 from ragstone.worker import ScoringSetup, Worker, open_setup, read_ledger
 
 N_REQUESTS = 200
@@ -23,12 +24,12 @@ CONCURRENCY = 4
 
 
 class Waiting(MetricBase):
-    """A metric that waits, for the first request until all others have ended."""
+    """A metric that waits, for one request until all others have ended."""
 
     name, needs = "acme.waiting", ("response",)
 
-    def __init__(self, *, keeps_first: bool) -> None:
-        self._keeps_first = keeps_first
+    def __init__(self, *, keeps: str | None) -> None:
+        self._keeps = keeps
         self._others = asyncio.Event()
         self._n_ended = self._running = self.most_running = 0
 
@@ -36,7 +37,7 @@ class Waiting(MetricBase):
         """Score 1."""
         self._running += 1
         self.most_running = max(self.most_running, self._running)
-        if self._keeps_first and sample.id == "t0":
+        if sample.id == self._keeps:
             await self._others.wait()
         await asyncio.sleep(0)
         self._running -= 1
@@ -89,13 +90,36 @@ def test_a_worker_that_scores_faster_than_the_store_claims_more(path, claims):
 
 def test_a_worker_with_unfinished_requests_claims_for_its_free_slots(path, claims):
     """Other workers of a shared store can score the rest meanwhile."""
-    work(path, Waiting(keeps_first=True))
+    work(path, Waiting(keeps="t0"))
     assert CONCURRENCY == max(claims)
+
+
+def test_a_worker_that_has_claimed_more_claims_for_its_slots_again(path, claims):
+    """As soon as requests do not end before its next claim."""
+    work(path, Waiting(keeps="t100"))
+    (with_t100,) = (n for n in range(len(claims)) if sum(claims[:n]) <= 100 < sum(claims[: n + 1]))
+    assert CONCURRENCY < max(claims[: with_t100 + 1])
+    assert CONCURRENCY >= max(claims[with_t100 + 1 :])
+
+
+def test_outcomes_that_another_worker_has_stored_are_not_reported(path, monkeypatch):
+    """The caller has them from the other worker, or not at all."""
+    monkeypatch.setattr(Outcomes, "complete_many", lambda _, completions: [False] * len(completions))
+    reported: list[object] = []
+
+    async def run():
+        async with open_setup(["ccrs.qr"], judge="lexical") as setup:
+            worker = Worker(path, setup)
+            worker.on_outcomes = lambda *values: reported.append(values)
+            await worker.run(until_idle=True)
+
+    asyncio.run(run())
+    assert [] == reported
 
 
 def test_no_more_are_scored_at_once_than_there_are_slots(path, claims):
     """Requests that are claimed ahead wait for a slot."""
-    metric = Waiting(keeps_first=False)
+    metric = Waiting(keeps=None)
     work(path, metric)
     assert CONCURRENCY < max(claims)
     assert CONCURRENCY == metric.most_running

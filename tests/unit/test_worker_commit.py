@@ -103,7 +103,7 @@ def test_a_full_disk_keeps_the_group(store):
         if (error := next(failures, None)) is not None:
             raise error
 
-    watched(store, fail)
+    groups = watched(store, fail)
 
     async def use() -> list[bool]:
         committer = Committer(errors, store)
@@ -113,6 +113,7 @@ def test_a_full_disk_keeps_the_group(store):
 
     assert [True] * 40 == asyncio.run(use())
     assert LedgerRow(captured=40, scored=40) == store.ledger().total
+    assert [40, 20, 10, 5, 35] == [len(group) for group in groups]
     assert any("cannot store outcomes: StoreError: no space left" in current for now in said for current in now)
     assert not errors
 

@@ -165,6 +165,39 @@ def test_a_batch_that_is_refused_is_split_down_to_the_row(store, clock):
     )
 
 
+def test_a_batch_that_was_split_is_not_continued_without_credentials(store, clock):
+    """The second half stays due, and is not written."""
+
+    def reply(batch: Sequence[Delivery]) -> None:
+        raise SinkRejectedError("422") if len(batch) == 5 else SinkDeniedError("401")
+
+    _, sink = run(store, clock, reply)
+
+    assert [["t1", "t2", "t3", "t4", "t5"], ["t1", "t2"]] == sink.batches
+    assert (5, "401") == (books(store).pending, books(store).stopped)
+
+
+def test_nothing_is_recorded_at_the_end_of_the_interpreter(store, clock, caplog):
+    """A sink that cannot start a thread then has not failed: the next worker delivers at once."""
+
+    def reply(batch: Sequence[Delivery]) -> None:
+        raise RuntimeError("can't start new thread at interpreter shutdown")
+
+    run(store, clock, reply)
+
+    assert [(0, None)] * 5 == [(row.attempts, row.last_error) for row in store.deliveries.read(state="pending")]
+    assert [] == caplog.messages
+
+
+def test_rows_of_one_batch_keep_their_reasons(store, clock):
+    """Two errors of one kind are two groups."""
+    errors = {"t2": SinkRejectedError("too long"), "t4": SinkRejectedError("no number")}
+    run(store, clock, lambda batch: {d.outcome.id: errors[d.trace_id] for d in batch if d.trace_id in errors})
+
+    failed = store.deliveries.read(state="failed")
+    assert [("t2", "too long"), ("t4", "no number")] == [(row.trace_id, row.last_error) for row in failed]
+
+
 def test_a_sink_that_is_down_is_asked_ever_more_slowly(store, clock):
     """The waits double up to ten minutes, for as long as it takes: nothing is given up."""
     waits = []
@@ -227,6 +260,15 @@ def test_a_trace_that_does_not_come_is_waited_for_a_day(store, clock):
     assert (1, 0) == (books(store).pending, books(store).failed)
 
 
+def test_a_trace_that_does_not_come_is_asked_for_more_slowly_beside_others(store, clock):
+    """Others that arrive do not show that it will."""
+    missing = SinkTargetMissingError("no such span")
+    run(store, clock, lambda batch: {d.outcome.id: missing for d in batch if d.trace_id in ("t3", "t4")})
+    clock.now += 2
+    run(store, clock, only("t3", missing))
+    assert clock.now + 4 == store.deliveries.read(state="pending")[0].next_try
+
+
 def test_credentials_that_are_refused_stop_the_sink_and_are_said_once(store, clock, caplog):
     """Nothing is lost, nothing more is asked, and the ledger says why; a new worker tries again."""
     with caplog.at_level(logging.WARNING):
@@ -260,6 +302,9 @@ def test_a_bug_of_a_sink_is_an_outage(store, clock, caplog):
 
     with caplog.at_level(logging.ERROR):
         run(store, clock, reply)
+        clock.now += 2
+        run(store, clock, reply)
 
     assert (5, "KeyError: 'x'") == (books(store).pending, books(store).last_error)
-    assert any(r.exc_info for r in caplog.records)
+    # The traceback is written once.
+    assert [True, False] == [bool(r.exc_info) for r in caplog.records]

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from ragstone.errors import StoreError, StoreUnavailableError
-from ragstone.schema import Captured, Dropped, Trace, spool_entry_adapter
+from ragstone.schema import Captured, Dropped, LedgerRow, SampledOut, Trace, spool_entry_adapter
 from ragstone.spool import SpoolReader, SpoolWriter
 from ragstone.store import SqliteStore
-from ragstone.worker import StepErrors
-from ragstone.worker._intake import SpoolTraceSource
+from ragstone.worker import StepErrors, read_ledger
+from ragstone.worker._intake import SpoolTraceSource, get_skip_reason
 
 DROPPED = spool_entry_adapter.dump_json(Dropped(reason="queue full", n=7, at=1e9))
 
@@ -71,6 +71,22 @@ def spool(tmp_path: Path) -> Path:
         writer.append([DROPPED])
     writer.close()
     return directory
+
+
+def test_entries_of_a_spool_are_counted_before_they_are_stored(tmp_path: Path) -> None:
+    """Each in its column, and drops with a reason of their own."""
+    writer = SpoolWriter(tmp_path / "s.db.spool")
+    entries = [
+        Captured(trace=Trace(trace_id="r", query="Why?", started_at=1e9)),
+        SampledOut(trace_id="out", started_at=1e9, inclusion_probability=0.5),
+    ]
+    writer.append([*map(spool_entry_adapter.dump_json, entries), DROPPED])
+    writer.close()
+
+    ledger = read_ledger(tmp_path / "s.db")
+
+    assert ledger.total == LedgerRow(captured=9, pending=1, sampled_out=1, dropped=7)
+    assert ledger.dropped_by_reason == {"not yet in the store": 7}
 
 
 def test_entries_that_were_stored_before_an_error_are_not_stored_again(
@@ -146,3 +162,37 @@ def test_an_outage_of_the_database_is_one_error() -> None:
     assert errors
     errors.run_step("read leases", lambda: 7, 0)
     assert not errors
+
+
+def test_an_outage_ends_if_its_last_step_fails_for_another_reason() -> None:
+    """The other reason is shown, and nothing after the step has succeeded."""
+    errors = StepErrors()
+
+    def fail(error: StoreError) -> int:
+        raise error
+
+    errors.run_step("claim traces", lambda: fail(StoreUnavailableError("it shuts down")), 0)
+    errors.run_step("claim traces", lambda: fail(StoreError("the disk is full")), 0)
+    assert (None, ("cannot claim traces: StoreError: the disk is full",)) == (errors.outage, errors.current)
+    errors.run_step("claim traces", lambda: 7, 0)
+    assert () == errors.current
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"query": "Why?", "response": "So."}, None),
+        ({"query": "Why?"}, None),
+        ({"response": "So."}, None),
+        ({}, "neither a query nor a response was captured"),
+        ({"query": "Why?", "status": "error"}, "the request ended as 'error'"),
+        ({"query": "Why?", "status": "error", "error": "no model"}, "the request ended as 'error': no model"),
+        (
+            {"query": "Why?", "response": "So.", "inner_errors": ["no index", "no cache"]},
+            "something failed inside the request: no index",
+        ),
+    ],
+)
+def test_requests_that_failed_or_are_empty_are_not_scored(fields: dict[str, Any], reason: str | None) -> None:
+    """The reason is that of their outcomes, which are not applicable."""
+    assert get_skip_reason(Trace(trace_id="t", started_at=1e9, **fields)) == reason

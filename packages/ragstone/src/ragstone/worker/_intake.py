@@ -140,8 +140,8 @@ class StepErrors:
             self._messages[name] = message
             self._unavailable.discard(name)
             if is_outage:
-                self.outage = message
                 self._unavailable.add(name)
+            self.outage = message if is_outage else self.outage if self._unavailable else None
             return otherwise
         self._messages.pop(name, None)
         if name in self._unavailable:
