@@ -405,3 +405,38 @@ def test_of_many_lists_the_first_twenty_are_named() -> None:
 
     assert "--rows list_4" in str(caught.value)
     assert "--rows list_5" not in str(caught.value)
+
+
+def test_columns_of_different_lengths_are_no_table() -> None:
+    """Values of one row would be those of another."""
+    with pytest.raises(DataError, match="has 2 lists"):
+        read_samples({"question": ["Why?", "How?"], "answer": ["So."]})
+
+
+def test_a_large_document_without_rows_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The list that was named is empty or missing."""
+    pytest.importorskip("ijson")
+    monkeypatch.setattr("ragstone.reading._json.MAX_ROW_BYTES", 100)
+    monkeypatch.setattr("ragstone._util.row_limits.MAX_ROW_BYTES", 100)
+    path = tmp_path / "rows.json"
+    path.write_text(json.dumps({"about": "[],".rjust(20) * 500, "results": []}, indent=1))
+
+    with pytest.raises(DataError, match=r"'.*rows.json' does not have an item at 'results'"):
+        read_samples(path, rows="results")
+
+
+@pytest.mark.parametrize(
+    ("cell", "passages"),
+    [
+        ("It is old; so it is.;It is red.", ["It is old; so it is.", "It is red."]),
+        ("It is old; so it is.|It is red;blue.", ["It is old; so it is.", "It is red;blue."]),
+        ("It is old.", ["It is old."]),
+        ('["It is old;red."]', ["It is old;red."]),
+    ],
+)
+def test_cells_of_deepeval_have_several_passages(cell: str, passages: list[str]) -> None:
+    """A semicolon with a blank after it belongs to a sentence."""
+    row = {"input": "Why?", "actual_output": "So.", "expected_output": "So.", "context": "", "retrieval_context": cell}
+    ((sample,), _) = read_samples([row])
+
+    assert passages == [passage.text for passage in sample.contexts or ()]

@@ -326,3 +326,23 @@ def test_the_first_rows_decide_and_the_report_says_how_many(tmp_path: Path):
     samples, report = read(path)
     assert [f"a {n}" for n in range(70)] == [sample.response for sample in samples]
     assert "result: labels in the first 50 rows, not read as response" in report
+
+
+def test_an_empty_id_is_not_that_of_a_passage():
+    """The next name of an id counts."""
+    hits = [
+        {"text": "a", "id": None, "doc_id": "d"},
+        {"text": "b", "id": float("nan"), "doc_id": 7},
+        {"text": "c", "id": 0},
+    ]
+    ((sample,), _) = read_samples([{"query": "Why?", "contexts": hits}])
+
+    assert ["d", "7", "0"] == [passage.id for passage in sample.contexts or ()]
+
+
+@pytest.mark.parametrize(("ids", "qrels"), [(["a", "b"], {"a": 1.0, "b": 1.0}), ([], None), ("['a']", {"a": 1.0})])
+def test_ids_of_ideal_passages_are_qrels(ids: Any, qrels: Any):
+    """Without any, the relevant passages are unknown."""
+    ((sample,), _) = read_samples([{"query": "Why?", "contexts": ["a"], "reference_context_ids": ids}])
+
+    assert qrels == sample.qrels

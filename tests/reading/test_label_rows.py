@@ -13,7 +13,7 @@ import pytest
 from command_line import run_command
 from live_store import make_store
 from ragstone.errors import DataError
-from ragstone.reading import LabelRecord, read_label_file
+from ragstone.reading import LabelRecord, by_answer, read_label_file
 from ragstone.store import SqliteStore
 from ragstone_lab import plan_judge_card
 
@@ -228,3 +228,28 @@ def test_records_keep_their_rows():
     rows = [{"id": "a", "label": 1, "rater": "x"}, {"id": "a", "label": 0, "rater": "y"}]
     records: list[LabelRecord] = read_label_file(rows).records
     assert [1, 2] == [each.position for each in records]
+
+
+def test_people_may_be_objects():
+    """Exports name a person by an address, or by an id alone."""
+    rows = [label_studio(0, "u1", "u2", "u3")]
+    for annotation, who in zip(
+        rows[0]["annotations"], ({"id": 7, "email": "ann@example.org"}, {"id": 8}, 9), strict=True
+    ):
+        annotation["completed_by"] = who
+    records = read_label_file(rows, columns=["annotations.result.value.choices"]).records
+
+    assert ["ann@example.org", "8", "9"] == [label.annotator for label in records]
+
+
+def test_claims_of_two_systems_are_of_two_answers():
+    """They may share the id of their question, and the person who labeled them."""
+    rows = [
+        {"id": "q1", "annotator": "ann", "system": system, "claim": f"{system} {n}", "label": label}
+        for system, labels in (("small", (0, 1)), ("large", (1, 1)))
+        for n, label in enumerate(labels)
+    ]
+
+    assert [("small", 0.5), ("large", 1.0)] == [
+        (label.system, label.value) for label in by_answer(read_label_file(rows).records)
+    ]

@@ -91,6 +91,7 @@ def test_objects_in_runs_are_left_to_their_reader(name):
 
     assert all_formats()["objects"].detect(json.dumps(value).encode())
     assert all_formats()["objects"].detect(json.dumps(value | {name: "x"}).encode()) is None
+    assert all_formats()["objects"].detect(b"PAR1" + json.dumps(value).encode()) is None
 
 
 def claims(source: InputFile):

@@ -523,3 +523,11 @@ def test_ids_are_not_redacted():
 def test_times_are_nanoseconds_since_1970(nanoseconds, expected):
     """Also as a text, as protobuf's JSON has them. 0 is no time."""
     assert expected == seconds(nanoseconds)
+
+
+def test_the_span_of_a_server_states_the_id_of_the_request():
+    """It follows no convention, and is the outermost span of the trace."""
+    server = span({"http.method": "POST", "ragstone.trace_id": "request-7"})
+    (found,) = traces_of(staged(server, chain("openinference", 2, 1)))
+
+    assert ("request-7", "q") == (found.trace_id, found.query)

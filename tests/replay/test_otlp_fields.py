@@ -136,6 +136,10 @@ ROWS: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
             openinference("CHAIN", session__id="s", user__id="u", tag__tags=["a", "b"], metadata='{"team": "x", "reference": "So."}'),
             {"session_id": "s", "user_id": "u", "tags": ["a", "b"], "metadata": {"team": "x"}, "reference": ("So.",)},
         ),
+        (
+            openinference("LLM", session__id="s", llm__token_count__prompt=0, metadata='{"session_id": "m", "userId": "u"}'),
+            {"session_id": "s", "user_id": "u", "tokens": (0, None)},
+        ),
         (openinference("RERANKER", reranker__query="q", input__value="other"), {"query": "q"}),
         (openinference("RERANKER", input__value="other", reranker__input_documents__0__document__content="a"),
          {"query": "other", "input_texts": ["a"]}),
@@ -215,7 +219,7 @@ ROWS: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
         ({"mlflow.spanInputs": '"q"', "session.id": "s", "user.id": "u"}, {"kind": "chain", "session_id": "s", "user_id": "u", "inputs": ["q"]}),
         ({"mlflow.trace.user": '"first"', "user.id": "u"}, {"user_id": "first"}),
         (
-            {"mlflow.spanType": '"RETRIEVER"', "mlflow.spanInputs": '{"note": "x", "kwargs": {"query": "why"}}'},
+            {"mlflow.spanType": '"RETRIEVER"', "mlflow.spanInputs": '{"note": "x", "state": {"query": "why"}}'},
             {"kind": "retrieval", "query": "why"},
         ),
         (

@@ -504,6 +504,26 @@ def test_an_attribute_that_is_repeated_has_its_first_value(read):
         assert [ANSWERED] == told(read(OtlpFormat(), content)[0])
 
 
+@pytest.mark.parametrize(("code", "status"), [(0, "ok"), (1, "ok"), (2, "error")])
+def test_the_status_of_a_span_of_protobuf(read, code, status):
+    """An application may say that a span is right."""
+    (trace,), _ = read(OtlpFormat(), protobuf(root() | {"status": {"code": code}}))
+
+    assert status == trace.status
+
+
+def test_a_message_of_protobuf_that_is_too_large_is_refused(tmp_path, monkeypatch):
+    """It would be read as one."""
+    first, second = protobuf(root()), protobuf(root(app__text="x"))
+    monkeypatch.setattr("ragstone.reading.otlp._protobuf.MAX_RECORD_BYTES", len(first))
+    (tmp_path / "large").write_bytes(first + second)
+    items = OtlpFormat().read(InputFile(tmp_path / "large", "large"))
+
+    assert [("q", None, "a")] == told([next(items)])
+    with pytest.raises(DataError, match=f"it holds a message of [0-9]+ bytes; at most {len(first)} are read as one"):
+        next(items)
+
+
 def test_a_bad_span_of_protobuf_has_its_place(read):
     """The number of the message, and of the span in it."""
     traces, rejected = read(OtlpFormat(), protobuf(root(), search(), span(trace_id="00" * 16)))
@@ -540,7 +560,7 @@ def test_delimited_protobuf_that_breaks_off_is_noticed_at_each_byte(tmp_path):
 def test_a_request_to_a_receiver_is_read_as_files_are():
     """JSON and protobuf by their content types; anything else is refused in words."""
     as_json = spans_of_request(
-        json.dumps(message(root(), span(trace_id="no"))).encode(), "application/json; charset=utf-8"
+        json.dumps(message(root(), span(trace_id="no"))).encode(), "Application/JSON; charset=utf-8"
     )
     as_protobuf = spans_of_request(protobuf(), "application/x-protobuf")
 

@@ -644,6 +644,14 @@ def test_each_spelling_of_a_failed_span_of_mlflow_is_read(read, status):
     assert "it broke" == read(FORMATS["mlflow"], lines(value))[0][0].error
 
 
+def test_an_id_of_a_span_without_that_of_its_trace_is_not_one_of_opentelemetry(read):
+    """Both are needed to find a span elsewhere."""
+    value = {"info": {"trace_id": "tr-1"}, "data": {"spans": [span(1, inputs="Why?") | {"trace_id": "tr-1"}]}}
+    (trace,), _ = read(FORMATS["mlflow"], lines(value))
+
+    assert ("tr-1", None, None) == (trace.trace_id, trace.otel_trace_id, trace.otel_span_id)
+
+
 def test_ids_of_mlflow_need_not_be_those_of_opentelemetry(read):
     """Then the steps are found by them all the same, and the request has the id of its trace."""
     root, found = span(1, inputs="Why?", outputs="So."), span(2, kind="RETRIEVER", inputs="why")

@@ -38,6 +38,7 @@ def read_records(tmp_path):
         b'[{"a": 1}, {"a": 2}]',
         b'[\n  {"a": 1},\n  {"a": 2}\n]\n',
         b'[{"a": 1},\n{"a": 2}]',
+        b'[{"a": 1}\n,{"a": 2}]',
         b'{"data": [{"a": 1}, {"a": 2}], "meta": {"page": 1}}',
         b'{"data": [{"a": 1}]}\n{"data": [{"a": 2}]}\n',
         b'{\n "meta": {"page": 1},\n "data": [\n  {"a": 1},\n  {"a": 2}\n ]\n}',
@@ -46,6 +47,23 @@ def read_records(tmp_path):
 def test_the_shape_of_a_file_does_not_matter(read_records, content):
     """Lines, a list, pages of an API, pretty-printed or not: the same records."""
     assert [{"a": 1}, {"a": 2}] == [value for _, value in read_records(content)]
+
+
+@pytest.mark.parametrize(
+    ("content", "places"),
+    [
+        (
+            b'{"data": [{"a": 1}, {"a": 2}]}\n{"data": [{"a": 3}]}\n',
+            ["line 1 item 1", "line 1 item 2", "line 2 item 1"],
+        ),
+        (b'[\n{"a": 1},\n{"a": 2}\n]', ["item 1", "item 2"]),
+        (b'{\n"a": 1\n}', ["the document"]),
+        (b'{"a": 1}\n\n{"a": 2}', ["line 1", "line 3"]),
+    ],
+)
+def test_each_record_has_its_place(read_records, content, places):
+    """So that it is found in the file."""
+    assert places == [place for place, _ in read_records(content)]
 
 
 def test_a_bad_line_is_told_and_the_rest_goes_on(read_records):
@@ -90,6 +108,7 @@ def test_what_json_cannot_hold_is_made_plain():
     assert {"a": "�x", "b": None, "c": None, "d": "9" * 30, "�": "😀"} == value
     assert json.dumps(value, ensure_ascii=False).encode()
     assert "<object>" == clean(object())
+    assert ["1" + "0" * 30, "<int>", "<int>"] == clean([10**30, 10**5000, -(10**5000)])
 
 
 def test_a_huge_number_is_no_bomb(read_records):
