@@ -345,3 +345,13 @@ def test_costs_decide_before_tokens(write) -> None:
     short = write("short", scores(0.001), cost_usd=spread(9), tokens=spread(2))
     (text,) = ragstone.compare([cheap, short], margin=0.05).cheapest
     assert text.startswith("cheapest that is not worse: cheap, cost ")
+
+
+def test_medians_are_weighted(write) -> None:
+    """A third of the answers stands for most requests."""
+    path = write("a", scores(n=90), tokens=[float(100 * (i % 3 + 1)) for i in range(90)])
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    lines = [line | {"inclusion_probability": 0.1 if i % 3 == 0 else 1.0} for i, line in enumerate(lines)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (tokens,) = [row for row in build_report(path).spent if row.name == "tokens"]
+    assert 100 == tokens.estimate.value

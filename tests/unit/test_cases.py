@@ -173,7 +173,25 @@ def test_a_changed_question_is_not_compared(path: Path):
     file = path.parent / "edited.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     found = ragstone.evaluate(file, ["ccrs.ac"], app=lambda question: "At ten.", judge="lexical").to_dict()["cases"]
-    assert (4, 3, 1) == (found["n"], found["n_wrong"], found["n_other_question"])
+    assert (4, 3, 1, 0) == tuple(found[name] for name in ("n", "n_wrong", "n_other_question", "n_unknown"))
+    rows[1]["case"]["is_wrong"] = None
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = ragstone.evaluate(file, ["ccrs.ac"], app=lambda question: "At ten.", judge="lexical").to_dict()["cases"]
+    assert (4, 2, 1, 1) == tuple(found[name] for name in ("n", "n_wrong", "n_other_question", "n_unknown"))
+
+
+def test_right_answers_that_are_wrong_now_are_broken(path: Path):
+    """Of 60 that were judged right, the application answers ten right again."""
+    file = write(path, limit=1000)
+
+    def ask(row: Sample) -> dict:
+        is_right = int(row.id[1:]) % 8 in (0, 1)
+        return {"response": row.reference[0] if is_right else "No idea at all.", "contexts": ["At ten."]}
+
+    result = ragstone.evaluate(file, ["ccrs.ac"], app=ask, judge="lexical")
+    found = result.to_dict()["cases"]
+    assert (20, 10, 60, 50) == tuple(found[name] for name in ("n_wrong", "n_corrected", "n_right", "n_broken"))
+    assert "50 of 60 answers that were judged right are wrong now." in str(result)
 
 
 def test_other_samples_are_not_compared(path: Path):
@@ -186,8 +204,8 @@ def test_a_correction_is_the_reference_and_marks_are_labels(path: Path):
     """The last correction counts, and passages without a mark are not relevant."""
     with SqliteStore.open(path, mode="own") as store:
         store.labels.save([
-            StoredLabel("t0", "ann", 0.0, 1.0, "At eight.", "[1]"),
-            StoredLabel("t0", "bob", 0.0, 2.0, "At seven.", "[2, 3]"),
+            StoredLabel("t0", "bob", 0.0, 1.0, "At eight.", "[1]"),
+            StoredLabel("t0", "ann", 0.0, 2.0, "At seven.", "[2, 3]"),
             StoredLabel("t4", "ann", 0.0, 1.0),
         ])  # fmt: skip
     rows = {row["trace_id"]: row for row in rows_of(path, worst=20)}

@@ -15,8 +15,8 @@ from clustered_scores import Setting, miss_rates
 from completions import complete
 from ragstone.cli import main
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.experiments import Clusters, TimeRange, choose_clusters, count_units
-from ragstone.experiments._clusters import labels_in
+from ragstone.experiments import Clusters, TimeRange, choose_clusters, cluster_notes, count_units
+from ragstone.experiments._clusters import labels_in, store_labels
 from ragstone.experiments._outcomes import open_source
 from ragstone.schema import Captured, Score, Trace
 from ragstone.settings import Analysis
@@ -682,3 +682,34 @@ def test_the_design_effect_of_a_comparison_is_that_of_differences(tmp_path):
         paths[-1].write_text("".join(json.dumps(line) + "\n" for line in lines))
     (note,) = [note for note in ragstone.compare(paths).notes if "ICC" in note]
     assert note.startswith("200 rows in 40 sessions, ICC 0.0")
+
+
+@pytest.mark.parametrize(("n", "n_notes"), [(29, 1), (30, 0)])
+def test_fewer_than_30_clusters_are_few(n, n_notes):
+    """Of two metrics, the one with the larger design effect is described."""
+    by_sample = {f"q{i}": f"s{i // 2}" for i in range(2 * n)}
+    clusters = Clusters(key="session_id", by_sample=by_sample, is_automatic=True)
+    scores = {
+        "same": {id_: float(i // 2 % 2) for i, id_ in enumerate(by_sample)},
+        "other": {id_: float(i % 2) for i, id_ in enumerate(by_sample)},
+    }
+    notes = cluster_notes("auto", clusters, {"session_id": by_sample}, by_sample, scores)
+    assert "ICC 1.00 (same)" in notes[0]
+    assert n_notes == sum("rough guide" in note for note in notes)
+
+
+def test_samples_without_a_label_are_clusters_beside_a_single_one():
+    """So there are two clusters or more."""
+    labels = {"tenant": {"a": "t", "b": "t"}}
+    assert choose_clusters("tenant", labels, "abc").by_sample == labels["tenant"]
+    with pytest.raises(DataError, match="all 2 samples are in one cluster"):
+        choose_clusters("tenant", labels, "ab")
+
+
+def test_labels_of_a_period_are_those_of_its_requests(tmp_path):
+    """Until a time, which is excluded."""
+    with SqliteStore.open(tmp_path / "s.db", mode="own") as store:
+        for i in range(4):
+            trace = Trace(trace_id=f"t{i}", started_at=1e9 + i, query="q", metadata={"tenant": f"x{i % 2}"})
+            store.traces.ingest("a", i + 1, [Captured(trace=trace)])
+        assert {"t1": "x1", "t2": "x0"} == store_labels(store, "tenant", since=1e9 + 1, until=1e9 + 3)

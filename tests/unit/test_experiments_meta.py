@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import ragstone
 from ragstone.errors import ConfigurationError, DataError
+from ragstone.experiments import read_outcomes
 from ragstone.schema import Failure, NotApplicable, Score
 from ragstone.stats import (
     cohen_kappa,
@@ -522,3 +524,14 @@ def test_topicality_shows_how_standard_errors_converge(written):
     assert [50, 100, 200, 500, 600] == list(errors)
     plain = json.loads(json.dumps(report.to_dict()))
     assert errors[50] == plain["metrics"][0]["contrast"]["second"]["standard_errors"]["50"]
+
+
+def test_the_last_outcome_and_the_words_of_an_answer_are_read(tmp_path):
+    """Of a sample that was scored twice, and as number of words."""
+    rows = [{"id": "a", "query": "Why?", "contexts": ["Rain."], "response": "Because of the rain."}]
+    result = ragstone.evaluate(rows, ["ccrs.cc"], judge="lexical")
+    (outcome,) = result.outcomes
+    again = outcome.model_copy(update={"value": 0.25})
+    found = read_outcomes(replace(result, outcomes=(outcome, again)))
+    assert ({"a": 0.25}, {"a": 4}) == (found.values("ccrs.cc"), found.lengths)
+    assert {"a": (outcome, again)} == found.repeats["ccrs.cc"]

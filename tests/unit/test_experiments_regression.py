@@ -352,3 +352,22 @@ def test_the_worst_gain_is_weighted(write) -> None:
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     (gate,) = ragstone.compare([old, new]).check_regression().gates
     assert -0.5 * 4 / 7 == pytest.approx(gate.worst)
+
+
+def test_the_confidence_level_decides(write) -> None:
+    """Five samples that all lose have a p-value of 1 / 32. The gate of a comparison has its level."""
+    old, new = write("old", qr=[0.9] * 5), write("new", qr=[0.1] * 5)
+    with pytest.raises(AssertionError, match="WORSE"):
+        ragstone.assert_no_regression(old, new)
+    ragstone.assert_no_regression(old, new, confidence_level=0.99)
+    checks = [ragstone.compare([old, new], confidence_level=level).check_regression() for level in (0.95, 0.99)]
+    assert [(0.95, False), (0.99, True)] == [(check.confidence_level, check.ok) for check in checks]
+
+
+def test_other_judges_are_compared_only_if_that_is_asked_for(write) -> None:
+    """As in `compare`."""
+    old, new = write("old", qr=noisy(0, 0)), write("new", qr=noisy(0, 1))
+    new.write_text(new.read_text().replace('"judge_hash":"h"', '"judge_hash":"g"'))
+    with pytest.raises(ConfigurationError, match="a judge with different settings"):
+        ragstone.assert_no_regression(old, new)
+    ragstone.assert_no_regression(old, new, allow_different_judges=True)

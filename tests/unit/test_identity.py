@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import ragstone
 from ragstone.errors import DataError
 from ragstone.experiments import Comparison, Experiment, add_labels, explain_answer
+from ragstone.experiments._outcome_file import question_number
 from ragstone.reading import read_samples
 from ragstone.schema import Captured, Trace, Turn, fingerprint
 from ragstone.store import open_store
@@ -247,6 +248,10 @@ class TestCompare:
 
 class TestIds:
     """Ids of rows without one, from several columns, and ids that occur twice."""
+
+    def test_numbers_of_questions_differ(self) -> None:
+        """They are what outcomes are matched by, so two questions must not share one."""
+        assert 5000 == len({question_number(fingerprint(f"Which number is {i}?")) for i in range(5000)})
 
     @given(st.permutations(range(6)))
     def test_the_id_of_a_row_does_not_depend_on_its_position(self, order: Sequence[int]) -> None:

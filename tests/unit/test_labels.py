@@ -42,6 +42,9 @@ def test_probabilities_sum_to_the_number_and_are_never_small():
     assert found["t99"] > 0.1
     assert {1.0} == set(draw_probabilities({"a": 0.0, "b": 3.0}, 5).values())
     assert {0.25} == set(draw_probabilities(dict.fromkeys("abcd", 0.0), 1).values())
+    assert {"a": 1 / 6, "b": 1 / 6 + 1 / 8, "c": 1 / 6 + 3 / 8} == pytest.approx(
+        draw_probabilities({"a": 0.0, "b": 1.0, "c": 3.0}, 1)
+    )
 
 
 def test_a_draw_has_its_probabilities():
@@ -233,3 +236,12 @@ def test_scores_of_one_metric_disagree_most_in_the_middle_of_its_range(tmp_path:
             complete(store, f"t{n}", [score])
     found = disagreements(open_source(tmp_path / "s.db").table()[0])
     assert ({"t0": 0.0, "t1": 0.8, "t2": 1.0, "t3": 0.0}, 1) == found
+
+
+def test_a_question_of_several_requests_names_none(path: Path):
+    """The row needs an id."""
+    with SqliteStore.open(path, mode="own") as store:
+        (trace,) = store.traces.get_many(["t1"]).values()
+        store.traces.ingest("test", 200, [Captured(trace=trace.model_copy(update={"trace_id": "again"}))])
+    with pytest.raises(DataError, match="2 requests have the question 'When does ferry 1 leave"):
+        add_labels(path, [{"question": trace.query, "label": 1}], author="ann")

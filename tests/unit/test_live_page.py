@@ -19,6 +19,7 @@ import pytest
 
 import served_app
 from command_line import run_command
+from completions import complete
 from live_store import add_requests, make_store, make_trace
 from ragstone.errors import ConfigurationError, StoreError
 from ragstone.experiments import FollowedReport, TimeRange, build_report, choose_cases, find_worst
@@ -26,7 +27,7 @@ from ragstone.live._app import _events, make_app
 from ragstone.live._board import Board
 from ragstone.live._labels import LabelDesk
 from ragstone.live._questions import find_questions
-from ragstone.schema import Captured, Passage, Retrieval, Usage
+from ragstone.schema import Captured, Passage, Retrieval, Score, Usage
 from ragstone.store import PlannedMetric, SqliteStore, open_store
 from ragstone.views import ReportView, format_interval, format_mean
 from ragstone.watch import all_alarms
@@ -457,6 +458,26 @@ def test_a_filter_is_compared_with_all(tmp_path: Path):
     view = report.view
     nobody = report.estimate(view, [])
     assert {None} == {part for _, part, _ in nobody}
+
+
+def test_a_filter_of_sampled_requests_is_weighted(tmp_path: Path):
+    """With the probabilities of the selected requests."""
+    with SqliteStore.open(tmp_path / "s.db", mode="own") as store:
+        store.plan.set([PlannedMetric(name="ccrs.qr", version="1", judge_hash="")], [])
+        for k in range(40):
+            trace = make_trace(k).model_copy(update={"inclusion_probability": 0.1 if k < 20 else 1.0})
+            store.traces.ingest("test", k + 1, [Captured(trace=trace)])
+            value = k / 40
+            complete(
+                store,
+                f"t{k}",
+                [Score(sample_id=f"t{k}", metric="ccrs.qr", metric_version="1", value=value, method="x")],
+            )
+    report, view = followed(tmp_path / "s.db")
+    rows = [5, 25, 30, 35]
+    (part,) = [some for title, some, _ in report.estimate(view, rows) if title == "Question relevance"]
+    assert part is not None
+    assert (5 / 4 + 25 / 40 + 30 / 40 + 35 / 40) / 13 == pytest.approx(part.value)
 
 
 def test_the_rows_of_a_filter_come_with_its_numbers(tmp_path: Path):

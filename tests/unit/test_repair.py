@@ -221,6 +221,8 @@ def test_rows_that_cannot_be_asked_or_are_right_are_counted(plant: Any) -> None:
         }
         for i, row in enumerate(rows(3))
     ]
+    other = {"id": "other", "query": "another", "reference": RIGHT, "response": RIGHT, "contexts": ["c"]}
+    assert 0 == run(planted, [other]).n_judged_before, "it was not called wrong"
     trial = run(planted, [*removed, *right])
     assert (5, 2, 3, 0, 3) == (
         trial.n_rows,

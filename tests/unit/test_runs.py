@@ -221,3 +221,15 @@ def test_sampled_rows_are_weighted_in_a_run_too(tmp_path: Path):
     (row,) = build_report(tmp_path / "runs.db").metrics
     assert row.estimate == result.summary()[0].estimate
     assert row.estimate.value == pytest.approx(18 * 5 / (18 * 5 + 6))
+
+
+def test_a_metric_is_compared_with_the_last_run_that_has_it(tmp_path: Path):
+    """A run without the metric in between does not hide its new judge."""
+    path = tmp_path / "runs.db"
+    first = evaluated()
+    other = changed(first, metric="ccrs.qr")
+    for name, each in (("a", first), ("b", other), ("c", changed(first, judge="m", judge_hash="other"))):
+        stored(path, name, each)
+    assert ["", "", True] == [
+        run.change and "judge of ccrs.cc changed" in run.change for run in build_report(path).runs
+    ]

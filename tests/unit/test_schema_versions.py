@@ -17,12 +17,13 @@ import ragstone
 from ragstone.errors import RagstoneError
 from ragstone.experiments._app.call import app_call
 from ragstone.experiments._app.saved import SavedRuns
-from ragstone.experiments._kept import KeptOutcomes, RunIdentity
+from ragstone.experiments._kept import KeptOutcomes, RunIdentity, count_kept
 from ragstone.judges import ReplyCache
 from ragstone.metrics import UdcgTheta
 from ragstone.reading._stage import BufferedSpan, SpanBuffer
 from ragstone.schema import (
     Captured,
+    Failure,
     Sample,
     Score,
     Trace,
@@ -200,3 +201,46 @@ def test_a_record_of_another_version_is_invalid(read: Callable[[object], object]
     read({name: value for name, value in fields.items() if name != "schema_version"})
     with pytest.raises(ValidationError, match=r"it has (an unknown )?format version.* and this version of Ragstone"):
         read(fields | {"schema_version": version})
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"metrics": (("m", "2", "h"),)}, "metrics m instead of m"),
+        ({"metrics": (("m", "1", "g"),)}, "judge 'j', with other settings"),
+        ({"judge": "k"}, "judge 'j' instead of 'k'"),
+        ({"app": ""}, "application 'a' and 2 repeats instead of no application"),
+        ({"repeats": 3}, "application 'a' and 2 repeats instead of application 'a' and 3 repeats"),
+        ({"data": "e"}, "other rows: the data has changed"),
+    ],
+)
+def test_another_run_does_not_resume_an_interrupted_one(
+    tmp_path: Path, fields: dict[str, object], message: str
+) -> None:
+    """The error names what differs."""
+    run = RunIdentity((("m", "1", "h"),), "j", "a", 2, "d")
+    for _ in range(2):
+        with contextlib.closing(KeptOutcomes(tmp_path / "o.jsonl")) as kept:
+            kept.open(run)
+            kept.add(Sample(id="t"), [SCORE])
+    with contextlib.closing(KeptOutcomes(tmp_path / "o.jsonl")) as kept, pytest.raises(RagstoneError) as error:
+        kept.open(run._replace(**fields))
+    assert f"holds an interrupted run with {message}. Run that command again" in str(error.value)
+
+
+def test_the_last_outcomes_of_the_same_sample_are_resumed(tmp_path: Path) -> None:
+    """An application that answered again has another answer, and a rejected call is repeated."""
+    first, again, refused = (Sample(id=id_, response=text) for id_, text in (("t", "a"), ("t", "b"), ("r", "a")))
+    failure = Failure(sample_id="r", metric="m", metric_version="1", kind="rejected", reason="no")
+    with contextlib.closing(KeptOutcomes(tmp_path / "o.jsonl")) as kept:
+        kept.open(RUN)
+        kept.add(first, [SCORE])
+        kept.add(again, [SCORE.model_copy(update={"value": 0.25})])
+        kept.add(refused, [failure])
+    path = tmp_path / "o.jsonl.partial"
+    path.write_bytes(path.read_bytes() + b'{"sample_id": ')
+    assert 2 == count_kept(tmp_path / "o.jsonl")
+    with contextlib.closing(KeptOutcomes(tmp_path / "o.jsonl")) as kept:
+        kept.open(RUN)
+        assert (None, None) == (kept.find(first), kept.find(refused))
+        assert [0.25] == [outcome.value for outcome in kept.find(again)]

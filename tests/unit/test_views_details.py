@@ -8,7 +8,7 @@ import math
 import pytest
 
 from ragstone.experiments import Experiment, build_report
-from ragstone.experiments._table import TableReader
+from ragstone.experiments._table import ScoreRows, TableReader
 from ragstone.experiments._views.answers import build_answer
 from ragstone.experiments._views.labeled import HumanLabels, build_labels, takes_labels
 from ragstone.experiments._views.slices import SliceLabels
@@ -581,3 +581,40 @@ def test_only_a_metric_with_failures_has_bounds_in_a_report() -> None:
     """Without them the mean is what it is."""
     first, second = build_report(experiment([(0.5, 0.5), (0.7, None)])).metrics
     assert (None, (0.25, 0.75)) == (first.bounds, second.bounds)
+
+
+def test_equal_sampling_probabilities_are_no_weights() -> None:
+    """A report says that means are weighted only if they are."""
+    result = experiment([(0.5, 0.5)] * 4)
+    for shares, is_weighted in (([0.5] * 4, False), ([0.5, 1.0] * 2, True)):
+        samples = [
+            each.model_copy(update={"metadata": {"inclusion_probability": share}})
+            for each, share in zip(result.samples, shares, strict=True)
+        ]
+        view = build_report(dataclasses.replace(result, samples=tuple(samples)))
+        assert is_weighted == view.provenance.is_weighted
+
+
+def test_a_condition_takes_any_spelling_of_a_metric_with_arguments() -> None:
+    """As options of commands do."""
+    (condition,) = parse_where('"CCRS.AC@.0"<0.5')
+    assert "ccrs.ac@em_weight=0" == condition.key
+
+
+def test_a_probability_of_one_percent_counts_as_never() -> None:
+    """A reader that abstains on 2% of one passage abstains."""
+    reader = TableReader(cards=CARDS)
+    reader.put(score("udcg", 0.5, passages=[{"position": 1, "p_abstain": 0.01}, {"position": 2, "p_abstain": 0.02}]))
+    (origin,) = reader.table().metrics["udcg"].origins[0]
+    assert (2, 1, 0, 0) == origin.reads
+
+
+def test_what_is_matched_by_question_keeps_its_decision_and_its_bounds() -> None:
+    """The outcome moves to the row of the sample with an id."""
+    rows = ScoreRows(CARDS["ccrs.ac"])
+    failure = Failure(sample_id="b", metric="ccrs.ac", metric_version="1", kind="timeout", reason="slow", details={"bounds": [0.2, 0.4]})  # fmt: skip
+    rows.put(0, score("ccrs.ac", 0.9, em=0.0, judge=0.2))
+    rows.put(1, failure)
+    rows.move(0, 200)
+    rows.move(1, 201)
+    assert (0.9, 0.2, (0.2, 0.4)) == (rows.values[200], rows.decisions[200], rows.ends[201])
