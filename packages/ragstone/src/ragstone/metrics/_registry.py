@@ -6,14 +6,15 @@ import difflib
 import importlib.metadata
 import logging
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
 from ragstone._util.local_model import check_installed
+from ragstone._util.variables import assigned
 from ragstone.errors import ConfigurationError, RagstoneError
 from ragstone.judges import Embedder, Reader
 from ragstone.metrics._arguments import Argument, arguments_of, parse_values, quote, split_metrics
@@ -282,8 +283,7 @@ def _with_own_prompts(metric: Metric) -> Metric:
     return metric.with_prompts(stated) if stated else metric
 
 
-@contextmanager
-def own_prompts(texts: Mapping[str, str]) -> Iterator[None]:
+def own_prompts(texts: Mapping[str, str]) -> AbstractContextManager[object]:
     """Replace built-in prompts of metrics that are resolved within a block. Without any, those around it apply.
 
     Raise ConfigurationError if a key does not name a prompt, or a placeholder is unknown or missing.
@@ -299,11 +299,7 @@ def own_prompts(texts: Mapping[str, str]) -> Iterator[None]:
                 + " `ragstone metrics NAME` shows the prompts of a metric"
             )
         known[key].check(key, text)
-    token = OWN_PROMPTS.set(dict(texts) or OWN_PROMPTS.get())
-    try:
-        yield
-    finally:
-        OWN_PROMPTS.reset(token)
+    return assigned(OWN_PROMPTS, dict(texts) or OWN_PROMPTS.get())
 
 
 def _check_own_name(criterion: Criterion) -> None:

@@ -6,7 +6,8 @@ import itertools
 import json
 import re
 import shlex
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
@@ -113,8 +114,10 @@ class Repeats:
         if len(rows) >= max(_MANY * n_questions, 4) and (column or n_answers >= _MANY * n_questions):
             report.warn(self._systems(rows, n_questions, column))
 
-    def check_ids(self, repeated: Collection[str]) -> None:
+    def check_ids(self) -> None:
         """Check that rows with the same id are copies. Raise DataError if their values differ."""
+        ids = Counter(row.id for row in self._rows if row.has_id)
+        repeated = [id_ for id_, n in ids.items() if n > 1]
         first: dict[str, _Row] = {}
         rows = [row for row in self._rows if row.id in repeated]
         if any(row != first.setdefault(row.id, row) for row in rows):

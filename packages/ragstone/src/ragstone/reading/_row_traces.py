@@ -17,7 +17,7 @@ from ragstone.reading._records import Record
 from ragstone.reading._repeats import MAX_ROWS, Repeats
 from ragstone.reading._report import ReadingReport
 from ragstone.reading._rows import RowReader
-from ragstone.reading._samples import Questions, RowIds, laid_out
+from ragstone.reading._samples import Questions, laid_out
 from ragstone.reading._source import InputFile
 from ragstone.reading._tables import open_table
 from ragstone.reading._trec import RUN_SUFFIXES, read_beir, read_trec_run
@@ -98,22 +98,13 @@ def _rows(source: InputFile) -> tuple[Iterator[tuple[int, Any]], ReadingReport]:
 def check_repeats(source: InputFile) -> None:
     """Check what the first rows of each file repeat, before a trace of them is stored."""
     for part in source.parts():
-        rows, again = _rows(part)
-        with suppress(DataError, OSError):
-            if _are_distinct(islice(rows, MAX_ROWS)):
-                continue
-        rows, again = _rows(part)
-        reader, ids = RowReader(report=again), RowIds()
-        with suppress(DataError, OSError):  # a damaged file is read to the damage
-            for position, row in islice(reader.look(rows), MAX_ROWS):
-                with suppress(DataError):
-                    ids.add(reader.read(row, position), position, is_row=True)
-        if not ids.repeated and not ids.questions.have_twice():
+        if _are_distinct(_rows(part)[0]):
             continue
-        repeats = Repeats(*_rows(part))
+        rows, report = _rows(part)
+        repeats = Repeats(_readable(rows), report)
         try:
-            repeats.check_ids(ids.repeated)
-            repeats.check(again)
+            repeats.check_ids()
+            repeats.check(report)
         except DataError as error:
             raise DataError(
                 f"{part.name!r}: {error}. Options are those of `ragstone evaluate`, which reads the same file"
@@ -121,18 +112,26 @@ def check_repeats(source: InputFile) -> None:
 
 
 def _are_distinct(rows: Iterator[tuple[int, Any]]) -> bool:
-    """Return whether each row has its own id and its own question, if two of its cells show it.
+    """Return whether each of the first rows has its own id, or none, and its own question, if two of its cells show it.
 
     Reading the rows whole takes ten times as long.
     """
     reader, ids, queries = RowReader(), set[str](), set[str]()
-    for n, (position, row) in enumerate(reader.look(rows), start=1):
-        id_, query = reader.identity(row, position)
-        ids.add(id_)
-        queries.add(query)
-        if not id_ or not query or not len(ids) == len(queries) == n:
-            return False
-    return True
+    with suppress(DataError):
+        for position, row in islice(reader.look(_readable(rows)), MAX_ROWS):
+            id_, query = reader.identity(row, position)
+            if id_ is None or not query or id_ in ids or query in queries:
+                return False
+            ids |= {id_} if id_ else set()
+            queries.add(query)
+        return True
+    return False
+
+
+def _readable(rows: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
+    """Yield the rows of a damaged file up to the damage."""
+    with suppress(DataError, OSError):
+        yield from rows
 
 
 def trace_of_row(

@@ -54,6 +54,7 @@ from ragstone.schema import Sample, derive_id, message_role
 _NO_MESSAGES: Final = Conversation(query=None, history=(), response=None, contexts=None)
 _EXPECTED_KEYS: Final = (*FIELD_ALIASES["reference"], "answer", "output", "response", "text")
 _TEXT_FIELDS: Final = frozenset({"id", "query", "response", "reference", "contexts"})
+_TALKS: Final = ("messages", "history")
 _SHOWN: Final = ("query", "response", "contexts", "reference")
 _SPLIT_FIELDS: Final = ("contexts", "reference", "sub_questions")
 """Fields that a separator makes several of one text."""
@@ -231,16 +232,18 @@ class RowReader:
         self._count(sample, found, used, sources)
         return sample if id_ else sample.model_copy(update={"id": derive_id(sample)})
 
-    def identity(self, row: object, position: int) -> tuple[str, str]:
-        """Return the id and the question of a row from the cells with them, or "" for what only `read` can say."""
+    def identity(self, row: object, position: int) -> tuple[str | None, str]:
+        """Return the id ("" without one) and the question of a row, or None and "" if only `read` knows them."""
         if type(row) is not dict or self._unpacked:
-            return "", ""
+            return None, ""
         flat = flatten(row)
         plan = self._plan(row, flat, position)
         id_, query = flat.get(plan.single.get("id", "")), flat.get(plan.single.get("query", ""))
-        if type(query) is not str or query.lstrip()[:1] == "[" or "messages" in plan.names or "history" in plan.names:
-            query = ""
-        return str(id_) if type(id_) is str or type(id_) is int else "", query
+        if type(query) is not str or query.lstrip()[:1] == "[" or not plan.names.keys().isdisjoint(_TALKS):
+            return None, ""
+        if id_ is None and "id" not in plan.names:
+            return "", query
+        return str(id_) if type(id_) is str or type(id_) is int else None, query
 
     def _is_apart(self, value: Any, field: str, sources: Mapping[str, str]) -> bool:
         """Return whether the user named a value in objects that are not a text."""

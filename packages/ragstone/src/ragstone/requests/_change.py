@@ -5,10 +5,12 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
+
+from ragstone._util.variables import assigned
 
 _T = TypeVar("_T")
 
@@ -92,29 +94,15 @@ _change: ContextVar[RetrievalChange | None] = ContextVar("ragstone_retrieval_cha
 _stage: ContextVar[RetrievalStage | None] = ContextVar("ragstone_retrieval_stage", default=None)
 
 
-@contextmanager
-def changed_retrieval(change: RetrievalChange) -> Iterator[None]:
+def changed_retrieval(change: RetrievalChange) -> AbstractContextManager[object]:
     """Change what is retrieved inside the context, in tasks and threads that inherit it."""
-    token = _change.set(change)
-    try:
-        yield
-    finally:
-        _change.reset(token)
+    return assigned(_change, change)
 
 
-@contextmanager
-def retrieval_stage() -> Iterator[RetrievalStage | None]:
+def retrieval_stage() -> AbstractContextManager[RetrievalStage | None]:
     """Enter one call of a retriever. The stage is None if nothing is changed."""
     change = _change.get()
-    if change is None:
-        yield None
-        return
-    stage = RetrievalStage(change, _stage.get())
-    token = _stage.set(stage)
-    try:
-        yield stage
-    finally:
-        _stage.reset(token)
+    return nullcontext() if change is None else assigned(_stage, RetrievalStage(change, _stage.get()))
 
 
 @contextmanager
