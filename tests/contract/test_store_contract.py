@@ -1115,6 +1115,19 @@ class TestRetention:
         store.plan.set([GROUNDED, RECALL], ["jsonl"])
         assert 3 == store.upkeep.count_texts(before=999_500.0).removable == store.upkeep.remove_texts(before=999_500.0)
 
+    def test_outcomes_that_a_sink_does_not_receive_keep_no_text(self, store: Store):
+        """Those that were stored while it was not in the plan."""
+        for trace_id, sinks in (("t1", []), ("t2", ["jsonl"])):
+            ingest(store, trace_id)
+            store.plan.set([GROUNDED, RECALL], sinks)
+            complete(store, trace_id, both(trace_id))
+        ingest(store, "t0")
+        store.plan.set([GROUNDED, RECALL], [])
+        complete(store, "t0", both("t0"))
+        store.plan.set([GROUNDED, RECALL], ["jsonl"])
+
+        assert (2, 0, 1, 0) == tuple(store.upkeep.count_texts(before=999_500.0))
+
     def test_shrinking_keeps_everything(self, store: Store):
         """A file is written again."""
         self.filled(store)
@@ -1533,6 +1546,13 @@ class TestErasedRequests:
         with store._database.read() as db:
             keys = [key for (key,) in db.execute("SELECT key FROM meta WHERE key >= 'erased:' AND key < 'erased;'")]
         assert (1_100, []) == (len(keys), [key for key in keys if "trace-" in key])
+
+    def test_an_erasure_says_when_its_first_request_arrived(self, store: Store, clock: Clock):
+        """Backups from then on have its text."""
+        ingest(store, "t2")
+        clock.now += 60
+        ingest(store, "t1")
+        assert clock.now - 60 == store.upkeep.erase(["t1", "t2"]).since
 
     def test_outcomes_of_another_plan_are_no_longer_counted(self, store: Store):
         """An erasure that leaves none of them leaves no count of zero."""

@@ -64,6 +64,23 @@ def test_statuses_of_the_checks(current, alive, ready):
     assert list(current.store_errors) == body["store_errors"]
 
 
+@pytest.mark.parametrize("accepted", ["text/plain", "application/openmetrics-text"])
+def test_metrics_have_the_format_that_the_scraper_accepts(accepted):
+    """Prometheus asks for either of two formats."""
+
+    async def ask() -> str:
+        from aiohttp import web
+        from prometheus_client import CollectorRegistry
+
+        app = web.Application()
+        add_health_routes(app, WorkerState, CollectorRegistry())
+        async with TestClient(TestServer(app)) as client:
+            answer = await client.get("/metrics", headers={"Accept": f"{accepted};version=1.0.0"})
+            return answer.headers["Content-Type"]
+
+    assert asyncio.run(ask()).startswith(accepted)
+
+
 @pytest.mark.usefixtures("virtual_time")
 def test_a_worker_says_why_it_does_not_score(tmp_path):
     """While the judge cannot be reached it stores requests; then it scores them, and has nothing to say."""

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import re
+import shutil
 import sqlite3
 import stat
 from pathlib import Path
@@ -17,6 +18,7 @@ from live_store import add_requests, make_store
 from ragstone.errors import ConfigurationError, StoreCorruptError, StoreError, StoreOwnedError, StoreVersionError
 from ragstone.schema import Score
 from ragstone.store import SqliteStore, StoredLabel, backup_store, restore_store
+from ragstone.store._checksums import last_key
 
 PAGE_SIZE = 4096
 
@@ -211,6 +213,46 @@ def _damaged(data: bytearray, rng: random.Random, kind: int) -> bytes:
     else:
         del data[rng.randrange(len(data)) :]
     return bytes(data)
+
+
+def test_a_negative_zero_is_no_damage(store: Path) -> None:
+    """A database may return it as zero."""
+    with SqliteStore.open(store, mode="own") as opened:
+        opened.labels.save([StoredLabel("t", "bob", -0.0, 7.0)])
+        assert 0.0 == opened.labels.read()[-1].value
+        assert opened.upkeep.verify().ok
+
+
+def test_all_damaged_rows_are_counted_and_the_first_ones_listed(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store with a million damaged rows does not need the memory for a million messages."""
+    monkeypatch.setattr("ragstone.store._verify._LISTED", 2)
+    alter(store, "UPDATE traces SET name = 'x' WHERE seq <= 5")
+    with SqliteStore.open(store, mode="read") as opened:
+        found = opened.upkeep.verify()
+    assert (5, 2) == (found.damaged["traces"], len(found.rows))
+
+
+def test_a_restored_store_does_not_read_the_log_of_the_one_before(store: Path, tmp_path: Path) -> None:
+    """A process that was killed leaves its write-ahead log behind."""
+    backup, killed = tmp_path / "backup.db", tmp_path / "killed.db"
+    backup_store(store, backup)
+    with SqliteStore.open(store, mode="own") as owner:
+        add_requests(owner, 40, 2)
+        for end in ("", "-wal"):
+            shutil.copy(f"{store}{end}", f"{killed}{end}")
+    restore_store(backup, killed, replace=True)
+    assert [] == list(tmp_path.glob("killed.db-*"))
+    with SqliteStore.open(killed, mode="own") as opened:
+        assert 40 == len(list(opened.traces.read()))
+
+
+def test_a_key_that_comes_again_is_damage() -> None:
+    """A damaged tree of a table can return one row without end."""
+    assert 7 == last_key("traces", [(5,), (7,)], 4)
+    assert 4 == last_key("traces", [], 4)
+    for page in ([(4,)], [(5,), (5,)], [(7,), (5,)]):
+        with pytest.raises(StoreCorruptError, match="the order of the rows is damaged"):
+            last_key("traces", page, 4)
 
 
 def test_a_backup_of_a_running_store_is_restored(store: Path, tmp_path: Path) -> None:

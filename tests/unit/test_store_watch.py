@@ -14,6 +14,7 @@ from ragstone.metrics import resolve_metrics
 from ragstone.schema import Captured, Failure, NotApplicable, Retrieval, Score, Trace
 from ragstone.settings import Watch
 from ragstone.store import CanaryScore, PlannedMetric, SqliteStore, StreamKey, Unit, WatchedOutcome, open_store
+from ragstone.watch import AlarmRequest
 from ragstone.worker import StepErrors
 from ragstone.worker._watching import StreamWatcher
 from watch_tables import KEY, MemoryTables
@@ -353,6 +354,38 @@ class TestLargeQueue:
             assert 14 == n
             assert [] == queued(store)
             assert snapshot(store)[2]
+
+
+def test_streams_are_published_with_the_last_day_and_their_own_alarms(tmp_path):
+    """An alarm that was accepted is counted, and not open. Streams without sessions for a week are left out."""
+    make(tmp_path / "a.db", T0)
+    now = T0 + 11.5 * DAY_S
+    watcher = StreamWatcher(
+        tmp_path / "a.db",
+        resolve_metrics(METRIC),
+        Watch(),
+        requests=tmp_path / "r",
+        errors=StepErrors(),
+        clock=lambda: now,
+    )
+    with SqliteStore.open(tmp_path / "a.db", mode="own", clock=lambda: now) as store:
+        score, failures = watcher.statuses(store)
+        with store.watch.change() as tables:
+            (alarm,) = tables.alarms()
+            values = [
+                unit.value
+                for unit in tables.units(StreamKey("qa-bot", METRIC, "1", "j1"), since=now - DAY_S, until=now)
+            ]
+            AlarmRequest(action="accept", number=alarm.number).apply(tables, now=now)
+        accepted, _ = watcher.statuses(store)
+        now += 7 * DAY_S
+        assert [] == watcher.statuses(store)
+    scores = [value for value in values if value is not None]
+    assert 50 < len(scores) < 120
+    assert sum(scores) / len(scores) == pytest.approx(score.mean)
+    assert [("score", True, 1), ("failures", False, 0), ("score", False, 1)] == [
+        (status.kind, status.has_alarm, status.n_alarms) for status in (score, failures, accepted)
+    ]
 
 
 def test_closed_outcomes_are_those_of_the_reference(store):
