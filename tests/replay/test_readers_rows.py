@@ -280,16 +280,3 @@ def test_the_content_of_a_message_is_not_the_answer_of_its_request(read):
 
     assert "not a request: it has neither a question nor an answer with documents" == rejected.reason
     assert ("Why?", None) == (trace.query, trace.response)
-
-
-def test_a_file_with_a_row_for_each_passage_is_noted(read, tmp_path):
-    """Its traces were read when that is known."""
-    rows = [
-        {"question": f"Why {n}?", "answer": "So.", "passage": f"{n}, part {k}."} for n in range(3) for k in range(2)
-    ]
-    path = tmp_path / "rows.jsonl"
-    path.write_bytes(lines(*rows))
-    source = InputFile(path, "rows.jsonl")
-
-    assert 6 == len(list(FORMATS["rows"].read(source)))
-    assert any("each row has one passage (passage) of a question" in note for note in source.notes)

@@ -175,10 +175,11 @@ def detect(source: InputFile, *, name: str = "auto", formats: Sequence[TraceForm
     remedy = (
         "Name the format with --format, or convert the file to JSON lines with the fields query, contexts and response"
     )
-    has_rows = _has_rows(source, head)
-    if not has_rows or not head.startswith(b"PK"):
+    with source.path.open("rb") as file:
+        is_book = head.startswith(b"PK") and is_workbook(file)
+    if not is_book:
         refuse_other(head, source.name)
-    if has_rows:
+    if is_book or b"\0" not in head or head.startswith((b"\xff\xfe", b"\xfe\xff")):
         remedy += f". If its rows are samples: ragstone evaluate {shlex.quote(source.name)}"
     if not head:
         raise DataError(
@@ -189,14 +190,6 @@ def detect(source: InputFile, *, name: str = "auto", formats: Sequence[TraceForm
     raise DataError(
         f"{source.name!r} begins with {beginning!r}, which is not a known format ({', '.join(known)}). {remedy}"
     )
-
-
-def _has_rows(source: InputFile, head: bytes) -> bool:
-    """Return whether `evaluate` may read the file: text, or a workbook of Excel."""
-    if b"\0" not in head or head.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return bool(head)
-    with source.path.open("rb") as file:
-        return is_workbook(file)
 
 
 def find_format(head: bytes, formats: Sequence[TraceFormat]) -> DetectedFormat | None:

@@ -17,7 +17,7 @@ from ragstone.reading._records import Record
 from ragstone.reading._repeats import MAX_ROWS, Repeats
 from ragstone.reading._report import ReadingReport
 from ragstone.reading._rows import RowReader
-from ragstone.reading._samples import Questions, laid_out
+from ragstone.reading._samples import laid_out
 from ragstone.reading._source import InputFile
 from ragstone.reading._tables import open_table
 from ragstone.reading._trec import RUN_SUFFIXES, read_beir, read_trec_run
@@ -63,27 +63,17 @@ class RowsFormat:
 
         A row without a time gets the time of its file. The files of retrieval research are read as a whole.
         """
-        if source.path.is_dir() and self.detect_file(source) is not None:
-            started_at = source.modified_at()
-            for sample in _folder(source):
-                yield trace_from_sample(sample, source=self.name, started_at=started_at)
-            return
-        for part in source.parts():
+        is_beir = source.path.is_dir() and self.detect_file(source) is not None
+        started_at = source.modified_at()
+        for sample in _folder(source) if is_beir else ():
+            yield trace_from_sample(sample, source=self.name, started_at=started_at)
+        for part in () if is_beir else source.parts():
             started_at = part.modified_at()
             of_part = "" if part is source else f" of {part.name}"
-            (rows, report), questions = _rows(part), Questions()
+            rows, report = _rows(part)
             reader = RowReader(report=report)
             for position, row in reader.look(rows):
-                trace = trace_of_row(Record(f"row {position}{of_part}", row), self.name, started_at, reader)
-                if isinstance(trace, Trace):
-                    questions.add(trace.query)
-                yield trace
-            if questions.have_twice():
-                rows, again = _rows(part)
-                try:
-                    Repeats(rows, again).check(report)
-                except DataError as error:  # the traces before were read
-                    report.warn(str(error))
+                yield trace_of_row(Record(f"row {position}{of_part}", row), self.name, started_at, reader)
             source.notes.extend(report.lines())
 
 
@@ -96,19 +86,20 @@ def _rows(source: InputFile) -> tuple[Iterator[tuple[int, Any]], ReadingReport]:
 
 
 def check_repeats(source: InputFile) -> None:
-    """Check what the first rows of each file repeat, before a trace of them is stored."""
+    """Check what the first rows of each file repeat, before one is stored. Warnings become notes of the source."""
     for part in source.parts():
         if _are_distinct(_rows(part)[0]):
             continue
-        rows, report = _rows(part)
+        (rows, report), warnings = _rows(part), ReadingReport()
         repeats = Repeats(_readable(rows), report)
         try:
             repeats.check_ids()
-            repeats.check(report)
+            repeats.check(warnings)
         except DataError as error:
             raise DataError(
                 f"{part.name!r}: {error}. Options are those of `ragstone evaluate`, which reads the same file"
             ) from None
+        source.notes.extend(f"{part.name}: {text}" for text in warnings.notes)
 
 
 def _are_distinct(rows: Iterator[tuple[int, Any]]) -> bool:

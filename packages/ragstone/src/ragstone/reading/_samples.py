@@ -192,7 +192,7 @@ def iter_samples(
         yield sample
     if not rejected or on_bad_row == "skip":
         reader.finish()
-        if ids.questions.have_twice():
+        if ids.have_one_question():
             read_again().check(report)
     if rejected and on_bad_row == "raise":
         remedy = "Fix these rows, or skip them with on_bad_row='skip' (--on-bad-row skip)"
@@ -382,7 +382,8 @@ class RowIds:
         self.repeated: dict[str, None] = {}
         """Given ids that occur more than once."""
         self._derived: Counter[str] = Counter()
-        self.questions = Questions()
+        self._questions: set[int] = set()
+        self._n_asked = 0
 
     def add(self, sample: Sample, position: int, *, is_row: bool) -> Sample:
         """Return the sample with an id that no earlier row has. A derived id of a row that occurs again gets a number.
@@ -391,7 +392,7 @@ class RowIds:
         """
         id_, earlier = sample.id, self.seen.add(sample.id, position)
         if earlier is None:
-            self.questions.add(sample.query if is_row else None)
+            self._ask(sample.query if is_row else None)
             return sample
         if not is_row or not has_derived_id(sample):
             self.repeated[id_] = None
@@ -399,23 +400,14 @@ class RowIds:
         while self.seen.add(sample.id, position) is not None:
             self._derived[id_] += 1
             sample = sample.model_copy(update={"id": f"{id_}-{self._derived[id_] + 1}"})
-        self.questions.add(sample.query)
+        self._ask(sample.query)
         return sample
 
+    def _ask(self, query: str | None) -> None:
+        if query and self._n_asked < _MAX_ASKED:
+            self._n_asked += 1
+            self._questions.add(hash(query))
 
-class Questions:
-    """The questions of the first rows."""
-
-    def __init__(self) -> None:
-        self._known: set[int] = set()
-        self._n = 0
-
-    def add(self, query: str | None) -> None:
-        """Count a question."""
-        if query and self._n < _MAX_ASKED:
-            self._n += 1
-            self._known.add(hash(query))
-
-    def have_twice(self) -> bool:
-        """Return whether two rows have one question."""
-        return len(self._known) < self._n
+    def have_one_question(self) -> bool:
+        """Return whether two of the first rows have one question."""
+        return len(self._questions) < self._n_asked
