@@ -1323,6 +1323,7 @@ class TestOutbox:
         assert {clock.now} == {item.since for item in store.deliveries.due("jsonl", limit=9)}
         store.deliveries.mark("jsonl", [item.id for item in again], "sent")
         assert DeliveryCounts(sent=3, failed=1) == store.ledger().outbox["jsonl"]
+        assert [1, 1, 1] == [row.attempts for row in store.deliveries.read(sink="jsonl", state="sent")]
         assert [] == store.upkeep.recount()
 
     def test_new_outcomes_do_not_wait_for_retries(self, store: Store, clock: Clock):
@@ -1546,6 +1547,19 @@ class TestErasedRequests:
         with store._database.read() as db:
             keys = [key for (key,) in db.execute("SELECT key FROM meta WHERE key >= 'erased:' AND key < 'erased;'")]
         assert (1_100, []) == (len(keys), [key for key in keys if "trace-" in key])
+
+    def test_a_sink_that_joined_receives_what_comes_after_an_erasure(self, store: Store):
+        """Also if all outcomes from before it joined were erased."""
+        ingest(store, "t1")
+        complete(store, "t1", both("t1"))
+        store.plan.set([GROUNDED, RECALL], ["late"])
+        store.upkeep.erase(["t1"])
+        ingest(store, "t2")
+        complete(store, "t2", both("t2"))
+        due = store.deliveries.due("late", limit=9)
+        assert ["t2", "t2"] == [item.trace_id for item in due]
+        store.deliveries.mark("late", [due[0].id], "failed", error="refused")
+        assert (1, 1) == (store.ledger().outbox["late"].failed, store.ledger().outbox["late"].pending)
 
     def test_an_erasure_says_when_its_first_request_arrived(self, store: Store, clock: Clock):
         """Backups from then on have its text."""
