@@ -26,15 +26,11 @@ class share_work:  # noqa: N801 - used like a function
 
 
 async def compute_once(key: Hashable, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Return the result of `make()`, which runs once per `key` in a sample.
+    """Return the result of `make()`, which runs once in a sample for a `key`: judge, task and texts.
 
     The first caller computes it, and its usage is recorded there. Other callers wait for the same result, or get it
     immediately. An error is raised in all callers. If the caller that computes is canceled, another one starts again.
     Outside `share_work()`, each call computes its own result.
-
-    Args:
-        key: Everything that the result depends on: judge, task and texts.
-        make: Function that computes the result.
     """
     work = _work.get()
     if work is None:

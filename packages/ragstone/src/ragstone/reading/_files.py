@@ -42,7 +42,7 @@ _OTHERS: Final[tuple[tuple[str, str, str], ...]] = (
     ),
     (r"(?s)PK\x03\x04.{0,60}mimetypeapplication/vnd\.oasis", "an OpenDocument file", "Save it as .xlsx or as CSV"),
     (r"(?s)PK\x03\x04.{0,9000}?word/", "a Word document", "Save its table as CSV"),
-    (r"(?s)PK\x03\x04.{0,9000}?xl/", "an Excel workbook, which `evaluate` reads", "To replay it, save it as CSV"),
+    (r"(?s)PK\x03\x04.{0,9000}?xl/", "a damaged Excel workbook", "Save it again, as .xlsx or as CSV"),
     (r"PK\x03\x04", "a ZIP archive", "Extract it, and name a file in it"),
     (
         r"\x80[\x02-\x05]", "a Python pickle, which may run any code when it is read, so it never is",

@@ -116,10 +116,7 @@ class FileFormat(TraceFormat, Protocol):
     """A format that can also be a file of any bytes, or a directory of files with fixed names."""
 
     def detect_file(self, source: InputFile) -> str | None:
-        """Detect a file by its records, or a directory by the names in it. Returns the evidence, or None.
-
-        The file or directory may contain anything.
-        """
+        """Detect a file by its records, or a directory by the names in it. Both may contain anything."""
         ...
 
 

@@ -103,10 +103,7 @@ def check_repeats(source: InputFile) -> None:
 
 
 def _are_distinct(rows: Iterator[tuple[int, Any]]) -> bool:
-    """Return whether each of the first rows has its own id, or none, and its own question, if two of its cells show it.
-
-    Reading the rows whole takes ten times as long.
-    """
+    """Return whether each of the first rows has its own question and id, or no id, if two of its cells show it."""
     reader, ids, queries = RowReader(), set[str](), set[str]()
     with suppress(DataError):
         for position, row in islice(reader.look(_readable(rows)), MAX_ROWS):

@@ -101,14 +101,7 @@ def _tie_probability(values: Sequence[float]) -> float | None:
     """Compute the probability that two different random items have the same value, or None for fewer than two items.
 
     Values are rounded first, so rounding errors do not prevent ties. Items are drawn without replacement: an item does
-    not tie with itself.
-
-    Source:
-        CCRS, appendix C.3.
-
-    Examples:
-        >>> _tie_probability([0.3, 0.1 + 0.2, 1.0])
-        0.3333333333333333
+    not tie with itself. Source: CCRS, appendix C.3.
     """
     import numpy as np
 
