@@ -91,7 +91,7 @@ def check_repeats(source: InputFile) -> None:
         if _are_distinct(_rows(part)[0]):
             continue
         (rows, report), warnings = _rows(part), ReadingReport()
-        repeats = Repeats(_readable(rows), report)
+        repeats = Repeats(_until_damage(rows), report)
         try:
             repeats.check_ids()
             repeats.check(warnings)
@@ -106,7 +106,7 @@ def _are_distinct(rows: Iterator[tuple[int, Any]]) -> bool:
     """Return whether each of the first rows has its own question and id, or no id, if two of its cells show it."""
     reader, ids, queries = RowReader(), set[str](), set[str]()
     with suppress(DataError):
-        for position, row in islice(reader.look(_readable(rows)), MAX_ROWS):
+        for position, row in islice(reader.look(_until_damage(rows)), MAX_ROWS):
             id_, query = reader.identity(row, position)
             if id_ is None or not query or id_ in ids or query in queries:
                 return False
@@ -116,8 +116,7 @@ def _are_distinct(rows: Iterator[tuple[int, Any]]) -> bool:
     return False
 
 
-def _readable(rows: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
-    """Yield the rows of a damaged file up to the damage."""
+def _until_damage(rows: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
     with suppress(DataError, OSError):
         yield from rows
 

@@ -84,8 +84,8 @@ def gaffke_cdf(
 def _negative(scale: NDArray[np.float64], shape: NDArray[np.float64]) -> float:
     """Compute the probability that a sum of gamma variables times `scale` is at most 0, by the saddlepoint method.
 
-    The relative error of a tail of 0.025 is at most 8% for one value, 3% for ten, and below 1% for fifty or more.
-    Source: Lugannani and Rice 1980.
+    The relative error of a tail of 0.025 is at most 8% for one value, 3% for ten, below 1% for fifty. Source: Lugannani
+    and Rice 1980.
     """
     import numpy as np
 
