@@ -207,7 +207,11 @@ def test_a_correction_is_the_reference_and_marks_are_labels(path: Path):
             StoredLabel("t0", "bob", 0.0, 1.0, "At eight.", "[1]"),
             StoredLabel("t0", "ann", 0.0, 2.0, "At seven.", "[2, 3]"),
             StoredLabel("t4", "ann", 0.0, 1.0),
+            StoredLabel("t8", "ann", None, 5.0),
+            StoredLabel("t12", "ann", 0.0, 9.0, "At nine."),
+            StoredLabel("t12", "bob", 0.0, 8.0, "At eight."),
         ])  # fmt: skip
+    assert ["At nine."] == next(row for row in rows_of(path, worst=20) if row["trace_id"] == "t12")["reference"]
     rows = {row["trace_id"]: row for row in rows_of(path, worst=20)}
     assert (["At seven."], {"p0": 0.0, "p1": 1.0, "p2": 1.0}) == (rows["t0"]["reference"], rows["t0"]["qrels"])
     assert [0.0, 1.0, 1.0] == [passage["relevance"] for passage in rows["t0"]["contexts"]]

@@ -176,3 +176,23 @@ def test_on_the_command_line(store, capsys):
     told = json.loads(capsys.readouterr().out)
     assert (["before", "after"], False) == (told["systems"], told["paired"])
     assert "after" == told["metrics"][0]["pairs"][0]["better"]
+
+
+def test_failed_requests_bound_the_difference_of_two_groups(tmp_path: Path) -> None:
+    """The worst of one against the best of the other. The random numbers follow the seed."""
+    paths = []
+    for name, values in (("a", [0.2] * 8 + [None] * 2), ("b", [0.6] * 5 + [None] * 5)):
+        lines = []
+        for i, value in enumerate(values):
+            about = {"sample_id": f"{name}{i}", "metric": "ccrs.qr", "metric_version": "1", "judge_hash": "h"}
+            outcome = (
+                Failure(kind="timeout", reason="late", **about)
+                if value is None
+                else Score(value=value, method="x", **about)
+            )
+            lines.append(outcome.model_dump_json() + "\n")
+        paths.append(tmp_path / f"{name}.jsonl")
+        paths[-1].write_text("".join(lines))
+    (pair,) = ragstone.compare(paths, paired=False).metrics[0].pairs
+    # a is from 0.16 to 0.36, and b from 0.3 to 0.8.
+    assert (7, (-0.06, 0.64)) == (pair.n_failed, pytest.approx(pair.bounds))

@@ -19,9 +19,10 @@ import ragstone
 from command_line import app as command_line
 from ragstone.errors import ApplicationError, ConfigurationError, DataError, JudgeError
 from ragstone.experiments import RepairTrial
-from ragstone.experiments._repair.interventions import BY_NAME, Case, assign
+from ragstone.experiments._repair.interventions import BY_NAME, Case, assign, state_of
 from ragstone.experiments._repair.shares import Answer, RepairShare, is_order_clear, repair_shares
-from ragstone.schema import Sample
+from ragstone.experiments._repair.trial import _judged
+from ragstone.schema import Evidence, Passage, Sample, Score, Trace
 from ragstone.testing import FakeJudge
 
 RIGHT, WRONG = "At the river.", "In a cave below the mountain."
@@ -440,3 +441,72 @@ def test_interventions_are_assigned_with_equal_probabilities_among_those_that_ar
         assert n_possible == len(counts)
         assert all(abs(n / 400 - 2 / n_possible) < 0.1 for n in counts.values())
     assert {"no_passages": 1.0} == assign([plain], 9, rng, {"fewer_passages", "more_passages", "dropped_first"})[0]
+
+
+def called(
+    before: list[str], given: list[str], prompt: list[str], *, widens: bool = False, doubts: tuple[str, ...] = ()
+) -> Trace:
+    """A call under an intervention, with the passages of its prompt."""
+    about = {"n_retrievals": 1, "is_possible": True, "widens": widens, "before": before, "given": given}
+    return Trace(
+        trace_id="t", started_at=0.0, metadata={"repair": about}, contexts=tuple(Passage(text=text) for text in prompt),
+        evidence=Evidence(contexts="stated", doubts=doubts),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("trace", "state"),
+    [
+        (called(["a", "b"], ["a", "b"], ["a", "b"]), "unchanged"),
+        (called(["a", "b"], ["a", "b"], ["a", "b"], widens=True), "changed"),
+        (called(["a", "b"], ["a"], ["a"]), "changed"),
+        (called(["a", "b"], ["a"], ["a", "b"]), "not_in_prompt"),
+        (called(["a"], ["a", "b"], ["a"]), "not_in_prompt"),
+        (called(["a", "b"], ["b", "a"], ["b", "a"]), "changed"),
+        (called(["a", "b"], ["b", "a"], ["a", "b"]), "not_in_prompt"),
+        (called(["a"], [], []), "changed"),
+        (called(["a"], ["b"], ["b"], doubts=("not_in_prompt",)), "not_in_prompt"),
+    ],
+)
+def test_an_intervention_reached_the_prompt_or_not(trace: Trace, state: str) -> None:
+    """What was given must be there in its order, and what was taken away must not."""
+    assert state == state_of(trace)
+
+
+def test_a_correct_answer_is_right_although_it_is_not_supported() -> None:
+    """A repair has nothing to correct."""
+    sample = Sample(id="q", query="Where?", contexts=(Passage(text="c"),), response=RIGHT, reference=(RIGHT,))
+    about = {"sample_id": "q", "metric_version": "1", "method": "x"}
+    correct = Score(metric="ccrs.ac", value=0.9, details={"em": 0.0, "judge": 0.9}, **about)
+    claims = [{"claim": RIGHT, "supported": False}]
+    unsupported = Score(metric="ragas.faithfulness", value=0.0, details={"claims": claims}, **about)
+    assert (True, "correctness") == _judged(sample, [correct, unsupported])
+
+
+@pytest.mark.parametrize(("n", "stopped", "n_asked"), [(39, "", 39), (40, "clear", 20)])
+def test_a_trial_may_end_early_from_40_wrong_answers_on(plant: Any, n: int, stopped: str, n_asked: int) -> None:
+    """After half of them."""
+    trial = run(plant(lambda hits: right_if(len(hits) <= 2)), rows(n))
+    assert (stopped, n_asked) == (trial.stopped, trial.n_asked)
+
+
+def test_a_case_with_few_possible_interventions_counts_less(plant: Any) -> None:
+    """Labeled cases have two of seven interventions, the others two of four, so a labeled case stands for more."""
+    fewer: set[str] = set()
+
+    def answer(hits: list[str]) -> str:
+        if len(hits) == 2:
+            fewer.add(hits[0].partition("question ")[2].partition(",")[0])
+        return right_if(len(hits) == 2 and "question 1" in hits[0])
+
+    plain, labeled = rows(24)[:10], rows(24)[10:20]
+    labeled = [
+        row | {"contexts": [{"text": text, "relevance": place == 2} for place, text in enumerate(row["contexts"])]}
+        for row in labeled
+    ]
+    trial = run(plant(answer), [row for row in [*plain, *labeled] if row["id"] != "q1"], repeats=3)
+    n_labeled = sum(len(number) == 2 for number in fewer)
+    n_plain = len(fewer) - n_labeled
+    assert 0 < n_labeled
+    assert 0 < n_plain
+    assert 3.5 * n_labeled / (3.5 * n_labeled + 2 * n_plain) == pytest.approx(values(trial)["fewer_passages"])

@@ -227,3 +227,22 @@ def test_a_trial_says_nothing_about_scores_of_several_judges_or_another_meaning_
     mixed = build_trial(bodies, reader.table(), "correctness")
     assert ("warning", ()) == (mixed.statement.kind, mixed.table)
     assert "it has another judge, or another version or prompt, of ccrs.ac" in mixed.statement.text
+
+
+def test_cases_of_two_stores_are_kept_by_none(app: ModuleType, store: Path) -> None:
+    """The result is that of all."""
+    other = store.with_name("other.db")
+    other.write_bytes(store.read_bytes())
+    file = write_cases(store)
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    for n, row in enumerate(rows):
+        row["case"]["store"] = str(other if n % 2 else store)
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert "No store keeps this result: the cases are not of one file that is here" in run_trial(app, file).kept
+    assert (None, None) == (build_report(store).trial, build_report(other).trial)
+
+
+def test_a_trial_that_asked_nothing_is_not_kept(app: ModuleType, store: Path) -> None:
+    """This judge calls no answer wrong."""
+    trial = run_trial(app, write_cases(store), judge=ragstone.testing.FakeJudge(100))
+    assert (0, "", None) == (trial.n_wrong, trial.kept, build_report(store).trial)

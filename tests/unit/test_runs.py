@@ -24,7 +24,7 @@ from ragstone.experiments import (
 )
 from ragstone.schema import Usage
 from ragstone.settings import Analysis
-from ragstone.store import SqliteStore
+from ragstone.store import PlannedMetric, SqliteStore
 from ragstone.views import ReportText, markdown_report
 
 
@@ -233,3 +233,22 @@ def test_a_metric_is_compared_with_the_last_run_that_has_it(tmp_path: Path):
     assert ["", "", True] == [
         run.change and "judge of ccrs.cc changed" in run.change for run in build_report(path).runs
     ]
+
+
+def test_scores_of_an_earlier_judge_are_not_those_of_the_plan(tmp_path: Path):
+    """A store whose judge was changed is scored again, and its old scores are not mixed in."""
+    path = make_store(tmp_path / "s.db", 8)
+    assert 8 == build_report(path).n_samples
+    with SqliteStore.open(path, mode="own") as store:
+        store.plan.set([PlannedMetric(name="ccrs.ac", version="1", judge_hash="other")], [])
+    assert ["ragas.faithfulness", "ccrs.qr"] == [row.name for row in build_report(path).metrics][-2:]
+    assert "ccrs.ac" not in [row.name for row in build_report(path).metrics]
+
+
+def test_a_report_of_an_evaluation_says_when_its_application_was_called():
+    """From the first call to the last one."""
+    rows = [{"id": f"q{k}", "query": f"Why {k}?", "contexts": ["Rain."]} for k in range(3)]
+    result = ragstone.evaluate(rows, ["ccrs.cc"], app=lambda question: "Rain.", judge="lexical")
+    shown = result.report().provenance
+    times = [trace.started_at for trace in result.traces]
+    assert (min(times), max(times)) == (shown.since, shown.until)

@@ -618,3 +618,14 @@ def test_what_is_matched_by_question_keeps_its_decision_and_its_bounds() -> None
     rows.move(0, 200)
     rows.move(1, 201)
     assert (0.9, 0.2, (0.2, 0.4)) == (rows.values[200], rows.decisions[200], rows.ends[201])
+
+
+def test_answers_that_nothing_judges_are_not_counted_as_right() -> None:
+    """Beside answers that are judged, another score does not say whether an answer is wrong."""
+    result = experiment([(0.1, None)] * 10)
+    outcomes = [score("ccrs.ac", 0.1, f"s{k}", em=0.0, judge=0.1) for k in range(6)]
+    outcomes += [score("ccrs.qr", 0.9, f"s{k}") for k in range(6, 10)]
+    view = build_report(
+        dataclasses.replace(result, outcomes=tuple(outcomes), cards=(CARDS["ccrs.ac"], CARDS["ccrs.qr"]))
+    )
+    assert (6, 6) == (view.verdict[0].numbers["n_wrong"], view.verdict[0].numbers["n_answers"])
