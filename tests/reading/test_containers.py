@@ -440,3 +440,67 @@ def test_cells_of_deepeval_have_several_passages(cell: str, passages: list[str])
     ((sample,), _) = read_samples([row])
 
     assert passages == [passage.text for passage in sample.contexts or ()]
+
+
+def test_a_list_of_a_table_cannot_be_chosen(tmp_path: Path) -> None:
+    """Only documents and workbooks have several."""
+    path = tmp_path / "rows.csv"
+    path.write_text("query,response\nWhy?,So.\n")
+
+    with pytest.raises(
+        DataError, match="--rows results chooses a list of a JSON document or a sheet, and this is table"
+    ):
+        read_samples(path, rows="results")
+
+
+def test_a_list_within_four_objects_is_found() -> None:
+    """Answers of services have their rows below several names."""
+    rows = [{"question": "Why?", "answer": "So."}]
+    ((sample,), _) = read_samples({"a": {"b": {"c": {"rows": rows}}}})
+
+    assert "Why?" == sample.query
+    with pytest.raises(DataError, match="must contain a list of rows"):
+        read_samples({"a": {"b": {"c": {"d": {"rows": rows}}}}})
+
+
+def test_columns_in_another_order_are_the_same_columns() -> None:
+    """The report counts rows that have other ones."""
+    report = ReadingReport()
+    read_samples(
+        [
+            {"query": "a", "response": "b"},
+            {"response": "b", "query": "c"},
+            {"query": "d", "response": "b", "team": "x"},
+        ],
+        report=report,
+    )
+
+    assert 1 == report.n_other_columns
+
+
+def test_a_sample_that_is_given_twice_is_refused() -> None:
+    """Its id was made of its texts by somebody else. A row that is repeated gets a number."""
+    ((sample,), _) = read_samples([{"query": "Why?", "response": "So."}])
+
+    with pytest.raises(DataError, match=r"row 2 has the id '.*' of row 1\. Ids must be unique"):
+        read_samples([sample, sample])
+    repeated, _ = read_samples([{"query": "Why?", "response": "So."}] * 3)
+    assert [sample.id, f"{sample.id}-2", f"{sample.id}-3"] == [each.id for each in repeated]
+
+
+def test_a_packed_run_is_known_by_the_suffix_before(tmp_path: Path) -> None:
+    """Runs without a tag have five columns."""
+    path = tmp_path / "bm25.run.gz"
+    path.write_bytes(gzip.compress(b"q1 Q0 d1 1 0.5\nq1 Q0 d2 2 0.25\n"))
+    ((sample,), _) = read_samples(path)
+
+    assert ("q1", ["d1", "d2"]) == (sample.id, [passage.id for passage in sample.contexts or ()])
+
+
+def test_a_text_in_utf_16_that_is_cut_is_an_error(tmp_path: Path) -> None:
+    """Half a character is left."""
+    path = tmp_path / "rows.csv"
+    path.write_bytes("query,response\nWhy?,So.\n".encode("utf-16") + b"\x41")
+
+    with pytest.raises(DataError, match="its text is not utf-16: truncated data"):
+        read_samples(path)

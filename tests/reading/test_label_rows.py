@@ -253,3 +253,14 @@ def test_claims_of_two_systems_are_of_two_answers():
     assert [("small", 0.5), ("large", 1.0)] == [
         (label.system, label.value) for label in by_answer(read_label_file(rows).records)
     ]
+
+
+@pytest.mark.parametrize("label", [0, 6])
+def test_a_label_outside_of_its_scale_is_refused(label: int):
+    """Below it as well as above it."""
+    read = read_label_file([{"id": "1", "label": 1}, {"id": "2", "label": label}], bounds=(1, 5))
+
+    assert [1.0] == [record.value for record in read.records]
+    assert (
+        f"row 2: a label must be correct, partly, wrong or a number from 1 to 5, got {label}" in read.rejected[0].reason
+    )

@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 import ragstone
 from ragstone.cli._app import app
 from ragstone.errors import RagstoneError
-from ragstone.reading import FIELD_ALIASES, Choice, ReadingReport, iter_samples
+from ragstone.reading import FIELD_ALIASES, Choice, ReadingReport, iter_samples, read_samples
 
 FOLDER = Path(__file__).parent / "layouts"
 TRUTH: list[dict[str, Any]] = json.loads((FOLDER / "truth.json").read_text(encoding="utf-8"))
@@ -198,3 +198,26 @@ def test_all_files_have_a_state() -> None:
     assert [case["file"] for case in TRUTH] == [state["file"] for state in STATES]
     states = Counter(state["state"] for state in STATES)
     assert states["open"] * 10 <= states.total()
+
+
+def test_passages_of_autorag_have_scores():
+    """Contents, ids and scores are three lists of the same length."""
+    row = {
+        "qid": "q1",
+        "query": "Why?",
+        "retrieved_contents": ["a", "b"],
+        "retrieved_ids": ["x", "y"],
+        "retrieve_scores": [0.5, 0.25],
+    }
+    ((sample,), _) = read_samples([row])
+
+    assert [("a", "x", 0.5), ("b", "y", 0.25)] == [(p.text, p.id, p.score) for p in sample.contexts or ()]
+
+
+@pytest.mark.parametrize(("role", "content"), [("from", "value"), ("role", "content")])
+def test_turns_of_sharegpt_have_two_spellings(role: str, content: str):
+    """Tools that convert such files rename the keys of turns, and not that of the list."""
+    turns = [{role: "human", content: "Why?"}, {role: "gpt", content: "So."}]
+    ((sample,), _) = read_samples([{"conversations": turns}])
+
+    assert ("Why?", "So.") == (sample.query, sample.response)

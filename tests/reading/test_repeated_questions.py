@@ -193,3 +193,13 @@ def test_rows_in_memory_that_can_be_read_once():
     rows = rows_of("metric", ["a", "b", "c"])
     assert 12 == len(read_samples((row for row in rows), report=report)[0])
     assert "several rows have the same question" in next(iter(report.notes))
+
+
+def test_the_command_that_joins_passages_keeps_the_correct_answer(tmp_path: Path):
+    """It groups by each column of the question and its answers."""
+    lines = [f"Why {n}?,So.,It is so.,{n} part {k}" for n in range(3) for k in range(2)]
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join(["question,response,ground_truth,passage", *lines]))
+
+    with pytest.raises(DataError, match=re.escape("rows.groupby(['question', 'response', 'ground_truth'], sort=False")):
+        read_samples(path)

@@ -98,3 +98,23 @@ def test_commands_of_a_report_are_in_one_line():
         "  answers of several systems, which are not read because each row has to be one",
         "      of them",
     ] == lines[-2:]
+
+
+def test_a_report_keeps_a_hundred_unused_columns():
+    """Its size does not depend on the file."""
+    made = ReadingReport()
+    made.leave(f"column {n}" for n in range(150))
+
+    assert [f"column {n}" for n in range(100)] == list(made.unused)
+
+
+def test_a_field_that_was_read_has_an_option_for_a_row_alone():
+    """If the row has another column that may be it."""
+    made = ReadingReport()
+    made.use({"query": "question"})
+    made.guess("query", "prompt", "messages")
+    made.guess("response", "question")
+    made.guess("reference", "ideal", "the first of several")
+
+    assert ["--field reference=ideal (the first of several)"] == made.remedies(("query", "response", "reference"))
+    assert ["--field query=prompt"] == made.remedies(("query",), {"prompt": "Why?"})

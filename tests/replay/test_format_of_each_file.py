@@ -182,3 +182,14 @@ def test_an_entry_point_that_cannot_be_loaded_is_skipped(monkeypatch, caplog):
     monkeypatch.setattr("ragstone.reading._formats.entry_points", lambda group: [broken, rows])
     assert ["rows"] == list(all_formats())
     assert "no_such_module:Format" in caplog.text
+
+
+def test_a_folder_of_beir_has_questions_and_labels(tmp_path):
+    """A folder with only one of them is something else."""
+    source = InputFile(tmp_path, "folder")
+    (tmp_path / "queries.jsonl").write_text("")
+    (tmp_path / "qrels").mkdir()
+    (tmp_path / "qrels" / "notes.txt").write_text("")
+    assert all_formats()["rows"].detect_file(source) is None
+    (tmp_path / "qrels" / "test.tsv").write_text("")
+    assert "BEIR's `queries.jsonl` and `qrels`" == all_formats()["rows"].detect_file(source)

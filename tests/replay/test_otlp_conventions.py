@@ -531,3 +531,21 @@ def test_the_span_of_a_server_states_the_id_of_the_request():
     (found,) = traces_of(staged(server, chain("openinference", 2, 1)))
 
     assert ("request-7", "q") == (found.trace_id, found.query)
+
+
+def test_of_two_conventions_that_know_all_the_one_with_ids_is_read():
+    """Both are on the same spans."""
+    messages = '[{"role": "%s", "parts": [{"type": "text", "content": "%s"}]}]'
+    asked, search = chain("openinference", 1), retrieval("openinference", 2, 1)
+    asked.attributes.update(
+        {
+            "gen_ai.operation.name": "invoke_agent", "gen_ai.input.messages": messages % ("user", "q"),
+            "gen_ai.output.messages": messages % ("assistant", "a"),
+        }
+    )  # fmt: skip
+    search.attributes.update(retrieval("genai", 2, 1).attributes)
+    (found,) = traces_of(staged(asked, search))
+
+    assert ("genai", "q", ["d"], "a") == (
+        found.source, found.query, [p.id for p in found.prompt_contexts], found.response
+    )  # fmt: skip

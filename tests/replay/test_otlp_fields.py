@@ -219,6 +219,17 @@ ROWS: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
         ({"mlflow.spanInputs": '"q"', "session.id": "s", "user.id": "u"}, {"kind": "chain", "session_id": "s", "user_id": "u", "inputs": ["q"]}),
         ({"mlflow.trace.user": '"first"', "user.id": "u"}, {"user_id": "first"}),
         (
+            {
+                "mlflow.spanType": '"RERANKER"', "mlflow.spanOutputs": '[{"page_content": "b"}]',
+                "mlflow.spanInputs": '{"query": "q", "documents": [{"page_content": "a"}, {"page_content": "b"}]}',
+            },
+            {"kind": "transform", "query": "q", "input_texts": ["a", "b"], "passages": [("b", None, None)]},
+        ),
+        (
+            {"mlflow.spanType": '"RETRIEVER"', "mlflow.spanOutputs": '[{"node": {"id_": "n", "text_resource": {"text": "p"}}, "score": 0.5}]'},
+            {"passages": [("p", "n", 0.5)]},
+        ),
+        (
             {"mlflow.spanType": '"RETRIEVER"', "mlflow.spanInputs": '{"note": "x", "state": {"query": "why"}}'},
             {"kind": "retrieval", "query": "why"},
         ),

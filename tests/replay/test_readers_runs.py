@@ -77,7 +77,7 @@ def test_a_bad_run_is_told_and_the_rest_goes_on(read, bad, reason):
 def test_feedback_among_runs_is_passed_over(read):
     """It is no run, and nothing is wrong with it."""
     feedback = {"id": "f", "run_id": "t", "trace_id": "t", "key": "correctness", "score": 1}
-    traces, rejected = read(FORMATS["langsmith"], lines(ROOT, feedback))
+    traces, rejected = read(FORMATS["langsmith"], lines(ROOT | {"key": "k", "run_id": "t"}, feedback))
 
     assert (1, []) == (len(traces), rejected)
 

@@ -206,3 +206,12 @@ def test_links_out_of_a_folder_are_not_followed(tmp_path):
     (tmp_path / "inside" / "a.jsonl").write_bytes(b'{"a": 2}\n')
 
     assert [{"a": 2}] == [item.value for item in records(InputFile(tmp_path / "inside", "folder"))]
+
+
+def test_a_folder_without_a_file_is_an_error(tmp_path):
+    """Hidden files and notes of exporting tools are no files of it."""
+    (tmp_path / "_SUCCESS").write_bytes(b"")
+    (tmp_path / ".hidden.jsonl").write_bytes(b'{"a": 1}\n')
+
+    with pytest.raises(DataError, match="'folder' is a folder with no file in it"):
+        list(records(InputFile(tmp_path, "folder")))

@@ -332,3 +332,34 @@ def test_what_the_request_gave_out_is_its_answer():
     )
 
     assert "worked on" == found.response
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "error"), [(None, "late", "late"), ("busy", None, None), ("busy", "late", "late")]
+)
+def test_a_silent_request_failed_if_its_last_step_did(first, last, error):
+    """A step that was tried again, and whose second attempt went well, is no failure of the request."""
+    found = trace(
+        step("rag"),
+        step(
+            "search", "rag", kind="retrieval", at=1, query="q", passages=None if first else passages("p"), error=first
+        ),
+        step("again", "rag", kind="retrieval", at=2, query="q", passages=None if last else passages("p"), error=last),
+    )
+
+    assert error == found.error
+
+
+def test_retrievals_in_a_retrieval_are_its_stages():
+    """A retriever that merges what others found."""
+    found = trace(
+        step("rag", query="q", answer="a"),
+        step("merge", "rag", kind="retrieval", at=1, query="q", passages=passages("p", "r")),
+        step("words", "merge", kind="retrieval", at=2, query="q", passages=passages("p")),
+        step("vectors", "merge", kind="retrieval", at=3, query="q", passages=passages("r")),
+    )
+
+    (merged,) = found.retrievals
+    assert [("words", ["p"]), ("vectors", ["r"])] == [
+        (stage.name, [passage.text for passage in stage.passages]) for stage in merged.stages
+    ]

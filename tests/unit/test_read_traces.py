@@ -199,3 +199,13 @@ def test_one_or_several_paths_and_texts(tmp_path):
     for sources in (path, str(path), [path], [str(path)]):
         assert ["a"] == [trace.trace_id for trace in ragstone.read_traces(sources)]
         assert 1 == replay_traces(sources, ["ccrs.cc"], store=tmp_path / "s.db", judge="lexical").files[0].n_read
+
+
+def test_several_damaged_files_are_one_error(tmp_path):
+    """It names the first one, and the number of the others."""
+    files = [write(tmp_path / f"{name}.jsonl", 1000, first=1000 * n) for n, name in enumerate("abc")]
+    for file in files:
+        file.write_bytes(gzip.compress(file.read_bytes())[:-500])
+
+    with pytest.raises(DataError, match=r"a\.jsonl' cannot be read.* So are 2 other files\.$"):
+        list(ragstone.read_traces(files))

@@ -188,6 +188,7 @@ def test_what_tools_found():
         (p.id or p.metadata.get("id"), p.text) for p in tool("2 found", artifact=DOCS)
     ]
     assert ["x"] == [p.text for p in tool([{"type": "text", "text": '[{"text": "x"}]'}])]
+    assert ["It is red."] == [p.text for p in tool('[{"text": "x"}]', artifact=[{"page_content": "It is red."}])]
     assert () == tool("nothing", artifact=[])
     for other in ("It is 8 m wide.", "[1] see below", "{broken", '{"result": 5}', '["a", 5]', "[1, 2]", ""):
         assert tool(other) is None
