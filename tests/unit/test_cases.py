@@ -271,3 +271,14 @@ def test_new_traffic_keeps_most_drawn_cases(path: Path):
         add_requests(store, 80, 10)
     after = {row["trace_id"] for row in rows_of(path, limit=40)}
     assert len(before & after) >= 0.7 * len(before)
+
+
+def test_one_case_that_was_chosen_by_what_was_judged_makes_a_set_of_them(path: Path):
+    """Its mean estimates nothing, although the other cases were drawn."""
+    drawn, worst = write(path, "drawn.jsonl", limit=20), write(path, "worst.jsonl", worst=2)
+    lines = {json.loads(line)["trace_id"]: line for file in (drawn, worst) for line in file.read_text().splitlines()}
+    both = path.parent / "both.jsonl"
+    both.write_text("".join(f"{line}\n" for line in lines.values()))
+    assert {None} < {json.loads(line)["case"]["estimates"] for line in lines.values()}
+    said = [f"C{CHOSEN[1:]}." in str(build_report(file).notices) for file in (drawn, worst, both)]
+    assert [False, True, True] == said

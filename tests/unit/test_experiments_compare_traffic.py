@@ -15,7 +15,9 @@ from ragstone.cli import main
 from ragstone.cli._options import parse_time_range
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments import TimeRange
+from ragstone.experiments._outcomes import open_source
 from ragstone.schema import Captured, Failure, Score, Trace
+from ragstone.settings import Analysis
 from ragstone.stats import hajek_mean
 from ragstone.store import PlannedMetric, SqliteStore
 
@@ -179,7 +181,7 @@ def test_on_the_command_line(store, capsys):
 
 
 def test_failed_requests_bound_the_difference_of_two_groups(tmp_path: Path) -> None:
-    """The worst of one against the best of the other. The random numbers follow the seed."""
+    """The worst of one against the best of the other."""
     paths = []
     for name, values in (("a", [0.2] * 8 + [None] * 2), ("b", [0.6] * 5 + [None] * 5)):
         lines = []
@@ -196,3 +198,24 @@ def test_failed_requests_bound_the_difference_of_two_groups(tmp_path: Path) -> N
     (pair,) = ragstone.compare(paths, paired=False).metrics[0].pairs
     # a is from 0.16 to 0.36, and b from 0.3 to 0.8.
     assert (7, (-0.06, 0.64)) == (pair.n_failed, pytest.approx(pair.bounds))
+
+
+def test_the_seed_of_independent_groups_is_used(store: Path) -> None:
+    """Another seed gives other permutations, and the same one the same numbers."""
+    weeks = {"a": TimeRange(store, MONDAY, MONDAY + 7 * DAY), "b": TimeRange(store, MONDAY + 7 * DAY)}
+    first, again, other = (ragstone.compare(weeks, n_permutations=200, seed=seed).metrics for seed in (0, 0, 1))
+    assert first == again
+    assert first != other
+
+
+def test_a_period_has_its_own_probabilities_and_the_labels_that_are_named(store: Path) -> None:
+    """The first week was captured whole, so its mean is not weighted, and a failed request has bounds."""
+    early, late = (TimeRange(store, MONDAY + 7 * DAY * week, MONDAY + 7 * DAY * (week + 1)) for week in (0, 1))
+    assert open_source(early).table()[0].probabilities is None
+    assert {0.5, 1.0} == set(open_source(late).table()[0].inclusion.tolist())
+    with SqliteStore.open(store, mode="own") as opened:
+        for i in range(4):
+            trace = Trace(trace_id=f"x{i}", query="q", started_at=MONDAY + i, metadata={"tenant": f"t{i % 2}"})
+            opened.traces.ingest("a", 1000 + i, [Captured(trace=trace)])
+    labels = open_source(early, analysis=Analysis(cluster="tenant")).dependence().labels
+    assert {f"x{i}": f"t{i % 2}" for i in range(4)} == labels["tenant"]

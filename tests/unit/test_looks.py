@@ -317,3 +317,26 @@ def test_a_gain_is_weighted_by_sampling_probabilities(golden):
 
     found = look(ask, cluster=None).look
     assert ("accepted", pytest.approx((15 + 250) / 325)) == (found.verdict, found.gain)
+
+
+class Tenths(MetricBase):
+    """From 0 to 10: ten points for a right answer."""
+
+    name = "tenths"
+    title = "Tenths"
+    high = 10.0
+    needs = ("response",)
+
+    async def compute(self, sample, judge):
+        """A wrong answer has none."""
+        return self.make_score(sample, 10.0 * (sample.response in sample.reference), method="exact")
+
+
+def test_the_range_of_a_metric_does_not_change_what_a_look_can_find(golden):
+    """The gain is a share of it."""
+    look(answers(50), cluster=None)
+    expected = look(answers(53), cluster=None).look.following
+    Path(f"{golden}.looks").unlink()
+    metric = Tenths()
+    look(answers(50), metric=metric, cluster=None)
+    assert expected == look(answers(53), metric=metric, cluster=None).look.following

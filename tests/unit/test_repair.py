@@ -22,7 +22,7 @@ from ragstone.experiments import RepairTrial
 from ragstone.experiments._repair.interventions import BY_NAME, Case, assign, state_of
 from ragstone.experiments._repair.shares import Answer, RepairShare, is_order_clear, repair_shares
 from ragstone.experiments._repair.trial import _judged
-from ragstone.schema import Evidence, Passage, Sample, Score, Trace
+from ragstone.schema import Evidence, Failure, Passage, Sample, Score, Trace
 from ragstone.testing import FakeJudge
 
 RIGHT, WRONG = "At the river.", "In a cave below the mountain."
@@ -481,6 +481,9 @@ def test_a_correct_answer_is_right_although_it_is_not_supported() -> None:
     claims = [{"claim": RIGHT, "supported": False}]
     unsupported = Score(metric="ragas.faithfulness", value=0.0, details={"claims": claims}, **about)
     assert (True, "correctness") == _judged(sample, [correct, unsupported])
+    failed = Failure(sample_id="q", metric="ccrs.qr", metric_version="1", kind="timeout", reason="late")
+    declined = sample.model_copy(update={"response": "I don't know.", "reference": ()})
+    assert (None, None) == _judged(declined, [failed]), "nothing was judged"
 
 
 @pytest.mark.parametrize(("n", "stopped", "n_asked"), [(39, "", 39), (40, "clear", 20)])

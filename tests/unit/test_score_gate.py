@@ -136,6 +136,7 @@ def test_samples_to_which_the_metric_does_not_apply_are_counted_and_excluded() -
     check = experiment([0.9, 1.0, "n.a."] * 40).check({METRIC: 0.85})
     assert (True, 80, 40) == (check.ok, check.gates[0].n_scored, check.gates[0].n_not_applicable)
     assert "not applicable to 40 of 120 samples" in str(check)
+    assert "which do not count" not in str(experiment(["n.a."] * 3).check({METRIC: 0.85})), "there is no mean"
 
 
 @pytest.mark.parametrize(
@@ -339,6 +340,13 @@ def test_a_mean_at_the_threshold_passes_in_at_most_5_percent(n: int) -> None:
 def test_sessions_at_the_threshold_pass_in_at_most_6_percent(icc: float) -> None:
     """Sixty sessions of five rows."""
     assert 0.06 + 3 * 0.007 >= share_passed(0.8125, 300, 1000, size=5, icc=icc)
+
+
+def test_a_metric_without_outcomes_has_no_score() -> None:
+    """It was to be scored, so it is not unknown."""
+    check = experiment([]).check({METRIC: 0.5})
+    assert ("no score", False) == (check.gates[0].state, check.ok)
+    assert [METRIC] == list(experiment([]).source().table()[0].metrics)
 
 
 def test_a_threshold_at_an_end_is_answered_with_one_inside() -> None:

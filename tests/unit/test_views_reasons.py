@@ -11,8 +11,11 @@ from command_line import run_command
 from fake_servers import FakeJudgeServer
 from ragstone.errors import ConfigurationError, JudgeError
 from ragstone.experiments import Experiment, build_report, evaluate
+from ragstone.experiments._views.reasons import AskReasons
+from ragstone.experiments._views.source import AnswerRecord
 from ragstone.judges import Prompt
 from ragstone.judges.lexical import LexicalJudge
+from ragstone.schema import Score
 from ragstone.testing import FakeJudge
 
 ROWS = [
@@ -104,3 +107,24 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     assert 0 == shown.returncode, shown.stderr
     scores = [score for answer in json.loads(shown.stdout)["worst"] for score in answer["scores"]]
     assert 2 == sum(score["reason_source"] == "judge" for score in scores)
+
+
+def test_without_a_number_of_reasons_the_judge_is_not_asked(tmp_path: Path) -> None:
+    """And nothing is said of reasons."""
+    result = scored()
+    result.to_jsonl(tmp_path / "o.jsonl")
+    judge = FakeJudge(text="It speaks of dogs.", name="other")
+    plain = build_report(tmp_path / "o.jsonl", samples=result.samples)
+    view = build_report(tmp_path / "o.jsonl", samples=result.samples, judge=judge)
+    assert ([], plain.notices) == (judge.prompts, view.notices)
+
+
+def test_scores_of_a_metric_with_a_reader_are_not_explained() -> None:
+    """The judge alone did not make them."""
+    sample = scored().samples[0]
+    udcg = Score(
+        sample_id=sample.id, metric="udcg", metric_version="1", value=0.1, method="x", judge="fake", judge_hash="h"
+    )
+    judge = FakeJudge(text="So.")
+    notes = AskReasons(1, judge).explain([AnswerRecord(sample, None, [udcg])])
+    assert (["No shown answer has a rating that the judge can explain."], []) == (notes, judge.prompts)
