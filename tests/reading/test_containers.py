@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+import re
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -504,3 +505,23 @@ def test_a_text_in_utf_16_that_is_cut_is_an_error(tmp_path: Path) -> None:
 
     with pytest.raises(DataError, match="its text is not utf-16: truncated data"):
         read_samples(path)
+
+
+@pytest.mark.parametrize("iteration", ["Q0", "q0"])
+def test_a_run_is_known_by_its_second_column(tmp_path: Path, iteration: str) -> None:
+    """Whatever the name of its file is."""
+    path = tmp_path / "bm25.out"
+    path.write_text(f"q1 {iteration} d1 1 0.5 bm25\n")
+    ((sample,), _) = read_samples(path)
+
+    assert ("q1", ["d1"]) == (sample.id, [passage.id for passage in sample.contexts or ()])
+
+
+def test_a_message_counts_the_columns_that_it_does_not_name() -> None:
+    """A table may have hundreds of columns."""
+    with pytest.raises(DataError, match="does not have a field with a known name") as caught:
+        read_samples([{f"unknown_{n:02}": n for n in range(20)}])
+    found = re.search(r"it has ((?:'unknown_\d\d'(?:, )?)+) and (\d+) more", str(caught.value))
+
+    assert found is not None
+    assert 20 == found[1].count("unknown") + int(found[2])

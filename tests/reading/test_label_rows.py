@@ -264,3 +264,12 @@ def test_a_label_outside_of_its_scale_is_refused(label: int):
     assert (
         f"row 2: a label must be correct, partly, wrong or a number from 1 to 5, got {label}" in read.rejected[0].reason
     )
+
+
+@pytest.mark.parametrize(("bounds", "expected"), [(None, (0, 1)), ((0, 2), (0, 2))])
+def test_the_range_of_the_caller_wins_over_that_of_the_layout(bounds: Any, expected: Any):
+    """ARES has labels of 0 and 1, and people use its layout for others."""
+    row = {"Query": "Why?", "Document": "So.", "Answer": "So.", "Answer_Relevance_Label": 1}
+    (record,) = read_label_file([row], bounds=bounds).records
+
+    assert (1.0, expected) == (record.value, record.bounds)

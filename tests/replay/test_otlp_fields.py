@@ -463,3 +463,32 @@ def test_the_evidence_of_a_file_names_its_convention(name, title):
     head = json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [{"attributes": [{"key": name}]}]}]}]}).encode()
 
     assert f"OTLP messages in JSON, with spans of {title}" == OtlpFormat().detect(head)
+
+
+def plain(name: str = "s", **attributes: object) -> OtelSpan:
+    """A span with a name; two underscores are a dot."""
+    return OtelSpan(
+        trace_id="0" * 31 + "1", span_id="0" * 15 + "1", parent_id=None, name=name, started_at=1.0, ended_at=2.0,
+        attributes={key.replace("__", "."): value for key, value in attributes.items()},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["CHAIN", "LLM"])
+@pytest.mark.parametrize(
+    "name", ["PromptBuilder.run", "RecursiveCharacterTextSplitter.split", "StrOutputParser", "ChatAdapter.__call__"]
+)
+def test_prompt_builders_and_parsers_are_parts(kind, name):
+    """Frameworks give them the kind of a chain or of a model."""
+    step = BY_NAME["openinference"].read(plain(name, openinference__span__kind=kind, input__value="q"))
+
+    assert ("part", None, ()) == (step.kind, step.prompt, step.inputs)
+
+
+def test_spans_of_a_followed_convention():
+    """Most producers write all spans by it. In a trace of Traceloop, they are of another library."""
+    search = plain(gen_ai__operation__name="retrieval")
+
+    assert {"traceloop": False, "spring_ai": True, "pydantic_ai": True, "langchain4j": True} == {
+        name: BY_NAME[name].reads(search) for name in ("traceloop", "spring_ai", "pydantic_ai", "langchain4j")
+    }
+    assert not BY_NAME["haystack"].claims(plain(gen_ai__operation__name="chat", input__value=shown("user", text("q"))))
