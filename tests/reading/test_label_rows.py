@@ -273,3 +273,11 @@ def test_the_range_of_the_caller_wins_over_that_of_the_layout(bounds: Any, expec
     (record,) = read_label_file([row], bounds=bounds).records
 
     assert (1.0, expected) == (record.value, record.bounds)
+
+
+@pytest.mark.parametrize("label", [1e101, -1e101, float("inf"), float("-inf")])
+def test_a_label_must_be_a_number_that_can_be_squared(label: float):
+    """Sums of larger ones are not finite."""
+    (rejected,) = read_label_file([{"id": "1", "label": 1}, {"id": "2", "label": label}]).rejected
+
+    assert "row 2: a label must be finite and within 1e+100" in rejected.reason

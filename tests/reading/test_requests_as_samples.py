@@ -259,3 +259,14 @@ def test_rows_with_names_of_traces_stay_rows(tmp_path):
 
     assert ("How high?", "a") == (samples[0].query, samples[0].metadata["trace_id"])
     assert "traces" not in report.format
+
+
+def test_an_exported_request_keeps_its_weight(tmp_path):
+    """A request of a sample stands for several."""
+    source = Path(__file__).parent / "files" / "ragstone-export-texts.jsonl"
+    row = json.loads(source.read_text().splitlines()[0])
+    file = tmp_path / "export.jsonl"
+    file.write_text(json.dumps(row | {"inclusion_probability": 0.25, "session_id": "s"}))
+    (sample,) = read(file)[0]
+
+    assert (0.25, "s") == (sample.metadata["inclusion_probability"], sample.metadata["session_id"])

@@ -363,3 +363,16 @@ def test_retrievals_in_a_retrieval_are_its_stages():
     assert [("words", ["p"]), ("vectors", ["r"])] == [
         (stage.name, [passage.text for passage in stage.passages]) for stage in merged.stages
     ]
+
+
+def test_retrievers_that_are_in_each_other_are_read():
+    """Ids of a damaged export may make a circle."""
+    found = read(
+        [
+            step("rag", query="q", answer="a"),
+            step("search", "inner", kind="retrieval", at=1, query="q"),
+            step("inner", "search", at=2),
+        ]
+    )
+
+    assert ["q"] == [item.query for item in found if isinstance(item, Trace)]
