@@ -12,6 +12,7 @@ from ragstone import Sample, evaluate
 from ragstone.cli._app import app
 from ragstone.errors import DataError
 from ragstone.reading import ReadingReport, read_samples, sample_from_row
+from ragstone.reading._columns import guess_field
 
 Q, C, A, R = "Why?", "Because it is.", "It is.", "It just is."
 
@@ -273,3 +274,15 @@ def test_the_report_comes_before_the_first_call() -> None:
     )
 
     assert ["1", "call"] == events
+
+
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [
+        ("best_answer", "reference"), ("short_answer", "reference"), ("model_short_answer", "response"),
+        ("gpt_long_answer", "response"), ("expected_model_answer", "reference"), ("wrong_answer", None),
+    ],
+)  # fmt: skip
+def test_an_answer_with_the_name_of_a_model_is_a_response(name: str, field: str | None):
+    """Unless another word says that it is correct."""
+    assert field == guess_field(name)

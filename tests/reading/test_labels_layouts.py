@@ -357,3 +357,15 @@ def test_labels_of_two_people_without_ids_are_of_one_sample():
     ids = [str(record.sample_id or record.first) for record in file.records]
     assert [sample["id"] for sample in file.samples for _ in range(2)] == ids
     assert 6 == len(by_answer(file.records))
+
+
+@pytest.mark.usefixtures("folder")
+def test_words_of_a_human_evaluation_have_the_numbers_that_it_states():
+    """Other words than those that are known as labels."""
+    document = human_evaluation({"t1+m1": (4, 4), "t1+m2": (2, 3), "t2+m1": (3, 3), "t2+m2": (2, 2)})
+    wins = next(each for each in document["metrics"] if each["name"] == "wins")
+    wins["values"] = [{"value": "never", "numeric_value": 3}, {"value": "at times", "numeric_value": 7}]
+    text = json.dumps(document).replace('"no"', '"never"').replace('"yes"', '"at times"')
+    records = read_label_file(write_json("human.json", json.loads(text)), columns=["wins"]).records
+
+    assert ({3.0, 7.0}, {(3.0, 7.0)}) == ({each.value for each in records}, {each.bounds for each in records})

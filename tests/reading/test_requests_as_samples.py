@@ -270,3 +270,5 @@ def test_an_exported_request_keeps_its_weight(tmp_path):
     (sample,) = read(file)[0]
 
     assert (0.25, "s") == (sample.metadata["inclusion_probability"], sample.metadata["session_id"])
+    (trace_of_row,) = ragstone.read_traces(file)
+    assert (row["requested_at"], row["operation"]) == (trace_of_row.started_at, trace_of_row.name)

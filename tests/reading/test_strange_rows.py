@@ -146,3 +146,17 @@ def test_labels_in_one_of_several_lists(tmp_path: Path):
     path = tmp_path / "labels.json"
     path.write_text(json.dumps({"a": [{"id": "x", "label": 0}], "b": [{"id": "y", "label": 1}]}), encoding="utf-8")
     assert [("y", 1.0)] == [(label.sample_id, label.value) for label in read_label_file(path, rows="b").records]
+
+
+@pytest.mark.parametrize(
+    "line", ['{"query": "Why?", "query": "How?"}', '{"query": "Why?", "metadata": {"a": 1, "b": 2, "a": 3}}']
+)
+def test_a_key_that_is_repeated_is_an_error_of_its_row(tmp_path: Path, line: str):
+    """The last value would count, and nobody would know."""
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"query": "When?"}\n' + line + "\n")
+    samples, (rejected,) = read_samples(path, on_bad_row="skip")
+
+    assert ["When?"] == [sample.query for sample in samples]
+    name = "query" if "How" in line else "a"
+    assert f"line 2: an object has the key {name!r} several times. Rename or remove all but one" == rejected.reason

@@ -376,3 +376,16 @@ def test_retrievers_that_are_in_each_other_are_read():
     )
 
     assert ["q"] == [item.query for item in found if isinstance(item, Trace)]
+
+
+def test_passages_of_retrievers_in_a_retriever_are_taken_once():
+    """Two texts can share an id, as parts of one document do, and two ids a text."""
+    drafts = [PassageDraft(text="a", id="d"), PassageDraft(text="b", id="d"), PassageDraft(text="a", id="e")]
+    found = trace(
+        step("rag", query="q", answer="a"),
+        step("merge", "rag", kind="retrieval", at=1, query="q"),
+        step("words", "merge", kind="retrieval", at=2, query="q", passages=tuple(drafts[:2])),
+        step("vectors", "merge", kind="retrieval", at=3, query="q", passages=tuple(drafts[1:])),
+    )
+
+    assert [("a", "d"), ("b", "d"), ("a", "e")] == [(passage.text, passage.id) for passage in found.prompt_contexts]
