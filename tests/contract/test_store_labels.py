@@ -156,10 +156,13 @@ def test_any_changed_byte_of_a_line_is_seen(path: Path, end: bytes):
 
 
 def test_a_label_that_waits_and_is_replaced_is_the_newest(path: Path):
-    """Labels are read oldest first."""
+    """Labels are read oldest first, also after the owner has stored them."""
     with open_for_labels(path) as reader:
         reader.labels.save([ANN, BOB])
         reader.labels.save([ANN._replace(value=0.5)])
+        assert [BOB, ANN._replace(value=0.5)] == reader.labels.read()
+    settle_labels(path)
+    with open_for_labels(path) as reader:
         assert [BOB, ANN._replace(value=0.5)] == reader.labels.read()
 
 

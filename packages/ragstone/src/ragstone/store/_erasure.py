@@ -77,7 +77,7 @@ class _Found(NamedTuple):
     """What is stored about a group of requests."""
 
     traces: Sequence[Any]
-    """Rows: `seq`, id, state, id of the session, OpenTelemetry id."""
+    """Rows: `seq`, id, state, id of the session."""
     outcomes: Sequence[_Outcome]
     ranges: Sequence[tuple[Any, int]]
     """Ranges of sinks that change, with their new number of sent outcomes."""
@@ -88,7 +88,7 @@ class _Found(NamedTuple):
 def _find(db: Sql, ids: Sequence[str], *, lock: str = "") -> tuple[ErasedRequests, _Found]:
     traces = db.execute(
         f"""
-        SELECT seq, trace_id, state, COALESCE(session_id, trace_id), otel_trace_id, received_at FROM traces
+        SELECT seq, trace_id, state, COALESCE(session_id, trace_id), received_at FROM traces
         WHERE trace_id IN ({marks(ids)}) ORDER BY trace_id {lock}
         """,  # noqa: S608 - placeholders and a constant lock
         ids,
@@ -127,9 +127,9 @@ def _find(db: Sql, ids: Sequence[str], *, lock: str = "") -> tuple[ErasedRequest
         labels=int(labels),
         feedback=int(feedback),
         sent=dict(sent),
-        since=min((row[5] for row in traces), default=None),
+        since=min((row[4] for row in traces), default=None),
     )
-    return counts, _Found([row[:5] for row in traces], outcomes, ranges, final)
+    return counts, _Found([row[:4] for row in traces], outcomes, ranges, final)
 
 
 def erase_group(
@@ -147,9 +147,8 @@ def erase_group(
     _correct_plan(db, traces, outcomes)
     for table in ("watch_queue", "canaries", "canary_scores", "labels", "cases", "label_frame", "feedback"):
         db.executemany(f"DELETE FROM {table} WHERE trace_id = ?", [(id_,) for id_ in ids])  # noqa: S608 - constant
-    asked = [(id_,) for _, trace_id, _, _, otel_id in traces for id_ in (trace_id, otel_id) if id_ is not None]
-    # Also feedback about a request that never came.
-    db.executemany("DELETE FROM feedback WHERE trace_id IS NULL AND request_id = ?", [*asked, *((id_,) for id_ in ids)])
+    # Also feedback about a request that never came. That of a stored request does not wait, whichever id it names.
+    db.executemany("DELETE FROM feedback WHERE trace_id IS NULL AND request_id = ?", [(id_,) for id_ in ids])
     _forget_sessions(db, traces)
     _forget_in_alarms(db, ids)
     _forget_damaged_labels(db, ids)
@@ -189,7 +188,7 @@ def _correct_plan(db: Sql, traces: Sequence[Any], outcomes: Sequence[_Outcome]) 
 
 def _forget_sessions(db: Sql, traces: Sequence[Any]) -> None:
     """Replace what identifies a request in the units of streams, whose values stay."""
-    for _, trace_id, _, session, _ in traces:
+    for _, trace_id, _, session in traces:
         db.execute("UPDATE watch_units SET worst_trace = '' WHERE session = ? AND worst_trace = ?", (session, trace_id))
     db.executemany(
         "UPDATE watch_units SET session = ? WHERE session = ?",

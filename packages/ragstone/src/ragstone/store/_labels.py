@@ -93,8 +93,9 @@ def _write(db: Sql, rows: Sequence[InboxRow]) -> None:
     """Insert or replace rows. The last row of a key counts. A label without a value removes the one of its author."""
     kinds = {"labels": (StoredLabel, 2), "label_frame": (DrawnRequest, 1), "trials": (StoredTrial, 1)}
     for table, (kind, n_keys) in kinds.items():
-        last = {row[:n_keys]: row for row in rows if isinstance(row, kind)}
-        added = [(*row, checksum_of(row)) for row in last.values() if getattr(row, "value", 0.0) is not None]
+        last = {row[:n_keys]: at for at, row in enumerate(rows) if isinstance(row, kind)}
+        newest = (rows[at] for at in sorted(last.values()))
+        added = [(*row, checksum_of(row)) for row in newest if getattr(row, "value", 0.0) is not None]
         columns = CHECKED_COLUMNS[table]
         keys, places = " AND ".join(f"{name} = ?" for name in columns[:n_keys]), "?, " * len(columns)
         db.executemany(f"DELETE FROM {table} WHERE {keys}", list(last))  # noqa: S608 - names of the schema
