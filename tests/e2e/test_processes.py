@@ -21,7 +21,7 @@ import ragstone
 from builders import make_trace
 from command_line import MAIN, run_command, run_in_new_process
 from fake_servers import FakeJudgeServer
-from process_metrics import DeadlyMetric, ProcessMetric
+from process_metrics import DeadlyMetric, EndlessMetric, ProcessMetric
 from processes import children, is_running
 from ragstone.errors import ConfigurationError
 from ragstone.judges import Budget, OpenAICompatibleJudge, wait_for_outages
@@ -151,6 +151,24 @@ def test_the_budget_gets_back_what_processes_could_not_send() -> None:
     outcomes = [outcome for scored in asyncio.run(score()) for outcome in scored]
     assert {"unavailable"} == {outcome.kind for outcome in outcomes}
     assert 0 == budget.spent.calls
+
+
+def test_calls_for_a_canceled_sample_are_counted(tmp_path: Path) -> None:
+    """The owner learns what was paid for a sample that nobody needs anymore."""
+    begun = tmp_path / "begun"
+
+    async def score(url: str) -> None:
+        async with ScorerSpec((EndlessMetric(),), judge=url).open(processes=2) as setup:
+            await setup.scorer.prepare()
+            before = setup.scorer.usage.calls
+            scoring = asyncio.create_task(setup.score(Sample(id="s", query="q", response=str(begun))))
+            await asyncio.to_thread(wait_until, begun.exists)
+            scoring.cancel()
+            await asyncio.gather(scoring, return_exceptions=True)
+            await asyncio.to_thread(wait_until, lambda: setup.scorer.usage.calls == before + 1)
+
+    with FakeJudgeServer() as server:
+        asyncio.run(score(server.url))
 
 
 OWNER = """

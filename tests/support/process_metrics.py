@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
+from pathlib import Path
 
+from ragstone.judges import Judge, Prompt
 from ragstone.metrics import MetricBase
 from ragstone.schema import Sample, Score
 
-__all__ = ["DeadlyMetric", "ProcessMetric"]
+__all__ = ["DeadlyMetric", "EndlessMetric", "ProcessMetric"]
 
 
 class ProcessMetric(MetricBase):
@@ -36,3 +39,18 @@ class DeadlyMetric(MetricBase):
         if sample.response == "deadly":
             os.kill(os.getpid(), signal.SIGKILL)
         return self.make_score(sample, 1.0, method="exact")
+
+
+class EndlessMetric(MetricBase):
+    """Asks the judge, creates the file that the response names, and never ends."""
+
+    name = "endless"
+    needs = ("response",)
+    judge_calls = 1
+
+    async def compute(self, sample: Sample, judge: Judge) -> Score:
+        """Return no score."""
+        await judge.ask_number(Prompt(construct="relevance", task="The task.", fields={"response": "r"}))
+        await asyncio.to_thread(Path(sample.response or "").touch)
+        await asyncio.Event().wait()
+        raise AssertionError

@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+from unittest.mock import Mock
 
 import pytest
 
 from command_line import run_command
 from live_store import make_trace
 from ragstone import Monitor
-from ragstone.errors import ConfigurationError
-from ragstone.schema import Captured, Usage
+from ragstone.errors import ConfigurationError, StoreError
+from ragstone.schema import Captured, Score, Usage
 from ragstone.settings import DailyBudget, Limits, read_table
 from ragstone.store import SqliteStore
+from ragstone.store._plan import Plan
 from ragstone.testing import FakeJudge
-from ragstone.worker import ScoringSetup, Worker
+from ragstone.worker import ScoringSetup, StepErrors, Worker
+from ragstone.worker._daily_budget import DailyBudget as BudgetCounter
 
 DAY_S = 86_400.0
 NOON = 1_790_000_000.0 // DAY_S * DAY_S + DAY_S / 2
@@ -118,6 +121,22 @@ def test_without_limits_it_is_only_counted(path):
     )
     ledger = json.loads(run_command("status", path, "--json").stdout)
     assert {"calls": 3.0, "usd": 1.0} == ledger["daily_budget"]
+
+
+def test_what_a_store_does_not_accept_is_stored_later(path, monkeypatch):
+    """Calls that are made while the disk is full count, and are in the store as soon as it has room."""
+    score = Score(sample_id="t", metric="m", metric_version="1", value=1.0, method="exact", usage=Usage(calls=3))
+    with SqliteStore.open(path, mode="own", clock=lambda: NOON) as store:
+        budget = BudgetCounter({"calls": 3}, errors=StepErrors())
+        budget.record([score])
+        with monkeypatch.context() as patch:
+            patch.setattr(Plan, "add_spend", Mock(side_effect=StoreError("disk full")))
+            budget.update(store, now_too=True)
+        assert "3 of 3 calls" in budget.reached
+        assert 0 == store.plan.spent_today().calls
+        for _ in range(2):
+            budget.update(store, now_too=True)
+            assert 3 == store.plan.spent_today().calls
 
 
 def test_dollars_without_prices_score_nothing_more(path):

@@ -11,8 +11,9 @@ import pytest
 
 from command_line import run_command
 from completions import complete
-from fake_servers import RecordingServer
+from fake_servers import FakeJudgeServer, RecordingServer
 from ragstone.errors import ConfigurationError, JudgeError
+from ragstone.judges import OpenAICompatibleJudge
 from ragstone.schema import Captured, Score, Trace
 from ragstone.settings import Watch, read_table
 from ragstone.store import CanaryScore, PlannedMetric, StreamKey, open_store
@@ -180,6 +181,20 @@ def test_what_the_budget_prevents_is_left_out():
     done = asyncio.run(score_canaries(ScoringSetup(METRIC, judge=judge), traces, at=T0, record=counted.extend))
     assert (3, T0) == (len(done.scores), done.at)
     assert 6 == len(counted), "the daily budget counts them, too"
+
+
+def test_replies_are_not_from_the_cache(tmp_path):
+    """A judge that has changed would look unchanged."""
+    traces = [Trace(trace_id=f"t{i}", started_at=T0, query=f"q{i}?", response="r.") for i in range(6)]
+
+    async def score() -> list[int]:
+        async with ScoringSetup(METRIC, judge=OpenAICompatibleJudge(server.url, cache=tmp_path)) as setup:
+            await setup.scorer.prepare()
+            rounds = [await score_canaries(setup, traces, at=T0) for _ in range(2)]
+        return [done.usage.calls for done in rounds]
+
+    with FakeJudgeServer() as server:
+        assert [6, 6] == asyncio.run(score())
 
 
 @pytest.mark.parametrize("value", [3, -1, 201, True, 20.0, "20"])

@@ -10,6 +10,7 @@ import pytest
 
 from builders import make_trace
 from completions import complete
+from ragstone.errors import JudgeUnavailableError
 from ragstone.judges import Judge
 from ragstone.metrics import MetricBase
 from ragstone.schema import Captured, Sample, Score, Trace
@@ -17,6 +18,7 @@ from ragstone.settings import Limits
 from ragstone.store import PlannedMetric, SqliteStore
 from ragstone.store._leases import Leases
 from ragstone.store._outcomes import Outcomes
+from ragstone.testing import FakeJudge
 from ragstone.worker import ScoringSetup, Worker, open_setup, read_ledger
 
 N_REQUESTS = 200
@@ -135,6 +137,30 @@ def test_with_a_daily_budget_a_worker_claims_for_its_slots(path, claims):
 
     asyncio.run(run())
     assert CONCURRENCY == max(claims)
+
+
+@pytest.mark.usefixtures("virtual_time")
+def test_requests_that_waited_for_the_judge_when_workers_were_killed_are_scored(path, monkeypatch):
+    """They have not made a worker crash, however often one was killed during the outage."""
+    is_down = True
+    judge = FakeJudge(80, fail=lambda _: JudgeUnavailableError("connection refused") if is_down else None)
+
+    async def run() -> None:
+        async with ScoringSetup("ccrs.qr", judge=judge, limits=Limits(concurrency=CONCURRENCY)) as setup:
+            worker = Worker(path, setup)
+            working = asyncio.create_task(worker.run(until_idle=not is_down))
+            if is_down:
+                await asyncio.sleep(60)
+                worker.stop()
+            await working
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Leases, "release", lambda *_: 0)  # as after a kill
+        for _ in range(6):
+            asyncio.run(run())
+    is_down = False
+    asyncio.run(run())
+    assert (N_REQUESTS, 0) == (read_ledger(path).total.scored, read_ledger(path).total.failed)
 
 
 class Counting(MetricBase):

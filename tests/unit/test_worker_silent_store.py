@@ -105,7 +105,10 @@ def test_a_stopped_worker_ends_although_the_store_is_silent(
                 await until(lambda: worker.poll_count >= 2)
                 worker.stop()
             await until(silent.is_set)
+            since_poll_s = worker.state.since_poll_s
             await asyncio.sleep(0.05)
+            # A worker that only waits for the store must not be restarted.
+            assert min(worker.state.since_poll_s for _ in range(10)) < since_poll_s + 0.04
             assert any("has not answered for" in error for error in worker.state.store_errors)
             assert not worker.state.is_ready
             assert worker.state.is_alive
