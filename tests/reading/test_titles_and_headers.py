@@ -284,3 +284,11 @@ def test_merged_cells_of_a_wide_sheet_are_named(tmp_path: Path):
     rows = [[f"Why {n}?", f"So {n}.", *("x" for _ in header[2:])] for n in range(3)]
     _, report = read(write_workbook(tmp_path / "t.xlsx", [header, *rows], ("AA2:AA4", "BB2:BB4")))
     assert "c = ['column 27', 'column 54']" in report
+
+
+def test_a_merged_title_is_no_column(tmp_path: Path):
+    """A title over two rows has no values that would have to be repeated."""
+    table = [["Evaluation", None], [None, None], ["question", "answer"], ["Why?", "So."], ["How?", "Thus."]]
+    samples, report = read(write_workbook(tmp_path / "t.xlsx", table, ("A1:B2",)))
+    assert ["Why?", "How?"] == [sample.query for sample in samples]
+    assert "Merged cells" not in report

@@ -219,6 +219,11 @@ ROWS: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
         ({"mlflow.spanInputs": '"q"', "session.id": "s", "user.id": "u"}, {"kind": "chain", "session_id": "s", "user_id": "u", "inputs": ["q"]}),
         ({"mlflow.trace.user": '"first"', "user.id": "u"}, {"user_id": "first"}),
         (
+            # The class of messages with any role.
+            {"mlflow.spanType": '"LLM"', "mlflow.spanOutputs": '[{"role": "user", "content": "q"}, {"type": "ChatMessage", "content": "a"}]'},
+            {"kind": "model", "reply": "a"},
+        ),
+        (
             {
                 "mlflow.spanType": '"RERANKER"', "mlflow.spanOutputs": '[{"page_content": "b"}]',
                 "mlflow.spanInputs": '{"query": "q", "documents": [{"page_content": "a"}, {"page_content": "b"}]}',

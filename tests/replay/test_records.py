@@ -9,10 +9,11 @@ from itertools import islice
 
 import pytest
 
-from ragstone.errors import DataError, MissingExtraError
+from ragstone.errors import ConfigurationError, DataError, MissingExtraError
 from ragstone.reading import InputFile, RejectedRecord
 from ragstone.reading._json import MAX_DEPTH, clean, parse_json
 from ragstone.reading._records import records
+from ragstone.reading._source import open_inputs
 
 
 @pytest.fixture
@@ -215,3 +216,12 @@ def test_a_folder_without_a_file_is_an_error(tmp_path):
 
     with pytest.raises(DataError, match="'folder' is a folder with no file in it"):
         list(records(InputFile(tmp_path, "folder")))
+
+
+def test_standard_input_has_a_name_of_its_own(monkeypatch):
+    """A later run knows the same bytes again, and they can be read once in a run."""
+    monkeypatch.setattr("ragstone.reading._source.copy_stdin", lambda target: target.write_bytes(b"x"))
+    with open_inputs("-") as (source,):
+        assert ("standard input", "standard input", b"x") == (source.name, source.identity, source.path.read_bytes())
+    with pytest.raises(ConfigurationError, match="can be read only once"), open_inputs(["-", "-"]):
+        pass
