@@ -218,6 +218,9 @@ ROWS: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
     "mlflow": [
         ({"mlflow.spanInputs": '"q"', "session.id": "s", "user.id": "u"}, {"kind": "chain", "session_id": "s", "user_id": "u", "inputs": ["q"]}),
         ({"mlflow.trace.user": '"first"', "user.id": "u"}, {"user_id": "first"}),
+        # Of several texts without the name of a query, none is one.
+        ({"mlflow.spanType": '"RETRIEVER"', "mlflow.spanInputs": '{"note": "x", "other": "y"}'}, {"query": None}),
+        ({"mlflow.spanType": '"RETRIEVER"', "mlflow.spanInputs": '{"note": "x"}'}, {"query": "x"}),
         (
             # The class of messages with any role.
             {"mlflow.spanType": '"LLM"', "mlflow.spanOutputs": '[{"role": "user", "content": "q"}, {"type": "ChatMessage", "content": "a"}]'},

@@ -389,3 +389,14 @@ def test_passages_of_retrievers_in_a_retriever_are_taken_once():
     )
 
     assert [("a", "d"), ("b", "d"), ("a", "e")] == [(passage.text, passage.id) for passage in found.prompt_contexts]
+
+
+def test_a_request_with_a_question_of_its_own_survives_the_error_of_its_last_step():
+    """Only one that reports nothing has the status of that step."""
+    found = trace(
+        step("rag", query="q"),
+        step("search", "rag", kind="retrieval", at=1, query="q", passages=passages("p")),
+        step("log", "rag", kind="tool", at=2, error="late"),
+    )
+
+    assert (None, "ok") == (found.error, found.status)

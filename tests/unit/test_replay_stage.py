@@ -128,3 +128,23 @@ def test_a_file_that_cannot_be_used_is_told(tmp_path: Path):
     (db,) = connections
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
         db.execute("SELECT 1")
+
+
+def test_a_repeated_span_takes_no_bytes_of_its_trace():
+    """Exporters that try again send the same spans."""
+    with SpanBuffer(max_bytes=10) as stage:
+        for _ in range(5):
+            stage.add([span("a", "1", body=b"12345")])
+        assert 1 == stage.add([span("a", "2", body=b"12345")])
+
+        assert [((b"12345", b"12345"), False)] == [(t.spans, t.is_cut) for t in stage.traces()]
+
+
+def test_spans_of_a_forgotten_trace_are_gone():
+    """A later trace can get its number."""
+    with SpanBuffer() as stage:
+        stage.add([span("a", "1", body=b"old")])
+        stage.forget([trace.seq for trace in stage.traces()])
+        stage.add([span("b", "2", body=b"new")])
+
+        assert [("b", (b"new",))] == [(t.trace_id, t.spans) for t in stage.traces()]
