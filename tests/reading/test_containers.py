@@ -525,3 +525,17 @@ def test_a_message_counts_the_columns_that_it_does_not_name() -> None:
 
     assert found is not None
     assert 20 == found[1].count("unknown") + int(found[2])
+
+
+def test_the_numbers_of_rows_of_sheets_are_named(tmp_path: Path) -> None:
+    """Without their headers."""
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for n, title in ((2, "first"), (3, "second")):
+        sheet = book.create_sheet(title)
+        for row in [["question", "answer"], *[["Why?", "So."]] * n]:
+            sheet.append(row)
+    book.save(tmp_path / "t.xlsx")
+
+    with pytest.raises(DataError, match=r"first \(2\), second \(3\)"):
+        read_samples(tmp_path / "t.xlsx")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import tracemalloc
+from datetime import UTC, datetime
 from itertools import islice
 
 import pytest
@@ -109,6 +110,7 @@ def test_what_json_cannot_hold_is_made_plain():
     assert {"a": "�x", "b": None, "c": None, "d": "9" * 30, "�": "😀"} == value
     assert json.dumps(value, ensure_ascii=False).encode()
     assert "<object>" == clean(object())
+    assert "2026-03-01T12:00:00+00:00" == clean(datetime(2026, 3, 1, 12, tzinfo=UTC))
     assert ["1" + "0" * 30, "<int>", "<int>"] == clean([10**30, 10**5000, -(10**5000)])
 
 
