@@ -216,8 +216,10 @@ class Arriving:
     def __init__(self) -> None:
         self.n_moved = 0
 
-    has_ended = False
-    may_have_more = False
+    @property
+    def may_have_more(self) -> bool:
+        """Whether the batch was not moved yet."""
+        return self.n_moved == 0
 
     def transfer_batch(self, store: Store, _errors: object) -> int:
         """Move the batch once."""

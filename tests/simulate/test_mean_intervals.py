@@ -96,7 +96,7 @@ def test_intervals_of_means_at_other_levels(kind, n):
 def test_intervals_of_weighted_means(kind, chosen, n):
     """Items kept with 100% or 20%: either half of them, or low scores with 100%, which moves the mean without weights.
 
-    If few scores are far from all others, a sample often has none of them, and the interval is too short.
+    If few scores are far from all others, a sample often has none of them. Gaffke's limits allow for them.
     """
     rng, weighted, plain = np.random.default_rng(n), [], []
     for _ in range(RUNS):
@@ -107,5 +107,5 @@ def test_intervals_of_weighted_means(kind, chosen, n):
         plain.append(hajek_mean(x[kept]))
     (covered, width), (without, _) = cover(weighted, kind), cover(plain, kind)
     print(f"weighted, {chosen} | {kind} | {n} | {100 * covered:.1f} ({width:.3f}) | {100 * without:.1f}")
-    assert covered >= least(0.7 if kind in NARROW else 0.93)
+    assert covered >= least(0.93)
     assert chosen == "at random" or kind in NARROW or without <= 0.25

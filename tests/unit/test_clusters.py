@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import statistics
 from pathlib import Path
 
 import numpy as np
@@ -713,3 +714,28 @@ def test_labels_of_a_period_are_those_of_its_requests(tmp_path):
             trace = Trace(trace_id=f"t{i}", started_at=1e9 + i, query="q", metadata={"tenant": f"x{i % 2}"})
             store.traces.ingest("a", i + 1, [Captured(trace=trace)])
         assert {"t1": "x1", "t2": "x0"} == store_labels(store, "tenant", since=1e9 + 1, until=1e9 + 3)
+
+
+@pytest.mark.parametrize("rare", [[], [0.0]])
+def test_a_sample_without_rare_distant_scores_allows_for_them(rare):
+    """Fifty scores of 0.9 to 1 in ten sessions may come from a mean of 0.9 * 0.95, and 0 may be among them."""
+    scores = [0.9 + 0.1 * (n * 7 % 50) / 50 for n in range(50)]
+    scores[: len(rare)] = rare
+    sessions = [str(n // 5) for n in range(50)]
+    found = hajek_mean(scores, clusters=sessions)
+    gate = hajek_mean(scores, clusters=sessions, side="lower")
+    assert found.low < 0.85
+    assert gate.low < 0.8
+    # A higher level contains a lower one, and the estimate.
+    wide = hajek_mean(scores, clusters=sessions, confidence_level=0.99)
+    assert wide.low < found.low < found.value < found.high <= wide.high
+
+
+def test_scores_that_are_spread_have_the_interval_of_the_jackknife():
+    """One more score at the end of the range would hardly move it, so that it does not become wider."""
+    scores = [(n * 37 % 100) / 100 for n in range(100)]
+    sessions = [str(n // 5) for n in range(100)]
+    found = hajek_mean(scores, clusters=sessions)
+    means = [sum(scores[n : n + 5]) / 5 for n in range(0, 100, 5)]
+    error = statistics.stdev(means) / 20**0.5
+    assert found.high - found.low < 2 * 2.3 * error

@@ -41,8 +41,6 @@ class BrokerTraceSource:
     on the thread that calls `transfer_batch`.
     """
 
-    has_ended = False
-
     def __init__(self, broker: Broker, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._broker = broker
         self._clock = clock

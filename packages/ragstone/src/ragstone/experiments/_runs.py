@@ -90,7 +90,7 @@ def describe_changes(before: Origins, now: Origins) -> str:
             old, new = ({origin[n] for origin in side[metric]} for side in (before, now))
             if old != new:
                 names = [", ".join(sorted({each.rpartition("#")[0] for each in side})) for side in (old, new)]
-                about = f" ({names[0]} before, {names[1]} now)" if n and names[0] != names[1] else ""
+                about = f" ({names[0]} before, {names[1]} now)" if names[0] != names[1] else ""
                 changed.setdefault(f"{what}{about}", []).append(metric)
     texts = [text.replace("{}", ", ".join(metrics)) for text, metrics in changed.items()]
     return f"{'; '.join(texts)}: scores before and after are not comparable" if texts else ""

@@ -97,7 +97,6 @@ class OtlpTraceSource:
     users and sessions (None: unchanged). `clock` returns Unix seconds.
     """
 
-    has_ended = False
     may_have_more = True
     """True, because applications may always send more spans."""
 

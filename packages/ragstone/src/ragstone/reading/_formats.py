@@ -178,7 +178,7 @@ def detect(source: InputFile, *, name: str = "auto", formats: Sequence[TraceForm
         refuse_other(head, source.name)
     if is_book or b"\0" not in head or head.startswith((b"\xff\xfe", b"\xfe\xff")):
         remedy += f". If its rows are samples: ragstone evaluate {shlex.quote(source.name)}"
-    if not head:
+    if not sum(1 for _ in source.lines()):  # raises the error of a damaged file
         raise DataError(
             f"{source.name!r} is empty, and traces are expected in one of these formats: {', '.join(known)}. "
             "Check the program that writes it, or name another file"

@@ -64,9 +64,8 @@ class RowsFormat:
         A row without a time gets the time of its file. The files of retrieval research are read as a whole.
         """
         is_beir = source.path.is_dir() and self.detect_file(source) is not None
-        started_at = source.modified_at()
         for sample in _folder(source) if is_beir else ():
-            yield trace_from_sample(sample, source=self.name, started_at=started_at)
+            yield trace_from_sample(sample, source=self.name, started_at=source.modified_at())
         for part in () if is_beir else source.parts():
             started_at = part.modified_at()
             of_part = "" if part is source else f" of {part.name}"

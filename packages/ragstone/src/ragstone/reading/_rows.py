@@ -241,9 +241,8 @@ class RowReader:
         id_, query = flat.get(plan.single.get("id", "")), flat.get(plan.single.get("query", ""))
         if type(query) is not str or query.lstrip()[:1] == "[" or not plan.names.keys().isdisjoint(_TALKS):
             return None, ""
-        if id_ is None and "id" not in plan.names:
-            return "", query
-        return str(id_) if type(id_) is str or type(id_) is int else None, query
+        known = type(id_) is str or type(id_) is int
+        return ("" if "id" not in plan.names else str(id_) if known else None), query
 
     def _is_apart(self, value: Any, field: str, sources: Mapping[str, str]) -> bool:
         """Return whether the user named a value in objects that are not a text."""

@@ -125,11 +125,6 @@ class ReplayTraceSource:
         """Return whether there is more to read."""
         return bool(self._waiting)
 
-    @property
-    def has_ended(self) -> bool:
-        """Return whether all files were read."""
-        return not self._waiting
-
     def transfer_batch(self, store: Store, errors: StepErrors) -> int:
         """Import a batch of the current file, and return the number of records read.
 

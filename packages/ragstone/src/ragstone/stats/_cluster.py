@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ragstone._util.distributions import student_quantile
-from ragstone.stats._mean import Side, check_level, mean_interval
+from ragstone.stats._gaffke import gaffke_limit
+from ragstone.stats._mean import TAIL, Side, check_level, mean_interval
 
 if TYPE_CHECKING:
     import numpy as np
@@ -152,6 +153,7 @@ def cluster_interval(
     totals: NDArray[np.float64],
     weights: NDArray[np.float64],
     *,
+    heaviest: float,
     low: float,
     high: float,
     confidence_level: float,
@@ -165,7 +167,9 @@ def cluster_interval(
     range lies, and stays within the range. Its limit on the long side of skewed clusters has a larger quantile, by the
     skewness correction of the t statistic: the whole correction for one limit, half of it for two, whose errors partly
     cancel. If all cluster means are equal, it is `mean_interval` for the effective number of clusters. `totals` are the
-    weighted sums of the values of at least two clusters, `weights` the sums of their positive weights. With `side`
+    weighted sums of the values of at least two clusters, `weights` the sums of their positive weights, `heaviest` the
+    largest weight of a value. If one more such value at the far end of the range would move the mean by a quarter of
+    the 95% interval's width, the interval includes that of Gaffke for the effective number of clusters. With `side`
     "lower" or "upper", that limit has the whole error, and the other one is of no use.
 
     Source:
@@ -191,7 +195,9 @@ def cluster_interval(
     variance = squares * (k - 1) / k
     kurtosis = k * float((moved**4).sum()) / squares**2
     freedom = max(min(n_effective, 2 * k / max(kurtosis - 1, _ROUNDING)) - 1, 1.0)
-    t = student_quantile(freedom, 1 - (1 - confidence_level) / (2 if side == "two-sided" else 1))
+    tails = 2 if side == "two-sided" else 1
+    tail = (1 - confidence_level) / tails
+    t = student_quantile(freedom, 1 - tail)
     if math.isinf(high - low):
         half = t * math.sqrt(variance)
         return mean, max(low, mean - half), min(high, mean + half)
@@ -200,8 +206,14 @@ def cluster_interval(
         return mean, low, high
     skewness = float((moved**3).sum()) / squares**1.5
     # A sample that lacks rare clusters has a mean closer to the end of the range, and a variance that is too small.
-    more = abs(skewness) * math.sqrt(k / n_effective) * (2 * t * t + 1) / (12 if side == "two-sided" else 6)
+    more = abs(skewness) * math.sqrt(k / n_effective) * (2 * t * t + 1) / (6 * tails)
     a, b = (wilson_limit(p, error, q) for q in (-t - more * (skewness < 0), t + more * (skewness > 0)))
+    if max(p, 1 - p) * heaviest / weights.sum() > student_quantile(freedom, 1 - TAIL / tails) * math.sqrt(error) / 2:
+        n, order = round(n_effective), np.argsort(means)
+        places = np.searchsorted(np.cumsum(share[order]), (np.arange(n) + 0.5) / n)
+        unit = np.clip((means[order][places] - low) / (high - low), 0, 1)
+        limits = [gaffke_limit(unit, q, mid_p=tails == 2) + p - unit.mean() for q in (tail, 1 - tail)]
+        a, b = min(a, limits[0]), max(b, limits[1])
     return mean, low + (high - low) * max(a, 0.0), low + (high - low) * min(b, 1.0)
 
 

@@ -20,7 +20,7 @@ _COCHRAN: Final = 50
 _SMALL_N_ONE_SIDED: Final = 200
 _COCHRAN_ONE_SIDED: Final = 400
 """The same for one limit, where the errors due to skewness do not cancel: they are below 0.6% at the level 95%."""
-_TAIL: Final = 0.05
+TAIL: Final = 0.05
 """Error probability of the interval that one more value may move. It is fixed: if the method depended on the level, the
 interval of a higher level could be the shorter one."""
 _ROUNDING: Final = 1e-9
@@ -174,7 +174,7 @@ def _bounded(
     least, factor = (_SMALL_N, _COCHRAN) if two_sided else (_SMALL_N_ONE_SIDED, _COCHRAN_ONE_SIDED)
     is_spread = not is_proportion and unit[0] < unit[-1] and n >= max(least, factor * _skewness(unit) ** 2)
     # The sample may not contain a rare, distant value. If one would matter, Student's t is too short.
-    if is_spread and max(mean, 1 - mean) / n <= _student_t(unit, _TAIL / 2 if two_sided else _TAIL) / 2:
+    if is_spread and max(mean, 1 - mean) / n <= _student_t(unit, TAIL / 2 if two_sided else TAIL) / 2:
         half = _student_t(unit, tail)
         return mean - half, mean + half, "student_t"
     return gaffke_limit(unit, tail, mid_p=two_sided), gaffke_limit(unit, 1 - tail, mid_p=two_sided), "gaffke"

@@ -31,7 +31,6 @@ def hajek_mean(
 
     The interval uses the jackknife variance over clusters and Student's t with Satterthwaite's degrees of freedom. For
     bounded values it has the form of Wilson's interval, which keeps its coverage for scores at a bound of the range.
-    With fewer than 30 clusters it is a rough guide.
 
     Args:
         values: Scores of the sampled items, in [low, high].
@@ -80,7 +79,7 @@ def hajek_mean(
             f"{clusters[0] if clusters else None!r}"
         )
     mean, lower, upper = cluster_interval(
-        totals, weights, low=low, high=high, confidence_level=confidence_level, side=side
+        totals, weights, heaviest=1 / p.min(), low=low, high=high, confidence_level=confidence_level, side=side
     )
     weighted = "hajek" if clusters is None or p.min() < p.max() else ""
     return Estimate(

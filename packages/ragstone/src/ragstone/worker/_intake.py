@@ -167,12 +167,11 @@ class TraceSource(Protocol):
         """
 
     @property
-    def has_ended(self) -> bool:
-        """Whether no entry can arrive any more. Then it is not called again."""
-
-    @property
     def may_have_more(self) -> bool:
-        """Whether more entries may arrive. A worker that runs until it is idle then keeps waiting."""
+        """Whether more entries may arrive. A worker that runs until it is idle then keeps waiting.
+
+        Without more, a source that is not a broker is not called again.
+        """
 
 
 @runtime_checkable

@@ -533,7 +533,7 @@ class Worker:
 
     async def _transfer(self, store: Store, calls: StoreCalls) -> int:
         """Move a batch from each trace source, and return how many entries. They may be slow, so they have a thread."""
-        going = (source for source in self._intakes if not source.has_ended)
+        going = (source for source in self._intakes if source.may_have_more or isinstance(source, BrokerSource))
         moves = [partial(source.transfer_batch, store, self._errors) for source in going]
         return sum([await calls.call(move) for move in moves])
 

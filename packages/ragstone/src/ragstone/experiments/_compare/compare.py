@@ -290,8 +290,8 @@ class Comparison:
             "after Holm's correction)"
             for h in self.hypotheses
         ]
-        is_corrected, level = self.across_metrics or self.primary is not None, self.confidence_level
-        verdicts = overview(self.metrics, confidence_level=level, across_metrics=is_corrected)
+        level = self.confidence_level
+        verdicts = overview(self.metrics, confidence_level=level, across_metrics=self.across_metrics)
         return (*lines, *([""] if lines else []), *verdicts)
 
     def details(self) -> str:
