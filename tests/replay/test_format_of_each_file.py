@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import pickle
 from importlib.metadata import EntryPoint
@@ -193,3 +194,11 @@ def test_a_folder_of_beir_has_questions_and_labels(tmp_path):
     assert all_formats()["rows"].detect_file(source) is None
     (tmp_path / "qrels" / "test.tsv").write_text("")
     assert "BEIR's `queries.jsonl` and `qrels`" == all_formats()["rows"].detect_file(source)
+
+
+def test_a_file_that_is_damaged_in_its_first_rows_cannot_be_read(tmp_path):
+    """The error is that of its compression, not of an unknown format."""
+    path = tmp_path / "rows.jsonl.gz"
+    path.write_bytes(gzip.compress(b'{"query": "Why?", "response": "So."}\n' * 3)[:-10])
+    with pytest.raises(DataError, match=r"'rows' cannot be read: Compressed file ended before"):
+        detect(InputFile(path, "rows"))
