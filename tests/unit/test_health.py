@@ -13,6 +13,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from ragstone._util.systemd import notify, watchdog_interval_s
 from ragstone.capture import Capture
+from ragstone.cli._health import watchdog
 from ragstone.cli._logs import _JsonFormatter
 from ragstone.errors import JudgeUnavailableError
 from ragstone.requests import TraceDraft
@@ -26,6 +27,7 @@ from ragstone.worker import (
     read_ledger,
     spool_directory,
 )
+from ragstone.worker._intake import SpoolTraceSource
 
 
 def state(**changes) -> WorkerState:
@@ -93,7 +95,16 @@ def test_a_worker_says_why_it_does_not_score(tmp_path):
 
     with Capture(lambda: SpoolWriter(spool_directory(store))) as recorder:
         recorder.record(TraceDraft(trace_id="t", query="How tall?", response="31 m."))
-    worker = Worker(store, ScoringSetup("ccrs.qr", judge=Judge()))
+    with Capture(lambda: SpoolWriter(tmp_path / "elsewhere")) as recorder:
+        recorder.record(TraceDraft(trace_id="u", query="How tall?", response="31 m."))
+
+    class Elsewhere(SpoolTraceSource):
+        """A source beside the spool of the store, as a message broker is."""
+
+        has_ended = False
+
+    beside = Elsewhere(tmp_path / "elsewhere")
+    worker = Worker(store, ScoringSetup("ccrs.qr", judge=Judge()), intakes=[beside])
     states = [worker.state]
 
     async def main() -> None:
@@ -101,7 +112,7 @@ def test_a_worker_says_why_it_does_not_score(tmp_path):
         running = asyncio.create_task(worker.run())
         await asyncio.sleep(10)
         states.append(worker.state)
-        assert 1 == read_ledger(store).total.pending
+        assert 2 == read_ledger(store).total.pending
         reachable = True
         await asyncio.sleep(60)
         states.append(worker.state)
@@ -113,7 +124,7 @@ def test_a_worker_says_why_it_does_not_score(tmp_path):
 
     assert [False, True, True, False] == [one.owns_store for one in states]
     assert [None, "connection refused", None, None] == [one.judge_error for one in states]
-    assert 1 == read_ledger(store).total.scored
+    assert 2 == read_ledger(store).total.scored
 
 
 def test_a_json_log_line_has_no_text_of_an_exception():
@@ -146,6 +157,27 @@ def test_the_watchdog_is_heard_twice_in_its_limit(monkeypatch, usec, pid, expect
     monkeypatch.setenv("WATCHDOG_PID", pid)
 
     assert expected == watchdog_interval_s()
+
+
+@pytest.mark.usefixtures("virtual_time")
+def test_the_watchdog_does_not_hear_of_a_worker_that_hangs(monkeypatch):
+    """Systemd restarts the service then."""
+    monkeypatch.setenv("WATCHDOG_USEC", "2000000")
+    monkeypatch.delenv("WATCHDOG_PID", raising=False)
+    heard: list[str] = []
+    monkeypatch.setattr("ragstone.cli._health.notify", heard.append)
+    current = state(since_poll_s=31.0)
+
+    async def main() -> None:
+        nonlocal current
+        async with watchdog(lambda: current):
+            await asyncio.sleep(9.5)
+            assert [] == heard
+            current = state()
+            await asyncio.sleep(1.0)
+            assert ["WATCHDOG=1"] == heard
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("address", ["", "relative", "/does/not/exist", "@ragstone-no-such-socket"])

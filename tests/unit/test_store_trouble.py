@@ -6,6 +6,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,29 @@ def path(tmp_path: Path) -> Path:
 def batch(first: int, n: int = 50) -> list[Captured]:
     """Entries of about a kilobyte each."""
     return [Captured(trace=Trace(trace_id=f"t{i}", query="q" * 1000, started_at=0.0)) for i in range(first, first + n)]
+
+
+def test_an_interrupted_step_stores_nothing_and_the_next_one_succeeds(path: Path):
+    """Ctrl-C in a transaction."""
+    with SqliteStore.open(path, mode="own") as store:
+        with pytest.raises(KeyboardInterrupt), store.watch.change() as tables:
+            tables.save_budget({"n": 1})
+            raise KeyboardInterrupt
+        with store.watch.read() as tables:
+            assert tables.budget() is None
+
+
+def test_a_store_waits_for_another_program_also_after_a_checkpoint(path: Path):
+    """A checkpoint itself waits for nobody, because the next one can do its work."""
+    with SqliteStore.open(path, mode="own") as store:
+        store.checkpoint()
+        other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        other.execute("BEGIN IMMEDIATE")
+        release = threading.Timer(0.2, other.rollback)
+        release.start()
+        store.plan.set([], [])
+        release.join()
+        other.close()
 
 
 def score(trace_id: str) -> Score:

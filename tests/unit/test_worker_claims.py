@@ -20,6 +20,7 @@ from ragstone.store._leases import Leases
 from ragstone.store._outcomes import Outcomes
 from ragstone.testing import FakeJudge
 from ragstone.worker import ScoringSetup, Worker, open_setup, read_ledger
+from ragstone.worker._parts import MetricGroups
 
 N_REQUESTS = 200
 CONCURRENCY = 4
@@ -161,6 +162,29 @@ def test_requests_that_waited_for_the_judge_when_workers_were_killed_are_scored(
     is_down = False
     asyncio.run(run())
     assert (N_REQUESTS, 0) == (read_ledger(path).total.scored, read_ledger(path).total.failed)
+
+
+def test_a_request_that_could_not_be_scored_is_scored_after_its_lease(path, monkeypatch):
+    """A bug does not keep a request from all workers while this one runs."""
+    monkeypatch.setattr("ragstone.worker._times.FILE_LEASE_S", 0.3)
+    real, failed = MetricGroups.score, []
+
+    async def score(self: MetricGroups, trace: Trace, **options: object) -> None:
+        if trace.trace_id == "t0" and not failed:
+            failed.append(trace.trace_id)
+            raise RuntimeError("a bug")
+        await real(self, trace, **options)
+
+    monkeypatch.setattr(MetricGroups, "score", score)
+
+    async def run() -> None:
+        async with open_setup(["ccrs.qr"], judge="lexical") as setup:
+            worker = Worker(path, setup)
+            worker.on_outcomes = lambda trace, *_: trace.trace_id == "t0" and worker.stop()
+            await asyncio.wait_for(worker.run(), 60)
+
+    asyncio.run(run())
+    assert ["t0"] == failed
 
 
 class Counting(MetricBase):
