@@ -1,7 +1,6 @@
 """Bodies: records as JSON that ends with its checksum, compressed in a file.
 
 A body is the JSON of a record with `checksum` as its last member: the CRC-32 of the JSON without this member.
-PostgreSQL stores it as text, which SQL can query, and compresses long values itself. A file stores it compressed.
 """
 
 from __future__ import annotations
@@ -56,18 +55,19 @@ _DICTIONARY: Final = rb"""
 {"schema_version":1,"sample_id":"","fingerprint":"","metric":"ragchecker.faithfulness","metric":"ccrs.cc","metric_version":"1+","scale":null,"judge":"openai:","judge_hash":"","prompt_hash":"","answer":[],"usage":{"input_tokens":,"output_tokens":,"calls":1,"cached":0,"cost_usd":null,"priced_calls":0,"counted_calls":1},"created_at":17,"duration_s":0.,"outcome":"score","value":0.,"interval":{"low":0.,"high":1.0,"confidence_level":0.95,"method":""},"interval":null,"method":"single_reply","n":1,"explanation":"The ","details":{},"raw":"{\"score\": ","checksum":"
 """
 
+# For short and long bodies. A copy costs less than reading the dictionary, and the usual size as much as a short body.
+_STATES: Final = [zlib.compressobj(_LEVEL, zlib.DEFLATED, -w, m, 0, _DICTIONARY) for w, m in ((13, 6), (15, 8))]
+
 
 class Body(str):
-    """The JSON of a record with its checksum. SQLite compresses it, and PostgreSQL stores it as text."""
+    """The JSON of a record with its checksum. A file stores it compressed, PostgreSQL as text, which SQL can query."""
 
     __slots__ = ()
 
 
 def _compress(body: Body) -> bytes:
     data = body.encode()
-    # A state of the usual size is cleared for each body, which costs as much as a short one.
-    window, memory = (13, 6) if len(data) <= _SHORT else (15, zlib.DEF_MEM_LEVEL)
-    deflate = zlib.compressobj(_LEVEL, zlib.DEFLATED, -window, memory, zlib.Z_DEFAULT_STRATEGY, _DICTIONARY)
+    deflate = _STATES[len(data) > _SHORT].copy()
     return _FORMAT + deflate.compress(data) + deflate.flush()
 
 
