@@ -187,6 +187,29 @@ def test_a_request_that_could_not_be_scored_is_scored_after_its_lease(path, monk
     assert ["t0"] == failed
 
 
+def test_a_request_that_takes_longer_than_a_lease_is_scored_once(tmp_path, monkeypatch):
+    """A worker renews the leases of what it has in work before it claims."""
+    monkeypatch.setattr("ragstone.worker._times.FILE_LEASE_S", 0.3)
+    with SqliteStore.open(tmp_path / "s.db", mode="own") as store:
+        store.traces.ingest("segment", 1, [Captured(trace=make_trace("t"))])
+    begun: list[str] = []
+
+    class Slow(MetricBase):
+        name, needs = "acme.slow", ("response",)
+
+        async def compute(self, sample: Sample, judge: Judge) -> Score:
+            begun.append(sample.id)
+            await asyncio.sleep(1.5)
+            return self.make_score(sample, 1.0, method="exact")
+
+    async def run() -> None:
+        async with open_setup([Slow()], judge="lexical") as setup:
+            await Worker(tmp_path / "s.db", setup).run(until_idle=True)
+
+    asyncio.run(run())
+    assert ["t"] == begun
+
+
 class Counting(MetricBase):
     """A metric that counts the samples that it has scored."""
 
