@@ -33,7 +33,7 @@ def write(path: Path, n: int, *, first: int = 0) -> Path:
 
 
 def test_it_reads_no_more_than_is_asked_for(tmp_path, monkeypatch):
-    """The first traces come after the rows that decide about columns, and the files of several sources are one stream."""
+    """The first traces come after the rows that decide about the format of each file and the columns of the first."""
     n_read = 0
 
     def counted(source: InputFile, **options: bool):
@@ -48,7 +48,7 @@ def test_it_reads_no_more_than_is_asked_for(tmp_path, monkeypatch):
 
     assert n_read == 0
     assert [t.trace_id for t in islice(traces, 3)] == ["t0", "t1", "t2"]
-    assert n_read == 50
+    assert n_read == 2 * 50 + 50
     assert [t.trace_id for t in traces] == [f"t{i}" for i in range(3, 1000)]
 
 
