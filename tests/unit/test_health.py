@@ -101,7 +101,7 @@ def test_a_worker_says_why_it_does_not_score(tmp_path):
     class Elsewhere(SpoolTraceSource):
         """A source beside the spool of the store, as a message broker is."""
 
-        has_ended = False
+        may_have_more = True
 
     beside = Elsewhere(tmp_path / "elsewhere")
     worker = Worker(store, ScoringSetup("ccrs.qr", judge=Judge()), intakes=[beside])
