@@ -147,10 +147,13 @@ def test_an_excel_file_is_read_as_evaluate_reads_it():
     openpyxl = pytest.importorskip("openpyxl")
     for name, header in (("an audit.xlsx", ["query", "response"]), ("a german one.xlsx", ["Frage", "Antwort"])):
         book = openpyxl.Workbook()
+        book.active.append(["Cases of March"])
         book.active.append(header)
         book.active.append(["Why?", "So."])
         book.save(name)
-    assert "rows (Excel with `query` and `response`): 1 records" in run("replay", "an audit.xlsx", "--dry-run").stdout
+    read = run("replay", "an audit.xlsx", "--dry-run").stdout
+    assert "rows (Excel with `query` and `response`): 1 records" in read
+    assert "rows above the header, not read: 'Cases of March'" in read
     done = run("replay", "a german one.xlsx", "--dry-run")
     assert "If its rows are samples: ragstone evaluate 'a german one.xlsx'" in done.stderr
     assert "Extract it" not in done.stderr

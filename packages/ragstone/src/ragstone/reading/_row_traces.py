@@ -17,7 +17,7 @@ from ragstone.reading._records import Record
 from ragstone.reading._repeats import MAX_ROWS, Repeats
 from ragstone.reading._report import ReadingReport
 from ragstone.reading._rows import RowReader
-from ragstone.reading._samples import laid_out
+from ragstone.reading._samples import describe_table, laid_out
 from ragstone.reading._source import InputFile
 from ragstone.reading._tables import open_table
 from ragstone.reading._trec import RUN_SUFFIXES, read_beir, read_trec_run
@@ -45,8 +45,7 @@ class RowsFormat:
     def detect_file(self, source: InputFile) -> str | None:
         """Detect rows with a query, a response or passages by reading the first ones, or the file names of BEIR."""
         if source.path.is_dir():
-            folder = source.path
-            is_beir = (folder / "queries.jsonl").is_file() and any((folder / "qrels").glob("*.tsv"))
+            is_beir = (source.path / "queries.jsonl").is_file() and any((source.path / "qrels").glob("*.tsv"))
             return "BEIR's `queries.jsonl` and `qrels`" if is_beir else None
         with suppress(DataError, OSError):
             rows, report = _rows(source)
@@ -59,10 +58,7 @@ class RowsFormat:
         return None
 
     def read(self, source: InputFile) -> Iterator[Trace | RejectedRecord]:
-        """Read rows as traces. A row without an id gets a stable id from its contents and position.
-
-        A row without a time gets the time of its file. The files of retrieval research are read as a whole.
-        """
+        """Read rows as traces. A row without an id gets one of its contents and place, without a time its file's."""
         is_beir = source.path.is_dir() and self.detect_file(source) is not None
         for sample in _folder(source) if is_beir else ():
             yield trace_from_sample(sample, source=self.name, started_at=source.modified_at())
@@ -78,9 +74,8 @@ class RowsFormat:
 
 def _rows(source: InputFile) -> tuple[Iterator[tuple[int, Any]], ReadingReport]:
     """Return the rows of a file with their positions, and the report of their reader."""
-    table = open_table(source)
-    report = ReadingReport(source=source.name, format=table.format)
-    report.has_text_cells, report.separator = table.has_text_cells, table.separator
+    table, report = open_table(source), ReadingReport(source=source.name)
+    describe_table(table, report)
     return laid_out(table.rows, {}, report), report
 
 

@@ -18,7 +18,7 @@ from ragstone.errors import ConfigurationError, DataError
 from ragstone.reading._columns import FIELD_ALIASES, guess_field, name_key
 from ragstone.reading._layouts import Layout, find_layout, rows_of
 from ragstone.reading._report import ReadingReport, group_reasons
-from ragstone.reading._row_lists import KNOWN_NAMES, RUN, Choice, object_rows
+from ragstone.reading._row_lists import KNOWN_NAMES, RUN, Choice, Table, object_rows
 from ragstone.reading._row_values import is_missing
 from ragstone.reading._rows import RowReader
 from ragstone.schema import Sample, Trace, fingerprint, has_derived_id, sample_from_trace
@@ -349,15 +349,20 @@ def _open_rows(data: SampleSource, choice: Choice, report: ReadingReport, stack:
 
         table = open_table(source, choice.rows)
         rows = table.rows
-        report.source, report.has_text_cells, report.separator = source.name, table.has_text_cells, table.separator
-        encoding = source.text_encoding()
+        report.source, encoding = source.name, source.text_encoding()
         report.encoding = "" if encoding == "utf-8" else encoding
-    report.format, report.where = table.format, table.chosen
+    describe_table(table, report)
+    return rows
+
+
+def describe_table(table: Table, report: ReadingReport) -> None:
+    """Report the format of a table, the list that is read, and what is not read."""
+    report.format, report.where, report.separator = table.format, table.chosen, table.separator
+    report.has_text_cells = table.has_text_cells
     if table.note:
         report.note(table.note)
     if table.others:
         report.note(f"lists that are not read: {', '.join(table.others)}")
-    return rows
 
 
 def _input_file(name: str, choice: Choice, stack: ExitStack) -> InputFile | None:
