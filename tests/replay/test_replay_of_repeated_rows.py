@@ -115,6 +115,17 @@ def test_a_dry_run_announces_the_traces_that_are_stored():
     assert 5 == n_stored()
 
 
+def test_an_index_without_a_name_is_neither_an_id_nor_a_question():
+    """Data frames write one. Two columns with the question, or with the id, are read whole."""
+    for header in ("query,question", "id,sample_id,query"):
+        width = header.count(",") + 1
+        rows = [f"{n}," + ",".join([f"Why {n // 2}?"] * width) + f",part {n}" for n in range(8)]
+        Path("indexed.csv").write_text("\n".join([f",{header},contexts", *rows]) + "\n")
+        refused = run("replay", "indexed.csv", "--dry-run")
+        assert 2 == refused.returncode, header
+        assert "one passage" in refused.stderr
+
+
 def test_questions_that_users_repeat_are_traces():
     """Traffic has equal questions with other answers."""
     rows = [{"query": "Opening hours?", "response": f"Answer {n}.", "contexts": ["c"]} for n in range(3)]

@@ -238,7 +238,7 @@ class RowReader:
             return None, ""
         flat = flatten(row)
         plan = self._plan(row, flat, position)
-        id_, query = flat.get(plan.single.get("id", "")), flat.get(plan.single.get("query", ""))
+        id_, query = (flat[plan.single[name]] if name in plan.single else None for name in ("id", "query"))
         if type(query) is not str or query.lstrip()[:1] == "[" or not plan.names.keys().isdisjoint(_TALKS):
             return None, ""
         known = type(id_) is str or type(id_) is int
