@@ -379,6 +379,10 @@ def answer_abstains(answer: str, *, whole: bool = False) -> bool:
     return any(_declines(sentences, _language(words), own, whole=whole) for words in likely)
 
 
+_compiled: Final = cache(re.compile)
+"""Each pattern is compiled at its first use, because all of them take longer than most imports."""
+
+
 class _Language:
     """The patterns of one language."""
 
@@ -388,32 +392,27 @@ class _Language:
         alternatives = dict(zip(parts[::2], parts[1::2], strict=True))
         self.common = frozenset(alternatives.get("common", "").split())
         self._patterns = {
-            name: re.compile(
-                rf"\A(?:{pattern})\Z"
-                if name == "replies"
-                else pattern
-                if name in _ANYWHERE or words in _UNBOUNDED
-                else rf"\b(?:{pattern})\b"
-            )
+            name: rf"\A(?:{pattern})\Z"
+            if name == "replies"
+            else pattern
+            if name in _ANYWHERE or words in _UNBOUNDED
+            else rf"\b(?:{pattern})\b"
             for name, pattern in alternatives.items()
         }
         # Of some languages only whole phrases are known, which contain their negation.
         self._patterns.setdefault("negations", self._patterns["speaker"])
-        self.apologies = re.compile(rf"(?:(?:{alternatives['apologies']})(?!\w)[\s,.!\u3001\u3002\uff0c\uff01]*)+")
+        self.apologies = rf"(?:(?:{alternatives['apologies']})(?!\w)[\s,.!\u3001\u3002\uff0c\uff01]*)+"
 
     def has(self, name: str, text: str) -> bool:
         pattern = self._patterns.get(name)
-        return pattern is not None and pattern.search(text) is not None
+        return pattern is not None and _compiled(pattern).search(text) is not None
 
     def split(self, name: str, text: str) -> list[str]:
         pattern = self._patterns.get(name)
-        return [text] if pattern is None else pattern.split(text)
+        return [text] if pattern is None else _compiled(pattern).split(text)
 
 
-@cache
-def _language(words: str) -> _Language:
-    """Return the patterns of a language, compiled at their first use, because this takes longer than most imports."""
-    return _Language(words)
+_language: Final = cache(_Language)
 
 
 def _declines(sentences: list[str], language: _Language, own: re.Pattern[str] | None, *, whole: bool) -> bool:
@@ -421,7 +420,7 @@ def _declines(sentences: list[str], language: _Language, own: re.Pattern[str] | 
     for raw in sentences:
         stripped = raw.strip(_MARKS)
         # A sentence of apologies ("I'm sorry.") comes before the one that decides.
-        if not language.has("replies", stripped) and language.apologies.fullmatch(stripped):
+        if not language.has("replies", stripped) and _compiled(language.apologies).fullmatch(stripped):
             continue
         sentence = _LABEL.sub("", stripped)
         declines = language.has("replies", sentence) or (own is not None and own.match(stripped) is not None)
@@ -430,7 +429,7 @@ def _declines(sentences: list[str], language: _Language, own: re.Pattern[str] | 
             verdicts = [
                 _clause_declines(clause, language, has_source=has_source)
                 for clause in (part.strip(" ,") for part in language.split("contrasts", sentence))
-                if clause and not language.apologies.fullmatch(clause)
+                if clause and not _compiled(language.apologies).fullmatch(clause)
             ]
             declines = bool(verdicts) and (all(verdicts) if whole else verdicts[-1])
         if not (whole and declines):
