@@ -33,7 +33,6 @@ from ragstone.experiments._runs import describe_changes, origins_of
 from ragstone.experiments._spent import Spent, spent_of
 from ragstone.experiments._spill import read_fields
 from ragstone.experiments._summary import check_level
-from ragstone.experiments._views.labeled import HumanLabels
 from ragstone.experiments._views.source import (
     AnswerRecord,
     Dependence,
@@ -52,6 +51,7 @@ from ragstone.settings import Analysis
 from ragstone.store import StorePosition, describe_store, has_spool, is_database_url, open_store
 
 if TYPE_CHECKING:
+    from ragstone.experiments._views.labeled import HumanLabels
     from ragstone.views import RunRow
 
 
@@ -378,6 +378,8 @@ class StoredRequests(Source):
 
     @override
     def human_labels(self) -> HumanLabels:
+        from ragstone.experiments._views.labeled import HumanLabels
+
         with open_store(self._period.store, mode="read") as store:
             labels = store.labels.read()
             return HumanLabels(labels=labels, drawn=store.labels.drawn() if labels else ())
