@@ -10,10 +10,10 @@ from builders import make_sample
 from fake_servers import FakeJudgeServer
 from ragstone.capture import capture_suppressed
 from ragstone.errors import ConfigurationError, JudgeError, JudgeReplyError, JudgeUnavailableError
-from ragstone.judges import NumberReply, OpenAICompatibleJudge, progress_at, record_usage
+from ragstone.judges import NumberReply, OpenAICompatibleJudge, Preparable, progress_at, record_usage
 from ragstone.judges._model import model_call
 from ragstone.judges.lexical import LexicalJudge
-from ragstone.metrics import MetricBase, MetricCard
+from ragstone.metrics import Composite, MetricBase, MetricCard, all_metrics
 from ragstone.metrics.ccrs import CCRS, InformationDensity
 from ragstone.schema import Failure, Interval, NotApplicable, Passage, Score, Trace, Usage, fingerprint
 from ragstone.scoring import Scorer
@@ -253,6 +253,31 @@ def test_metrics_of_one_sample_run_together():
 
     outcomes = score([Metric(meet, name=f"test.{n}") for n in range(3)], deadline_s=5)
     assert [1, 1, 1] == [outcome.value for outcome in outcomes]
+
+
+def test_metrics_that_only_compute_wait_for_nothing():
+    """One that waited would have neither a deadline nor the others beside it. The outcomes are those of tasks."""
+    metrics = [metric for metric in all_metrics() if not isinstance(metric, Preparable | Composite)]
+    sample = make_sample(sub_questions=["How tall is it?", "How old is it?"])
+
+    class Other(LexicalJudge):
+        """A judge that can do anything."""
+
+    waits = []
+
+    async def compute():
+        loop = asyncio.get_running_loop()
+        loop.call_at = loop.run_in_executor = lambda *args, **options: waits.append(args)
+        return await Scorer(metrics, LexicalJudge(), clock=lambda: 0.0, deadline_s=5).score(sample)
+
+    def described(outcomes):
+        return [outcome.model_copy(update={"duration_s": 0.0}) for outcome in outcomes]
+
+    computed = asyncio.run(compute())
+    assert not waits
+    assert len(metrics) == len(computed) > 50
+    assert described(computed) == described(score(metrics, Other(), sample, clock=lambda: 0.0))
+    assert 30 < sum(isinstance(outcome, Score) for outcome in computed)
 
 
 def test_everything_runs_suppressed():

@@ -17,7 +17,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from typing import Any, Final
 
@@ -67,6 +67,8 @@ logger = logging.getLogger("ragstone")
 
 _FIELDS: Final = tuple(name for name in Sample.model_fields if name not in ("schema_version", "id", "evidence"))
 """Fields that a metric can need."""
+_COMPUTING: Final = ("ragstone.metrics.", "ragstone.judges.lexical")
+"""Modules of metrics and models that only compute, unless they are `Preparable`. Tasks and deadlines cost more."""
 _RANGE_TOLERANCE = 1e-9
 """Tolerance for rounding when a value is compared with the range of its metric."""
 _SILENCE_S: Final = 120.0
@@ -97,10 +99,10 @@ class _SampleDeadline:
 class Scorer:
     """Scores samples with several metrics and one judge.
 
-    All metrics of one sample are scored concurrently, while its text is in the server's prefix cache. An error in one
-    metric of one sample becomes the `Failure` of that pair only. A metric receives only samples that have the fields
-    its card requires, and its value must be finite and within its card's range. The scorer starts no threads. A
-    cancellation is passed on, and no task keeps running after it. The calls made here are not captured as user traffic.
+    Metrics of one sample that wait for a model run concurrently, while its text is in the server's prefix cache. An
+    error in one metric of one sample becomes the `Failure` of that pair only. A metric receives only samples that have
+    the fields its card requires, and its value must be finite and within its card's range. The scorer starts no thread.
+    A cancellation is passed on, and no task runs after it. The calls made here are not captured as user traffic.
 
     Args:
         metrics: The metrics, each with a different name.
@@ -165,6 +167,10 @@ class Scorer:
         models: list[object] = [judge] if any(metric.card.asks_judge for metric in metrics) else []
         models += [model for used in self._others.values() for _, model in used]
         self._models = [model for model in models if isinstance(model, Preparable)]
+        self._only_computes = all(
+            type(used).__module__.startswith(_COMPUTING) and not isinstance(used, Preparable)
+            for used in (*metrics, *models)
+        )
         self._buggy: set[str] = set()
         """Metrics that have failed with an unexpected exception, whose traceback has been logged."""
 
@@ -223,18 +229,16 @@ class Scorer:
             One outcome for each metric, in the order of `metrics`.
         """
         with suppress_capture(), metered() as meter:
-            deadline = MovingTimeout(_SampleDeadline(self._deadline_s).remaining_s)
+            deadline = None if self._only_computes else MovingTimeout(_SampleDeadline(self._deadline_s).remaining_s)
             token = OWN_REFUSALS.set(self.refusals)
             shared = {"fingerprint": fingerprint(sample.query, sample.history), "answer": answer_marks(sample)}
             try:
                 with share_work():
-                    if len(self.metrics) == 1:
-                        return (await self._outcome(self.metrics[0], sample, deadline, shared),)
+                    if len(self.metrics) == 1 or self._only_computes:
+                        return tuple([await self._outcome(metric, sample, deadline, shared) for metric in self.metrics])
                     async with asyncio.TaskGroup() as group:
-                        tasks = [
-                            group.create_task(self._outcome(metric, sample, deadline, shared))
-                            for metric in self.metrics
-                        ]
+                        work = [self._outcome(metric, sample, deadline, shared) for metric in self.metrics]
+                        tasks = [group.create_task(each) for each in work]
             finally:
                 OWN_REFUSALS.reset(token)
                 # Also after a cancellation: sent requests count, and shared work may end after the metrics that use it.
@@ -323,7 +327,7 @@ class Scorer:
         )
 
     async def _outcome(
-        self, metric: Metric, sample: Sample, deadline: MovingTimeout, shared: Mapping[str, Any]
+        self, metric: Metric, sample: Sample, deadline: MovingTimeout | None, shared: Mapping[str, Any]
     ) -> Outcome:
         started = time.perf_counter()
         with metered() as meter:
@@ -353,12 +357,12 @@ class Scorer:
         identity = self.judged_by(metric)
         return {} if identity is None else {"judge": identity.name, "judge_hash": identity.hash}
 
-    async def _guarded(self, metric: Metric, sample: Sample, deadline: MovingTimeout, meter: UsageMeter) -> Outcome:
+    async def _guarded(self, metric: Metric, sample: Sample, limit: MovingTimeout | None, meter: UsageMeter) -> Outcome:
         """Run one metric, and turn everything except an external cancellation into an outcome."""
         try:
             if unmet := check_sample(metric, sample):
                 return unmet
-            with deadline as limit:
+            with limit or nullcontext():
                 if metric.card.asks_judge or self._others[metric.card.name]:
                     await self._prepare()
                 outcome = await self._computed_by[metric.card.name](sample, self.judge)
@@ -375,7 +379,7 @@ class Scorer:
         except ConfigurationError as error:
             return make_failure(metric.card, sample, kind="rejected", reason=str(error))
         except Exception as error:  # noqa: BLE001  the run continues, and the failure records the exception
-            if isinstance(error, TimeoutError) and limit.expired:
+            if isinstance(error, TimeoutError) and limit is not None and limit.expired:
                 reason = f"no outcome within {self._deadline_s or _SILENCE_S:g} s"
                 if self._deadline_s is None:
                     reason += " after the last reply of a model"
@@ -393,13 +397,10 @@ class Scorer:
         """Log a bug, with its traceback only the first time, so that a bug in every sample does not flood the log."""
         name = metric.card.name
         about = {"trace_id": sample.id, "metric": name, "error_kind": "bug"}
-        if name in self._buggy:
-            logger.error(
-                "metric %s failed on sample %r with another unexpected exception", name, sample.id, extra=about
-            )
-        else:
-            self._buggy.add(name)
-            logger.error("metric %s failed on sample %r", name, sample.id, exc_info=error, extra=about)
+        again = " with another unexpected exception" if name in self._buggy else ""
+        traceback = None if again else error
+        logger.error("metric %s failed on sample %r%s", name, sample.id, again, exc_info=traceback, extra=about)
+        self._buggy.add(name)
 
 
 def _computation(metric: Metric) -> Callable[[Sample, Judge], Awaitable[object]]:
@@ -421,8 +422,7 @@ def _models_other_than_judge(metric: Metric) -> tuple[tuple[str, Reader | Embedd
     """Return the reader and the embedder of a metric, each with what it does."""
     reader = metric.reader if isinstance(metric, ReaderMetric) else None
     embedder = metric.embedder if isinstance(metric, EmbedderMetric) else None
-    read: tuple[tuple[str, Reader | Embedder], ...] = () if reader is None else (("read", reader),)
-    return read if embedder is None else (*read, ("embedded", embedder))
+    return tuple((verb, used) for verb, used in (("read", reader), ("embedded", embedder)) if used is not None)
 
 
 def _checked(metric: Metric, outcome: object) -> Outcome:
