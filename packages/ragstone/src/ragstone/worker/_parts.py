@@ -210,7 +210,9 @@ class JudgeOutage:
         self._role = role
         self.on_end: Callable[[], object] = lambda: None
         """Called when an outage ends."""
-        self.on_long_outage: Callable[[str], object] = self._log_long_outage
+        self.on_long_outage: Callable[[str], object] = partial(
+            logger.error, "an outage of more than %.0f s, all requests stay pending: %s", patience_s
+        )
         """Called once with the cause if an outage lasts longer than the patience. Requests continue to wait."""
         self.waiting = 0
         """Number of requests that wait for their next attempt."""
@@ -287,9 +289,6 @@ class JudgeOutage:
             self._is_reported = True
             self.on_long_outage(f"{self._role} is unavailable: {reason}")
         return math.inf if self._is_reported else remaining_s
-
-    def _log_long_outage(self, cause: str) -> None:
-        logger.error("an outage of more than %.0f s, all requests stay pending: %s", self._patience_s, cause)
 
 
 def _answered(outcome: Outcome) -> bool:
