@@ -6,6 +6,7 @@ import asyncio
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import ragstone
@@ -218,6 +219,62 @@ def test_what_came_twice_counts_once_and_is_noted(tmp_path: Path) -> None:
     result = ragstone.compare([a, b])
     assert (6, 0.0) == (result.metrics[0].pairs[0].n, result.metrics[0].pairs[0].difference)
     assert any(note.startswith("a: 6 outcomes repeat a sample and metric") for note in result.notes)
+
+
+def drawn(path: Path, found: list[Outcome], probabilities: list[float]) -> Path:
+    """Write outcomes of requests that were sampled."""
+    lines = [
+        json.dumps(outcome.model_dump(mode="json") | {"inclusion_probability": share})
+        for outcome, share in zip(found, probabilities, strict=True)
+    ]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("paired", [True, False])
+def test_each_system_has_its_own_sampling_probabilities(tmp_path: Path, paired: bool) -> None:
+    """Cases that were drawn from all requests do not change the mean of all requests."""
+    shares = [0.1, 0.5, 0.1, 0.2, 0.1, 0.5]
+    values, changed = [i / 40 for i in range(40)], [0.9, 0.1, 0.8, 0.3, 0.7, 0.2]
+    everything = write(tmp_path / "all.jsonl", outcomes(values))
+    cases = drawn(tmp_path / "cases.jsonl", outcomes(changed), shares)
+    for sources in ([everything, cases], [cases, everything]):
+        result = ragstone.compare(sources, paired=paired)
+        means = {each.system: each.estimate for each in result.metrics[0].systems}
+        assert np.mean(values) == pytest.approx(means["all"].value)
+        assert np.average(changed, weights=1 / np.array(shares)) == pytest.approx(means["cases"].value)
+        of_all = values[:6] if paired else values
+        weights = 1 / np.array(shares) if paired else None
+        expected = np.average(changed, weights=1 / np.array(shares)) - np.average(of_all, weights=weights)
+        sign = 1 if sources[1] == cases else -1
+        assert sign * expected == pytest.approx(result.metrics[0].pairs[0].difference)
+        # A standardized difference of unweighted scores could have another sign than the difference.
+        assert result.metrics[0].pairs[0].effect_size is None
+        assert any("weighted by 1 / sampling probability. Effect sizes" in note for note in result.notes)
+        assert all(not row.quantiles for row in result.view(questions=False).metrics[0].systems)
+
+
+def test_samples_without_one_weight_for_all_differences_are_refused(tmp_path: Path) -> None:
+    """Two systems of all requests and one of a draw: the weights of the draw are wrong for the first difference."""
+    first, second = (write(tmp_path / f"{name}.jsonl", outcomes([0.5] * 9)) for name in "ab")
+    cases, again = (drawn(tmp_path / f"{name}.jsonl", outcomes([0.4] * 5), [0.5] * 5) for name in "cd")
+    with pytest.raises(ConfigurationError, match="Compare two systems at a time"):
+        ragstone.compare([first, second, cases])
+    assert [0.5] == pytest.approx(
+        [e.estimate.value for e in ragstone.compare([first, cases, again]).metrics[0].systems][:1]
+    )
+
+
+def test_a_judge_whose_scores_were_replaced_does_not_count(tmp_path: Path) -> None:
+    """After everything is scored again by the new judge, the scores are on one scale."""
+    a = write(tmp_path / "a.jsonl", outcomes([0.9] * 6, judge="lexical baseline") + outcomes([0.2] * 6, judge="new"))
+    b = write(tmp_path / "b.jsonl", outcomes([0.2] * 6, judge="new"))
+    result = ragstone.compare([a, b])
+    assert 6 == result.metrics[0].pairs[0].n_equal
+    assert not any("scale" in note or "baseline" in note for note in result.notes)
+    c = write(tmp_path / "c.jsonl", outcomes([0.9] * 6, judge="old") + outcomes([0.2] * 5, judge="new"))
+    with pytest.raises(ConfigurationError, match="c: 'new', 'old'"):
+        ragstone.compare([c, b])
 
 
 def test_metrics_are_chosen_by_name_and_group(tmp_path: Path) -> None:

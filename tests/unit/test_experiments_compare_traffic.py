@@ -80,6 +80,21 @@ def test_two_weeks_of_one_store(store):
     assert "higher / equal / lower" not in text
 
 
+def test_the_page_reads_the_outcomes_that_were_compared(store, tmp_path):
+    """Also those of an earlier judge, if different judges are allowed."""
+    with SqliteStore.open(store, mode="own") as opened:
+        opened.plan.set([PlannedMetric(name="ccrs.qr", version="1", judge_hash="new")], [])
+        trace = Trace(trace_id="new", query="q", started_at=MONDAY + 15 * DAY)
+        opened.traces.ingest("a", 200, [Captured(trace=trace)])
+        about = {"metric": "ccrs.qr", "metric_version": "1", "judge": "k", "judge_hash": "new", "method": "x"}
+        complete(opened, "new", [Score(sample_id="new", value=0.5, **about)])
+    periods = [TimeRange(store, MONDAY, MONDAY + 14 * DAY), TimeRange(store, MONDAY + 14 * DAY)]
+    result = ragstone.compare(periods, allow_different_judges=True)
+    assert [78, 1] == [each.n_scored for each in result.metrics[0].systems]
+    result.write(tmp_path / "page.html")
+    assert "not on the same scale" in (tmp_path / "page.html").read_text()
+
+
 def test_periods_have_names(store):
     """Where none is given: the store and the days."""
     result = ragstone.compare([TimeRange(store, MONDAY, MONDAY + 7 * DAY), TimeRange(store, MONDAY + 7 * DAY)])

@@ -220,6 +220,8 @@ class ScoreTable:
     metrics: Mapping[str, MetricScores]
     probabilities: NDArray[np.float64] | None = None
     """Sampling probability of each row. None if all are 1."""
+    own: NDArray[np.float64] | None = None
+    """Sampling probabilities, rows by systems, if those of several systems differ. `probabilities` are the smallest."""
     clusters: NDArray[np.intp] | None = None
     """Number of the cluster of each row. None if rows are independent."""
     by_system: tuple[Mapping[str, Spent], ...] = ()
@@ -260,6 +262,10 @@ class ScoreTable:
 
         return np.ones(len(self.sample_ids)) if self.probabilities is None else self.probabilities
 
+    def inclusion_of(self, system: int) -> NDArray[np.float64]:
+        """Return the sampling probability of each row in one system."""
+        return self.inclusion if self.own is None else self.own[:, system]
+
     @property
     def weights(self) -> NDArray[np.float64]:
         """Weight of each row: 1 / sampling probability."""
@@ -283,18 +289,20 @@ class ScoreTable:
         high: float = 1.0,
         confidence_level: float,
         side: Side = "two-sided",
+        system: int | None = None,
     ) -> Estimate | None:
         """Estimate the mean of values of rows in [low, high]: weighted, and over clusters. None without a value.
 
-        `side` is as for `mean_interval`.
+        `side` is as for `mean_interval`. The values are those of a system, or differences.
         """
         import numpy as np
 
+        shares = self.probabilities if self.own is None or system is None else self.own[:, system]
         return estimate_mean(
             values,
             low=low,
             high=high,
-            probabilities=None if self.probabilities is None else self.probabilities[np.asarray(rows, dtype=np.intp)],
+            probabilities=None if shares is None else shares[np.asarray(rows, dtype=np.intp)],
             clusters=self.clusters_of(rows),
             confidence_level=confidence_level,
             side=side,
@@ -314,7 +322,10 @@ class ScoreTable:
 
         values = (metric.decisions if decisions else metric.values)[:, system]
         rows = np.flatnonzero(~np.isnan(values))
-        return self.estimate(values[rows], rows, low=metric.low, high=metric.high, confidence_level=confidence_level)
+        ends = metric.low, metric.high
+        return self.estimate(
+            values[rows], rows, low=ends[0], high=ends[1], confidence_level=confidence_level, system=system
+        )
 
 
 @dataclass(slots=True)

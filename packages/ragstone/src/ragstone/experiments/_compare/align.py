@@ -78,9 +78,6 @@ def align(
             known = sorted({*reader.columns, *(metric for system in systems for metric in system.others)})
             raise ConfigurationError(f"no system has outcomes of {name!r}. Available: {', '.join(known) or 'none'}.")
     notes: list[str] = []
-    for name, columns in reader.columns.items():
-        scales = {s: _scales(columns[at].origins) if at in columns else set() for at, s in enumerate(reader.systems)}
-        notes += judge_notes(name, scales, allowed=analysis.allow_different_judges)
     ids, has = tuple(reader.rows), reader.presence()
     other_ids: Mapping[tuple[str, str], str] = {}
     left_out: Collection[int] = ()
@@ -101,6 +98,12 @@ def align(
     order = sorted((row for row in range(len(ids)) if row not in merged and row not in left_out), key=ids.__getitem__)
     has = has[order]
     table = reader.table(order=order, is_strict=True)
+    scales = {
+        metric.name: {system: _scales(origins) for system, origins in zip(table.systems, metric.origins, strict=True)}
+        for metric in table.metrics.values()
+    }
+    for name, by_system in scales.items():
+        notes += judge_notes(name, by_system, allowed=analysis.allow_different_judges)
     ids = tuple(table.sample_ids)
     n_samples, n_common, is_disjoint = _overlap(reader.systems, has, ids, notes, paired=paired)
     if (
@@ -121,16 +124,16 @@ def align(
     elif not is_disjoint:
         notes.insert(0, "some samples are in several systems, although the test assumes independent samples")
     same = {other: row for (_, row), other in other_ids.items()}
-    probabilities: dict[str, float] = {}
     labels: dict[str, dict[str, str]] = {}
+    shares: list[dict[str, float]] = []
     for source in opened:
         dependence = source.dependence()
-        probabilities |= {same.get(id_, id_): share for id_, share in dependence.inclusion_probabilities.items()}
+        shares.append({same.get(id_, id_): share for id_, share in dependence.inclusion_probabilities.items()})
         for key, by_sample in dependence.labels.items():
             labels.setdefault(key, {}).update(by_sample)
     clusters = choose_clusters(analysis.cluster, labels, ids)
     spent = tuple({same.get(id_, id_): one for id_, one in source.spent().items()} for source in opened)
-    table = replace(table.depend(probabilities, clusters), by_system=spent)
+    table = replace(_weighted(table.depend({}, clusters), shares, has, notes), by_system=spent)
     scores = {m.name: _compared(m, ids, paired=paired) for m in table.metrics.values()}
     cluster_texts = cluster_notes(analysis.cluster, clusters, labels, ids, scores)
     notes += [
@@ -149,12 +152,7 @@ def align(
         checks = join_checks({metric.name: check_metric(metric, at) for metric in table.metrics.values()})
         unusable = find_unusable(table, at)
         notes += [f"{system}: {text}" for text in ([unusable] if unusable else []) + checks]
-    if any(
-        is_baseline(scale.judge)
-        for columns in reader.columns.values()
-        for column in columns.values()
-        for scale in _scales(column.origins)
-    ):
+    if is_baseline(*(scale.judge for made in scales.values() for each in made.values() for scale in each)):
         notes.append(BASELINE_NOTE)
     return AlignedScores(
         table=table,
@@ -229,9 +227,35 @@ def _read(reader: TableReader, at: int, source: Source, selected: Sequence[str] 
     return system
 
 
-def _scales(origins: Iterable[Origin]) -> set[Origin]:
-    """Return where the scores come from."""
-    return {origin._replace(ranks=None, method="", reads=None) for origin in origins if origin.state == SCORED}
+def _weighted(
+    table: ScoreTable, by_system: Sequence[Mapping[str, float]], has: NDArray[np.bool_], notes: list[str]
+) -> ScoreTable:
+    """Return the table with the sampling probabilities (below 1, by sample id) of its systems.
+
+    A sample of several systems is as probable as in the one with the smallest probability: one may be all requests, and
+    another a draw of them.
+    """
+    import numpy as np
+
+    if not any(by_system):
+        return table
+    own = np.array([[shares.get(id_, 1.0) for shares in by_system] for id_ in table.sample_ids])
+    least = own.min(axis=1)
+    larger = (has & (own > least[:, None])).sum(axis=1)
+    if (larger > 1).any():
+        raise ConfigurationError(
+            "some samples have a smaller sampling probability in one system than in several others, so that no weight is "
+            "right for all differences. Compare two systems at a time."
+        )
+    notes.append(
+        "means are weighted by 1 / sampling probability. Effect sizes and quantiles cannot be: they are left out"
+    )
+    return replace(table, probabilities=least, own=own if larger.any() else None)
+
+
+def _scales(origins: Mapping[Origin, int]) -> set[Origin]:
+    """Return where the scores come from that no later one replaces."""
+    return {o._replace(ranks=None, method="", reads=None) for o, n in origins.items() if n and o.state == SCORED}
 
 
 def _check_overlap(systems: Sequence[str], has: NDArray[np.bool_], ids: Sequence[str]) -> None:

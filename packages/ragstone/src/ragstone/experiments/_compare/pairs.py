@@ -225,7 +225,7 @@ def _permute_unpaired(metrics: Sequence[MetricScores], table: ScoreTable, family
     return independent_differences(
         values[kept],
         kept // n_rows,
-        table.inclusion[rows],
+        np.concatenate([table.inclusion_of(i) for i in range(n_systems)])[kept],
         n_groups=n_systems,
         clusters=table.clusters_of(rows),
         pairs=family.pairs,
@@ -268,8 +268,8 @@ def _bound_difference(
     """Return the number of failed samples, and the bounds of the difference of means for any scores of them."""
     import numpy as np
 
-    weights = table.weights
     if paired:
+        weights = table.weights
         n_failed, rows, lowest, highest = possible_differences(metric, tested.first, tested.second)
         if not rows.size:
             return n_failed, None
@@ -279,7 +279,8 @@ def _bound_difference(
         low, high = metric.possible(column)
         rows = np.flatnonzero(~np.isnan(low))
         if rows.size:
-            ends.append((_average(low[rows], weights[rows]), _average(high[rows], weights[rows])))
+            weights = 1 / table.inclusion_of(column)[rows]
+            ends.append((_average(low[rows], weights), _average(high[rows], weights)))
     n_failed = metric.count(FAILED, tested.first) + metric.count(FAILED, tested.second)
     if len(ends) < 2:
         return n_failed, None
@@ -303,16 +304,20 @@ def _pair(
         difference = metric.values[:, tested.first] - metric.values[:, tested.second]
         rows = [np.flatnonzero(~np.isnan(difference))]
         groups = [difference[rows[0]]]
+        weights = [table.weights[rows[0]]]
         effect = paired_effect(groups[0])
     else:
         rows = [metric.scored(column) for column in columns]
         groups = [metric.values[own, column] for own, column in zip(rows, columns, strict=True)]
+        weights = [1 / table.inclusion_of(column)[own] for own, column in zip(rows, columns, strict=True)]
         effect = _effect(*groups)
+    if table.probabilities is not None:
+        effect = None  # it is that of samples with equal weights
     clusters = [table.clusters_of(own) for own in rows]
     effect_interval = None
     errors = [
-        standard_error(values, table.weights[own], labels) if own.size else 0.0
-        for values, own, labels in zip(groups, rows, clusters, strict=True)
+        standard_error(values, w, labels) if w.size else 0.0
+        for values, w, labels in zip(groups, weights, clusters, strict=True)
     ]
     low, high, detectable, n_more = tested.low, tested.high, None, None
     if low is not None and high is not None:

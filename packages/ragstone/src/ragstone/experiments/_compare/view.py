@@ -35,7 +35,7 @@ def view_systems(
     analysis = comparison.analysis
     readings = {}
     for name, source in comparison.sources.items():
-        opened = open_source(source, name=name, samples=data.get(name, ()), analysis=analysis)
+        opened = open_source(source, name=name, samples=data.get(name, ()), analysis=analysis, compares=True)
         readings[name] = Reading(opened)
         readings[name].row_ids = {own: row for (system, row), own in comparison.other_ids.items() if system == name}
         readings[name].read()
@@ -85,7 +85,9 @@ def _metric(metric: MetricComparison, table: ScoreTable) -> ComparedMetric:
         systems.append(
             SystemScores(
                 **{field.name: getattr(mean, field.name) for field in fields(mean)},
-                quantiles=tuple(np.percentile(values, _PERCENTILES).tolist()) if values.size >= _FEWEST else (),
+                quantiles=tuple(np.percentile(values, _PERCENTILES).tolist())
+                if values.size >= _FEWEST and table.probabilities is None
+                else (),
                 beats=tuple(table.systems.index(loser) for winner, loser in wins if winner == mean.system),
                 loses=tuple(table.systems.index(winner) for winner, loser in wins if loser == mean.system),
             )

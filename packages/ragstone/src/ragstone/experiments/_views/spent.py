@@ -18,7 +18,7 @@ def estimate_spent(table: ScoreTable, system: int, n_samples: int, confidence_le
         median = estimate_median(
             values[known],
             low=0.0,
-            probabilities=None if table.probabilities is None else table.probabilities[known],
+            probabilities=None if table.probabilities is None else table.inclusion_of(system)[known],
             clusters=table.clusters_of(known),
             confidence_level=confidence_level,
         )
