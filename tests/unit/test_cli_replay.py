@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -125,3 +126,15 @@ def test_a_dry_run_without_a_sample_fails(tmp_path: Path, command: str, content:
     path.write_text(content)
     done = run_command(command, path, "--metrics", "ccrs.qr", "--judge", "lexical", "--dry-run")
     assert 2 == done.returncode, done.stdout + done.stderr
+
+
+def test_the_command_that_scores_with_a_new_metric_works(folder: Path) -> None:
+    """Requests that were finished before a metric was planned are not scored again by `replay`."""
+    assert 0 == replay(folder).exit_code
+    done = replay(folder, "--metrics", "ccrs.qr,ccrs.cc")
+    assert "ccrs.cc: 2 traces were finished before this metric, or its judge, was planned" in done.stderr
+    (command,) = (line for line in done.stderr.splitlines() if "store backfill" in line)
+    assert 0 == CliRunner().invoke(app, shlex.split(command)[1:]).exit_code
+    assert "finished before" not in replay(folder, "--metrics", "ccrs.qr,ccrs.cc").stderr
+    with SqliteStore.open(folder.parent / "replay.db", mode="read") as store:
+        assert 2 == sum(outcome.metric == "ccrs.cc" for outcome in store.outcomes.read())

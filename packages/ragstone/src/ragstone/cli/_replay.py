@@ -151,7 +151,7 @@ def replay_command(
             print_text(note)
         if check is not None:
             print_text(f"\n{check}")
-        print_text("\n" + "\n".join([*ledger_lines(ledger), *_unscored(ledger)]), err=True)
+        print_text("\n" + "\n".join([*ledger_lines(ledger), *_unscored(ledger, store)]), err=True)
         if any(summary.n_scored for summary in summaries):
             print_text(f"where it fails: ragstone report {quote_store(store)}", err=True)
     if stopped:
@@ -161,11 +161,13 @@ def replay_command(
     exit_if_failed(check)
 
 
-def _unscored(ledger: Ledger) -> Iterator[str]:
-    """Yield the number of traces that were finished before a metric was added: its row does not show them."""
+def _unscored(ledger: Ledger, store: str) -> Iterator[str]:
+    """Yield the number of traces that were finished before a metric was planned: its row does not show them."""
     for name, row in ledger.metrics.items():
         if n := ledger.total.captured - row.captured:
-            yield f"{sanitize_for_terminal(name)}: {n} traces were finished before this metric was added. To score them, use another --store."
+            shown, place = sanitize_for_terminal(name), quote_store(store)
+            yield f"{shown}: {n} traces were finished before this metric, or its judge, was planned. Score them with"
+            yield f"  ragstone store backfill {place} --metrics {shown} --since 1970-01-01"
 
 
 def _exit(

@@ -244,8 +244,8 @@ def _weighted(
     larger = (has & (own > least[:, None])).sum(axis=1)
     if (larger > 1).any():
         raise ConfigurationError(
-            "some samples have a smaller sampling probability in one system than in several others, so that no weight is "
-            "right for all differences. Compare two systems at a time."
+            "some samples have a smaller sampling probability in one system than in several others, so that no weight "
+            "is right for all differences. Compare two systems at a time."
         )
     notes.append(
         "means are weighted by 1 / sampling probability. Effect sizes and quantiles cannot be: they are left out"
