@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from ragstone._util.abstains import answer_abstains
 from ragstone.experiments import Experiment, build_report, evaluate
+from ragstone.experiments._app.repeats import merge_repeats
 from ragstone.judges import JudgeIdentity
 from ragstone.metrics import MetricCard, resolve_metrics
 from ragstone.schema import Failure, NotApplicable, Passage, Sample, Score, Usage
@@ -194,6 +196,65 @@ def test_wordings_of_an_abstention(answer: str) -> None:
 def test_answers_are_not_abstentions(answer: str) -> None:
     """An answer with a negation, or with a remark at its end, is an answer."""
     assert not answer_abstains(answer)
+
+
+YES, NO, NONE = "The tower is red.", "Penguins dance wildly tonight.", "I don't know."
+
+
+@pytest.mark.parametrize(
+    ("answers", "metric", "n_wrong", "n_unknown"),
+    [
+        ([YES, YES, YES], "ragas.faithfulness", 0, 0),
+        ([NO, NO, NO], "ragas.faithfulness", 8, 0),
+        ([YES, NO, YES], "ragas.faithfulness", None, 8),
+        ([NONE, NONE, NONE], "ccrs.cc", 8, 0),
+        ([NONE, YES, YES], "ccrs.cc", None, 8),
+        ([YES, NONE, NONE], "ccrs.cc", None, 8),
+        ([YES, NONE, YES], "ccrs.ac", 0, 0),
+    ],
+)
+def test_an_answer_whose_repeats_differ_is_counted_as_unknown(
+    tmp_path: Path, answers: list[str], metric: str, n_wrong: int | None, n_unknown: int
+) -> None:
+    """Whatever the first repeat says, with the texts of one repeat and without. Correctness decides by its mean."""
+    calls: Counter[str] = Counter()
+
+    def ask(question: str) -> dict[str, object]:
+        calls[question] += 1
+        return {"response": answers[calls[question] - 1], "contexts": ["The tower is red."]}
+
+    rows = [{"id": str(n), "query": f"Which color has tower {n}?", "reference": "The tower is red."} for n in range(8)]
+    result = evaluate(rows, [metric], judge="lexical", app=ask, repeats=3)
+    result.to_jsonl(tmp_path / "file.jsonl")
+    for source in (result, tmp_path / "file.jsonl"):
+        view = build_report(source)
+        assert n_wrong == view.verdict[0].numbers.get("n_wrong")
+        unknown = [notice.numbers["n_undecided"] for notice in view.notices if "repeats differ" in notice.text]
+        assert n_unknown == sum(unknown)
+
+
+def test_support_does_not_decide_without_knowing_who_abstains(tmp_path: Path) -> None:
+    """Counting only those that are not supported would select the answers by their result."""
+    known = {"metric": "ccrs.cc", "metric_version": "1", "method": "exact"}
+    lines = [Score(sample_id=f"s{n}", value=0.2 + 0.6 * (n % 3 > 0), **known).model_dump_json() for n in range(60)]
+    (tmp_path / "file.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    view = build_report(tmp_path / "file.jsonl")
+    assert {"n_scored": 60} == view.verdict[0].numbers
+    assert "60 answers are not counted, right or wrong: what decides this is not known" in view.notices[0].text
+
+
+def test_marks_of_repeats_are_those_that_agree() -> None:
+    """A label of relevance that only some have is unknown, and so is everything if only some abstain."""
+    repeats = [score("ccrs.cc", 0.5).model_copy(update={"answer": marks}) for marks in (("relevant",), ("irrelevant",))]
+    assert () == merge_repeats("s", repeats).answer
+    signals = Signals()
+    note_sample(signals, sample())
+    note_outcome(signals, merge_repeats("s", repeats), card("ccrs.cc"))
+    assert (None, True, False) == (signals.has_relevant, signals.is_known, signals.abstains)
+    abstains = repeats[0].model_copy(update={"answer": ("abstains", "relevant")})
+    failed = FAILED.model_copy(update={"answer": None})
+    assert ("abstains", "relevant") == merge_repeats("s", [abstains, failed, abstains]).answer
+    assert None is merge_repeats("s", [repeats[0], abstains]).answer is merge_repeats("s", [failed, failed]).answer
 
 
 def test_counts_of_causes_add_up() -> None:

@@ -3,6 +3,7 @@
 from ragstone._util.run_async import run_async
 from ragstone.scoring._causes import (
     CAUSES,
+    DECIDING_FAILED,
     Cause,
     Signals,
     answer_probabilities,

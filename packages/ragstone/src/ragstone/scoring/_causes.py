@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, Literal
 
 from ragstone._util.abstains import OWN_REFUSALS, answer_abstains, is_own_refusal
-from ragstone.metrics import MetricCard, base_name, resolve_metrics
+from ragstone.metrics import MEAN_OF_REPEATS, MetricCard, base_name, resolve_metrics
 from ragstone.schema import (
     AnswerCause,
     AnswerMark,
@@ -33,6 +33,7 @@ _CORRECTNESS_METRICS: Final = frozenset({_JUDGED, "ragchecker.f1"})
 _SUPPORT_METRICS: Final = frozenset({_COHERENCE, *_CLAIM_METRICS})
 _RELEVANCE_METRICS: Final = ("udcg", "ragas.context_precision", "judged.", "ragchecker.claim_recall")
 """Beginnings of the names of metrics that say which passages are relevant."""
+DECIDING_FAILED: Final = "a metric that decides this failed"
 _LABELS: Final = "labels of the passages"
 _RELEVANT_GRADE: Final = 0.5
 """Smallest grade of a relevant passage, as in UDCG."""
@@ -158,22 +159,24 @@ class Signals:
 
         If a metric failed that would have decided, nothing else decides. Otherwise a failure would leave out correct
         answers more often than wrong ones, such as those that abstain, and the share of wrong answers would be too
-        large.
+        large. For the same reason, support does not decide if it is not known whether the answer abstains.
         """
         if self.is_correct is not None:
             return "correctness"
-        if self.has_failed_correctness:
+        if self.has_failed_correctness or self.abstains is None:
             return None
-        if self.is_unsupported or (self.is_unsupported is False and self.abstains is not None):
+        if self.is_unsupported is not None:
             return "support"
-        if self.has_failed_support or self.abstains is None:
-            return None
-        return "abstention"
+        return None if self.has_failed_support or self.claims_by else "abstention"
 
     @property
-    def is_undecided(self) -> bool:
-        """Whether a metric that would have decided whether the answer is wrong failed."""
-        return self.decided_by is None and (self.has_failed_correctness or self.has_failed_support)
+    def undecided(self) -> str:
+        """Why it is not known whether the answer is wrong. Empty if that is known, and without an answer."""
+        if self.decided_by is not None:
+            return ""
+        if self.has_failed_correctness or self.has_failed_support:
+            return DECIDING_FAILED
+        return "" if self.is_known and self.abstains is None else "what decides this is not known, or repeats differ"
 
 
 def note_sample(signals: Signals, sample: Sample) -> None:
@@ -271,6 +274,10 @@ def _judged_labels(outcome: Score | Failure) -> Mapping[int, bool] | None:
 
 def note_outcome(signals: Signals, outcome: Outcome, card: MetricCard | None) -> None:
     """Note what one outcome says. Without a card, its value is not in the rating."""
+    if isinstance(outcome, Score) and outcome.method == MEAN_OF_REPEATS:  # the sample has the texts of one of them
+        signals.is_known, signals.response, signals.is_refusal = False, None, None
+        if signals.relevant_by == _LABELS:
+            signals.has_relevant = signals.relevant_by = None
     if outcome.answer is not None:
         marks = outcome.answer
         signals.is_known, signals.response = True, None
@@ -318,6 +325,8 @@ def _note_support(signals: Signals, score: Score, card: MetricCard) -> None:
     signals.claims_by = score.metric
     signals.n_claims = len(verdicts)
     signals.n_unsupported = sum(verdict is False for verdict in verdicts)
+    if score.method == MEAN_OF_REPEATS:
+        signals.n_unsupported = _agreed(value < 1 for value in card.decisions(score))
 
 
 def _note_relevance(signals: Signals, outcome: Score | Failure) -> None:
@@ -328,9 +337,16 @@ def _note_relevance(signals: Signals, outcome: Score | Failure) -> None:
         relevant = outcome.details.get("relevant")
         labels = {1: bool(relevant)} if isinstance(relevant, list) else None
     if labels is None and isinstance(outcome, Score) and outcome.metric == "ragchecker.claim_recall":
-        labels = {1: outcome.value > 0}
+        relevant = _agreed(value > 0 for value in _default_card(outcome.metric).decisions(outcome))
+        labels = None if relevant is None else {1: relevant}
     if labels is not None:
         signals.has_relevant, signals.relevant_by = any(labels.values()), outcome.metric
+
+
+def _agreed(repeats: Iterable[bool]) -> bool | None:
+    """Return what holds for all repeats, or None if they differ."""
+    found = set(repeats)
+    return found.pop() if len(found) == 1 else None
 
 
 def claims_of(details: Mapping[str, Any]) -> list[tuple[str, bool | None]]:
@@ -429,9 +445,8 @@ def why_wrong(cause: str | None, signals: Signals, sample: Sample | None, outcom
         case "not_scored":
             kinds = sorted({outcome.kind for outcome in outcomes if isinstance(outcome, Failure)})
             return f"No metric has a score. Failures: {', '.join(kinds)}."
-    if signals.is_undecided:
-        failed = "correctness" if signals.has_failed_correctness else "support"
-        return f"It is not known whether the answer is wrong: a metric of its {failed} failed."
+    if signals.undecided == DECIDING_FAILED:
+        return f"It is not known whether the answer is wrong: {DECIDING_FAILED}."
     return "Judged correct." if signals.is_correct else ""
 
 
@@ -457,7 +472,7 @@ def describe_signals(all_signals: Sequence[Signals]) -> tuple[str, ...]:
     if any(s.abstains is not None for s in all_signals):
         lines.append("abstentions: the wording of the answer")
     if unknown := sum(not s.is_known and s.n_scores > 0 for s in all_signals):
-        lines.append(f"unknown: texts of {unknown} answers, and whether they abstain")
+        lines.append(f"unknown, or repeats differ: texts of {unknown} answers, and whether they abstain")
     return tuple(lines)
 
 

@@ -20,14 +20,18 @@ def merge_repeats(sample_id: str, outcomes: Sequence[Outcome]) -> Outcome:
 
     Return a score with the mean of the scored repeats. Its details hold the value of each repeat (None if it was not
     scored), the numbers in the details of the scored ones, their standard deviation, and the number of failed repeats.
-    Without any score return the first failure, or else the first outcome.
+    Without any score return the first failure, or else the first outcome. The marks of the answer are those of all
+    answers, and unknown if only some of them abstain.
     """
     scores = [outcome for outcome in outcomes if isinstance(outcome, Score)]
     failures = [outcome for outcome in outcomes if isinstance(outcome, Failure)]
     usages = [outcome.usage for outcome in outcomes if outcome.usage is not None]
     durations = [outcome.duration_s for outcome in outcomes if outcome.duration_s is not None]
+    marks = [outcome.answer for outcome in outcomes if outcome.answer is not None]
+    same = tuple(mark for mark in (marks[0] if marks else ()) if all(mark in each for each in marks))
     shared = {
         "sample_id": sample_id,
+        "answer": same if marks and all("abstains" in same or "abstains" not in each for each in marks) else None,
         "usage": reduce(add, usages) if usages else None,
         "duration_s": math.fsum(durations) if len(durations) == len(outcomes) else None,
     }

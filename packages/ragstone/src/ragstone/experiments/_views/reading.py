@@ -358,7 +358,7 @@ class Reading:
             n_samples=len(self._signals),
             n_scored=len(self._scored),
             n_judged=len(self._judged),
-            n_undecided=sum(signals.is_undecided for signals in self._scored.values()),
+            undecided=Counter(why for signals in self._scored.values() if (why := signals.undecided)),
             n_wrong=sum(flags),
             share_wrong=self.share(self._judged, flags),
             rule=self._rule,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -9,7 +10,7 @@ from typing import Final, Literal
 from ragstone._util.quantities import count
 from ragstone.experiments._views.changes import Compared, describe_change
 from ragstone.judges import BASELINE_NOTE, is_baseline
-from ragstone.scoring import CAUSES
+from ragstone.scoring import CAUSES, DECIDING_FAILED
 from ragstone.stats import Estimate
 from ragstone.views import CauseRow, MetricRow, Statement, format_interval, format_mean, format_share
 
@@ -45,8 +46,8 @@ class Population:
     """Samples with at least one score."""
     n_judged: int
     """Samples of which it is known whether they are wrong."""
-    n_undecided: int
-    """Samples with a score of which that is not known because a metric failed."""
+    undecided: Counter[str]
+    """Samples with a score of which that is not known, by reason."""
     n_wrong: int
     share_wrong: Estimate | None
     rule: WrongRule
@@ -123,8 +124,8 @@ def describe_next(population: Population) -> Statement | None:
     if population.rule == "abstention":
         if not population.n_scored:
             return None
-        if population.n_undecided:
-            return Statement(text=_NOT_SCORED.next, kind="action", numbers={"n_undecided": population.n_undecided})
+        if n := population.undecided[DECIDING_FAILED]:
+            return Statement(text=_NOT_SCORED.next, kind="action", numbers={"n_undecided": n})
         text = "Add a metric that says which answers are wrong: ccrs.ac with references, ragas.faithfulness without."
         return Statement(text=text, kind="action")
     wrong = _wrong_causes(population)
@@ -149,10 +150,9 @@ def describe_notices(
         notices.append(Statement(text=f"{BASELINE_NOTE[0].upper()}{BASELINE_NOTE[1:]}.", kind="warning"))
     failed = [row for row in rows if row.n_failed]
     notices += map(_describe_failures, sorted(failed, key=lambda row: -row.n_failed)[:_MAX_FAILURE_NOTICES])
-    if population.n_undecided:
-        answers = count(population.n_undecided, "answer is", "answers are")
-        text = f"{answers} not counted, right or wrong: a metric that decides this failed."
-        notices.append(Statement(text=text, kind="warning", numbers={"n_undecided": population.n_undecided}))
+    for why, n in population.undecided.items():
+        text = f"{count(n, 'answer is', 'answers are')} not counted, right or wrong: {why}."
+        notices.append(Statement(text=text, kind="warning", numbers={"n_undecided": n}))
     if len(failed) > _MAX_FAILURE_NOTICES:
         others = failed[_MAX_FAILURE_NOTICES:]
         text = f"{count(len(others), 'more metric has', 'more metrics have')} failures, see the table."
