@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from command_line import MAIN, Done, run_command
+from fake_servers import FakeJudgeServer
 from waiting import wait_until
 
 APP = """
@@ -72,6 +73,26 @@ def test_an_application_is_asked_and_scored(folder: Path) -> None:
     assert ["a#1", "a#2"] == [json.loads(line)["trace_id"] for line in traces.read_text().splitlines()[:2]]
     again = run_command("evaluate", traces, "--judge", "lexical", "--metrics", "ccrs.ac,ccrs.cc", "--json")
     assert [6, 6] == [metric["n_scored"] for metric in json.loads(again.stdout)["metrics"]]
+
+
+def test_each_repeat_and_each_run_asks_the_judge(folder: Path) -> None:
+    """Also about the same answer: another model may have the URL, and the judge is a part of a repeat's deviation."""
+    with FakeJudgeServer() as server:
+        command = ["evaluate", "q.jsonl", "--judge", server.url, "--metrics", "ccrs.cc", "--app", "rag:ask", "--json"]
+        for options, n_calls in (
+            ([], 3),
+            ([], 3),
+            (["--repeats", "2"], 6),
+            (["--set=cache=kept", "--repeats", "2"], 6),
+        ):
+            done = run_command(*command, *options)
+            assert 0 == done.returncode, done.stderr
+            usage = json.loads(done.stdout)["usage"]
+            assert 0 == usage["cached"]
+            assert n_calls <= usage["calls"] <= n_calls + 1  # one that prepares the endpoint
+        usage = json.loads(run_command(*command, "--set=cache=kept", "--repeats", "2").stdout)["usage"]
+        assert (0, 6) == (usage["calls"], usage["cached"])
+    assert not [*folder.glob("*.cache")]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])

@@ -43,6 +43,20 @@ def test_draw_label_and_report(tmp_path: Path):
     assert "60 requests labeled by 3 people" in html
 
 
+def test_labels_that_people_wrote_are_not_overwritten(tmp_path: Path):
+    """A second draw needs another file. The printed command has a quoted path."""
+    path, sheet = make_store(tmp_path / "s.db", 20), tmp_path / "my labels.csv"
+    command = ("labels", "draw", path, "--limit", 5, "--output")
+    assert f"ragstone labels add {path} '{sheet}'" in run_command(*command, sheet).stdout
+    sheet.write_text(sheet.read_text().replace(",\n", ",correct\n"))
+    written = sheet.read_text()
+    refused = run_command(*command, sheet)
+    assert (2, written) == (refused.returncode, sheet.read_text())
+    assert "exists and may contain labels" in refused.stderr
+    assert "in all draws" not in refused.stdout
+    assert 0 == run_command(*command, tmp_path / "more.csv").returncode
+
+
 def test_wrong_input(tmp_path: Path):
     """One message each."""
     assert 2 == run_command("labels", "add", make_store(tmp_path / "s.db", 1), tmp_path / "none.csv").returncode

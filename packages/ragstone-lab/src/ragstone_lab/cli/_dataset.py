@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import typer
@@ -45,7 +46,7 @@ def build_command(
             documents, output_dir, reports=report or (), judge=judge, progress=progress.update, **chosen
         )
     print_skipped(built.left_out)
-    following = f"next: edit {output_dir / 'review.csv'}, then run: ragstone lab dataset apply-review {output_dir}"
+    following = f"next: edit {output_dir / 'review.csv'}, then run: ragstone lab dataset apply-review {shlex.quote(str(output_dir))}"
     lab.finish(built, saved=[following] if built.rows else [], is_empty=not built.rows)
 
 
@@ -97,7 +98,7 @@ def negatives_command(
         built = build_negatives(
             documents, output_dir, judge=lab.models.build_judge(), progress=progress.update, **chosen
         )
-    following = f"next: check {built.path}, then run: ragstone evaluate {built.path} --app MODULE:NAME --metrics vera"
+    following = f"next: check {built.path}, then run: ragstone evaluate {shlex.quote(str(built.path))} --app MODULE:NAME --metrics vera"
     lab.finish(built, saved=[following] if built.rows else [], is_empty=not built.rows)
 
 

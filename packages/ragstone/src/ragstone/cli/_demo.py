@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from ragstone.demo import (
 from ragstone.errors import ConfigurationError, DataError, StoreError
 from ragstone.experiments import build_report
 from ragstone.monitor import Monitor
+from ragstone.store import quote_store
 from ragstone.views import ReportText
 
 _METRICS = ("ccrs", "udcg")
@@ -83,7 +85,7 @@ def demo_command(
             f"the store {str(store)!r} does not contain outcomes. See the log with: ragstone --verbose demo"
         ) from None
     page = output_dir / "report.html"
-    build_report(store, page, command=f"ragstone report {store} -o {page}")
+    build_report(store, page, command=f"ragstone report {quote_store(store)} -o {shlex.quote(str(page))}")
     if json_output:
         print_json(
             {
@@ -102,9 +104,11 @@ def demo_command(
     print_text("\n".join(["\nledger", *ledger_lines(ledger)]))
     # Not wrapped, so that the commands can be copied.
     print(f"\nnext\n  {page}: all of this as a page, with every answer")
-    print(f"  ragstone traces {store} {view.worst[0].id}   one answer with its evidence")
-    print(f"  ragstone status {store}   the state of every request")
-    print(f"  ragstone view {store}   the live page: trends, releases, and in the demo an alarm and its repair")
+    print(f"  ragstone traces {quote_store(store)} {view.worst[0].id}   one answer with its evidence")
+    print(f"  ragstone status {quote_store(store)}   the state of every request")
+    print(
+        f"  ragstone view {quote_store(store)}   the live page: trends, releases, and in the demo an alarm and its repair"
+    )
     print(f"  {scores}: the outcomes of the {len(questions)} questions, one per line")
     if judge == "lexical":
         print("  RAGSTONE_JUDGE=http://localhost:8000/v1 ragstone demo       the demo with a real judge")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -111,7 +112,8 @@ def evaluate_command(
         )
     if app is not None:
         application, traces = load_app(app), traces or default_traces(file, app)
-        models = Models(with_cache(settings, Path(f"{traces.absolute()}.cache")))
+        cache = Path(f"{traces.absolute()}.cache")
+        models = Models(with_cache(settings, cache))
     check_not_read(output, file, references)
     if run is not None and store is None:
         raise ConfigurationError("--run names a run in a store of runs. Add --store runs.db")
@@ -176,6 +178,9 @@ def evaluate_command(
             progress=show,
             on_outcomes=progress.count,
         )
+    if app is not None and not result.judge_unavailable:
+        # It lets a run resume. A later run may find another model at the same URL.
+        shutil.rmtree(cache, ignore_errors=True)
     look = result.look
     check = result.check(thresholds, undecided=analysis.undecided) if thresholds else None
     if check is not None and junit is not None:
@@ -241,7 +246,9 @@ def _resumable(traces: Path | None, output: Path | None, progress: Progress) -> 
             kept.append(f"The outcomes of {n}{of} samples are kept in '{output}.partial'")
         if traces is not None and (n := count_kept(traces, n_heads=0)):
             kept.append(f"{n} answers are kept")
-        hint = "Nothing is kept. With --output FILE, an interrupted run can be resumed."
+        hint = "No sample was complete, so nothing is kept."
+        if output is None:
+            hint = "Nothing is kept. With --output FILE, an interrupted run can be resumed."
         if kept:
             hint = f"{'. '.join(kept)}. Run the same command to resume."
         if isinstance(error, JudgeError):

@@ -32,6 +32,11 @@ def draw_command(
         output (-o): CSV file for the drawn requests without a label.
     """
     check_not_read(output and check_output(output), store)
+    if output is not None and output.exists():
+        raise ConfigurationError(
+            f"the file {str(output)!r} exists and may contain labels. Add these first (ragstone labels add), and name "
+            "another file, or remove this one."
+        )
     drawn = draw_to_label(store, limit, seed=settings_of(context).analysis.seed)
     if output is not None:
         rows = drawn_rows(store)
@@ -42,7 +47,9 @@ def draw_command(
     if output is None:
         text += f"label them in a browser: ragstone view {shown}, then open Label answers"
     else:
-        text += f"fill in the labels (correct, partly, wrong), then: ragstone labels add {shown} {output}"
+        text += (
+            f"fill in the labels (correct, partly, wrong), then: ragstone labels add {shown} {shlex.quote(str(output))}"
+        )
     print_result(asdict(drawn), text, json_output=json_output)
 
 

@@ -17,7 +17,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from functools import partial
 from typing import Any, Final
 
@@ -246,12 +246,14 @@ class Scorer:
             return tuple(task.result() for task in tasks)
 
     async def score_many(
-        self, samples: AsyncIterable[Sample] | Iterable[Sample]
+        self,
+        samples: AsyncIterable[Sample] | Iterable[Sample],
+        around: Callable[[Sample], AbstractContextManager[object]] = nullcontext,
     ) -> AsyncGenerator[tuple[Sample, tuple[Outcome, ...]], None]:
         """Score up to `concurrency` samples concurrently, and yield them in the order in which they finish.
 
         A sample is read from the source only when it can be scored. An exception of the source ends the iteration.
-        Closing the iterator cancels unfinished work.
+        Closing the iterator cancels unfinished work. Each sample is scored within the block that `around` makes for it.
         """
         source = aiter(samples if isinstance(samples, AsyncIterable) else _asynchronous(samples))
         scoring: dict[asyncio.Task[tuple[Outcome, ...]], Sample] = {}
@@ -273,7 +275,8 @@ class Scorer:
                     if sample is None:
                         exhausted = True
                     else:
-                        scoring[asyncio.create_task(self.score(sample))] = sample
+                        with around(sample):
+                            scoring[asyncio.create_task(self.score(sample))] = sample
                 for task in done & scoring.keys():
                     yield scoring.pop(task), task.result()
         finally:

@@ -10,6 +10,7 @@ from ragstone._util.quantities import count
 from ragstone.errors import JudgeError
 from ragstone.experiments._app.repeats import merge_repeats
 from ragstone.experiments._kept import KeptOutcomes
+from ragstone.judges import repeat_replies
 from ragstone.schema import Outcome, Sample, Trace
 from ragstone.scoring import JudgedCounts, Scorer
 
@@ -100,7 +101,8 @@ async def score_app(
                 yield run.sample
 
     # Closed here, so that no call is sent after `report` has stopped the run.
-    async with aclosing(scorer.score_many(answered())) as scoring:
+    scored_many = scorer.score_many(answered(), lambda sample: repeat_replies(runs[sample.id].repeat))
+    async with aclosing(scored_many) as scoring:
         async for sample, scored in scoring:
             kept.add(sample, scored)
             outcomes[sample.id] = scored
