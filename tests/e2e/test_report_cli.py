@@ -101,6 +101,24 @@ def test_changes_against_a_baseline(files: tuple[Path, Path], tmp_path: Path) ->
     assert f"ragstone traces {outcomes} " in next(x for x in named.splitlines() if x.startswith("one answer"))
 
 
+def test_scores_of_two_judges_are_no_mean(files: tuple[Path, Path], tmp_path: Path) -> None:
+    """Neither in a report nor in its gate. The printed command repeats the setting that allows it."""
+    mixed, page = tmp_path / "mixed.jsonl", tmp_path / "p.html"
+    lines = files[1].read_text(encoding="utf-8").splitlines(keepends=True)
+    mixed.write_text("".join([*lines, lines[0].replace("lexical baseline", "j")]), encoding="utf-8")
+    for gate in ((), ("--fail-under", "ccrs=0.5")):
+        refused = run_command("report", mixed, *gate)
+        assert 2 == refused.returncode
+        assert "are not on the same scale ('j', 'lexical baseline')" in refused.stderr
+    allowed = ("--set", "analysis.allow_different_judges=true", "--set", "analysis.confidence_level=0.9")
+    shown = run_command("report", mixed, *allowed).stdout
+    assert "come from 2 judges, whose scales may differ" in shown
+    (step,) = [line.split("ragstone ")[1] for line in shown.splitlines() if line.startswith("as a page")]
+    assert "--set analysis.confidence_level=0.9" in step
+    assert 0 == run_command(*step.replace("report.html", str(page)).split()).returncode
+    assert "--set analysis.allow_different_judges=True" in page.read_text(encoding="utf-8")
+
+
 def test_compare_counts_causes(files: tuple[Path, Path]) -> None:
     """In the text and in JSON, each with its share."""
     data, outcomes = files

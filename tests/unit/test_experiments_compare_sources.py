@@ -188,9 +188,7 @@ def test_scores_that_are_not_one_scale_are_refused(tmp_path: Path, change: dict[
     """Unless the caller insists; then the warning stands under the table."""
     a = write(tmp_path / "a.jsonl", outcomes([0.2] * 6))
     b = write(tmp_path / "b.jsonl", outcomes([0.4] * 6, **change))
-    with pytest.raises(
-        ConfigurationError, match=message + r".*`ragstone compare --set analysis.allow_different_judges=true`"
-    ):
+    with pytest.raises(ConfigurationError, match=message + r".*`--set analysis.allow_different_judges=true`"):
         ragstone.compare([a, b])
     allowed = ragstone.compare([a, b], allow_different_judges=True)
     assert any(note.startswith("WARNING ccrs.qr: scores of") for note in allowed.notes)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from pathlib import Path
 
 import pytest
 
+from ragstone.errors import ConfigurationError
 from ragstone.experiments import Experiment, build_report
 from ragstone.experiments._table import ScoreRows, TableReader
 from ragstone.experiments._views.answers import build_answer
@@ -19,6 +21,7 @@ from ragstone.judges import JudgeIdentity
 from ragstone.metrics import resolve_metrics
 from ragstone.schema import Failure, Interval, NotApplicable, Passage, Retrieval, Sample, Score, Trace, Usage
 from ragstone.scoring import Signals, answer_probabilities, diagnose, note_outcome, note_sample
+from ragstone.settings import Analysis
 from ragstone.stats import drawn_kappa, drawn_prediction_powered_mean, mean_interval
 from ragstone.store import DrawnRequest, StoredLabel
 from ragstone.views import Answers, AnswerText, ReportText
@@ -207,14 +210,23 @@ def test_of_several_outcomes_of_a_sample_the_last_one_counts() -> None:
     assert note in [each.text for each in compared.notices]
 
 
-def test_several_judges_are_named_once() -> None:
-    """In one notice for all metrics."""
-    result = experiment([(0.1, 0.9)] * 4)
+def test_scores_of_several_judges_are_no_mean(tmp_path: Path) -> None:
+    """Unless the caller insists; then one notice names all metrics. An outcome that does not count is no obstacle."""
+    result, file = experiment([(0.1, 0.9)] * 4), tmp_path / "outcomes.jsonl"
     outcomes = tuple(o.model_copy(update={"judge": f"judge {o.sample_id}"}) for o in result.outcomes)
-    notices = build_report(dataclasses.replace(result, outcomes=outcomes)).notices
+    mixed = dataclasses.replace(result, outcomes=outcomes)
+    mixed.to_jsonl(file)
+    refused = (
+        r"scores of different judges are not on the same scale \('judge s0', .*--set analysis.allow_different_judges"
+    )
+    for make in (mixed.report, lambda: mixed.check({"ccrs.ac": 0.5}), lambda: build_report(file)):
+        with pytest.raises(ConfigurationError, match=refused):
+            make()
+    notices = build_report(file, analysis=Analysis(allow_different_judges=True)).notices
     (said,) = [each for each in notices if "n_judges" in each.numbers]
     assert said.text == "Scores of 2 metrics come from 4 judges, whose scales may differ."
     assert {"n_metrics": 2, "n_judges": 4} == said.numbers
+    assert build_report(dataclasses.replace(result, outcomes=(*outcomes, *result.outcomes))).verdict
 
 
 def test_answers_without_a_score_are_counted_in_notebooks() -> None:

@@ -71,7 +71,7 @@ COMMANDS: Final = {
     "report": Command(
         "Print a verdict, the causes of wrong answers, and the worst.",
         "ragstone.db -o report.html",
-        f"judge scoring.reasons --set cache budget limits.max_page_mb {_GATED}",
+        f"judge scoring.reasons --set cache budget limits.max_page_mb {_GATED} analysis.allow_different_judges",
     ),
     "repair": Command(
         "Find out which change of retrieval corrects wrong answers.",

@@ -61,7 +61,9 @@ def report_command(
     if settings.scoring.reasons and (store := store_of(systems.reported)) is not None and not settings.judge.url:
         settings = settings_of(context, plan=StorePlan.read(store).complete_model("judge"))
     files, reading = _data_of(systems, data or []), reading_options(rows, field)
-    all_data = "".join(f" --data {each}" for each in data or ()) + (reading if data else "")
+    repeated = "".join(f" --data {each}" for each in data or ()) + (reading if data else "")
+    stated = settings.analysis.stated.items()
+    repeated += "".join(f" --set analysis.{name}={value}" for name, value in stated if name in analysis)
     samples = read_texts(files.get(systems.name), rows, field)
     options: dict[str, Any] = {
         "name": systems.name,
@@ -88,8 +90,7 @@ def report_command(
         check.write_junit(junit)
     gate, shown = ({}, "") if check is None else ({"gate": check.to_dict()}, f"\n{check}")
     if output is not None:
-        stated = {name: value for name, value in settings.analysis.stated.items() if name in analysis}
-        command = _command(sources, baseline, all_data, target or [], worst, stated)
+        command = _command(sources, baseline, repeated, target or [], worst)
         view = build_report(
             systems.reported, output, max_mb=settings.limits.max_page_mb, texts=texts, command=command, **options
         )
@@ -103,7 +104,7 @@ def report_command(
         view = build_report(systems.reported, **options)
         if not json_output:
             given = f" --data {files[systems.name]}{reading}" if systems.name in files else ""
-            steps = _next_steps(sources, baseline, all_data, view, systems, given)
+            steps = _next_steps(sources, baseline, repeated, view, systems, given)
             print_lines(ReportText(view, **terminal_options()).lines(next_steps=steps))
             if shown:
                 print_text(shown)
@@ -164,15 +165,12 @@ def _data_of(systems: _Systems, data: Sequence[str]) -> dict[str | None, str]:
     return dict(zip(systems.order, data, strict=True))
 
 
-def _command(
-    sources: Sequence[str], baseline: str | None, data: str, targets: list[str], worst: int, analysis: Mapping[str, Any]
-) -> str:
+def _command(sources: Sequence[str], baseline: str | None, options: str, targets: list[str], worst: int) -> str:
     """Return the command for the page, without the password of a database."""
     parts = ["ragstone report", *map(_describe, sources)]
     parts += [f"--baseline {_describe(baseline)}"] if baseline else []
-    parts += [data.strip()] if data else []
+    parts += [options.strip()] if options else []
     parts += [f"--target {target}" for target in targets]
-    parts += [f"--set analysis.{name}={value}" for name, value in analysis.items()]
     return " ".join([*parts, f"--worst {worst}"])
 
 
@@ -195,9 +193,9 @@ def read_texts(data: str | None, rows: str | None = None, field: Sequence[str] |
 
 
 def _next_steps(
-    sources: Sequence[str], baseline: str | None, data: str, view: ReportView, systems: _Systems, texts: str
+    sources: Sequence[str], baseline: str | None, options: str, view: ReportView, systems: _Systems, texts: str
 ) -> list[tuple[str, str]]:
-    """Return commands that show more. `data` are options of all sources, `texts` those of the reported one."""
+    """Return commands that show more. `options` are those of all sources, `texts` those of the reported one."""
     # A baseline that is not one of the sources comes first in the order.
     _, path = parse_named_file(sources[systems.order.index(systems.name) - (len(systems.order) - len(sources))])
     shown = "STORE" if is_database_url(path) else shlex.quote(path)
@@ -213,6 +211,6 @@ def _next_steps(
                 steps += [("as test cases", cases), ("try repairs", "ragstone repair cases.jsonl --app MODULE:NAME")]
     listed = " ".join(map(_describe, sources)) if len(sources) > 1 else shown
     against = f" --baseline {_describe(baseline)}" if baseline else ""
-    steps.append(("as a page", f"ragstone report {listed}{against}{data} -o report.html"))
+    steps.append(("as a page", f"ragstone report {listed}{against}{options} -o report.html"))
     steps.append(("what a metric means", f"ragstone metrics {view.metrics[0].name}"))
     return steps

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from ragstone._util.quantities import count
+from ragstone.errors import ConfigurationError
 from ragstone.experiments._table import SCORED, MetricScores, ScoreTable
 from ragstone.judges import LEAST_RATINGS, NO_CLAIMS, OUTCOME_CHECKS, RatingRange, check_method, is_baseline
 
+_MIXED: Final = (
+    ("different versions of a metric", "version"),
+    ("different judges", "judge"),
+    ("a judge with different settings", "judge_hash"),
+)
 _FEW: Final = 0.1
 """Largest share of repeated requests without a notice."""
 
@@ -78,3 +85,27 @@ def find_unusable(table: ScoreTable, system: int = 0) -> str | None:
     if (check := ratings.check()) == "fractions":
         return f"all {n} are at most {ratings.high:g} of 1, as if the judge rates from 0 to 1, not to 100."
     return check and f"the judge gives one value ({ratings.high:g}) for all {n}, so it measures nothing."
+
+
+def check_scales(table: ScoreTable, metrics: Iterable[str] | None = None, *, allowed: bool) -> list[str]:
+    """Check that all scores of each metric are on the same scale, and return warnings if different scales are `allowed`.
+
+    Else raise ConfigurationError if the scales differ.
+    """
+    notes = []
+    for name in table.metrics if metrics is None else metrics:
+        made = [[o for o, n in each.items() if n and o.state == SCORED] for each in table.metrics[name].origins]
+        for what, part in _MIXED:
+            found = [sorted({repr(getattr(origin, part)) for origin in each}) for each in made]
+            if len({*itertools.chain.from_iterable(found)}) > 1:
+                by = zip(table.systems, map(", ".join, found), strict=True)
+                shown = "; ".join(f"{system}: {values}" if system else values for system, values in by if values)
+                notes.append(f"{name}: scores of {what} are not on the same scale ({shown})")
+                break
+    if notes and not allowed:
+        raise ConfigurationError(
+            f"{notes[0]}. Score everything with the same judge and version, or add `--set "
+            "analysis.allow_different_judges=true` (in Python: use `compare` with allow_different_judges), or compare "
+            "without the metric (--metrics), and interpret the numbers with care."
+        )
+    return [f"WARNING {note}: differences may come from the judges instead of the systems" for note in notes]

@@ -18,6 +18,7 @@ from ragstone._util.quantities import count
 from ragstone._util.table import text_table
 from ragstone.errors import ConfigurationError
 from ragstone.experiments._cards import titles_of
+from ragstone.experiments._checks import check_scales
 from ragstone.experiments._outcomes import OutcomeSource, open_source
 from ragstone.experiments._summary import check_level
 from ragstone.experiments._table import FAILED, SCORED, ScoreTable, Side
@@ -278,6 +279,8 @@ def check_source(
     opened = open_source(source, samples=samples, analysis=analysis, metrics=thresholds)
     table, clusters = opened.table(cards)
     checked = check_thresholds(thresholds, [metric.card for metric in table.metrics.values()])
+    if not opened.argument:
+        check_scales(table, checked, allowed=analysis.allow_different_judges)
     notes = [] if clusters is None else [f"limits treat whole clusters ({clusters.key}) as independent"]
     if table.probabilities is not None:
         notes.append("means and limits are weighted by 1 / sampling probability")

@@ -10,6 +10,7 @@ from typing import Final
 from ragstone._util.files import check_output, write_output
 from ragstone.errors import ConfigurationError
 from ragstone.experiments._cards import card_for
+from ragstone.experiments._checks import check_scales
 from ragstone.experiments._outcomes import OutcomeSource, open_source
 from ragstone.experiments._views.answers import build_answer
 from ragstone.experiments._views.changes import Compared
@@ -60,6 +61,8 @@ def build_report(
     is_page = file is not None and file.suffix.lower() != ".md"
     reading = Reading(opened, slices=SliceLabels(by), keeps_questions=is_page)
     reading.read()
+    if not opened.argument:  # a store reports the outcomes of its plan
+        check_scales(reading.table, allowed=opened.analysis.allow_different_judges)
     view = reading.report(
         {full_name(metric): target for metric, target in (targets or {}).items()},
         n_worst if texts or is_page else 0,

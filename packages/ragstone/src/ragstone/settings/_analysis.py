@@ -42,7 +42,7 @@ class Analysis(Settings):
     n_permutations: int = key(10_000, "Permutations of a test.", ge=1)
     min_effect: float | None = key(None, "Smallest difference of interest. Default: 1% of the range.")
     across_metrics: bool = key(default=True, description="Whether p-values are corrected for all metrics together.")
-    allow_different_judges: bool = key(default=False, description="Whether scores of different judges are compared.")
+    allow_different_judges: bool = key(default=False, description="Whether a mean or test may mix different judges.")
 
 
 class Receiver(Settings):

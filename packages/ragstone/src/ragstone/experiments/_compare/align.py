@@ -6,16 +6,16 @@ import os
 from array import array
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from ragstone._util.quantities import count
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments._cards import card_of
-from ragstone.experiments._checks import check_metric, find_unusable, join_checks
+from ragstone.experiments._checks import check_metric, check_scales, find_unusable, join_checks
 from ragstone.experiments._clusters import choose_clusters, cluster_notes
 from ragstone.experiments._outcome_file import NAME_IDS, SHOWN, question_number, shorten_question
 from ragstone.experiments._outcomes import OutcomeSource, Period, names_of, open_source, store_of
-from ragstone.experiments._table import SCORED, MetricScores, Origin, ScoreTable, TableReader, describe_unjudged
+from ragstone.experiments._table import SCORED, MetricScores, ScoreTable, TableReader, describe_unjudged
 from ragstone.experiments._views.source import Evaluated, Source
 from ragstone.judges import BASELINE_NOTE, is_baseline
 from ragstone.metrics import selects
@@ -32,11 +32,6 @@ Sources = Mapping[str, OutcomeSource] | Sequence[OutcomeSource]
 """Systems by name, or a sequence of systems. In a sequence, names come from the files, and experiments are "A", "B",
 ..."""
 
-_MIXED: Final = (
-    ("different versions of a metric", "version"),
-    ("different judges", "judge"),
-    ("a judge with different settings", "judge_hash"),
-)
 Texts = Sequence[Callable[[str], str | None]]
 """By system: returns the question of the sample with an id, if it is known."""
 
@@ -98,12 +93,7 @@ def align(
     order = sorted((row for row in range(len(ids)) if row not in merged and row not in left_out), key=ids.__getitem__)
     has = has[order]
     table = reader.table(order=order, is_strict=True)
-    scales = {
-        metric.name: {system: _scales(origins) for system, origins in zip(table.systems, metric.origins, strict=True)}
-        for metric in table.metrics.values()
-    }
-    for name, by_system in scales.items():
-        notes += judge_notes(name, by_system, allowed=analysis.allow_different_judges)
+    notes += check_scales(table, allowed=analysis.allow_different_judges)
     ids = tuple(table.sample_ids)
     n_samples, n_common, is_disjoint = _overlap(reader.systems, has, ids, notes, paired=paired)
     if (
@@ -152,7 +142,8 @@ def align(
         checks = join_checks({metric.name: check_metric(metric, at) for metric in table.metrics.values()})
         unusable = find_unusable(table, at)
         notes += [f"{system}: {text}" for text in ([unusable] if unusable else []) + checks]
-    if is_baseline(*(scale.judge for made in scales.values() for each in made.values() for scale in each)):
+    made = [origins for metric in table.metrics.values() for origins in metric.origins]
+    if is_baseline(*(one.judge for origins in made for one, n in origins.items() if n and one.state == SCORED)):
         notes.append(BASELINE_NOTE)
     return AlignedScores(
         table=table,
@@ -253,11 +244,6 @@ def _weighted(
     return replace(table, probabilities=least, own=own if larger.any() else None)
 
 
-def _scales(origins: Mapping[Origin, int]) -> set[Origin]:
-    """Return where the scores come from that no later one replaces."""
-    return {o._replace(ranks=None, method="", reads=None) for o, n in origins.items() if n and o.state == SCORED}
-
-
 def _check_overlap(systems: Sequence[str], has: NDArray[np.bool_], ids: Sequence[str]) -> None:
     """Raise an error if a system does not share a sample with any other."""
     import numpy as np
@@ -312,29 +298,6 @@ def _examples(ids: Sequence[str], chosen: NDArray[np.bool_]) -> str:
 
     at = np.flatnonzero(chosen)
     return ", ".join(repr(ids[i]) for i in at[:SHOWN]) + (", ..." if at.size > SHOWN else "")
-
-
-def judge_notes(metric: str, scales: Mapping[str, Collection[Origin]], *, allowed: bool) -> list[str]:
-    """Check that scores of a metric are on the same scale, and return warnings if different scales are `allowed`.
-
-    Else raise ConfigurationError if the scales differ.
-    """
-    by_parts = [{name: {getattr(scale, part) for scale in made} for name, made in scales.items()} for _, part in _MIXED]
-    mixed = [(what, by) for (what, _), by in zip(_MIXED, by_parts, strict=True) if len(set().union(*by.values())) > 1]
-    if not mixed:
-        return []
-    what, by = mixed[0]
-    values_text = "; ".join(
-        f"{system}: {', '.join(map(repr, sorted(values)))}" for system, values in by.items() if values
-    )
-    note = f"{metric}: scores of {what} are not on the same scale ({values_text})"
-    if not allowed:
-        raise ConfigurationError(
-            f"{note}. Score all systems with the same judge and version, or use `compare` with allow_different_judges "
-            "(`ragstone compare --set analysis.allow_different_judges=true`) or without the metric (--metrics), and "
-            "interpret the differences with care."
-        )
-    return [f"WARNING {note}: differences may come from the judges instead of the systems"]
 
 
 def note_question(questions: array[int], row: int, number: int) -> None:

@@ -477,7 +477,14 @@ def compare_last(
     source = systems[name]
     chosen = source.analysis if isinstance(source, Evaluated) else analysis
     level = chosen.confidence_level
-    comparison = compare(systems, baseline=baseline, cluster=chosen.cluster, confidence_level=level, data=samples)
+    comparison = compare(
+        systems,
+        baseline=baseline,
+        cluster=chosen.cluster,
+        confidence_level=level,
+        allow_different_judges=chosen.allow_different_judges,
+        data=samples,
+    )
     before = open_source(
         systems[baseline],
         name=baseline,
