@@ -18,6 +18,7 @@ from ragstone.experiments._outcomes import open_source
 from ragstone.schema import Captured, Score, Trace
 from ragstone.stats import drawn_kappa, drawn_prediction_powered_mean
 from ragstone.store import DrawnRequest, SqliteStore, StoredLabel
+from ragstone.views._sections import labels_section
 
 
 @pytest.fixture
@@ -196,6 +197,39 @@ def test_labels_of_chosen_requests_do_not_correct_means(path: Path):
     assert labels is not None
     assert ["Metrics and people agree on 10 of 10 labeled answers."] == [s.text for s in labels.statements]
     assert () == labels.metrics
+
+
+def test_labels_say_nothing_about_requests_that_came_after_the_draw(path: Path):
+    """The share and the means are those of the requests that could be drawn, and the others are counted."""
+    label(path, 40)
+    before = build_report(str(path)).labels
+    with SqliteStore.open(path, mode="own") as store:
+        add_requests(store, 80, 240)
+    view = build_report(str(path))
+    labels = view.labels
+    assert before is not None
+    assert labels is not None
+    assert [each.numbers for each in before.statements] == [each.numbers for each in labels.statements]
+    assert before.metrics == labels.metrics
+    assert (0, 240) == (before.n_not_in_draw, labels.n_not_in_draw)
+    for first, then in zip(before.statements, labels.statements, strict=True):
+        named = "of the 80 answers that could be drawn (240 others could not)"
+        assert first.text.replace("of all answers", named) == then.text != first.text
+    assert "about those that could be drawn, without 240 others." in str(labels_section(labels))
+    assert "about all requests." in str(labels_section(before))
+
+
+def test_labels_count_in_their_period_and_not_in_others(path: Path):
+    """The later period has other requests, and the earlier one what the store says of them."""
+    label(path, 40)
+    with SqliteStore.open(path, mode="own") as store:
+        add_requests(store, 80, 40)
+    start = 1_700_000_000.0
+    assert build_report(TimeRange(path, since=start + 60 * 80)).labels is None
+    first = build_report(TimeRange(path, until=start + 60 * 40)).labels
+    assert first is not None
+    places = [each.trace_id for each in drawn(path) if each.position is not None and int(each.trace_id[1:]) < 40]
+    assert (len(places), len(places), len(places)) == (first.n_labeled, first.n_drawn, first.n_drawn_labeled)
 
 
 def test_two_authors_count_once(path: Path):

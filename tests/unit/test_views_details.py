@@ -539,7 +539,7 @@ def test_labels_are_compared_with_what_decides() -> None:
     result = dataclasses.replace(plain, outcomes=tuple(outcomes))
     human = HumanLabels(
         labels=[StoredLabel(f"s{k}", "ann", 1.0 if k % 3 else 0.0, 0.0) for k in (*range(10), 15)],
-        drawn=[DrawnRequest(f"s{k}", 0.5, k) for k in range(10)],
+        drawn=[DrawnRequest(f"s{k}", 0.5, k if k < 10 else None) for k in range(20)],
     )
     table, _ = result.source().table()
     rows = [row for row in build_report(result).metrics if row.name == "ccrs.ac"]
@@ -550,7 +550,7 @@ def test_labels_are_compared_with_what_decides() -> None:
     expected = drawn_prediction_powered_mean(
         [(1.0 if k % 3 else 0.0) if k < 10 else None for k in range(20)],
         [1.0 if k % 3 else 0.0 for k in range(20)],
-        [0.5 if k < 10 else 1.0 for k in range(20)],
+        [0.5] * 20,
         confidence_level=0.8,
     )
     assert (expected.estimate, 13 / 20) == (metric.label_mean, pytest.approx(metric.mean.value))

@@ -527,7 +527,7 @@ class Provenance:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabeledMetric:
-    """One metric, and the mean label of all requests that its scores help to estimate."""
+    """One metric, and the mean label of all requests of the draws that its scores help to estimate."""
 
     metric: str
     title: str
@@ -552,7 +552,9 @@ class LabelsView:
     n_drawn: int
     """Requests that were drawn to be labeled."""
     n_drawn_labeled: int
-    """Drawn requests with a label. Only these represent all requests."""
+    """Drawn requests with a label. Only these represent all requests of the draws."""
+    n_not_in_draw: int
+    """Requests that could not be drawn, such as later ones. Nothing is known about their labels. 0 without a draw."""
     authors: tuple[str, ...]
     statements: tuple[Statement, ...]
     """Agreement with the metrics, and the share of wrong answers according to people."""

@@ -256,7 +256,7 @@ def trial_section(trial: TrialView) -> Markup:
 
 def labels_section(labels: LabelsView) -> Markup:
     """Return the mean label that each metric helps to estimate. The verdict contains the statements about labels."""
-    names = ("Metric", "Mean score", "Mean label of all requests", "Worth")
+    names = ("Metric", "Mean score", "Mean label", "Worth")
     rows = [
         tag(
             "tr",
@@ -270,7 +270,8 @@ def labels_section(labels: LabelsView) -> Markup:
     who = f"{count(labels.n_labeled, 'request')} labeled by {count(len(labels.authors), 'person', 'people')}"
     rest = labels.n_drawn - labels.n_drawn_labeled
     drawn = f", {labels.n_drawn_labeled:,} of {labels.n_drawn:,} drawn ones" if rest or not labels.n_drawn else ""
-    lead = "From 0 (wrong) to 1 (correct). Labels of drawn requests correct what the metrics say about all requests."
+    frame = f"those that could be drawn, without {n:,} others" if (n := labels.n_not_in_draw) else "all requests"
+    lead = f"From 0 (wrong) to 1 (correct). Labels of drawn requests correct what the metrics say about {frame}."
     return section(
         "What people say",
         table(names, rows) if rows else None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,7 +27,6 @@ class HumanLabels:
     labels: Sequence[StoredLabel] = ()
     drawn: Sequence[DrawnRequest] = ()
 
-    @property
     def values(self) -> dict[str, float]:
         """Mean label by request."""
         given: dict[str, list[float]] = {}
@@ -35,28 +35,28 @@ class HumanLabels:
                 given.setdefault(label.trace_id, []).append(label.value)
         return {trace_id: math.fsum(values) / len(values) for trace_id, values in given.items()}
 
-    @property
-    def probabilities(self) -> dict[str, float]:
-        """Probabilities of the requests that were drawn."""
-        return {each.trace_id: each.probability for each in self.drawn if each.position is not None}
-
 
 def build_labels(
     human: HumanLabels, wrong: Mapping[str, bool], table: ScoreTable, rows: Sequence[MetricRow], confidence_level: float
 ) -> LabelsView | None:
-    """Compare labels with scores. Returns None without labels. `wrong` has the judged answers by id."""
-    values, drawn = human.values, human.probabilities
+    """Compare labels with scores. Returns None without labels of these samples. `wrong` has the judged answers by id."""
+    numbers = {id_: row for row, id_ in enumerate(table.sample_ids)}
+    values = {id_: value for id_, value in human.values().items() if id_ in numbers}
     if not values:
         return None
-    numbers = {id_: row for row, id_ in enumerate(table.sample_ids)}
-    compared = _Compared(values, drawn, table, confidence_level, numbers)
+    frame = {each.trace_id: each.probability for each in human.drawn if each.trace_id in numbers}
+    drawn = {each.trace_id for each in human.drawn if each.position is not None} & frame.keys()
+    compared = _Compared(values, drawn, frame, table, confidence_level, numbers)
     metrics = []
     for row in rows:
         if not takes_labels(row.stage, row.low, row.high, lower_is_better=row.lower_is_better):
             continue
         scores = table.metrics[row.name]
-        result = compared.correct(values, table.by_sample(row.name, decisions=True))
-        mean = table.mean(scores, confidence_level, decisions=True)
+        decided = {id_: value for id_, value in table.by_sample(row.name, decisions=True).items() if id_ in frame}
+        result, at = compared.correct(values, decided), [numbers[id_] for id_ in decided]
+        mean = table.estimate(
+            [*decided.values()], at, low=scores.low, high=scores.high, confidence_level=confidence_level, system=0
+        )
         if result is not None and mean is not None:
             metrics.append(
                 LabeledMetric(
@@ -72,8 +72,9 @@ def build_labels(
     return LabelsView(
         n_labeled=len(values),
         n_drawn=len(drawn),
-        n_drawn_labeled=len(values.keys() & drawn.keys()),
-        authors=tuple(sorted({label.author for label in human.labels})),
+        n_drawn_labeled=len(values.keys() & drawn),
+        n_not_in_draw=len(numbers.keys() - frame.keys()) if drawn else 0,
+        authors=tuple(sorted({label.author for label in human.labels if label.trace_id in numbers})),
         statements=(*compared.describe_agreement(wrong), *compared.describe_share(wrong)),
         metrics=tuple(metrics),
     )
@@ -89,13 +90,15 @@ class _Compared:
     """Labels, and the table of the scores that they are compared with."""
 
     _values: Mapping[str, float]
-    _drawn: Mapping[str, float]
+    _drawn: AbstractSet[str]
+    _frame: Mapping[str, float]
+    """Probabilities of the requests that could be drawn."""
     _table: ScoreTable
     _confidence_level: float
     _rows: Mapping[str, int]
 
     def correct(self, values: Mapping[str, float], scores: Mapping[str, float]) -> PredictionPoweredMean | None:
-        """Estimate the mean label of all requests with a score, or return None with too few labels of drawn requests."""
+        """Estimate the mean label of requests that could be drawn, by their scores. Return None with too few labels."""
         ids, rows = list(scores), [self._rows[id_] for id_ in scores]
         labels = [values[each] if each in self._drawn and each in values else None for each in ids]
         if sum(label is not None for label in labels) < _FEWEST:
@@ -103,11 +106,18 @@ class _Compared:
         return drawn_prediction_powered_mean(
             labels,
             list(scores.values()),
-            [self._drawn.get(each, 1.0) for each in ids],
+            [self._frame[each] for each in ids],
             probabilities=None if self._table.probabilities is None else self._table.probabilities[rows].tolist(),
             clusters=self._table.clusters_of(rows),
             confidence_level=self._confidence_level,
         )
+
+    def _name_frame(self, wrong: Mapping[str, bool]) -> str:
+        """Name the answers that drawn ones represent: those that could be drawn."""
+        n = sum(each in self._frame for each in wrong)
+        if n == len(wrong):
+            return "all answers"
+        return f"the {count(n, 'answer')} that could be drawn ({len(wrong) - n:,} others could not)"
 
     def describe_agreement(self, wrong: Mapping[str, bool]) -> list[Statement]:
         """State how often metrics and people agree that an answer is wrong."""
@@ -126,27 +136,27 @@ class _Compared:
             found = drawn_kappa(
                 [wrong[each] for each in ids],
                 [values[each] < _CORRECT_FROM for each in ids],
-                [self._drawn[each] * share for each, share in zip(ids, shares, strict=True)],
+                [self._frame[each] * share for each, share in zip(ids, shares, strict=True)],
                 clusters=self._table.clusters_of(rows),
                 confidence_level=self._confidence_level,
             )
         if found is not None and found.coefficient is not None and found.observed is not None:
             kappa = found.coefficient
             numbers |= {"kappa": kappa.value, "low": kappa.low, "high": kappa.high, "observed": found.observed}
-            text += f", which means on {100 * found.observed:.0f} % of all answers (kappa {format_mean(kappa)} {format_interval(kappa)})"
+            text += f", which means on {100 * found.observed:.0f} % of {self._name_frame(wrong)} (kappa {format_mean(kappa)} {format_interval(kappa)})"
         return [Statement(text=f"{text}.", kind="count", numbers=numbers)]
 
     def describe_share(self, wrong: Mapping[str, bool]) -> list[Statement]:
         """State the share of wrong answers according to people, with the help of the metrics."""
         result = self.correct(
             {each: float(value < _CORRECT_FROM) for each, value in self._values.items()},
-            {each: float(is_wrong) for each, is_wrong in wrong.items()},
+            {each: float(is_wrong) for each, is_wrong in wrong.items() if each in self._frame},
         )
         if result is None:
             return []
         share = result.estimate
         text = (
-            f"According to people, {format_share(share)} of all answers are wrong, estimated from {count(share.n, 'label')}; "
+            f"According to people, {format_share(share)} of {self._name_frame(wrong)} are wrong, estimated from {count(share.n, 'label')}; "
             f"the metrics alone say {100 * result.judge_mean:.0f} %."
         )
         ends = {"share": share.value, "low": share.low, "high": share.high}
