@@ -12,9 +12,10 @@ import pytest
 from completions import complete
 from live_store import add_requests, make_store
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.experiments import FollowedReport, TimeRange, add_labels, build_report, draw_to_label
+from ragstone.experiments import FollowedReport, TimeRange, add_labels, build_report, draw_to_label, evaluate
 from ragstone.experiments._labels import _systematic_sample, disagreements, draw_probabilities
 from ragstone.experiments._outcomes import open_source
+from ragstone.experiments._runs import save_run
 from ragstone.schema import Captured, Score, Trace
 from ragstone.stats import drawn_kappa, drawn_prediction_powered_mean
 from ragstone.store import DrawnRequest, SqliteStore, StoredLabel
@@ -230,6 +231,24 @@ def test_labels_count_in_their_period_and_not_in_others(path: Path):
     assert first is not None
     places = [each.trace_id for each in drawn(path) if each.position is not None and int(each.trace_id[1:]) < 40]
     assert (len(places), len(places), len(places)) == (first.n_labeled, first.n_drawn, first.n_drawn_labeled)
+
+
+def test_labels_of_a_run_are_in_its_report_only(tmp_path: Path):
+    """A row has the same id in each run."""
+    path = tmp_path / "r.db"
+    rows = [
+        {"id": f"t{n}", "query": f"Which color has tower {n}?", "contexts": ["It is red."], "response": "It is red."}
+        for n in range(30)
+    ]
+    for name in ("one", "two"):
+        save_run(path, name, evaluate(rows, ["ccrs.cc"], judge="lexical"), ())
+        draw_to_label(path, 10, seed=1)
+        drawn_now = [each for each in drawn(path) if each.position is not None and each.trace_id.startswith(name)]
+        add_labels(path, [{"trace_id": each.trace_id, "label": 1} for each in drawn_now], author=name)
+        labels = build_report(str(path)).labels
+        assert labels is not None
+        assert (len(drawn_now), len(drawn_now), (name,)) == (labels.n_labeled, labels.n_drawn_labeled, labels.authors)
+        assert (2, 0) == (len(labels.statements), labels.n_not_in_draw)
 
 
 def test_two_authors_count_once(path: Path):

@@ -382,7 +382,11 @@ class StoredRequests(Source):
 
         with open_store(self._period.store, mode="read") as store:
             labels = store.labels.read()
-            return HumanLabels(labels=labels, drawn=store.labels.drawn() if labels else ())
+            drawn = store.labels.drawn() if labels else ()
+        return HumanLabels(
+            labels=[each._replace(trace_id=each.trace_id.removeprefix(self._prefix)) for each in labels],
+            drawn=[each._replace(trace_id=each.trace_id.removeprefix(self._prefix)) for each in drawn],
+        )
 
     @override
     def notes(self) -> list[str]:
