@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,12 @@ from builders import make_trace
 from ragstone.errors import JudgeRejectedError
 from ragstone.monitor import Monitor
 from ragstone.requests import TraceDraft
-from ragstone.schema import Captured
+from ragstone.schema import Captured, Failure
 from ragstone.settings import Limits
 from ragstone.store import SqliteStore
 from ragstone.testing import FakeJudge
 from ragstone.worker import ScoringSetup, Worker, read_ledger
+from ragstone.worker._hold import FailureHold
 
 pytestmark = pytest.mark.usefixtures("virtual_time")
 
@@ -62,6 +64,30 @@ def test_a_run_stops_with_the_cause_and_fails_nothing(tmp_path, concurrency):
     worker = make_worker(store, FakeJudge())
     asyncio.run(worker.run(until_idle=True))
     assert (None, 40) == (worker.stopped_early, read_ledger(store).total.scored)
+
+
+def test_a_pause_and_a_cancellation_at_once_end_all_traces():
+    """A trace that is canceled in the turn of the loop in which the pause begins does not wait for its turn to try."""
+    about = {"metric": "m", "metric_version": "1", "judge": "j", "judge_hash": "h"}
+
+    async def run() -> int:
+        blocked = asyncio.Event()
+        hold = FailureHold(role="the judge", on_pause=lambda _: blocked.set())
+
+        async def attempt(number: int) -> list[Failure]:
+            await asyncio.sleep(0.001 * number)
+            return [Failure(sample_id=f"s{number}", kind="truncated", reason="cut", **about)]
+
+        tasks = [
+            asyncio.create_task(hold.score(partial(attempt, number), extend_lease=lambda: None)) for number in range(24)
+        ]
+        await blocked.wait()
+        for task in tasks:
+            task.cancel()
+        _, pending = await asyncio.wait(tasks, timeout=5)
+        return len(pending)
+
+    assert 0 == asyncio.run(run())
 
 
 def test_a_running_worker_pauses_and_resumes(tmp_path):

@@ -6,7 +6,7 @@ import asyncio
 import email.utils
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final, Self, cast
@@ -66,6 +66,19 @@ class MovingTimeout:
         for task in self._n_canceled.keys() - self._ended:
             self._ended.add(task)
             task.cancel()
+
+
+async def wait_up_to(seconds: float, end: Awaitable[object]) -> bool:
+    """Wait for an end, and return whether it came in time.
+
+    `asyncio.wait_for` of Python 3.11 loses a cancellation that comes together with the end.
+    """
+    try:
+        async with asyncio.timeout(seconds):
+            await end
+    except TimeoutError:
+        return False
+    return True
 
 
 def retry_after_s(headers: Mapping[str, str], *, clock: Callable[[], float] = time.time) -> float | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,6 +13,7 @@ import typer
 
 from ragstone._util.listener import default_max_connections
 from ragstone._util.signals import stopped_by_signals
+from ragstone._util.waiting import wait_up_to
 from ragstone.capture import Capture, redact_secrets
 from ragstone.cli._health import HealthPage, announce_ready, watchdog
 from ragstone.cli._logs import announce
@@ -176,8 +176,7 @@ async def _serve(
                             announce(f"cannot score now, spans are kept: {error} (next attempt in {_RETRY_S:.0f} s)")
                         if not isinstance(error, JudgeError):
                             waits_for[:] = [str(error)]
-                        with suppress(TimeoutError):
-                            await asyncio.wait_for(stopping.wait(), _RETRY_S)
+                        await wait_up_to(_RETRY_S, stopping.wait())
         finally:
             for receiver in receivers:
                 await receiver.aclose()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeVar
 
 from ragstone._util.daemon_thread import DaemonThread
 from ragstone._util.fork import NoFork
+from ragstone._util.waiting import wait_up_to
 from ragstone.errors import StoreError
 from ragstone.store import Completion, Store
 from ragstone.worker import _times
@@ -147,8 +147,7 @@ class Committer(StoreCalls):
                 self._limit = max(1, min(self._limit, len(self._waiting)) // 2)
                 if self._closing.is_set():
                     return
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._closing.wait(), _times.STORE_RETRY_S)
+                await wait_up_to(_times.STORE_RETRY_S, self._closing.wait())
                 continue
             self._limit = _MAX_GROUP
             done, self._waiting[: len(results)] = self._waiting[: len(results)], []

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
+from ragstone._util.waiting import wait_up_to
 from ragstone.schema import Outcome
 from ragstone.scoring import JudgedCounts
 from ragstone.worker import _times
@@ -86,8 +86,7 @@ class FailureHold:
         changed, n_releases = self._changed, self._n_releases
         self.held += 1
         try:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(changed.wait(), _times.HOLD_S)
+            await wait_up_to(_times.HOLD_S, changed.wait())
         finally:
             self.held -= 1
         return changed.is_set() and self._n_releases == n_releases
@@ -109,8 +108,6 @@ class FailureHold:
         return await self._attempt(attempt)
 
     async def _take_turn(self, extend_lease: Callable[[], object]) -> None:
-        while True:
+        extend_lease()
+        while not await wait_up_to(_times.HOLD_PAUSE_MAX_S, self._turn.acquire()):
             extend_lease()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._turn.acquire(), _times.HOLD_PAUSE_MAX_S)
-                return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import math
 import time
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from ragstone._util.waiting import wait_up_to
 from ragstone.judges import is_any_endpoint_down
 from ragstone.metrics import Metric, ReaderMetric
 from ragstone.schema import Failure, NotApplicable, Outcome, Score, Trace, sample_from_trace
@@ -260,8 +260,7 @@ class JudgeOutage:
             self._answered.clear()
             self.waiting += 1
             try:
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._answered.wait(), min(pause_s, remaining_s))
+                await wait_up_to(min(pause_s, remaining_s), self._answered.wait())
             finally:
                 self.waiting -= 1
             pause_s = min(2 * pause_s, _times.OUTAGE_PAID_MAX_S if is_paid else _times.OUTAGE_USUAL_S)

@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any
 
 from ragstone._util.clock import steady_time
+from ragstone._util.waiting import wait_up_to
 from ragstone.errors import JudgeError, StoreError, StoreOwnedError
 from ragstone.schema import Failure, Ledger, Outcome, ScoringPlan, Trace
 from ragstone.settings import Retention, Watch
@@ -438,8 +439,7 @@ class Worker:
             moved = await self._transfer(committer.store, intake_calls)
             turn = await committer.call(lambda: self._drain_turn(committer.store))
             self._publish(turn)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(woken.wait(), 0 if moved or turn.moved else _times.POLL_MAX_S)
+            await wait_up_to(0 if moved or turn.moved else _times.POLL_MAX_S, woken.wait())
 
     async def _loop(
         self, committer: Committer, intake_calls: StoreCalls, woken: asyncio.Event, *, until_idle: bool
@@ -518,8 +518,7 @@ class Worker:
                     break
                 # Polling is needed only for new captures, because finished tasks wake the loop.
                 wait_s = _times.POLL_MIN_S if is_new or turn.pruning else min(2 * wait_s, _times.POLL_MAX_S)
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(woken.wait(), wait_s)
+                await wait_up_to(wait_s, woken.wait())
         finally:
             unfinished: list[asyncio.Task[Any]] = [*scoring, *deliveries.values()]
             for task in unfinished:
