@@ -8,9 +8,9 @@ import os
 import pytest
 
 from ragstone.errors import DataError
-from ragstone.reading import InputFile, detect
+from ragstone.reading import InputFile, detect, read_samples
 from ragstone.reading._formats import all_formats
-from ragstone.schema import SCHEMA_VERSION, Passage, Retrieval, Trace
+from ragstone.schema import SCHEMA_VERSION, Passage, Retrieval, Sample, Trace
 
 FORMATS = all_formats()
 Q, C, A, R = "Why?", "Because it is.", "It is.", "It just is."
@@ -22,7 +22,7 @@ def lines(*values: object) -> bytes:
     return "".join(json.dumps(value) + "\n" for value in values).encode()
 
 
-def content(trace: Trace):
+def content(trace: Trace | Sample):
     """What metrics see."""
     return trace.query, [p.text for p in trace.contexts or ()], trace.response, trace.reference
 
@@ -114,6 +114,36 @@ def test_an_id_is_kept_and_a_missing_one_is_made_of_place_and_contents(read):
     assert ["7", "q"] == [ids[0], ids[3]]
     assert 4 == len(set(ids))
     assert not {trace.trace_id for trace in other} & set(ids)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        pytest.param([{"question": Q, "contexts": [C], "output": None, "answer": R}] * 2, id="no response"),
+        pytest.param(
+            [{"question": Q, "contexts": [C], "output": given, "answer": R} for given in (None, A)],
+            id="no response in the first row",
+        ),
+        pytest.param([{"query": Q, "retrieved_contexts": None, "context": [C], "response": A}], id="ideal passages"),
+        pytest.param(
+            [
+                {"query": Q, "contexts": [C], "response": given, "model_answer": "No.", "answer": R}
+                for given in (A, None)
+            ],
+            id="another model",
+        ),
+    ],
+)
+def test_a_column_without_values_decides_what_others_mean_as_in_evaluate(read, tmp_path, rows):
+    """The correct answer, ideal passages and the answer of another model do not replace what is missing."""
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(lines(*rows))
+    traces, rejected = read(FORMATS["rows"], path)
+    samples, _ = read_samples(path)
+
+    assert [] == rejected
+    assert [content(sample) for sample in samples] == [content(trace) for trace in traces]
+    assert all(None not in trace.metadata.values() for trace in traces)
 
 
 def test_a_row_is_dated_by_itself_else_by_its_file(read, tmp_path):

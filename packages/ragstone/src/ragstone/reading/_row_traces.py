@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
 from typing import Any, Final
@@ -126,17 +126,24 @@ def trace_of_row(
         if isinstance(row, DataError):
             raise row
         row = clean(row)
-        row = {name: value for name, value in row.items() if value is not None} if isinstance(row, dict) else row
         sample = (reader or RowReader()).read(row, 1)
     except DataError as error:
         reason = str(error).removeprefix("row 1 ").removeprefix("row 1: ")
         reason = reason if len(reason) <= _MAX_REASON else f"{reason[:_MAX_REASON]}…"
         return RejectedRecord(place=record.place, reason=reason)
+    id_ = sample.id
     if has_derived_id(sample):
-        body = json.dumps([record.place, row], sort_keys=True, ensure_ascii=False).encode("utf-8", "surrogatepass")
-        sample = sample.model_copy(update={"id": f"row-{hashlib.sha256(body).hexdigest()[:24]}"})
+        body = json.dumps([record.place, _filled(row)], sort_keys=True, ensure_ascii=False).encode(
+            "utf-8", "surrogatepass"
+        )
+        id_ = f"row-{hashlib.sha256(body).hexdigest()[:24]}"
+    sample = sample.model_copy(update={"id": id_, "metadata": _filled(sample.metadata)})
     times = (unix_time(row[name]) for name in _TIMES if name in row)
     return trace_from_sample(sample, source=source, started_at=next((t for t in times if t is not None), started_at))
+
+
+def _filled(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if value is not None}
 
 
 def _folder(source: InputFile) -> list[Sample]:
