@@ -134,6 +134,14 @@ def test_questions_that_users_repeat_are_traces():
     assert 3 == n_stored()
 
 
+def test_rows_without_questions_are_traces():
+    """They cannot repeat a question."""
+    rows = [{"response": f"Answer {n}.", "contexts": ["c"]} for n in range(4)]
+    done = run("replay", write(rows, "rows.jsonl"))
+    assert "4 new traces" in done.stderr, done.stderr
+    assert 4 == n_stored()
+
+
 def test_later_files_of_a_folder_are_checked_before_they_are_stored(folder: Path):
     """Nothing of a folder is stored if one of its files is refused."""
     (folder / "in").mkdir()

@@ -279,7 +279,7 @@ def _cells(flat: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 def _shared(rows: Sequence[_Row]) -> list[str]:
     """Return the columns that all rows have, those with the fewest values first."""
-    names = [name for name in rows[0].columns if all(name in row.columns for row in rows)]
+    names = [name for row in rows[:1] for name in row.columns if all(name in row.columns for row in rows)]
     return sorted(names, key=lambda name: len({row.columns[name] for row in rows}))
 
 
