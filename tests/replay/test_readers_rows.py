@@ -147,7 +147,7 @@ def test_a_column_without_values_decides_what_others_mean_as_in_evaluate(read, t
 
 
 def test_a_row_is_dated_by_itself_else_by_its_file(read, tmp_path):
-    """A time in the row counts, in any unit; a row without one is as old as the file."""
+    """A time in the row counts, in any unit. A row without one, or with a duration or a date as a number, has the time of its file."""
     path = tmp_path / "rows.jsonl"
     times = [
         "2026-01-02T03:04:05",
@@ -157,12 +157,18 @@ def test_a_row_is_dated_by_itself_else_by_its_file(read, tmp_path):
         1767323045 * 10**9,
         None,
         "soon",
+        1.5,
+        0,
+        20261105,
+        202611051230,
+        20261105123000,
+        float("nan"),
     ]
     path.write_bytes(lines(*({"id": n, "created_at": time} | ROW for n, time in enumerate(times))))
     os.utime(path, (1000.0, 1000.0))
     traces, _ = read(FORMATS["rows"], path)
 
-    assert [1767323045.0] * 5 + [1000.0] * 2 == [trace.started_at for trace in traces]
+    assert [1767323045.0] * 5 + [1000.0] * 8 == [trace.started_at for trace in traces]
 
 
 def test_a_bad_row_is_told_and_the_rest_goes_on(read):

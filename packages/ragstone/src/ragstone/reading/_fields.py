@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -97,11 +96,10 @@ def unix_time(value: Any) -> float | None:
             return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
         except (ValueError, OverflowError):
             return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    # Since 1973, seconds have nine or ten digits and milliseconds twelve or thirteen, so the units do not overlap.
-    unit = next((unit for unit in (1e9, 1e6, 1e3) if value >= 1e8 * unit), 1.0)
-    return value / unit
+    # Since 2001, seconds have ten digits and milliseconds thirteen. Durations and dates (20261105) have others.
+    return next((value / unit for unit in (1.0, 1e3, 1e6, 1e9) if 1e9 * unit <= value < 1e10 * unit), None)
 
 
 def tokens_in(usage: Any) -> tuple[int | None, int | None]:
