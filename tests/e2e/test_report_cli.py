@@ -242,6 +242,17 @@ def test_evaluate_names_the_next_command(tmp_path):
     assert (0, True) == (shown.returncode, "How tall?" in shown.stdout or "judged wrong" in shown.stdout)
 
 
+def test_the_next_command_has_only_options_that_report_has(tmp_path: Path) -> None:
+    """No --encoding and no --separator: without them the rows cannot be read, or are other passages."""
+    rows, out = tmp_path / "de.csv", tmp_path / "out.jsonl"
+    rows.write_bytes("id,query,response,contexts\n1,Wie groß?,31 m.,Es ist 31 m~hoch.\n".encode("cp1252"))
+    done = run_command("evaluate", rows, "--judge", "lexical", "-o", out, "--encoding", "cp1252", "--separator", "~")
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("To see which answers are wrong")]
+    assert line.endswith(f"(with their texts: --data and the same rows as JSONL): ragstone report {out}")
+    refused = run_command("report", out, "--data", rows).stderr
+    assert "Convert the file: iconv -f cp1252 -t utf-8 FILE > NEW, or `evaluate` it with --encoding" in refused
+
+
 def test_evaluate_says_that_outcomes_are_not_kept_before_it_pays_for_them(tmp_path):
     """Afterwards the same calls would be needed again."""
     rows = tmp_path / "rows.jsonl"

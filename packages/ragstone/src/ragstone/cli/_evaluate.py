@@ -198,8 +198,11 @@ def evaluate_command(
         n = count(len(result.samples), "sample")
         typer.echo(f"{n} in {result.wall_s:.1f} s, judge {result.judge.name}: {result.usage}", err=True)
         if output is not None and app is None and str(file) != "-":
-            shown = f"{shlex.quote(str(output))} --data {shlex.quote(str(file))}{reading_options(rows, field)}"
-            typer.echo(f"To see which answers are wrong, and why: ragstone report {shown}", err=True)
+            shown, about = f" --data {shlex.quote(str(file))}{reading_options(rows, field)}", ""
+            if encoding or separator:  # which `report` does not have
+                shown, about = "", " (with their texts: --data and the same rows as JSONL)"
+            command = f"ragstone report {shlex.quote(str(output))}{shown}"
+            typer.echo(f"To see which answers are wrong, and why{about}: {command}", err=True)
     for line in failure_lines(result.outcomes):
         typer.echo(line, err=True)
     _exit(result, limits.max_failed_share)

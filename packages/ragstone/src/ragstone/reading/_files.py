@@ -169,8 +169,8 @@ def describe_bytes(error: UnicodeDecodeError) -> str:
     shown = [f"{name}: {letters.decode(name, 'replace')[:1]!r}" for name in names]
     first = names[0] if names else "ENCODING"
     return (
-        f"not UTF-8: byte 0x{letters[:1].hex()} (in {', in '.join(shown) or 'an unknown encoding'}). Name the encoding, "
-        f"for example --encoding {first} (encoding={first!r}), or convert the file: iconv -f {first} -t utf-8 FILE"
+        f"not UTF-8: byte 0x{letters[:1].hex()} (in {', in '.join(shown) or 'an unknown encoding'}). Convert the "
+        f"file: iconv -f {first} -t utf-8 FILE > NEW, or `evaluate` it with --encoding {first} (encoding={first!r})"
     )
 
 
