@@ -259,18 +259,20 @@ def test_close_says_what_stays_pending(monitor, caplog):
 # What is said -------------------------------------------------------------------------------------------------------
 
 
-def test_the_command_makes_the_same_setup():
-    """Values that a shell must not break or a log must not show are quoted, or left open."""
+def test_the_command_makes_the_same_setup(tmp_path, monkeypatch):
+    """Values that a shell must not break or a log must not show are quoted, or left open. Paths are absolute."""
+    monkeypatch.chdir(tmp_path)
     setup = ScoringSetup(
         ["ccrs", "exact_match"],
         judge="lexical",
-        sinks=["jsonl:my scores.jsonl", "webhook:https://h/secret", MemorySink()],
+        sinks=["jsonl:my scores.jsonl", "jsonl+text:a.jsonl", "webhook:https://h/secret", MemorySink()],
     )
     plan = ScoringPlan(id="a", settings=setup.plan, since=1.0, pending=2)
     ledger = Ledger(total=LedgerRow(captured=2, pending=2), plans=(plan,))
     assert "\n".join(advise("r.db", ledger, delivery=setup.delivery)) == (
         "2 requests are pending. Replace webhook:URL, which is not stored. Replace SINK, which is not stored. "
-        "Score with: ragstone worker r.db --until-idle '--sink=jsonl:my scores.jsonl' --sink=webhook:URL --sink=SINK"
+        f"Score with: ragstone worker r.db --until-idle '--sink=jsonl:{tmp_path}/my scores.jsonl' "
+        f"--sink=jsonl+text:{tmp_path}/a.jsonl --sink=webhook:URL --sink=SINK"
     )
 
 

@@ -196,7 +196,7 @@ class ScoringSetup:
     @cached_property
     def delivery(self) -> dict[str, Any]:
         """Options of a worker that do not change scores: sinks without secrets, and the number of reasons."""
-        options: dict[str, Any] = {"sink": [_sink_option(sink) for sink in self._arguments[-1]]}
+        options: dict[str, Any] = {"sink": [*map(_sink_option, self._arguments[-1], self.sinks)]}
         return {key: value for key, value in (options | {"reasons": self.reasons}).items() if value}
 
     def _describe_model(self, role: Role, spec: Any) -> dict[str, Any]:
@@ -227,10 +227,13 @@ class ScoringSetup:
         await self.aclose()
 
 
-def _sink_option(spec: str | Sink) -> str:
+def _sink_option(spec: str | Sink, sink: Sink) -> str:
+    """Return a sink without secrets, for a process with another working directory."""
     if not isinstance(spec, str):
         return "SINK"
     kind, separator, argument = spec.partition(":")
+    if sink.name.startswith("jsonl:"):  # and the absolute path
+        return f"{kind}{sink.name.removeprefix('jsonl')}"
     return f"{kind}:URL" if separator and "//" in argument else spec
 
 
