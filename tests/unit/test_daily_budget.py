@@ -12,8 +12,9 @@ import pytest
 from command_line import run_command
 from live_store import make_trace
 from ragstone import Monitor
-from ragstone.errors import ConfigurationError, StoreError
-from ragstone.schema import Captured, Score, Usage
+from ragstone.errors import ConfigurationError, JudgeError, StoreError
+from ragstone.judges import record_usage
+from ragstone.schema import Captured, Usage
 from ragstone.settings import DailyBudget, Limits, read_table
 from ragstone.store import SqliteStore
 from ragstone.store._plan import Plan
@@ -125,10 +126,9 @@ def test_without_limits_it_is_only_counted(path):
 
 def test_what_a_store_does_not_accept_is_stored_later(path, monkeypatch):
     """Calls that are made while the disk is full count, and are in the store as soon as it has room."""
-    score = Score(sample_id="t", metric="m", metric_version="1", value=1.0, method="exact", usage=Usage(calls=3))
     with SqliteStore.open(path, mode="own", clock=lambda: NOON) as store:
         budget = BudgetCounter({"calls": 3}, errors=StepErrors())
-        budget.record([score])
+        budget.spend(Usage(calls=3))
         with monkeypatch.context() as patch:
             patch.setattr(Plan, "add_spend", Mock(side_effect=StoreError("disk full")))
             budget.update(store, now_too=True)
@@ -137,6 +137,40 @@ def test_what_a_store_does_not_accept_is_stored_later(path, monkeypatch):
         for _ in range(2):
             budget.update(store, now_too=True)
             assert 3 == store.plan.spent_today().calls
+
+
+def test_what_is_not_stored_was_spent_too(path):
+    """Failures that are held back, and calls of a worker that is stopped."""
+
+    async def run(judge, *, stops):
+        async with ScoringSetup(["ccrs.qr"], judge=judge, limits=Limits(concurrency=8)) as setup:
+            worker = Worker(path, setup, clock=lambda: NOON)
+            running = asyncio.create_task(worker.run(until_idle=not stops))
+            if stops:
+                await asyncio.wait_for(judge.asked.wait(), 60)
+                worker.stop()
+            await asyncio.wait_for(running, 60)
+
+    class Hanging(FakeJudge):
+        def __init__(self):
+            super().__init__()
+            self.asked = asyncio.Event()
+
+        async def ask_number(self, prompt, **options):
+            record_usage(Usage(calls=1))
+            self.asked.set()
+            await asyncio.Event().wait()
+
+    async def stop():
+        await run(Hanging(), stops=True)
+
+    asyncio.run(stop())
+    n_canceled = counts(path)[2]
+    assert (0, 8) == counts(path)[:2]
+    assert 1 <= n_canceled <= 8
+    judge = FakeJudge(fail=lambda _: JudgeError("cut", kind="truncated"))
+    asyncio.run(run(judge, stops=False))
+    assert n_canceled + len(judge.prompts) == counts(path)[2]
 
 
 def test_dollars_without_prices_score_nothing_more(path):

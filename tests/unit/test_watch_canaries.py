@@ -178,7 +178,7 @@ def test_what_the_budget_prevents_is_left_out():
     judge = FakeJudge(70, fail=lambda _: JudgeError("spent", kind="budget") if len(judge.prompts) > 3 else None)
     traces = [Trace(trace_id=f"t{i}", started_at=T0, query=f"q{i}?", response="r.") for i in range(6)]
     counted = []
-    done = asyncio.run(score_canaries(ScoringSetup(METRIC, judge=judge), traces, at=T0, record=counted.extend))
+    done = asyncio.run(score_canaries(ScoringSetup(METRIC, judge=judge), traces, at=T0, spend=counted.append))
     assert (3, T0) == (len(done.scores), done.at)
     assert 6 == len(counted), "the daily budget counts them, too"
 

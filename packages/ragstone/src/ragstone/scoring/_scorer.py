@@ -36,6 +36,7 @@ from ragstone.judges import (
     metered,
     note_progress,
     progress_at,
+    record_usage,
 )
 from ragstone.metrics import (
     Composite,
@@ -340,7 +341,7 @@ class Scorer:
         usage = meter.total
         if not (usage.calls or usage.cached) and outcome.usage is not None:
             usage = outcome.usage
-            self._spent.total += usage
+            record_usage(usage)
         judged_by = self._judged_by(metric)
         return outcome.model_copy(
             update={

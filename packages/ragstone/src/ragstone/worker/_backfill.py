@@ -156,7 +156,7 @@ class Backfill:
         for outcome in paid:
             if outcome.usage is not None:
                 self._usage += outcome.usage
-        self._spend.record(paid)
+        self._spend.check(paid)
         self._spend.update(self._store)
         self._n_failed += sum(isinstance(o, Failure) for o in paid)
         self.has_score = self.has_score or any(isinstance(o, Score) for o in paid)
@@ -170,7 +170,11 @@ class Backfill:
         if missing not in self._parts:
             metrics = [metric for metric in self._setup.metrics if metric.card.name in missing]
             self._parts[missing] = MetricGroups(
-                self._setup, patience_s=self._patience_s, metrics=metrics, on_blocked=self._stop
+                self._setup,
+                patience_s=self._patience_s,
+                spend=self._spend.spend,
+                metrics=metrics,
+                on_blocked=self._stop,
             )
         return self._parts[missing]
 

@@ -38,7 +38,7 @@ def _find_uncounted(limits: Iterable[str], outcome: Outcome) -> str | None:
 
 
 class DailyBudget:
-    """Counts what outcomes have cost on the current day of UTC, and says when a limit is reached.
+    """Counts what calls have cost on the current day of UTC, and says when a limit is reached.
 
     Requests then stay pending until the next day. Those in flight at that moment may exceed a limit. `limits` are
     `calls`, `tokens` and `usd`. If they are empty, it only counts.
@@ -59,11 +59,13 @@ class DailyBudget:
         """Why no request is scored until the next day, or None."""
         return self._uncounted or describe_reached(self._limits, self._saved + self._unsaved)
 
-    def record(self, outcomes: Iterable[Outcome]) -> None:
-        """Count the usage of outcomes."""
-        outcomes = list(outcomes)
+    def spend(self, usage: Usage) -> None:
+        """Count what calls have cost, also those whose outcomes are not stored."""
         with self._lock:
-            self._unsaved = sum((o.usage for o in outcomes if o.usage is not None), self._unsaved)
+            self._unsaved += usage
+
+    def check(self, outcomes: Iterable[Outcome]) -> None:
+        """Find out from outcomes if a limit cannot be counted."""
         for outcome in outcomes if self._limits else ():
             self._uncounted = self._uncounted or _find_uncounted(self._limits, outcome)
 

@@ -9,12 +9,12 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 from ragstone._util.waiting import wait_up_to
-from ragstone.judges import is_any_endpoint_down
+from ragstone.judges import is_any_endpoint_down, metered
 from ragstone.metrics import Metric, ReaderMetric
-from ragstone.schema import Failure, NotApplicable, Outcome, Score, Trace, sample_from_trace
+from ragstone.schema import Failure, NotApplicable, Outcome, Score, Trace, Usage, sample_from_trace
 from ragstone.scoring import Scorer
 from ragstone.worker import _times
 from ragstone.worker._hold import Attempt, FailureHold
@@ -24,6 +24,7 @@ from ragstone.worker._setup import ScoringSetup
 logger = logging.getLogger("ragstone")
 
 
+T = TypeVar("T")
 UNANSWERED: Final = frozenset({"unavailable", "timeout"})
 
 _WAITING: Final = 16
@@ -36,7 +37,7 @@ class MetricGroups:
     `concurrency` and `deadline_s` of the setup apply to each group. Without `metrics`, all of the setup are scored. An
     outage of more than `patience_s` seconds is reported, to `on_blocked` or in the log, and requests stay pending.
     `holds` pauses a group whose models fail systematically, instead of failing all its metrics. `on_blocked` is called
-    with the cause of a pause or outage.
+    with the cause of a pause or outage. `spend` is called with what calls have cost.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class MetricGroups:
         setup: ScoringSetup,
         *,
         patience_s: float,
+        spend: Callable[[Usage], object],
         metrics: Sequence[Metric] | None = None,
         holds: bool = True,
         on_blocked: Callable[[str], object] | None = None,
@@ -55,6 +57,7 @@ class MetricGroups:
             identity = setup.scorer.judged_by(metric)
             groups.setdefault("" if identity is None else identity.hash, []).append(metric)
         self._setup = setup
+        self._spend = spend
         self._concurrency = setup.limits.concurrency
         self._parts = [
             _Part(
@@ -137,7 +140,7 @@ class MetricGroups:
 
             async def score() -> Sequence[Outcome]:
                 async with part.slots:
-                    return await scorer.score(sample)
+                    return await self._paid(scorer.score(sample))
 
             attempt = partial(part.outage.score_with_retry, score, extend_lease=extend_lease)
             self._n_unfinished += 1
@@ -147,7 +150,7 @@ class MetricGroups:
                 )
             finally:
                 self._n_unfinished -= 1
-            outcomes = await self._setup.explain(scorer, sample, outcomes)
+            outcomes = await self._paid(self._setup.explain(scorer, sample, outcomes))
             n_unfinished -= 1
             await store_outcomes(outcomes, n_unfinished == 0)
 
@@ -157,6 +160,14 @@ class MetricGroups:
             async with asyncio.TaskGroup() as group:
                 for part, scorer in parts:
                     group.create_task(one(part, scorer))
+
+    async def _paid(self, work: Awaitable[T]) -> T:
+        """Count what work costs, also if it is canceled, or its outcomes are not stored."""
+        with metered() as meter:
+            try:
+                return await work
+            finally:
+                self._spend(meter.total)
 
     def _scorer_of_unknown(self, part: _Part, known: Collection[tuple[str, str, str]]) -> Scorer | None:
         """Return a scorer of the metrics of a group without known outcomes, or None if there are none."""

@@ -6,14 +6,14 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Final
 
 from ragstone.errors import DataError, StoreError, StoreOwnedError
 from ragstone.judges import cache_bypassed
 from ragstone.metrics import Metric
-from ragstone.schema import AlarmDelivery, Outcome, Score, Trace, Usage, sample_from_trace
+from ragstone.schema import AlarmDelivery, Score, Trace, Usage, sample_from_trace
 from ragstone.settings import Watch
 from ragstone.sinks import AlarmSink, StreamStatus, alarm_sink_from
 from ragstone.store import FEEDBACK_STREAM, Store, StreamKey, describe_store, open_store, quote_store
@@ -45,7 +45,7 @@ _DAY_S: Final = 86_400.0
 _FOLDED_OUTCOMES: Final = 10_000
 """Number of outcomes that a fold moves at most, so that scoring does not wait long."""
 
-Record = Callable[[Iterable[Outcome]], object]
+Spend = Callable[[Usage], object]
 
 
 def requests_folder(spool: Path) -> Path:
@@ -108,10 +108,10 @@ class StreamWatcher:
             logger.exception("ragstone watch: outcomes could not be folded")
             return False
 
-    def start_canaries(self, setup: ScoringSetup, *, record: Record) -> Coroutine[None, None, None] | None:
+    def start_canaries(self, setup: ScoringSetup, *, spend: Spend) -> Coroutine[None, None, None] | None:
         """Return the scoring of the canaries, or None if no round is due. The next fold stores its results.
 
-        `record` counts the cost of outcomes.
+        `spend` counts their cost.
         """
         if self._due is None:
             return None
@@ -119,7 +119,7 @@ class StreamWatcher:
 
         async def score() -> None:
             try:
-                self._done = await score_canaries(setup, traces, at=at, record=record)
+                self._done = await score_canaries(setup, traces, at=at, spend=spend)
             except Exception:
                 # The next round is due in a day.
                 logger.exception("ragstone watch: canaries could not be scored")
@@ -216,11 +216,11 @@ def change_alarm(store: str | os.PathLike[str], request: AlarmRequest) -> str:
 
 
 async def score_canaries(
-    setup: ScoringSetup, traces: Sequence[Trace], *, at: float, record: Record = lambda _: None
+    setup: ScoringSetup, traces: Sequence[Trace], *, at: float, spend: Spend = lambda _: None
 ) -> CanaryRound:
     """Score requests with the judged metrics, without cached replies. What fails is left out.
 
-    `at` is in Unix seconds. Calls count against the judge's budget. `record` counts their cost for the daily budget.
+    `at` is in Unix seconds. Calls count against the judge's budget. `spend` counts their cost for the daily budget.
     """
     scorer = setup.scorer_of([metric for metric in setup.metrics if setup.scorer.judged_by(metric) is not None])
     scores: list[tuple[StreamKey, str, float]] = []
@@ -229,9 +229,9 @@ async def score_canaries(
         # One after another, because no request waits for them.
         for trace in traces:
             outcomes = await scorer.score(sample_from_trace(trace))
-            record(outcomes)
             for outcome in outcomes:
                 usage += outcome.usage or Usage()
+                spend(outcome.usage or Usage())
                 if isinstance(outcome, Score):
                     key = StreamKey("", outcome.metric, outcome.metric_version, outcome.judge_hash)
                     scores.append((key, trace.trace_id, outcome.value))

@@ -451,6 +451,7 @@ class Worker:
         self._parts = parts = MetricGroups(
             self._setup,
             patience_s=self._outage_patience_s,
+            spend=self._daily_budget.spend,
             metrics=self._setup.scorable,
             holds=self._stop_early,
             on_blocked=self._end_early if until_idle else None,
@@ -487,7 +488,7 @@ class Worker:
                 known = turn.claimed.known
                 works = [self._score(trace, committer, parts, known.get(trace.trace_id, ())) for trace in turn.claimed]
                 if not (ending or turn.over_budget or lacks_models):
-                    canaries = self._watcher.start_canaries(self._setup, record=self._daily_budget.record)
+                    canaries = self._watcher.start_canaries(self._setup, spend=self._daily_budget.spend)
                     works += [] if canaries is None else [canaries]
                 for work in map(asyncio.create_task, works):
                     scoring.add(work)
@@ -628,7 +629,7 @@ class Worker:
             if self._ends_at_cap:
                 # This worker keeps the lease until it releases all, so that the trace does not count as failed.
                 outcomes, last = paid, False
-        self._daily_budget.record(paid)
+        self._daily_budget.check(paid)
         # The last outcomes end this worker's lease. Earlier ones are stored without an owner, so the lease continues.
         owner = self._name if last else ""
         is_stored = await committer.complete(Completion(trace_id=trace.trace_id, outcomes=outcomes, owner=owner))
