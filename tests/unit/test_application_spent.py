@@ -15,6 +15,7 @@ from command_line import run_command
 from completions import complete
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments import build_report
+from ragstone.experiments._runs import save_run
 from ragstone.experiments._spent import spent_of
 from ragstone.schema import Captured, Failure, Score, Trace, Usage
 from ragstone.store import PlannedMetric, SqliteStore
@@ -109,15 +110,33 @@ def test_an_experiment_its_file_and_a_store_say_the_same(tmp_path: Path) -> None
 
 
 def test_repeats_count_once_per_sample() -> None:
-    """The number of a sample is the mean of the calls of which it is known."""
+    """Its latency is the mean of the calls that answered. Tokens and cost are unknown if those of a call are."""
     calls = traces(4)
     rows = [{"id": f"q{i}", "query": "Why?", "contexts": ["Rain."], "response": "Rain."} for i in range(2)]
     experiment = replace(ragstone.evaluate(rows, ["ccrs.qr"], judge="lexical"), traces=calls, n_repeats=2)
     (seconds, tokens, cost) = experiment.report().spent
     # Of the first sample the call of 2 s answered, of the second those of 3 and 4 s.
     assert (2.75, 2) == (seconds.estimate.value, seconds.estimate.n)
-    assert (310.0, 1, 2) == (tokens.estimate.value, tokens.estimate.n, tokens.n)
-    assert (0.75, 2) == (cost.estimate.value, cost.estimate.n)
+    assert (None, None, 2) == (tokens.estimate, tokens.total, tokens.n)  # the calls q0 to q2 do not say them
+    assert (None, None) == (cost.estimate, cost.total)
+
+
+def test_tokens_in_all_are_those_of_all_calls(tmp_path: Path) -> None:
+    """Of three repeats, in memory and from a file. A store keeps the first call of each sample, so they are unknown."""
+    rows = [{"id": f"q{i}", "query": f"Why {i}?", "contexts": ["Rain."]} for i in range(2)]
+    result = ragstone.evaluate(rows, ["ccrs.qr"], judge="lexical", app=lambda _: "Rain.", repeats=3)
+    usage = Usage(input_tokens=90, output_tokens=10, calls=1, cost_usd=0.5)
+    calls = tuple(call.model_copy(update={"usage": usage}) for call in result.traces)
+    result = replace(result, traces=calls)
+    result.to_jsonl(tmp_path / "file.jsonl")
+    save_run(tmp_path / "runs.db", "one", result, result.traces)
+    for source, total in ((result, 600), (tmp_path / "file.jsonl", 600), (tmp_path / "runs.db", None)):
+        _, tokens, cost = build_report(source).spent
+        assert (100.0, 2, total) == (tokens.estimate.value, tokens.estimate.n, tokens.total)
+        assert (0.5, 2, total and 3.0) == (cost.estimate.value, cost.estimate.n, cost.total)
+    unknown = replace(result, traces=(*calls[:5], calls[5].model_copy(update={"usage": None})))
+    _, tokens, _ = build_report(unknown).spent
+    assert (100.0, 1, 300, 2) == (tokens.estimate.value, tokens.estimate.n, tokens.total, tokens.n)
 
 
 @pytest.mark.parametrize(

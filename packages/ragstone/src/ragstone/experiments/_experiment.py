@@ -392,7 +392,8 @@ class Experiment(Reported, Evaluated):
 
         If the row has them, a line also has its `inclusion_probability` and the labels of its clusters (`session_id`,
         `user_id`, `document_id` and the key of `cluster`), and what the `application` needed for its answer:
-        `latency_s`, `tokens` and `cost_usd`, as far as they are known. `compare` and `validate_metrics` use them.
+        `latency_s`, `tokens` and `cost_usd`, as far as they are known, and `n_calls` if they are means of several calls.
+        `compare` and `validate_metrics` use them.
         """
         fields, spent = read_fields(self.samples, self.cluster), self._spent()
 
@@ -400,9 +401,8 @@ class Experiment(Reported, Evaluated):
             own = {key: by[id_] for key, by in fields.labels.items() if id_ in by}
             weighted = fields.inclusion_probabilities
             probability = {"inclusion_probability": weighted.get(id_, 1.0)} if weighted else {}
-            known = {
-                name: value for name, value in (spent[id_]._asdict() if spent else {}).items() if value is not None
-            }
+            needed = spent[id_]._asdict() if spent else {}
+            known = {name: each for name, each in needed.items() if each is not None and (name, each) != ("n_calls", 1)}
             return ({"clusters": own} if own else {}) | probability | ({"application": known} if known else {})
 
         with open_output(path) as file:

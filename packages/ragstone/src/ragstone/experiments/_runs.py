@@ -11,6 +11,7 @@ from typing import Final
 
 from ragstone.capture import redact_secrets, redact_trace
 from ragstone.errors import ConfigurationError, DataError
+from ragstone.experiments._spent import FIRST_CALL
 from ragstone.experiments._views.source import Evaluated
 from ragstone.reading import CASE
 from ragstone.schema import Captured, Outcome, Sample, Trace, trace_from_sample
@@ -38,7 +39,8 @@ def check_run(store: str | os.PathLike[str], name: str) -> None:
 def save_run(store: str | os.PathLike[str], name: str, experiment: Evaluated, traces: Sequence[Trace]) -> None:
     """Store an evaluation as a run: redacted samples as requests that all start now, with their outcomes.
 
-    `traces` are the calls of the application, of which the first one for each sample says what it needed.
+    `traces` are the calls of the application, of which the first one for each sample says what it needed. What others
+    needed is then unknown.
     """
     calls = {trace.trace_id: trace for trace in traces}
     outcomes = defaultdict[str, list[Outcome]](list)
@@ -61,8 +63,10 @@ def save_run(store: str | os.PathLike[str], name: str, experiment: Evaluated, tr
 
 
 def _trace(sample: Sample, call: Trace | None, name: str, now: float) -> Trace:
-    metadata = {key: value for key, value in sample.metadata.items() if key != CASE} | {RUN: name}
+    metadata = {key: value for key, value in sample.metadata.items() if key not in (CASE, FIRST_CALL)} | {RUN: name}
     trace = trace_from_sample(sample, source="evaluate", started_at=now)
+    if call is not None and call.trace_id != sample.id:
+        metadata[FIRST_CALL] = True
     changes = {} if call is None else {field: getattr(call, field) for field in _OF_CALL}
     if call is not None and call.ended_at is not None:
         changes["ended_at"] = now + call.ended_at - call.started_at

@@ -21,19 +21,24 @@ class Spent(NamedTuple):
     tokens: float | None = None
     """Tokens of its models, input and output."""
     cost_usd: float | None = None
+    n_calls: float | None = 1
+    """Number of calls for the answer, whose mean these numbers are. None if only the first of several is known."""
 
 
 SPENT: Final[tuple[SpentName, ...]] = ("latency_s", "tokens", "cost_usd")
-"""The fields of `Spent`."""
+"""The fields of `Spent` with what is needed."""
+FIRST_CALL: Final = "ragstone.first_call"
+"""Key of the metadata of a stored call that is the first of several for a sample."""
 
 
 def spent_of(calls: Sequence[Trace | TraceOutline]) -> Spent:
-    """Return what the calls for one sample needed: of each number the mean of the calls that it is known of."""
+    """Return what the calls for one sample needed, as means: the latency of the calls that answered, the rest of all."""
     if len(calls) == 1:
         return _spent_by(calls[0])
-    columns = zip(*map(_spent_by, calls), strict=True)
-    known = ([value for value in column if value is not None] for column in columns)
-    return Spent(*(statistics.fmean(values) if values else None for values in known))
+    seconds, *others, _ = zip(*map(_spent_by, calls), strict=True)
+    columns = [[value for value in seconds if value is not None] or [None], *others]
+    latency_s, tokens, cost_usd = (None if None in values else statistics.fmean(values) for values in columns)
+    return Spent(latency_s, tokens, cost_usd, len(calls))
 
 
 def _spent_by(call: Trace | TraceOutline) -> Spent:
@@ -45,6 +50,7 @@ def _spent_by(call: Trace | TraceOutline) -> Spent:
         latency_s=seconds if seconds is not None and seconds >= 0 else None,  # the clock may have been put back
         tokens=usage.input_tokens + usage.output_tokens if usage is not None and is_whole else None,
         cost_usd=None if usage is None else usage.cost_usd,
+        n_calls=None if FIRST_CALL in call.metadata else 1,
     )
 
 
@@ -55,7 +61,7 @@ def read_spent(stated: Any, place: str) -> Spent:
     """
     found: dict[str, Any] = {"": stated}
     if isinstance(stated, Mapping):
-        found = {name: stated.get(name) for name in SPENT}
+        found = {name: stated.get(name) for name in SPENT} | {"n_calls": stated.get("n_calls", 1)}
     for name, value in found.items():
         if not (value is None and name) and not (is_number(value) and value >= 0):
             raise DataError(

@@ -371,7 +371,7 @@ class SpentRow:
     estimate: Estimate | None
     """Median and interval, in seconds, tokens or US dollars. None if nothing is known."""
     total: float | None
-    """Sum of the known tokens or costs."""
+    """Sum of the known tokens or costs, over all calls. None if only the first call for each answer is known."""
     n: int
     """Number of samples, known or not."""
 

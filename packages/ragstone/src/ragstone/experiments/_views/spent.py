@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from ragstone.experiments._spent import SPENT
 from ragstone.experiments._table import ScoreTable
 from ragstone.stats import estimate_median
@@ -13,7 +15,8 @@ def estimate_spent(table: ScoreTable, system: int, n_samples: int, confidence_le
     import numpy as np
 
     rows = []
-    for name, values in zip(SPENT, table.spent[:, system].T, strict=True):
+    *columns, calls = table.spent[:, system].T
+    for name, values in zip(SPENT, columns, strict=True):
         known = np.flatnonzero(~np.isnan(values))
         median = estimate_median(
             values[known],
@@ -22,6 +25,6 @@ def estimate_spent(table: ScoreTable, system: int, n_samples: int, confidence_le
             clusters=table.clusters_of(known),
             confidence_level=confidence_level,
         )
-        total = float(values[known].sum()) if known.size and name != "latency_s" else None
-        rows.append(SpentRow(name=name, estimate=median, total=total, n=n_samples))
+        total = float((values * calls)[known].sum()) if known.size and name != "latency_s" else math.nan
+        rows.append(SpentRow(name=name, estimate=median, total=None if math.isnan(total) else total, n=n_samples))
     return tuple(rows) if any(row.estimate for row in rows) else ()
