@@ -477,14 +477,8 @@ def compare_last(
     source = systems[name]
     chosen = source.analysis if isinstance(source, Evaluated) else analysis
     level = chosen.confidence_level
-    comparison = compare(
-        systems,
-        baseline=baseline,
-        cluster=chosen.cluster,
-        confidence_level=level,
-        allow_different_judges=chosen.allow_different_judges,
-        data=samples,
-    )
+    own = chosen.model_dump(include={"cluster", "confidence_level", "allow_different_judges"})
+    comparison = compare(systems, baseline=baseline, data=samples, **own)
     before = open_source(
         systems[baseline],
         name=baseline,
