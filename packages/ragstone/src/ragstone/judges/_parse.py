@@ -403,10 +403,8 @@ def _is_rejected(text: str) -> bool:
     """Whether a text contains a value that is JSON for Python only."""
     try:
         _DECODER.raw_decode(text)
-    except json.JSONDecodeError:
-        return False
-    except ValueError:
-        return True
+    except ValueError as error:
+        return not isinstance(error, json.JSONDecodeError)
     return False
 
 

@@ -426,12 +426,8 @@ def _is_choice(choice: object) -> bool:
 def _context_length(card: Mapping[str, Any], details: Mapping[str, Any]) -> int | None:
     # llama.cpp may serve a shorter context than the model's own, and its list of models reports the latter.
     places = (card, details.get("default_generation_settings"), card.get("meta"))
-    lengths = (
-        place.get(name)
-        for place in places
-        if isinstance(place, dict)
-        for name in ("max_model_len", "context_length", "n_ctx")
-    )
+    names = ("max_model_len", "context_length", "n_ctx")
+    lengths = (place.get(name) for place in places if isinstance(place, dict) for name in names)
     return next((length for length in lengths if isinstance(length, int) and length > 0), None)
 
 

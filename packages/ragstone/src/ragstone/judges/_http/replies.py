@@ -93,25 +93,15 @@ def read_tokens(logprobs: object) -> tuple[TokenLogprobs, ...] | None:
     if not isinstance(content, list) or not content:
         return None
     try:
-        return tuple(
-            TokenLogprobs(
-                text=str(token["token"]),
-                logprob=_logprob(token["logprob"]),
-                top=tuple(
-                    sorted(
-                        (
-                            (str(other["token"]), logprob)
-                            for other in token.get("top_logprobs") or ()
-                            if (logprob := _logprob(other["logprob"])) > _NOTHING
-                        ),
-                        key=lambda pair: -pair[1],
-                    )
-                ),
-            )
-            for token in content
-        )
+        return tuple(map(_token, content))
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
         return None
+
+
+def _token(token: Mapping[str, Any]) -> TokenLogprobs:
+    listed = ((str(other["token"]), _logprob(other["logprob"])) for other in token.get("top_logprobs") or ())
+    top = sorted((pair for pair in listed if pair[1] > _NOTHING), key=lambda pair: -pair[1])
+    return TokenLogprobs(text=str(token["token"]), logprob=_logprob(token["logprob"]), top=tuple(top))
 
 
 def _logprob(value: object) -> float:
