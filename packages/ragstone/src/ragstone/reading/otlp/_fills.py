@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -217,10 +217,12 @@ def fill_genai(step: Step, span: OtelSpan) -> None:
     step.outputs = (Value(("messages",), messages=(reply,)),) if reply is not None else ()
 
 
-def _sources(span: OtelSpan) -> Iterator[Mapping[str, Any]]:
-    """Yield where messages may be: the attributes of a span, then those of its events."""
-    yield span.attributes
-    yield from (event.attributes for event in span.events)
+def _stated(span: OtelSpan, *names: str) -> Sequence[Message]:
+    """Return the messages of the first of these attributes that has some, of a span and then of its events."""
+    sources = (span.attributes, *(event.attributes for event in span.events))
+    values = (source.get(name) for source in sources for name in names)
+    found = (messages_in(inner_json(value)) for value in values if isinstance(value, str | list))
+    return next(filter(None, found), ())
 
 
 def _prompt(span: OtelSpan) -> Iterator[Message]:
@@ -228,20 +230,13 @@ def _prompt(span: OtelSpan) -> Iterator[Message]:
     instructions = content_text(json_in(span.attributes.get("gen_ai.system_instructions")))
     if instructions:
         yield Message("system", instructions)
-    for source in _sources(span):
-        for name in ("gen_ai.input.messages", "gen_ai.prompt"):
-            if isinstance(source.get(name), str | list) and (found := messages_in(inner_json(source[name]))):
-                yield from found
-                return
-    numbered = [
+    found = _stated(span, "gen_ai.input.messages", "gen_ai.prompt") or [
         message
         for item in indexed(span.attributes, "gen_ai.prompt")
         for message in messages_in({"role": item.get("role", "user"), "content": _content(item), **_call_of(item)})
     ]
-    if numbered:
-        yield from numbered
-        return
-    for event in span.events:
+    yield from found
+    for event in () if found else span.events:
         role = event.name.removeprefix("gen_ai.").removesuffix(".message")
         if event.name == f"gen_ai.{role}.message":
             yield from messages_in({"role": role, "content": _content(event.attributes)})
@@ -252,10 +247,8 @@ def _call_of(item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _reply(span: OtelSpan) -> Message | None:
-    for source in _sources(span):
-        for name in ("gen_ai.output.messages", "gen_ai.completion"):
-            if isinstance(source.get(name), str | list) and (found := messages_in(inner_json(source[name]))):
-                return found[-1]._replace(role="assistant")
+    if stated := _stated(span, "gen_ai.output.messages", "gen_ai.completion"):
+        return stated[-1]._replace(role="assistant")
     numbered = indexed(span.attributes, "gen_ai.completion")
     for item in numbered:
         if not _call_of(item) and (text := _content(item)) is not None:

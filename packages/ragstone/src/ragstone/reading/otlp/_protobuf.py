@@ -34,14 +34,9 @@ def _is_request(head: bytes, *, whole: int | None = None) -> bool:
     if head[:1] != b"\x0a":
         return False
     length, start = varint(head, 1)
-    if (
-        not length
-        or (whole is not None and start + length > whole)
-        or head[start : start + 1] not in (b"\x0a", b"\x12")
-    ):
-        return False
     inner, after = varint(head, start + 1)
-    return after - start + inner <= length
+    is_resource = head[start : start + 1] in (b"\x0a", b"\x12") and after - start + inner <= length
+    return is_resource and (whole is None or start + length <= whole)
 
 
 def spans_of_bytes(message: bytes, *, is_logs: bool = False) -> Iterator[OtelSpan | str]:
@@ -145,10 +140,8 @@ def _span(span: Any, resource: dict[str, str]) -> OtelSpan | str:
 
 
 def _log(record: Any, resource: dict[str, str]) -> OtelSpan | str | None:
-    ids, at = (
-        (record.trace_id, record.span_id),
-        seconds(record.time_unix_nano) or seconds(record.observed_time_unix_nano),
-    )
+    ids = record.trace_id, record.span_id
+    at = seconds(record.time_unix_nano) or seconds(record.observed_time_unix_nano)
     return read_log(ids, record.event_name, at, _attributes(record.attributes), _any_value(record.body, 0), resource)
 
 
