@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import Final, Protocol, runtime_checkable
@@ -191,17 +191,16 @@ def detect(source: InputFile, *, name: str = "auto", formats: Sequence[TraceForm
 
 def find_format(head: bytes, formats: Sequence[TraceFormat]) -> DetectedFormat | None:
     """Return the first format that detects a file by its start, or None."""
-    detected = ((candidate, candidate.detect(head)) for candidate in formats)
-    return next(
-        (DetectedFormat(format=one, detected_by=because) for one, because in detected if because is not None), None
-    )
+    return _first((one, one.detect(head)) for one in formats)
 
 
 def _find_file_format(source: InputFile, known: Mapping[str, TraceFormat]) -> DetectedFormat | None:
     """Return the first format that detects a file by its records, or a directory by its names, or None."""
-    candidates = (each for each in known.values() if isinstance(each, FileFormat))
-    detected = ((candidate, candidate.detect_file(source)) for candidate in candidates)
-    return next((DetectedFormat(format=one, detected_by=because) for one, because in detected if because), None)
+    return _first((one, one.detect_file(source)) for one in known.values() if isinstance(one, FileFormat))
+
+
+def _first(detected: Iterable[tuple[TraceFormat, str | None]]) -> DetectedFormat | None:
+    return next((DetectedFormat(format=one, detected_by=why) for one, why in detected if why is not None), None)
 
 
 def _of_folder(source: InputFile, known: Mapping[str, TraceFormat]) -> DetectedFormat:

@@ -35,11 +35,8 @@ _HEAD_BYTES: Final = 256 * 2**10
 def case_of(sample: Sample) -> Mapping[str, Any] | None:
     """Return what a row of `labels cases` says about its request, or None if the sample is not one."""
     case = sample.metadata.get(CASE)
-    return (
-        case
-        if isinstance(case, Mapping) and case.keys() >= {"estimates", "fingerprint", "is_wrong", "outcomes"}
-        else None
-    )
+    names = case.keys() if isinstance(case, Mapping) else ()
+    return case if {"estimates", "fingerprint", "is_wrong", "outcomes"} <= {*names} else None
 
 
 def is_cases(path: Path) -> bool:

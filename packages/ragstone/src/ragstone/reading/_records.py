@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from ragstone._util.parquet_rows import parquet_rows
@@ -37,12 +37,7 @@ def records(source: InputFile, *, within: Sequence[str] = ("data",)) -> Iterator
     for part in source.parts():
         suffix = "" if part is source else f" of {part.name}"
         for item in _of_file(part, within):
-            if not suffix:
-                yield item
-            elif isinstance(item, RejectedRecord):
-                yield RejectedRecord(place=item.place + suffix, reason=item.reason)
-            else:
-                yield Record(item.place + suffix, item.value)
+            yield replace(item, place=item.place + suffix) if suffix else item
 
 
 def read_each(

@@ -185,11 +185,8 @@ def read_beir(folder: str | os.PathLike[str], *, split: str = "test", run: Run |
             f"{str(folder / 'queries.jsonl')!r} does not contain {len(missing)} of the {len(qrels)} queries of the "
             f"qrels, the first is {missing[0]!r}"
         )
-    texts = (
-        {}
-        if run is None
-        else _corpus_texts(folder / "corpus.jsonl", {doc for name in qrels for doc in run.get(name, ())})
-    )
+    docs = {doc for name in qrels for doc in (run or {}).get(name, ())}
+    texts = {} if run is None else _corpus_texts(folder / "corpus.jsonl", docs)
     return [
         Sample(
             id=name,
