@@ -134,8 +134,6 @@ def shorten_ranges(db: Sql) -> None:
 
 def count_pending(db: Sql, queue: Range) -> tuple[int, float | None]:
     """Return the number of pending outcomes of a range without a row in the outbox, and since when the first one is."""
-    if queue.cursor >= queue.stop:
-        return 0, None
     key = (queue.cursor, queue.stop, queue.sink, queue.start)
     (n,) = db.execute(f"SELECT COUNT(*) {_WITHOUT_ROW}", key).fetchone()
     if not n:

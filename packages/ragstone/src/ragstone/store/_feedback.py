@@ -23,8 +23,6 @@ _UNKNOWN: Final = "feedback:unknown"
 
 def add_feedback(db: Sql, entries: Sequence[Feedback], *, now: float) -> None:
     """Insert feedback, not matched so far."""
-    if not entries:
-        return
     db.executemany(
         "INSERT INTO feedback (request_id, value, comment, given_at, checksum, received_at) VALUES (?, ?, ?, ?, ?, ?)",
         [(*row, checksum_of(row), now) for row in ((e.request_id, e.value, e.comment, e.given_at) for e in entries)],
@@ -86,8 +84,7 @@ def forget_feedback(db: Sql, *, now: float, limit: int) -> int:
         (now - _FORGOTTEN_S, max(limit, 0)),
     ).fetchall()
     n = sum(db.execute("DELETE FROM feedback WHERE seq = ? AND trace_id IS NULL", row).rowcount for row in rows)
-    if n:
-        add_to_counters(db, {_UNKNOWN: n})
+    add_to_counters(db, {_UNKNOWN: n})
     return n
 
 

@@ -55,10 +55,8 @@ class Labels(Part):
         """Return the requests of the files of cases that were written from this store."""
         waiting = self._waiting(StoredCase)
         with self._database.read() as db:
-            stored = [
-                StoredCase(*row) for row in db.execute("SELECT path, trace_id FROM cases ORDER BY path, trace_id")
-            ]
-        return list(dict.fromkeys([*stored, *waiting]))
+            stored = db.execute("SELECT path, trace_id FROM cases ORDER BY path, trace_id").fetchall()
+        return list(dict.fromkeys([*(StoredCase(*row) for row in stored), *waiting]))
 
     def trials(self) -> list[StoredTrial]:
         """Return the results of trials of repairs."""

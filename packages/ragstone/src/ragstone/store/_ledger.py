@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from typing import get_args
 
 from ragstone.schema import DeclaredTool, IgnoredTraces, Ledger, LedgerRow
 from ragstone.store._counters import DROPPED, IGNORED, count_outcome_kinds, count_unplanned, judge_of, read_states
@@ -11,21 +12,16 @@ from ragstone.store._erasure import ERASED, ERASED_DELIVERIES
 from ragstone.store._feedback import count_feedback
 from ragstone.store._plan import count_pending, read_spend
 from ragstone.store._sql import Sql, read_all_meta, read_record, starting_with
+from ragstone.store._types import TraceState
 
 
 def read_ledger(db: Sql, *, now: float) -> Ledger:
     """Return the ledger. See `Store.ledger`."""
     traces = read_states(db)
     drops = _counts_of(db, DROPPED)
-    total = LedgerRow(
-        captured=sum(n for (n,) in db.execute("SELECT n FROM counters WHERE name = 'captured'")),
-        scored=traces["scored"],
-        sampled_out=traces["sampled_out"],
-        not_applicable=traces["not_applicable"],
-        failed=traces["failed"],
-        dropped=sum(drops.values()),
-        pending=traces["pending"],
-    )
+    captured = sum(n for (n,) in db.execute("SELECT n FROM counters WHERE name = 'captured'"))
+    states = {state: traces[state] for state in get_args(TraceState)}
+    total = LedgerRow(captured=captured, dropped=sum(drops.values()), **states)
     oldest = db.execute("SELECT received_at FROM traces WHERE state = 'pending' ORDER BY seq LIMIT 1").fetchone()
     return Ledger(
         total=total,
