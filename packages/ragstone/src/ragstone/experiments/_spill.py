@@ -299,10 +299,5 @@ def read_fields(samples: Iterable[Sample], cluster: str | None) -> SampleFields:
 
 def _size(sample: Sample) -> int:
     """Estimate the memory of a sample in bytes, from its long texts."""
-    passages = sample.contexts or ()
-    return (
-        len(sample.query or "")
-        + len(sample.response or "")
-        + sum(map(len, sample.reference))
-        + sum(_BYTES_OF_PASSAGE + len(passage.text) for passage in passages)
-    )
+    texts = (sample.query or "", sample.response or "", *sample.reference)
+    return sum(map(len, texts)) + sum(_BYTES_OF_PASSAGE + len(passage.text) for passage in sample.contexts or ())
