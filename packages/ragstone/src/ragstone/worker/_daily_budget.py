@@ -45,7 +45,7 @@ class DailyBudget:
     """
 
     def __init__(self, limits: Mapping[str, float], *, errors: StepErrors) -> None:
-        self._limits, self._errors = dict(limits), errors
+        self.limits, self._errors = dict(limits), errors
         self._lock = threading.Lock()
         self._unsaved = Usage()
         self._saved = Usage()
@@ -57,7 +57,7 @@ class DailyBudget:
     @property
     def reached(self) -> str | None:
         """Why no request is scored until the next day, or None."""
-        return self._uncounted or describe_reached(self._limits, self._saved + self._unsaved)
+        return self._uncounted or describe_reached(self.limits, self._saved + self._unsaved)
 
     def spend(self, usage: Usage) -> None:
         """Count what calls have cost, also those whose outcomes are not stored."""
@@ -66,13 +66,13 @@ class DailyBudget:
 
     def check(self, outcomes: Iterable[Outcome]) -> None:
         """Find out from outcomes if a limit cannot be counted."""
-        for outcome in outcomes if self._limits else ():
-            self._uncounted = self._uncounted or _find_uncounted(self._limits, outcome)
+        for outcome in outcomes:
+            self._uncounted = self._uncounted or _find_uncounted(self.limits, outcome)
 
     def start(self, store: Store) -> None:
         """Store the limits, for readers of the store, and read what was spent today."""
         self._errors.run_step(
-            "store the daily budget", lambda: store.plan.set_record("daily_budget", self._limits), None
+            "store the daily budget", lambda: store.plan.set_record("daily_budget", self.limits), None
         )
         self.update(store, now_too=True)
 

@@ -130,7 +130,8 @@ class MetricGroups:
             await store_outcomes(self._scorer.not_applicable(trace, reason), True)  # noqa: FBT003
             return
         sample = sample_from_trace(trace)
-        parts = [(part, scorer) for part in self._parts if (scorer := self._scorer_of_unknown(part, known)) is not None]
+        found = ((part, self._scorer_of_unknown(part, known) if known else part.scorer) for part in self._parts)
+        parts = [(part, scorer) for part, scorer in found if scorer is not None]
         n_unfinished = len(parts)
         if not parts:
             await store_outcomes((), not parts)
@@ -167,12 +168,11 @@ class MetricGroups:
             try:
                 return await work
             finally:
-                self._spend(meter.total)
+                if meter.total.calls:
+                    self._spend(meter.total)
 
     def _scorer_of_unknown(self, part: _Part, known: Collection[tuple[str, str, str]]) -> Scorer | None:
         """Return a scorer of the metrics of a group without known outcomes, or None if there are none."""
-        if not known:
-            return part.scorer
         keys = {metric: part.scorer.judged_by(metric) for metric in part.scorer.metrics}
         unknown = [
             metric

@@ -609,8 +609,8 @@ class Worker:
             await parts.score(
                 trace,
                 known=known,
-                extend_lease=lambda: self._extend_lease(trace, committer),
-                store_outcomes=lambda outcomes, last: self._store_outcomes(trace, outcomes, committer, last=last),
+                extend_lease=partial(self._extend_lease, trace, committer),
+                store_outcomes=partial(self._store_outcomes, trace, committer),
             )
         except Exception:
             # The lease expires and the trace is retried. The store marks it as failed after several attempts.
@@ -620,7 +620,11 @@ class Worker:
             self._in_work.discard(trace.trace_id)
 
     async def _store_outcomes(
-        self, trace: Trace, outcomes: Sequence[Outcome], committer: Committer, *, last: bool
+        self,
+        trace: Trace,
+        committer: Committer,
+        outcomes: Sequence[Outcome],
+        last: bool,  # noqa: FBT001
     ) -> None:
         """Store outcomes, together with those of other traces."""
         paid = [o for o in outcomes if not (isinstance(o, Failure) and o.kind == "budget")]
@@ -629,7 +633,8 @@ class Worker:
             if self._ends_at_cap:
                 # This worker keeps the lease until it releases all, so that the trace does not count as failed.
                 outcomes, last = paid, False
-        self._daily_budget.check(paid)
+        if self._daily_budget.limits:
+            self._daily_budget.check(paid)
         # The last outcomes end this worker's lease. Earlier ones are stored without an owner, so the lease continues.
         owner = self._name if last else ""
         is_stored = await committer.complete(Completion(trace_id=trace.trace_id, outcomes=outcomes, owner=owner))
