@@ -8,7 +8,7 @@ import os
 import pytest
 
 from ragstone.errors import DataError
-from ragstone.reading import InputFile, detect, read_samples
+from ragstone.reading import InputFile, ReadingReport, detect, read_samples
 from ragstone.reading._formats import all_formats
 from ragstone.schema import SCHEMA_VERSION, Passage, Retrieval, Sample, Trace
 
@@ -144,6 +144,30 @@ def test_a_column_without_values_decides_what_others_mean_as_in_evaluate(read, t
     assert [] == rejected
     assert [content(sample) for sample in samples] == [content(trace) for trace in traces]
     assert all(None not in trace.metadata.values() for trace in traces)
+
+
+def test_the_sampling_probability_of_a_row_is_that_of_its_trace(read):
+    """A row with one that `evaluate` refuses is rejected with the same sentence."""
+    rows = [{"id": n, "inclusion_probability": p} | ROW for n, p in enumerate([0.1, "0.5", 1, 0, 2, True, "x", None])]
+    traces, rejected = read(FORMATS["rows"], lines(*rows))
+    without, others = read(FORMATS["rows"], lines(rows[7], rows[0]))
+
+    assert [0.1, 0.5, 1.0] == [trace.inclusion_probability for trace in traces]
+    assert [f"row {n}" for n in range(4, 9)] == [each.place for each in rejected]
+    for shown, each in zip(["0", "2", "True", "'x'"], rejected, strict=False):
+        assert each.reason.startswith(f"inclusion_probability is {shown}. It must be a number above 0 and at most 1")
+    missing = "inclusion_probability is missing, although other rows have it"
+    assert rejected[-1].reason.startswith(missing)
+    assert [1.0] == [trace.inclusion_probability for trace in without]
+    assert [("row 2", True)] == [(each.place, each.reason.startswith(f"row 1: {missing}")) for each in others]
+
+
+def test_labels_and_sampling_probabilities_are_not_unused_columns():
+    """Intervals and means use them."""
+    report = ReadingReport()
+    read_samples([{"session_id": "s", "inclusion_probability": 0.5, "other": 1} | ROW], report=report)
+
+    assert ["other"] == [*report.unused]
 
 
 def test_a_row_is_dated_by_itself_else_by_its_file(read, tmp_path):

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from ragstone.errors import ConfigurationError, DataError
-from ragstone.schema import Sample
+from ragstone.schema import RowProbabilities, Sample
 from ragstone.stats import DesignEffect, design_effect
 
 if TYPE_CHECKING:
@@ -25,7 +23,6 @@ _SHARED: Final = 0.05
 """Share of samples with a common label from which samples are treated as dependent without being asked."""
 _FEW_CLUSTERS: Final = 30
 _LABELS_SHOWN: Final = 8
-_PROBABILITY: Final = "inclusion_probability"
 
 Labels = Mapping[str, Mapping[str, str]]
 """Labels by key, then by sample id."""
@@ -83,7 +80,7 @@ class SampleFields:
     def __init__(self, keys: Sequence[str], sample_ids: Collection[str] | None = None) -> None:
         self._keys = keys
         self._collected: dict[str, None] = {}
-        self._n_with, self._without = 0, ""
+        self._probabilities = RowProbabilities()
         self._known: dict[str, str] = {}
         self.labels: dict[str, dict[str, str]] = {key: {} for key in keys}
         """Labels by key and sample id."""
@@ -116,19 +113,9 @@ class SampleFields:
             for key, label in labels_in(fields, self._keys).items():
                 # The labels of many samples are equal, so each text is kept once.
                 self.labels[key][sample_id] = self._known.setdefault(label, label)
-        probability = fields.get(_PROBABILITY)
-        if probability is None:
-            self._without = self._without or place
-        else:
-            self._n_with += 1
-            value = _probability(probability, place)
-            if value < 1:
-                self.inclusion_probabilities[sample_id] = value
-        if self._n_with and self._without:
-            raise DataError(
-                f"{self._without}: {_PROBABILITY} is missing, although other rows have it, so their mean cannot be "
-                "weighted. Give each row its sampling probability (1 if it was certain to be kept), or give none."
-            )
+        probability = self._probabilities.add(fields, place)
+        if probability < 1:
+            self.inclusion_probabilities[sample_id] = probability
 
 
 def collect_fields(
@@ -139,19 +126,6 @@ def collect_fields(
     for number, sample in enumerate(samples, start=1):
         fields.add(sample.id, sample.metadata, f"row {number} ({sample.id!r})")
     return fields
-
-
-def _probability(value: Any, place: str) -> float:
-    number = value if isinstance(value, (int, float)) and not isinstance(value, bool) else math.nan
-    if isinstance(value, str):
-        with contextlib.suppress(ValueError):
-            number = float(value)
-    if not 0 < number <= 1:
-        raise DataError(
-            f"{place}: {_PROBABILITY} is {value!r}. It must be a number above 0 and at most 1: the probability with "
-            "which this request was kept. The weight of a row is its inverse."
-        )
-    return float(number)
 
 
 def choose_clusters(

@@ -73,7 +73,7 @@ def _trace(sample: Sample, call: Trace | None, name: str, now: float) -> Trace:
     changes |= {
         "trace_id": f"{name}/{sample.id}",
         "metadata": metadata,
-        "inclusion_probability": float(metadata.get("inclusion_probability", 1.0)),
+        "inclusion_probability": float(metadata.get("inclusion_probability") or 1.0),
     }
     return redact_trace(trace.model_copy(update=changes), redact_secrets)
 

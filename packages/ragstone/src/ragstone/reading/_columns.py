@@ -82,7 +82,10 @@ _SIGNS: Final = re.compile(r"[\W\d_]+")
 _SEPARATORS: Final = re.compile(r"[\s_.\-]+")
 _SHOWN_CHARS: Final = 60
 """Characters of the names of columns in a message."""
-_USED_TOO: Final = frozenset({"metadata", "inputs", "outputs", "retrieved_context_ids", "reference_context_ids"})
+_USED_TOO: Final = frozenset({
+    "metadata", "inputs", "outputs", "retrieved_context_ids", "reference_context_ids",
+    "inclusion_probability", "session_id", "user_id", "document_id",
+})  # fmt: skip
 """Columns that are read with others and are not unused."""
 _WEAK_RESPONSES: Final = frozenset({"answer", "result"})
 """Names of a response next to which `answer` is not the correct answer."""

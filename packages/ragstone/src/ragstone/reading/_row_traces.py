@@ -21,7 +21,7 @@ from ragstone.reading._samples import describe_table, laid_out
 from ragstone.reading._source import InputFile
 from ragstone.reading._tables import open_table
 from ragstone.reading._trec import RUN_SUFFIXES, read_beir, read_trec_run
-from ragstone.schema import Sample, Trace, has_derived_id, trace_from_sample
+from ragstone.schema import RowProbabilities, Sample, Trace, has_derived_id, trace_from_sample
 
 _TIMES: Final = ("started_at", "start_time", "timestamp", "created_at", "time", "date")
 _TEXT_NAMES: Final = ("query", "response", "contexts")
@@ -59,7 +59,7 @@ class RowsFormat:
 
     def read(self, source: InputFile) -> Iterator[Trace | RejectedRecord]:
         """Read rows as traces. A row without an id gets one of its contents and place, without a time its file's."""
-        is_beir = source.path.is_dir() and self.detect_file(source) is not None
+        is_beir, probabilities = source.path.is_dir() and self.detect_file(source) is not None, RowProbabilities()
         for sample in _folder(source) if is_beir else ():
             yield trace_from_sample(sample, source=self.name, started_at=source.modified_at())
         for part in () if is_beir else source.parts():
@@ -68,7 +68,9 @@ class RowsFormat:
             rows, report = _rows(part)
             reader = RowReader(report=report)
             for position, row in reader.look(rows):
-                yield trace_of_row(Record(f"row {position}{of_part}", row), self.name, started_at, reader)
+                place = f"row {position}{of_part}"
+                trace = trace_of_row(Record(place, row), self.name, started_at, reader)
+                yield _weighted(trace, probabilities, place) if isinstance(trace, Trace) else trace
             source.notes.extend(report.lines())
 
 
@@ -140,6 +142,13 @@ def trace_of_row(
     sample = sample.model_copy(update={"id": id_, "metadata": _filled(sample.metadata)})
     times = (unix_time(row[name]) for name in _TIMES if name in row)
     return trace_from_sample(sample, source=source, started_at=next((t for t in times if t is not None), started_at))
+
+
+def _weighted(trace: Trace, probabilities: RowProbabilities, place: str) -> Trace | RejectedRecord:
+    try:
+        return trace.model_copy(update={"inclusion_probability": probabilities.add(trace.metadata, place)})
+    except DataError as error:
+        return RejectedRecord(place=place, reason=str(error).removeprefix(f"{place}: "))
 
 
 def _filled(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -50,6 +50,7 @@ from ragstone.schema._outcome import (
 )
 from ragstone.schema._outline import TraceOutline
 from ragstone.schema._sample import (
+    RowProbabilities,
     Sample,
     derive_id,
     fingerprint,

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
 from pydantic import Field, FiniteFloat
 
 from ragstone._util.unicode import normalize
+from ragstone.errors import DataError
 from ragstone.schema._base import Record
 from ragstone.schema._evidence import Evidence
 from ragstone.schema._trace import Passage, Trace, Turn
@@ -122,3 +125,40 @@ def trace_from_sample(sample: Sample, *, source: str, started_at: float) -> Trac
 
 def _label(value: Any) -> str | None:
     return str(value) if isinstance(value, (str, int)) and not isinstance(value, bool) and value != "" else None
+
+
+class RowProbabilities:
+    """The sampling probabilities of rows, which all rows have, or none."""
+
+    def __init__(self) -> None:
+        self._has, self._first = True, ""
+
+    def add(self, fields: Mapping[str, Any], place: str) -> float:
+        """Return the sampling probability of a row, and 1 if no row has one.
+
+        Raise DataError if it is not in (0, 1], or if only some rows have one.
+        """
+        value = fields.get("inclusion_probability")
+        has = value is not None
+        if not self._first:
+            self._has, self._first = has, place
+        elif has != self._has:
+            raise DataError(
+                f"{self._first if has else place}: inclusion_probability is missing, although other rows have it, so "
+                "their mean cannot be weighted. Give each row its sampling probability (1 if it was certain to be kept), "
+                "or give none."
+            )
+        return _probability(value, place) if has else 1.0
+
+
+def _probability(value: Any, place: str) -> float:
+    number = value if isinstance(value, (int, float)) and not isinstance(value, bool) else math.nan
+    if isinstance(value, str):
+        with contextlib.suppress(ValueError):
+            number = float(value)
+    if not 0 < number <= 1:
+        raise DataError(
+            f"{place}: inclusion_probability is {value!r}. It must be a number above 0 and at most 1: the probability with "
+            "which this request was kept. The weight of a row is its inverse."
+        )
+    return float(number)
