@@ -79,9 +79,7 @@ def _resolve(thresholds: Mapping[str, float]) -> tuple[list[Metric], dict[str, f
 
 
 def _reaches(outcome: Outcome, threshold: float, card: MetricCard) -> bool:
-    if not isinstance(outcome, Score):
-        return False
-    decision = card.decision(outcome)
+    decision = card.decision(outcome) if isinstance(outcome, Score) else None
     return decision is not None and bool(card.reaches(decision, threshold))
 
 

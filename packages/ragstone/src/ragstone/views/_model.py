@@ -195,10 +195,10 @@ class ScoreView:
     metric: str
     title: str
     outcome: Literal["score", "not_applicable", "failure"]
-    value: float | None
-    low: float | None
+    value: float | None = None
+    low: float | None = None
     """Ends of the interval of this value, if it has one."""
-    high: float | None
+    high: float | None = None
     reason: str | None
     """Why the value is as it is, or why there is none."""
     reason_source: Literal["evidence", "judge", "failure"] | None
