@@ -31,7 +31,7 @@ def ask(replies, n=1, **options):
         return asyncio.run(session(server.url)), server.stats
 
 
-@pytest.mark.parametrize("first", ["0.85", "Score: .85", "0.85%"])
+@pytest.mark.parametrize("first", ["0.85", "Score: .85", "0.85%", "1.0", "**Score:** 1.00", '{"score": 1.0}'])
 def test_a_number_that_may_be_a_fraction_is_asked_for_again(first):
     """The second request names the ends of the scale, does not repeat the reply, and is not forced, which would give 0."""
     (reply,), stats = ask([first, "85"])
@@ -41,26 +41,29 @@ def test_a_number_that_may_be_a_fraction_is_asked_for_again(first):
     assert again["messages"][-1]["content"].endswith("The lowest number is 0, the highest is 100. Digits only.")
 
 
-def test_a_second_fraction_is_not_a_score():
+@pytest.mark.parametrize("fraction", ["0.85", "1.0"])
+def test_a_second_fraction_is_not_a_score(fraction):
     """It is an error that names the fraction and both scales."""
-    (error,), stats = ask(["0.85"])
+    (error,), stats = ask([fraction])
     assert isinstance(error, JudgeReplyError)
-    assert ("unparseable", "0.85", 2) == (error.kind, error.raw, stats.calls)
-    assert "got the fraction 0.85, which may be on a scale from 0 to 1" in str(error)
+    assert ("unparseable", fraction, 2) == (error.kind, error.raw, stats.calls)
+    assert f"got the fraction {fraction}, which may be on a scale from 0 to 1" in str(error)
 
 
-def test_whole_numbers_are_not_fractions():
+@pytest.mark.parametrize("one", ["1", "<think>1.0?</think>1", '{"score": 1, "confidence": 1.0}'])
+def test_whole_numbers_are_not_fractions(one):
     """One of a hundred is a rating."""
-    (reply,), stats = ask(["1"])
+    (reply,), stats = ask([one])
     assert (1, "single_reply", 1) == (reply.value, reply.method, stats.calls)
 
 
+@pytest.mark.parametrize("fraction", ["0.85", "1.0"])
 @pytest.mark.parametrize("mode", ["sampled", "reasoned"])
-def test_fractions_in_other_score_modes(mode):
+def test_fractions_in_other_score_modes(mode, fraction):
     """They are not scores there either."""
-    (error,), _ = ask(["It is fine.\nScore: 0.85" if mode == "reasoned" else "0.85"], score_mode=mode)
+    (error,), _ = ask([f"It is fine.\nScore: {fraction}" if mode == "reasoned" else fraction], score_mode=mode)
     assert isinstance(error, JudgeReplyError)
-    assert "fraction 0.85" in str(error)
+    assert f"fraction {fraction}" in str(error)
 
 
 def test_fractions_on_a_scale_of_fractions():

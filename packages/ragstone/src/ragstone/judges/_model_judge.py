@@ -30,13 +30,13 @@ from ragstone.judges._parse import (
     REASONED_MAX_TOKENS,
     REASONED_VERSION,
     build_reasoned_retry,
-    is_fraction,
     json_request,
     json_schema_of,
     parse_json,
     parse_number,
     parse_rating,
     parse_reasoned,
+    read_number,
     reasoned_request,
 )
 from ragstone.judges._protocol import JsonReply, JudgeIdentity, NumberReply, Prompt, TextReply
@@ -63,7 +63,7 @@ class ModelJudge:
 
     If a reply cannot be read, the judge asks once more: with constrained decoding if the model supports it (`method` is
     then "forced_reply"), else with a reminder. Then it raises an exception. A fraction on a scale up to 100 ("0.85")
-    can mean two numbers, so the judge names the ends of the scale in a second request. A second fraction is an error.
+    or "1.0" can mean two numbers, so the judge names the ends of the scale in a second request. A second one is an error.
 
     Args:
         model: The chat model.
@@ -297,9 +297,8 @@ class ModelJudge:
         if self._n_forced < _MOST_FORCED:
             try:
                 raw = await self._text(messages, max_tokens=max_tokens)
-                value = parse_number(raw, low, high)
                 # A server that forces an integer would cut 0.85 to 0.
-                is_part = is_fraction(value, low, high)
+                value, is_part = read_number(raw, low, high)
                 if not is_part:
                     self._n_forced = -math.inf
                     return NumberReply(value=value, raw=raw, method="single_reply")

@@ -87,6 +87,11 @@ def parse_number(text: str, low: float = 0, high: float = 100) -> float:
         parse_number('<think>80? No, lower.</think>{"score": 75}')  # 75.0
         ```
     """
+    return read_number(text, low, high)[0]
+
+
+def read_number(text: str, low: float, high: float) -> tuple[float, bool]:
+    """Parse a number as `parse_number` does, and return whether it may be on a scale from 0 to 1, as 0.85 and 1.0 may."""
     try:
         value = _read(text, low, high)
     except _AmbiguousReplyError as unclear:
@@ -97,24 +102,20 @@ def parse_number(text: str, low: float = 0, high: float = 100) -> float:
         raise JudgeReplyError(
             f"expected a number from {low:g} to {high:g}, got {value:g} in {_shortened(text)!r}", raw=text
         )
-    return value
+    is_fraction = 0 < value < 1 or (value == 1 and isinstance(value, float))
+    return float(value), is_fraction and low == 0 and high >= _LEAST_SCALE
 
 
 def parse_rating(text: str, low: float, high: float) -> float:
     """Parse a number as `parse_number` does, without fractions, which may be on a scale from 0 to 1."""
-    value = parse_number(text, low, high)
-    if is_fraction(value, low, high):
+    value, is_fraction = read_number(text, low, high)
+    if is_fraction:
         raise JudgeReplyError(
-            f"expected a number from {low:g} to {high:g}, got the fraction {value:g}, which may be on a scale from 0 "
+            f"expected a number from {low:g} to {high:g}, got the fraction {value}, which may be on a scale from 0 "
             "to 1. Use a judge that keeps to the scale",
             raw=text,
         )
     return value
-
-
-def is_fraction(value: float, low: float, high: float) -> bool:
-    """Return whether a number may be on a scale from 0 to 1, although a longer one was asked for."""
-    return low == 0 and high >= _LEAST_SCALE and 0 < value < 1
 
 
 class _AmbiguousReplyError(Exception):
@@ -171,13 +172,14 @@ def _read_value(value: object, low: float, high: float) -> float:
 
 
 def _finite(value: object) -> float:
+    """Return the number, as an integer if it is written without a decimal part."""
     try:
         number = float(str(value))
     except (OverflowError, ValueError):
         number = math.inf
     if not math.isfinite(number):
         raise _AmbiguousReplyError("the number is not finite")
-    return number
+    return number + 0.0 if "." in str(value) else int(number)  # no negative zero
 
 
 def _read_prose(text: str, low: float, high: float) -> float:
@@ -192,7 +194,7 @@ def _read_prose(text: str, low: float, high: float) -> float:
         on_scale or _LABELED.search(text) or _ANSWER.search(text) or any(_is_bare(line) for line in text.splitlines())
     ):
         raise _AmbiguousReplyError("the number is part of a sentence")
-    return values.pop() + 0.0  # no negative zero
+    return values.pop()
 
 
 def _without_scale(text: str, low: float, high: float) -> tuple[str, bool]:
