@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from live_store import make_store
+from live_store import add_requests, make_store
 from ragstone.experiments import TimeRange, add_labels, draw_to_label
 from ragstone.stats import drawn_kappa, drawn_prediction_powered_mean
-from ragstone.store import open_store
+from ragstone.store import SqliteStore, open_store
 from ragstone_lab import validate_metrics
 
 
@@ -49,6 +49,18 @@ def test_labels_of_a_store_are_read(tmp_path: Path) -> None:
     assert found.human_mean.estimate == pytest.approx(mean.estimate)
     assert found.coefficient[0] == "kappa"
     assert "weighted as they were drawn" in str(report)
+
+
+def test_requests_after_the_draw_are_not_in_the_weighted_numbers(tmp_path: Path) -> None:
+    """They could not be drawn, so labels say nothing about them."""
+    path = labeled_store(tmp_path / "s.db")
+    before = {each.metric: each for each in validate_metrics(path).labels}["ccrs.ac"]
+    with SqliteStore.open(path, mode="own") as store:
+        add_requests(store, 60, 180)
+    report = validate_metrics(path)
+    after = {each.metric: each for each in report.labels}["ccrs.ac"]
+    assert (before.human_mean, before.cohen, before.exact) == (after.human_mean, after.cohen, after.exact)
+    assert "180 requests could not be drawn" in str(report)
 
 
 def test_labels_of_other_requests_do_not_enter_the_weighted_numbers(tmp_path: Path) -> None:

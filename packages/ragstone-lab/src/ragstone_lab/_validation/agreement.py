@@ -29,6 +29,7 @@ from ragstone.stats import (
     percent_agreement,
     rogan_gladen,
 )
+from ragstone.store import DrawnRequest
 from ragstone_lab._report import shown
 from ragstone_lab._validation.describe import UNRESTRICTED
 from ragstone_lab._validation.labels import RATING_MAX, LabeledParts, labeled_parts, with_pairs
@@ -51,8 +52,8 @@ class LabelOptions(Options):
     """Lowest and highest possible label. None uses the metric's range, or the labels' own if they exceed it."""
     threshold: float | None = None
     """Score from which a sample is positive, for yes/no labels. None uses the middle of the range."""
-    draws: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """Probabilities with which requests were drawn to be labeled, by system and id. Empty for labels of a file, which
+    draws: Mapping[str, Mapping[str, DrawnRequest]] = field(default_factory=dict)
+    """Requests that could be drawn to be labeled, by system and id. Empty for labels of a file, which
     are a random sample."""
 
 
@@ -278,33 +279,40 @@ def _rates_answers(system: SystemOutcomes, metric: str) -> bool:
 
 
 def _agree_drawn(
-    system: SystemOutcomes, metric: str, people: Mapping[str, float], draws: Mapping[str, float], options: LabelOptions
+    system: SystemOutcomes,
+    metric: str,
+    people: Mapping[str, float],
+    draws: Mapping[str, DrawnRequest],
+    options: LabelOptions,
 ) -> tuple[dict[str, Any], list[str]]:
-    """Compare a metric with labels of requests that were drawn with different probabilities, for all requests.
+    """Compare a metric with labels of requests that were drawn with different probabilities, for all that could be.
 
     Returns the share of requests on which both agree about "wrong", the kappa of this and the estimated mean label as
     fields of the result, and notes.
     """
-    scores, card = decisions_of(system, metric), system.cards[metric]
-    low, high = card.low, card.high
-    ids = [id_ for id_ in people if id_ in draws]
+    known, card = decisions_of(system, metric), system.cards[metric]
+    scores, low, high = {id_: value for id_, value in known.items() if id_ in draws}, card.low, card.high
+    ids = [id_ for id_ in people if id_ in draws and draws[id_].position is not None]
     notes = ["labels of drawn requests: agreement is about wrong answers, and weighted as they were drawn"]
     if others := len(people) - len(ids):
         notes.append(
             f"{others} labels of requests that were not drawn count in the correlations and in alpha only, because "
             "nothing is known about how they were chosen"
         )
+    if others := len(known) - len(scores):
+        notes.append(f"{others} requests could not be drawn, so the weighted numbers are not about them")
     if len(ids) < 2:
         return {"exact": None, "cohen": None}, [*notes, f"{len(ids)} labels of drawn requests: at least two are needed"]
     middle = (low + high) / 2
     limit = (middle if card.threshold is None else card.threshold) if options.threshold is None else options.threshold
     sampled = probabilities_of(system, ids) or [1.0] * len(ids)
-    kept = [draws[id_] * sampled[n] for n, id_ in enumerate(ids)]
+    kept = [draws[id_].probability * sampled[n] for n, id_ in enumerate(ids)]
     by_judge = [not card.reaches(scores[id_], limit) for id_ in ids]
     by_people = [people[id_] < middle for id_ in ids]
     equal = [float(one == other) for one, other in zip(by_judge, by_people, strict=True)]
     labeled, probabilities = {id_: people[id_] for id_ in ids}, probabilities_of(system, scores)
-    mean, few = _powered_mean(labeled, scores, draws, (low, high), options, probabilities)
+    chances = {id_: draws[id_].probability for id_ in scores}
+    mean, few = _powered_mean(labeled, scores, chances, (low, high), options, probabilities)
     fields = {
         "exact": hajek_mean(equal, kept, **options.interval(ids)),
         "cohen": drawn_kappa(by_judge, by_people, kept, **options.interval(ids)),

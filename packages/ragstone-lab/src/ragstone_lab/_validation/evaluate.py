@@ -17,6 +17,7 @@ from ragstone.experiments import (
 from ragstone.judges import BASELINE_NOTE
 from ragstone.reading import LabelRecord, SampleSource
 from ragstone.settings import check
+from ragstone.store import DrawnRequest
 from ragstone_lab._validation.agreement import LabelOptions, agreements
 from ragstone_lab._validation.describe import correlations, distributions, powers
 from ragstone_lab._validation.labels import compared_notes, labels_of, read_labels, read_stored_labels
@@ -109,7 +110,7 @@ def validate_metrics(
     ids = list(dict.fromkeys(id_ for system in read for id_ in sorted(system.sample_ids)))
     clusters = choose_clusters(cluster, merged, ids)
     scores = {metric: {id_: v for system in read for id_, v in system.values(metric).items()} for metric in chosen}
-    draws: dict[str, Mapping[str, float]] = {}
+    draws: dict[str, Mapping[str, DrawnRequest]] = {}
     label_notes: list[str] = []
     if labels is not None:
         file = read_labels(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ragstone.errors import DataError
-from ragstone.experiments import OutcomeSource, SystemOutcomes, store_of
+from ragstone.experiments import OutcomeSource, SystemOutcomes, open_source, store_of
 from ragstone.extension import count
 from ragstone.metrics import all_metrics, full_name
 from ragstone.reading import (
@@ -23,7 +23,7 @@ from ragstone.reading import (
     read_label_file,
 )
 from ragstone.schema import Outcome, Score
-from ragstone.store import open_store
+from ragstone.store import DrawnRequest
 from ragstone_lab._validation.sources import named_sources
 
 _STEM: Final = 6
@@ -249,27 +249,25 @@ def _verdicts(details: Mapping[str, Any]) -> dict[tuple[str, str], float | None]
 
 def read_stored_labels(
     sources: Sequence[OutcomeSource | Mapping[str, OutcomeSource]], systems: Sequence[SystemOutcomes]
-) -> tuple[list[LabelRecord] | None, dict[str, Mapping[str, float]]]:
+) -> tuple[list[LabelRecord] | None, dict[str, Mapping[str, DrawnRequest]]]:
     """Return the labels, from 0 (wrong) to 1 (correct), that the stores among the sources contain, or None without any.
 
-    Also return, by system, the probabilities with which its requests were drawn to be labeled, by id.
+    Also return, by system, the requests that could be drawn to be labeled, by id.
     """
     labels: list[LabelRecord] = []
-    draws: dict[str, Mapping[str, float]] = {}
+    draws: dict[str, Mapping[str, DrawnRequest]] = {}
     for (_, source), system in zip(named_sources(sources), systems, strict=True):
-        if (store := store_of(source)) is None:
+        if store_of(source) is None:
             continue
-        # A source may be a period of its store.
-        ids = system.sample_ids
-        with open_store(store, mode="read") as opened:
-            common: dict[str, Any] = {"name": "label", "system": system.name}
-            stored = [
-                LabelRecord(position=n, sample_id=each.trace_id, value=each.value, annotator=each.author, **common)
-                for n, each in enumerate(opened.labels.read(), start=1)
-                if each.value is not None and each.trace_id in ids
-            ]
-            if stored:
-                drawn = opened.labels.drawn()
-                draws[system.name] = {each.trace_id: each.probability for each in drawn if each.position is not None}
+        # A source may be a period or a run of its store.
+        human, ids = open_source(source).human_labels(), system.sample_ids
+        common: dict[str, Any] = {"name": "label", "system": system.name}
+        stored = [
+            LabelRecord(position=n, sample_id=each.trace_id, value=each.value, annotator=each.author, **common)
+            for n, each in enumerate(human.labels, start=1)
+            if each.value is not None and each.trace_id in ids
+        ]
+        if stored:
+            draws[system.name] = {each.trace_id: each for each in human.drawn}
         labels += stored
     return labels or None, draws

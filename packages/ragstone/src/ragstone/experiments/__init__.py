@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         SystemOutcomes,
         check_same_questions,
         names_of,
+        open_source,
         read_outcomes,
         store_of,
     )
@@ -65,7 +66,9 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_kept": "count_kept",
             "_labels": "add_labels draw_to_label drawn_rows",
             "_looks": "describe_looks",
-            "_outcomes": "PLANTED OutcomeSource SystemOutcomes check_same_questions names_of read_outcomes store_of",
+            "_outcomes": (
+                "PLANTED OutcomeSource SystemOutcomes check_same_questions names_of open_source read_outcomes store_of"
+            ),
             "_repair.shares": "RepairTrial",
             "_repair.trial": "repair",
             "_report": "REPORT_FORMATS build_report explain_answer find_worst",
