@@ -95,6 +95,42 @@ def test_each_request_of_an_export_with_texts_is_one_sample(store, tmp_path):
     assert 3 == plan_replay([str(export)], "text").n_traces
 
 
+def test_requests_that_failed_are_left_out_as_in_a_store(store, tmp_path):
+    """A partial answer is not scored, of a store, of its export and of traces. An application answers its question."""
+    error = "ValueError: no model"
+    failed = [trace(4, status="error", error=error), trace(5, inner_errors=(error,)), trace(6, status="truncated")]
+    with open_store(store, mode="own") as opened:
+        opened.traces.ingest("segment", 2, [Captured(trace=one) for one in failed])
+    command("worker", store, "--metrics", "ccrs.cc,ccrs.ac,ccrs.qr", "--judge", "lexical", "--until-idle")
+    command("store", "export", store, tmp_path / "export.jsonl", "--texts")
+    traces = list(ragstone.read_traces(tmp_path / "export.jsonl"))
+    (tmp_path / "traces.jsonl").write_text("".join(f"{one.model_dump_json()}\n" for one in traces))
+
+    assert [(one.status, one.error, one.inner_errors) for one in failed] == [
+        (one.status, one.error, one.inner_errors) for one in traces[3:]
+    ]
+    assert (6, 3) == ((plan := plan_replay([str(tmp_path / "export.jsonl")], "ccrs.cc")).n_traces, plan.n_scorable)
+    for data in (str(store), tmp_path / "export.jsonl", tmp_path / "traces.jsonl", traces):
+        samples, report = read(data)
+        assert (["t1", "t2", "t3"], 3) == ([sample.id for sample in samples], report.n_rows)
+        assert {"something failed inside the request": 1, "the request ended as 'error'": 1} == {
+            text.rpartition(": ")[2]: n
+            for text, n in report.notes.items()
+            if "not scored" in text and "trunc" not in text
+        }
+        assert 6 == len(read(data, with_app=True)[0])
+
+
+def test_an_export_without_a_status(store, tmp_path):
+    """An earlier version wrote it. Its requests are read."""
+    file = tmp_path / "export.jsonl"
+    command("store", "export", store, file, "--texts")
+    rows = map(json.loads, file.read_text().splitlines())
+    kept = [{k: v for k, v in row.items() if k not in ("status", "error", "inner_errors")} for row in rows]
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in kept))
+    assert ["t1", "t2", "t3"] == [sample.id for sample in read(file)[0]]
+
+
 @pytest.mark.parametrize(
     "door", [read_samples, lambda path: list(ragstone.read_traces(str(path)))], ids=["samples", "traces"]
 )

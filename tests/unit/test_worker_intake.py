@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from ragstone.errors import StoreError, StoreUnavailableError
-from ragstone.schema import Captured, Dropped, LedgerRow, SampledOut, Trace, spool_entry_adapter
+from ragstone.schema import Captured, Dropped, LedgerRow, SampledOut, Trace, get_skip_reason, spool_entry_adapter
 from ragstone.spool import SpoolReader, SpoolWriter
 from ragstone.store import SqliteStore
 from ragstone.worker import StepErrors, read_ledger
-from ragstone.worker._intake import SpoolTraceSource, get_skip_reason
+from ragstone.worker._intake import SpoolTraceSource
 
 DROPPED = spool_entry_adapter.dump_json(Dropped(reason="queue full", n=7, at=1e9))
 

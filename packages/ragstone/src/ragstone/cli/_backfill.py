@@ -22,10 +22,10 @@ from ragstone.cli._progress import show_progress
 from ragstone.cli._store import open_owned
 from ragstone.errors import ConfigurationError
 from ragstone.metrics import split_metrics
-from ragstone.schema import Usage, sample_from_trace
+from ragstone.schema import Usage, get_skip_reason, sample_from_trace
 from ragstone.scoring import estimate_run
 from ragstone.store import BackfillCounts, Store, open_store
-from ragstone.worker import Backfill, ScoringSetup, StorePlan, get_skip_reason
+from ragstone.worker import Backfill, ScoringSetup, StorePlan
 
 _REHEARSED = 50
 """Requests from which the cost is estimated."""

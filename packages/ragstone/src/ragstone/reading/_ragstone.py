@@ -19,7 +19,7 @@ from ragstone.schema import Sample, Trace, check_record
 _TRACE: Final = ("trace_id", "started_at", "schema_version")
 _EXPORTED: Final = (
     "trace_id", "run_id", "otel_trace_id", "otel_span_id", "response_id", "app", "release", "environment", "session_id",
-    "user_id", "query", "response", "inclusion_probability",
+    "user_id", "query", "response", "inclusion_probability", "status", "error", "inner_errors",
 )  # fmt: skip
 """Fields of a trace that an exported outcome has under the same name."""
 _ANSWER: Final = frozenset({"id", "query", "response", "passages", "scores", "why"})
@@ -106,7 +106,7 @@ def _exported(row: Mapping[str, Any]) -> Trace:
     """Return the request of an exported outcome."""
     texts = row.get("contexts")
     return _valid(
-        {name: row.get(name) for name in _EXPORTED}
+        {name: row[name] for name in _EXPORTED if row.get(name) is not None}
         | {
             "source": "ragstone",
             "name": row.get("operation"),

@@ -34,6 +34,8 @@ class Choice:
     """Separator of passages within a cell."""
     encoding: str | None = None
     """Encoding of the text. None detects UTF-8 and UTF-16."""
+    with_app: bool = False
+    """Whether an application answers the queries again."""
 
 
 @dataclass(slots=True, kw_only=True)

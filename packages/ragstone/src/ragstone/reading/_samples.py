@@ -21,7 +21,7 @@ from ragstone.reading._report import ReadingReport, group_reasons
 from ragstone.reading._row_lists import KNOWN_NAMES, RUN, Choice, Table, object_rows
 from ragstone.reading._row_values import is_missing
 from ragstone.reading._rows import RowReader
-from ragstone.schema import Sample, Trace, fingerprint, has_derived_id, sample_from_trace
+from ragstone.schema import Sample, Trace, fingerprint, get_skip_reason, has_derived_id, sample_from_trace
 
 if TYPE_CHECKING:
     from ragstone.reading._repeats import Repeats
@@ -137,7 +137,8 @@ def iter_samples(
     `with_app` says that an application answers the queries, so that a column `answer` is the reference.
     """
     report = ReadingReport() if report is None else report
-    separator = None if choice is None else choice.separator
+    choice = replace(choice or Choice(), with_app=with_app)
+    separator = choice.separator
     reader = RowReader(fields, report=report, with_app=with_app, separator=separator)
     for field in fields or ():
         if field not in FIELD_ALIASES:
@@ -333,12 +334,13 @@ def iter_rows(data: SampleSource, choice: Choice | None = None, report: ReadingR
 def _open_rows(data: SampleSource, choice: Choice, report: ReadingReport, stack: ExitStack) -> Iterator[Any]:
     if not isinstance(data, str | os.PathLike):
         table = object_rows(data, choice.rows)
-        rows: Iterator[Any] = (sample_from_trace(row) if isinstance(row, Trace) else row for row in table.rows)
+        kept = (row for row in table.rows if not (isinstance(row, Trace) and is_left_out(row, choice, report)))
+        rows: Iterator[Any] = (sample_from_trace(row) if isinstance(row, Trace) else row for row in kept)
     else:
         from ragstone.reading._traces import trace_samples  # rows in memory need neither the store nor trace formats
 
         source = _input_file(os.fspath(data), choice, stack)
-        requests = None if choice.rows else trace_samples(source.path if source else data, report)
+        requests = None if choice.rows else trace_samples(source.path if source else data, report, choice)
         if requests is not None:
             return requests
         if source is None:
@@ -353,6 +355,14 @@ def _open_rows(data: SampleSource, choice: Choice, report: ReadingReport, stack:
         report.encoding = "" if encoding == "utf-8" else encoding
     describe_table(table, report)
     return rows
+
+
+def is_left_out(trace: Trace, choice: Choice, report: ReadingReport) -> bool:
+    """Return whether a request is not scored, as in a store, and count it. An application answers its query again."""
+    if choice.with_app or (reason := get_skip_reason(trace)) is None:
+        return False
+    report.note(f"left out, because such requests are not scored: {reason.partition(':')[0]}")
+    return True
 
 
 def describe_table(table: Table, report: ReadingReport) -> None:

@@ -25,6 +25,8 @@ from ragstone.reading._formats import (
 )
 from ragstone.reading._ragstone import CASE, CHOSEN_BY_SCORES, case_of
 from ragstone.reading._report import ReadingReport
+from ragstone.reading._row_lists import Choice
+from ragstone.reading._samples import is_left_out
 from ragstone.reading._source import InputFile, Sources, open_inputs
 from ragstone.requests import RetrieverTools, read_retriever_tools
 from ragstone.schema import Sample, Trace, sample_from_trace
@@ -116,30 +118,31 @@ def _records(
                 damaged.append(error)
 
 
-def trace_samples(data: str | os.PathLike[str], report: ReadingReport) -> Iterator[Sample | DataError] | None:
+def trace_samples(
+    data: str | os.PathLike[str], report: ReadingReport, choice: Choice
+) -> Iterator[Sample | DataError] | None:
     """Return the samples of a store, or of a file or folder with traces. None for anything else, such as rows.
 
-    A sample is a request, and its id is the trace id. A record that cannot be read is yielded as an error. Records that
-    are readable but not requests, and requests whose texts were removed, are counted in the report. Raise DataError if
-    the file is one of Ragstone without samples, such as outcomes.
+    A sample is a request, and its id is the trace id. A record that cannot be read is yielded as an error. The report counts
+    records that are not requests, and requests that failed or whose texts were removed. Raise DataError if the file is
+    one of Ragstone without samples, such as outcomes.
     """
     name = os.fspath(data)
     if is_database_url(name):
-        return _of_store(name, report)
+        return _of_store(name, report, choice)
     source = InputFile(path=Path(name), name=name)
     if source.path.is_dir():
-        files, unreadable = find_formats([source], "auto")
-        return _of_files(files, unreadable, report)
+        return _of_files(*find_formats([source], "auto"), report, choice)
     if not source.path.is_file():
         return None
     head = source.head()
     if is_store(head):
-        return _of_store(name, report)
+        return _of_store(name, report, choice)
     refuse_results(head, name)
     if not _may_be_traces(head):
         return None
     found = find_format(head, [each for each in all_formats().values() if each.name != "rows"])
-    return None if found is None else _of_files([(source, found)], [], report)
+    return None if found is None else _of_files([(source, found)], [], report, choice)
 
 
 def _may_be_traces(head: bytes) -> bool:
@@ -149,19 +152,23 @@ def _may_be_traces(head: bytes) -> bool:
     return head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[") and _TRACE_NAMES.search(head) is not None
 
 
-def _of_store(store: str, report: ReadingReport) -> Iterator[Sample | DataError]:
+def _of_store(store: str, report: ReadingReport, choice: Choice) -> Iterator[Sample | DataError]:
     report.source, report.format = describe_store(store), "a store: one sample for each captured request"
     with open_store(store, mode="read") as opened:
         probabilities = opened.traces.inclusion_probabilities()
         for trace in opened.traces.read():
-            weight = {_PROBABILITY: probabilities.get(trace.trace_id, 1.0)} if probabilities else {}
-            yield _counted(trace, report, weight)
+            if not is_left_out(trace, choice, report):
+                weight = {_PROBABILITY: probabilities.get(trace.trace_id, 1.0)} if probabilities else {}
+                yield _counted(trace, report, weight)
         if n_removed := sum(1 for _ in opened.upkeep.removed_texts()):
             report.note("left out, because their texts were removed from the store: requests", n_removed)
 
 
 def _of_files(
-    files: Sequence[tuple[InputFile, DetectedFormat]], unreadable: Sequence[RejectedRecord], report: ReadingReport
+    files: Sequence[tuple[InputFile, DetectedFormat]],
+    unreadable: Sequence[RejectedRecord],
+    report: ReadingReport,
+    choice: Choice,
 ) -> Iterator[Sample | DataError]:
     for file in unreadable:
         yield DataError(f"{file.place}: {file.reason}")
@@ -176,9 +183,9 @@ def _of_files(
                 digest = zlib.crc32(repr((record.query, record.response)).encode("utf-8", "replace"))
                 if known.add(record.trace_id, digest) == digest:
                     report.note("a request that the file holds several times, read once")
-                    continue
-                is_own = detected.format.name == "ragstone"
-                yield _counted(record, report, {_PROBABILITY: record.inclusion_probability} if is_own else {})
+                elif not is_left_out(record, choice, report):
+                    is_own = detected.format.name == "ragstone"
+                    yield _counted(record, report, {_PROBABILITY: record.inclusion_probability} if is_own else {})
             elif record.is_ignored:
                 report.note(f"left out: {record.reason}")
             else:

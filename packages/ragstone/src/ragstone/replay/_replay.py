@@ -25,11 +25,11 @@ from ragstone.reading import (
 )
 from ragstone.replay._intake import FileReport, ReplayTraceSource, Shard, parse_shard, select_shard
 from ragstone.requests import RetrieverTools, read_retriever_tools
-from ragstone.schema import Trace, sample_from_trace
+from ragstone.schema import Trace, get_skip_reason, sample_from_trace
 from ragstone.scoring import RunEstimate, StrideSampler, estimate_run
 from ragstone.settings import RUN_KEYS, Limits, takes_settings
 from ragstone.sinks import Sink
-from ragstone.worker import Worker, get_skip_reason, id_hasher, open_setup
+from ragstone.worker import Worker, id_hasher, open_setup
 
 _SETTINGS: Final = {**RUN_KEYS, "redact": "redaction.redact", "ids": "redaction.ids"}
 """Keys of arguments that are settings."""

@@ -58,7 +58,7 @@ from ragstone.schema._sample import (
     sample_from_trace,
     trace_from_sample,
 )
-from ragstone.schema._trace import Passage, Retrieval, Trace, TraceStatus, Turn, Usage
+from ragstone.schema._trace import Passage, Retrieval, Trace, TraceStatus, Turn, Usage, get_skip_reason
 
 __all__ = [
     "Evidence", "Failure", "Interval", "NotApplicable", "Outcome", "Passage", "Retrieval", "Sample", "Score", "Trace",

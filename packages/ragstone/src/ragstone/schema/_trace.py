@@ -195,3 +195,14 @@ class Trace(Record):
         """The passages in the prompt, or None if they are not known."""
         rule = None if self.evidence is None else self.evidence.contexts
         return passages_in_prompt(self.contexts, [retrieval.passages for retrieval in self.retrievals], rule)
+
+
+def get_skip_reason(trace: Trace) -> str | None:
+    """Return why a trace is not scored, or None if it is."""
+    if trace.status != "ok":
+        return f"the request ended as {trace.status!r}" + (f": {trace.error}" if trace.error else "")
+    if trace.inner_errors:
+        return f"something failed inside the request: {trace.inner_errors[0]}"
+    if trace.response is None and trace.query is None:
+        return "neither a query nor a response was captured"
+    return None

@@ -45,8 +45,7 @@ def export_row(
         return row | {"reason": None if row["reason"] is None else "not exported"}
     contexts = None if trace is None else trace.prompt_contexts
     return row | {
-        "query": None if trace is None else trace.query,
-        "response": None if trace is None else trace.response,
+        **{name: getattr(trace, name, None) for name in ("query", "response", "status", "error", "inner_errors")},
         "contexts": None if contexts is None else [passage.text for passage in contexts],
     }
 

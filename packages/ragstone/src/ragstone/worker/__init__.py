@@ -11,13 +11,7 @@ if TYPE_CHECKING:
     from ragstone.worker._health import WorkerState, add_health_routes
     from ragstone.worker._hints import advise, worker_command
     from ragstone.worker._id_key import id_hasher
-    from ragstone.worker._intake import (
-        StepErrors,
-        broker_spool_directory,
-        claim_spool,
-        get_skip_reason,
-        spool_directory,
-    )
+    from ragstone.worker._intake import StepErrors, broker_spool_directory, claim_spool, spool_directory
     from ragstone.worker._plan import StorePlan
     from ragstone.worker._setup import ScoringSetup
     from ragstone.worker._spec import ScorerSpec, open_setup
@@ -38,7 +32,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
             "_health": "WorkerState add_health_routes",
             "_hints": "advise worker_command",
             "_id_key": "id_hasher",
-            "_intake": "StepErrors broker_spool_directory claim_spool get_skip_reason spool_directory",
+            "_intake": "StepErrors broker_spool_directory claim_spool spool_directory",
             "_plan": "StorePlan",
             "_setup": "ScoringSetup",
             "_spec": "ScorerSpec open_setup",

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from ragstone._util.filelock import FileLock
 from ragstone.errors import BrokerError, ConfigurationError, SpoolError, StoreError, StoreUnavailableError
-from ragstone.schema import BrokerStatus, Trace
+from ragstone.schema import BrokerStatus
 from ragstone.spool import SegmentState, SpoolReader
 from ragstone.store import Store, is_database_url, resolve_store
 
@@ -91,17 +91,6 @@ def _state_directory(name: str, folder: str | None = None) -> Path:
     if folder:
         return Path(folder).absolute() / f"{name}.spool"
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "ragstone" / f"{name}.spool"
-
-
-def get_skip_reason(trace: Trace) -> str | None:
-    """Return why a trace is not scored, or None if it is."""
-    if trace.status != "ok":
-        return f"the request ended as {trace.status!r}" + (f": {trace.error}" if trace.error else "")
-    if trace.inner_errors:
-        return f"something failed inside the request: {trace.inner_errors[0]}"
-    if trace.response is None and trace.query is None:
-        return "neither a query nor a response was captured"
-    return None
 
 
 class StepErrors:

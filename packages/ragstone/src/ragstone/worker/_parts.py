@@ -14,11 +14,10 @@ from typing import Final, TypeVar
 from ragstone._util.waiting import wait_up_to
 from ragstone.judges import is_any_endpoint_down, metered
 from ragstone.metrics import Metric, ReaderMetric
-from ragstone.schema import Failure, NotApplicable, Outcome, Score, Trace, Usage, sample_from_trace
+from ragstone.schema import Failure, NotApplicable, Outcome, Score, Trace, Usage, get_skip_reason, sample_from_trace
 from ragstone.scoring import Scorer
 from ragstone.worker import _times
 from ragstone.worker._hold import Attempt, FailureHold
-from ragstone.worker._intake import get_skip_reason
 from ragstone.worker._setup import ScoringSetup
 
 logger = logging.getLogger("ragstone")
