@@ -167,24 +167,60 @@ def test_answers_that_no_column_tells_apart():
     assert "8 rows have 4 questions, with several answers each" in next(iter(report.notes))
 
 
+def run_join(path: Path, message: str, new: str) -> dict[str | None, list[str]]:
+    """Run the command in a message, and return the passages of each question in the new file."""
+    command = message.partition("Join the passages of a question: ")[2].partition(", or read each row")[0]
+    before = path.read_bytes()
+    command = command.replace("python -c", f"{sys.executable} -c")
+    subprocess.run(command, shell=True, check=True, cwd=path.parent)  # noqa: S602 - as a user types it
+    assert before == path.read_bytes()
+    samples, _ = read_samples(path.parent / new)
+    return {sample.query: [passage.text for passage in sample.contexts or ()] for sample in samples}
+
+
 @pytest.mark.parametrize("suffix", ["jsonl", "csv"])
 @pytest.mark.parametrize("column", ["contexts", "passage", "text"])
-@pytest.mark.parametrize("has_ids", [False, True])
-def test_a_row_for_each_passage(tmp_path: Path, suffix: str, column: str, has_ids: bool):
-    """The command in the message joins the passages of a question."""
+@pytest.mark.parametrize("ids", ["", "query_id", "id"])
+def test_a_row_for_each_passage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, column: str, ids: str):
+    """The command in the message joins the passages of a question, also if each row has an id of its own."""
+    monkeypatch.chdir(tmp_path)
     rows = [
-        {"question": question, "response": answer, column: text} | ({"query_id": f"q{n}"} if has_ids else {})
+        {"question": question, "response": answer, column: text}
+        | ({ids: f"q{n}-{rank}" if ids == "id" else f"q{n}"} if ids else {})
         for n, (question, answer) in enumerate(zip(QUESTIONS, ANSWERS, strict=True))
-        for text in PAGES[n]
+        for rank, text in enumerate(PAGES[n])
     ]
-    with pytest.raises(DataError, match=rf"8 rows have 4 questions: each row has one passage \({column}\)") as error:
-        read_samples(write(tmp_path / f"t.{suffix}", rows))
-    command = str(error.value).partition("Join the passages of a question: ")[2].partition(", or read each row")[0]
-    command = command.replace("python -c", f"{sys.executable} -c")
-    subprocess.run(command, shell=True, check=True, cwd=tmp_path)  # noqa: S602 - as a user types it
-    samples, _ = read_samples(tmp_path / "NEW.jsonl")
-    joined = {sample.query: [passage.text for passage in sample.contexts or ()] for sample in samples}
-    assert dict(zip(QUESTIONS, PAGES, strict=True)) == joined
+    joined = dict(zip(QUESTIONS, PAGES, strict=True))
+    for name, new in (("t", "NEW.jsonl"), ("NEW", "NEW-2.jsonl"), ("NEW-2", "NEW-2-2.jsonl")):
+        path = write(Path(f"{name}.{suffix}"), rows)
+        with pytest.raises(
+            DataError, match=rf"8 rows have 4 questions: each row has one passage \({column}\)"
+        ) as error:
+            read_samples(path)
+        assert joined == run_join(path, str(error.value), new)
+    if own := re.search(r"read each row as a sample: --field id=(\S+)", str(error.value)):
+        report = ReadingReport()
+        assert 8 == len(read_samples(path, fields={"id": own[1]}, report=report)[0])
+        assert joined == run_join(path, next(iter(report.notes)), new)
+
+
+def test_a_row_for_each_passage_in_a_list(tmp_path: Path):
+    """The command joins lists of one. It is not named for lists in texts, and for columns inside of objects."""
+    rows = [
+        {"question": question, "response": answer, "contexts": [text]}
+        for question, answer, pages in zip(QUESTIONS, ANSWERS, PAGES, strict=True)
+        for text in pages
+    ]
+    path = tmp_path / "t.jsonl"
+    with pytest.raises(DataError, match="each row has one passage") as error:
+        read_samples(write(path, rows))
+    assert dict(zip(QUESTIONS, PAGES, strict=True)) == run_join(path, str(error.value), "NEW.jsonl")
+    for other in (
+        [row | {"contexts": json.dumps(row["contexts"])} for row in rows],
+        [{"inputs": {"question": row.pop("question")}, "outputs": row} for row in rows],
+    ):
+        with pytest.raises(DataError, match="write one row for each, with a list"):
+            read_samples(write(path, other))
 
 
 def test_rows_in_memory_that_can_be_read_once():

@@ -14,10 +14,11 @@ from typing import Any, Final
 
 from ragstone._util.quantities import count
 from ragstone.errors import DataError
+from ragstone.reading._cells import begins_like_list
 from ragstone.reading._columns import FIELD_ALIASES, name_key
 from ragstone.reading._evidence import paths_in
 from ragstone.reading._report import ReadingReport, field_option
-from ragstone.reading._row_values import to_plain, walk
+from ragstone.reading._row_values import new_file, to_plain, walk
 from ragstone.reading._rows import RowReader, flatten
 from ragstone.schema import Sample, fingerprint, has_derived_id
 
@@ -75,10 +76,12 @@ class Repeats:
     ) -> None:
         reader, fields = RowReader(fields, report=report, **options), fields or {}
         guessed: list[str] = []
+        self._first: Mapping[str, Any] = {}
         self._rows: list[_Row] = []
         for position, row in islice(reader.look(rows), MAX_ROWS):
             try:
                 if isinstance(row, Mapping):
+                    self._first = self._first or row
                     sample = reader.read(row, position)
                     guessed = guessed or [*report.guesses.get("contexts", ())]
                     self._rows.append(
@@ -150,10 +153,9 @@ class Repeats:
         own = smallest_set(rows, keys, range(len(rows)))
         alone = f", or read each row as a sample: {field_option('id', name, *own)}" if name and own else ""
         if (column := self._passages_column(rows)) is not None:
-            kept = [self._names[key] for key in ("id", "query", "response", "reference") if key in self._names]
             problem = (
                 f"{count(len(rows), 'row')} have {count(len({*keys}), 'question')}: each row has one passage ({column}) of a "
-                f"question. Join the passages of a question: {self._join(column, kept)}{alone}"
+                f"question. Join the passages of a question: {self._join(column, rows)}{alone}"
             )
             return problem, True
         contents = [(row.answer, row.passages) for row in rows]
@@ -171,21 +173,26 @@ class Repeats:
         )
         return problem, bool(name) and added is not None
 
-    def _join(self, column: str, kept: Sequence[str]) -> str:
+    def _join(self, column: str, rows: Sequence[_Row]) -> str:
         """Return the command that writes a row for each question, with its passages as a list."""
-        file = shlex.quote(self._report.source or "FILE")
-        if kept and self._report.format == "JSON lines":
-            key = f".[{_quoted(kept[0])}]"
-            return (
-                f"jq -s -c 'group_by({key})[] | .[0] + {{contexts: map(.[{_quoted(column)}])}}"
-                f"{'' if column == 'contexts' else f' | del(.[{_quoted(column)}])'}' {file} > NEW.jsonl"
-            )
-        if not kept or not self._report.separator or _SHELL.search(f"{column}{kept}"):
+        file, new, first = shlex.quote(self._report.source or "FILE"), new_file(self._report.source), self._first
+        fields = ("id",) * (len({row.id for row in rows}) < len(rows)) + ("query", "response", "reference")
+        names = [self._names[field] for field in fields if field in self._names]
+        kept = [part for name in names for part in ([name] if name in first else name.split("+"))]
+        value, is_lines = first.get(column), self._report.format == "JSON lines"
+        is_readable = is_lines or (self._report.separator and not _SHELL.search(f"{column}{kept}"))
+        is_list = isinstance(value, str) and begins_like_list(value)
+        if not kept or not first.keys() >= {column, *kept} or is_list or not is_readable:
             return "write one row for each, with a list"
+        if is_lines:
+            key = ", ".join(f".[{_quoted(name)}]" for name in kept)
+            program = f"group_by([{key}])[] | .[0] + {{contexts: (map(.[{_quoted(column)}]) | flatten(1))}}"
+            program += "" if column == "contexts" else f" | del(.[{_quoted(column)}])"
+            return f"jq -s -c {shlex.quote(program)} {file} > {new}"
         return (
             f'python -c "import pandas, sys; rows = pandas.read_csv(sys.argv[1], sep={self._report.separator!r}, dtype=str); '
-            f"rows.groupby({list(kept)!r}, sort=False, dropna=False)[{column!r}].agg(list).reset_index(name='contexts')"
-            f".to_json('NEW.jsonl', orient='records', lines=True)\" {file}"
+            f"rows.groupby({kept!r}, sort=False, dropna=False)[{column!r}].agg(list).reset_index(name='contexts')"
+            f".to_json('{new}', orient='records', lines=True)\" {file}"
         )
 
     def _system_column(self, rows: Sequence[_Row], n_questions: int) -> str | None:

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any, Final
 
 from ragstone._util.unicode import replace_surrogates_in
@@ -207,6 +208,12 @@ def walk(value: Any, path: str | tuple[str, ...]) -> Any:
         else:
             return None
     return to_plain(value)
+
+
+def new_file(source: str, suffix: str = "jsonl") -> str:
+    """Return the name of the file that a command in a message writes: never the source, which a shell empties first."""
+    stem = Path(source).stem
+    return f"{stem}-2.{suffix}" if stem.replace("-2", "") == "NEW" else f"NEW.{suffix}"
 
 
 def shorten(value: object) -> str:

@@ -43,6 +43,7 @@ from ragstone.reading._row_values import (
     finite,
     is_missing,
     json_value,
+    new_file,
     read_passages,
     shorten,
     to_plain,
@@ -177,9 +178,10 @@ class RowReader:
     def read(self, row: object, position: int) -> Sample:
         """Read a row."""
         if type(row) is not dict and not isinstance(row, Mapping):
+            new = new_file(self._report.source)
             remedies = {
-                "list": "list. Name its items: jq -c '{query: .[0], response: .[1]}' FILE > NEW.jsonl",
-                "str": "str. If it is JSON: jq -c fromjson FILE > NEW.jsonl",
+                "list": "list. Name its items: jq -c '{query: .[0], response: .[1]}' FILE > " + new,
+                "str": "str. If it is JSON: jq -c fromjson FILE > " + new,
             }
             remedy = remedies.get(type(row).__name__, shorten(row))
             raise DataError(f"row {position} must be an object with named fields, got {remedy}")
@@ -257,12 +259,12 @@ class RowReader:
         slurp = " -s" if self._report.format == "JSON lines" else ""
         command = (
             f"jq{slurp} -c 'group_by(.[{key}])[] | map(with_entries(select(.value | IN(null, \"\") | not))) | add' {file} "
-            "> NEW.jsonl"
+            f"> {new_file(self._report.source)}"
         )
         if self._report.has_text_cells:
             command = (
                 f'python -c "import pandas, sys; pandas.read_csv(sys.argv[1], dtype=str).groupby({column!r}, sort=False)'
-                f".first().reset_index().to_csv('NEW.csv', index=False)\" {file}"
+                f'.first().reset_index().to_csv({new_file(self._report.source, "csv")!r}, index=False)" {file}'
             )
         return f"several rows have the same {column!r}, and each has other fields of one request. Join them: {command}"
 
@@ -277,7 +279,7 @@ class RowReader:
             return (
                 f"row {position} does not have a known name, and the first line of the file is not a header: it has "
                 f"{shorten_names(flat)}. Write a header with the names query, response, contexts, reference above it: "
-                f"(printf '{joined}\\n'; cat {shlex.quote(report.source or 'FILE')}) > NEW.csv"
+                f"(printf '{joined}\\n'; cat {shlex.quote(report.source or 'FILE')}) > {new_file(report.source, 'csv')}"
             )
         problem = f"row {position} does not have a field with a known name; it has {shorten_names(flat)}."
         if other := next((text for keys, text in _OTHER_ROWS if keys <= names), ""):
@@ -286,7 +288,7 @@ class RowReader:
             key = f".[{json.dumps(column)}]"
             rows = "" if report.format == "JSON lines" else f".{report.where}[] | "
             are_rows = all(isinstance(item, Mapping) for item in flat[column])
-            command = f": jq -c '{rows}{key}[] + del({key})' FILE > NEW.jsonl" if are_rows else ""
+            command = f": jq -c '{rows}{key}[] + del({key})' FILE > {new_file(report.source)}" if are_rows else ""
             return f"{problem} {column!r} is a list of questions. Write a row for each{command}"
         prompts = "".join(
             f" {column!r} has passages in it. Write its question as query; to read all of it: {field_option('query', column)}."
@@ -521,8 +523,9 @@ class RowReader:
         key = _use_key(items[0]) if items and type(items[0]) is dict else ""
         if n := sum(walk(item, key) is False for item in items) if key else 0:
             self._report.count_value("unused", "contexts", n)
-            command = f"(arrays[], objects) | .[{json.dumps(column)}] |= map(select(.{key} != false))"
-            self._report.note(f"{key}: false. To read the other passages alone: jq -c '{command}' FILE > NEW.jsonl", 0)
+            change = f".[{json.dumps(column)}] |= map(select(.{key} != false))"
+            command = f"jq -c '(arrays[], objects) | {change}' FILE > {new_file(self._report.source)}"
+            self._report.note(f"{key}: false. To read the other passages alone: {command}", 0)
         try:
             return read_passages(items, position)
         except DataError as error:
@@ -532,8 +535,8 @@ class RowReader:
             if any(
                 item is None or (isinstance(item, list) and all(isinstance(i, str) for i in item)) for item in items
             ):
-                change = "map(values)" if None in items else "add"
-                command = f"jq -c '(arrays[], objects) | .[{json.dumps(column)}] |= {change}' FILE > NEW.jsonl"
+                change = f".[{json.dumps(column)}] |= {'map(values)' if None in items else 'add'}"
+                command = f"jq -c '(arrays[], objects) | {change}' FILE > {new_file(self._report.source)}"
                 remedy = f". To {'leave out what is null' if None in items else 'join the lists'}: {command}"
             raise DataError(f"{error}{remedy}") from None
 
@@ -559,7 +562,7 @@ class RowReader:
         """Report facts that are all required, and the command that joins them."""
         report, keys = self._report, [f'["{key}"]' for key in path.split(".")]
         joined = f"jq -c '.reference = (.{''.join(keys)} | join(\"\\n\")) | del(.{keys[0]})'"
-        command = f"{joined} {shlex.quote(report.source or 'FILE')} > NEW.jsonl"
+        command = f"{joined} {shlex.quote(report.source or 'FILE')} > {new_file(report.source)}"
         report.note(
             f"{path}: parts that are all required, not read as reference, whose texts are alternatives. To read them, "
             f"join them to one text{f': {command}' if report.format == 'JSON lines' else ''}"

@@ -20,6 +20,7 @@ from ragstone.reading._files import encoding_error, is_workbook, refuse_other
 from ragstone.reading._json import LARGE, has_line_values, large_items, line_values, load_document
 from ragstone.reading._layouts import looks_like_row
 from ragstone.reading._row_lists import RUN, Facts, Table, choose_list, table_of, whole_table
+from ragstone.reading._row_values import new_file
 
 if TYPE_CHECKING:
     from ragstone.reading._source import InputFile
@@ -104,7 +105,8 @@ def _document(source: InputFile, head: bytes, wanted: str | None) -> Table:
         return Table(format="JSON object", rows=large_items(source, f"{wanted}.item"), chosen=wanted)
     raise DataError(
         f"{source.name!r} is one JSON object of more than {MAX_ROW_BYTES} bytes. Name its list of rows by the keys around it, "
-        f"such as --rows results, or write a row on each line: jq -c '.results[]' {shlex.quote(source.name)} > NEW.jsonl"
+        f"such as --rows results, or write a row on each line: "
+        f"jq -c '.results[]' {shlex.quote(source.name)} > {new_file(source.name)}"
     )
 
 
