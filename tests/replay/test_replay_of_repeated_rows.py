@@ -115,6 +115,22 @@ def test_a_dry_run_announces_the_traces_that_are_stored():
     assert 5 == n_stored()
 
 
+def test_a_changed_row_is_skipped_in_each_later_run():
+    """The store keeps the first one. The message names a way out for ids in one file as well."""
+    first = {"query": "How old?", "response": "Old.", "contexts": ["Mills are old."], "reference": "Very old."}
+    rows = [{"id": f"r{n}", **first} for n in range(4)]
+    write(rows, "rows.jsonl")
+    assert "4 new traces, 0 already stored" in run("replay", "rows.jsonl").stderr
+    changes = ({"response": "New."}, {"contexts": ["Mills are new."]}, {"reference": "New."}, {})
+    write([row | change for row, change in zip(rows, changes, strict=True)], "rows.jsonl")
+    for _ in range(2):
+        done = run("replay", "rows.jsonl")
+        assert "0 new traces, 1 already stored" in done.stderr
+        assert "3 skipped: other traces have these ids" in done.stderr
+        assert "unique ids in the file" in done.stderr
+    assert 4 == n_stored()
+
+
 def test_an_index_without_a_name_is_neither_an_id_nor_a_question():
     """Data frames write one. Two columns with the question, or with the id, are read whole."""
     for header in ("query,question", "id,sample_id,query"):

@@ -292,7 +292,7 @@ def _file_lines(files: Sequence[FileReport], *, planned: bool = False) -> Iterat
             + (f", {counts.n_rejected} records rejected" if counts.n_rejected else "")
         )
         if counts.n_clashing:
-            yield f"  {counts.n_clashing} skipped: the store has other traces with these ids. Use another --store."
+            yield f"  {counts.n_clashing} skipped: other traces have these ids. Use another --store, or unique ids in the file."
         for rejected in counts.rejected[:_SHOWN]:
             yield f"  rejected, {sanitize_for_terminal(rejected.place)}: {sanitize_for_terminal(rejected.reason, width=500)}"
         if counts.n_rejected > _SHOWN:

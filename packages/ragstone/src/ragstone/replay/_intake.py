@@ -94,12 +94,17 @@ class FileReport:
             self.rejected.append(record)
 
 
+def report_of(source: InputFile, found: DetectedFormat) -> FileReport:
+    """Return the report of a file that is not read yet."""
+    return FileReport(name=source.name, format=found.format.name, detected_by=found.detected_by, notes=source.notes)
+
+
 class ReplayTraceSource:
     """Import of files, one after another, in batches.
 
     The store saves the position in each file and the traces in one transaction. A later run resumes there, and only
-    reads the records of earlier runs again. `shard` is the part of the traces to import, None all of them. `clean`
-    changes them before they are stored.
+    compares the records of earlier runs with the store. `shard` is the part of the traces to import, None all of them.
+    `clean` changes them before they are stored.
     """
 
     def __init__(
@@ -109,16 +114,13 @@ class ReplayTraceSource:
         shard: Shard | None = None,
         clean: Callable[[Iterator[Trace | RejectedRecord]], Iterator[Trace | RejectedRecord]] = iter,
     ) -> None:
-        self.counts = [
-            FileReport(name=source.name, format=found.format.name, detected_by=found.detected_by, notes=source.notes)
-            for source, found in files
-        ]
+        self.counts = [report_of(*file) for file in files]
         self._shard = shard
         self._clean = clean
         self._waiting = list(zip(files, self.counts, strict=True))
         self._records: Iterator[Trace | RejectedRecord] | None = None
         self._batch: list[Trace | RejectedRecord] = []
-        self._segment = ""
+        self._segment, self._n_earlier = "", 0
 
     @property
     def may_have_more(self) -> bool:
@@ -158,34 +160,24 @@ class ReplayTraceSource:
         """Return the next batch. It is empty at the end of the file, or where the file becomes unreadable."""
         try:
             if self._records is None:
-                self._records = self._begin(source, found, counts, offsets)
+                self._segment = _segment(source, found, self._shard)
+                self._n_earlier = offsets.get(self._segment, 0)
+                # Selected first, so that each machine cleans its own traces only.
+                self._records = self._clean(select_shard(found.format.read(source), self._shard, counts))
             # One by one, so that the records before a damaged part are kept.
-            self._batch.extend(islice(self._records, _BATCH))
+            n_left = self._n_earlier - counts.n_read
+            self._batch.extend(islice(self._records, min(n_left, _BATCH) if n_left > 0 else _BATCH))
         except (DataError, OSError) as error:
             counts.damaged = str(error) if isinstance(error, DataError) else f"{source.name!r} cannot be read: {error}"
 
-    def _begin(
-        self, source: InputFile, found: DetectedFormat, counts: FileReport, offsets: Mapping[str, int]
-    ) -> Iterator[Trace | RejectedRecord]:
-        self._segment = _segment(source, found, self._shard)
-        counts.n_read = offsets.get(self._segment, 0)
-        # Selected first, so that each machine cleans its own traces only.
-        records = self._clean(select_shard(found.format.read(source), self._shard, counts))
-        # Records of earlier runs are read again and skipped: their rejections are reported again, their traces are
-        # in the store.
-        for record in islice(records, counts.n_read):
-            if isinstance(record, RejectedRecord):
-                counts.reject(record)
-            else:
-                counts.n_known += 1
-        return records
-
     def _store(self, batch: Sequence[Trace | RejectedRecord], counts: FileReport, store: Store) -> bool:
         fresh, n_known, clashing = _split_known([record for record in batch if isinstance(record, Trace)], store)
-        # A concurrent replay of this file into the same database may be ahead.
         ignored = ignored_entries(record for record in batch if isinstance(record, RejectedRecord))
         entries: list[Captured | Ignored] = [*(Captured(trace=trace) for trace in fresh), *ignored]
-        n_new = store.traces.ingest(self._segment, counts.n_read + len(batch), entries)
+        n_new = 0
+        if counts.n_read >= self._n_earlier:
+            # A concurrent replay of this file into the same database may be ahead.
+            n_new = store.traces.ingest(self._segment, counts.n_read + len(batch), entries)
         counts.n_read += len(batch)
         counts.n_new += n_new
         counts.n_known += n_known + len(fresh) - n_new
@@ -220,11 +212,17 @@ def _split_known(traces: Sequence[Trace], store: Store) -> tuple[list[Trace], in
         other = fresh.get(trace.trace_id) or stored.get(trace.trace_id)
         if other is None:
             fresh[trace.trace_id] = trace
-        elif (other.query, other.response) == (trace.query, trace.response):  # even if their sources differ
+        elif _content(other, of=trace) == _content(trace, of=other):
             n_known += 1
         else:
             clashing.append(trace.trace_id)
     return list(fresh.values()), n_known, clashing
+
+
+def _content(trace: Trace, *, of: Trace) -> tuple[object, ...]:
+    """Return what traces of one id have in common, even if their sources differ. Rows have the same texts."""
+    texts = None if trace.contexts is None else [passage.text for passage in trace.contexts]
+    return trace.query, trace.response, *((texts, trace.reference) if trace.source == of.source == "rows" else ())
 
 
 def select_shard(

@@ -23,7 +23,7 @@ from ragstone.reading import (
     find_formats,
     open_inputs,
 )
-from ragstone.replay._intake import FileReport, ReplayTraceSource, Shard, parse_shard, select_shard
+from ragstone.replay._intake import FileReport, ReplayTraceSource, Shard, parse_shard, report_of, select_shard
 from ragstone.requests import RetrieverTools, read_retriever_tools
 from ragstone.schema import Trace, get_skip_reason, sample_from_trace
 from ragstone.scoring import RunEstimate, StrideSampler, estimate_run
@@ -118,9 +118,7 @@ def plan_replay(
     tools = read_retriever_tools(retriever_tools)
     with open_inputs(sources) as found:
         files, skipped = _find_formats(found, tools, format)
-        counts = [
-            FileReport(name=s.name, format=d.format.name, detected_by=d.detected_by, notes=s.notes) for s, d in files
-        ]
+        counts = [report_of(*file) for file in files]
         spread = StrideSampler(max_rehearsed)
         ids = IdTable()
         for trace, count in _read(files, counts, part):
