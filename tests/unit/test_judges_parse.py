@@ -35,6 +35,12 @@ from ragstone.judges._parse import parse_number
         ("On a scale from 0 to 100, the score is 85.", 85),
         ("I give it 85/100.", 85),
         ("Score: 85. To repeat, 85.", 85),
+        ("Score: 85. (85/100)", 85),
+        ("Score: 85 (85%)", 85),
+        ("Score: 100 (highest: 100)", 100),
+        ("Score: 85\nScore: 85", 85),
+        ('{"score": 85, "max_score": 100}', 85),
+        ('{"score": 85, "scale": "0-100", "maximum": "100.0"}', 85),
         ("评分：85分", 85),
         ("\u22120", 0),
         ("\uff18\uff15", 85),
@@ -126,6 +132,23 @@ def test_reads(text, expected):
         "Rating: 5 stars out of 5.",
         "Score: 5 on a 5-point scale",
         "Score: 10 (max. 10)",
+        "Score: 10 von 10",
+        "Score: 5 de 5",
+        "Score: 10 из 10",
+        "Score: 5 (highest: 5)",
+        "Score: 4 stars",
+        "Score: 4 Sterne",
+        "评分:4颗星",
+        "得分:10分(满分10分)",
+        "スコア: 10点(10点満点)",
+        "점수: 10점 (10점 만점)",
+        '{"score": 8, "max_score": 10}',
+        '{"score": 4, "scale": "1-5"}',
+        '{"rating": 4, "bestRating": 5}',
+        '{"score": 8, "out of": 10}',
+        '{"score": 4, "range": [1, 5]}',
+        '{"score": "10 von 10"}',
+        'My reply:\n```json\n{\n  "score": 10,\n  "max_score": 10\n}\n```',
         "Confidence: 85%",
         "The trial reports 85% efficacy, and so does the response.",
         "Score: 8\u00b2",
@@ -141,7 +164,8 @@ def test_refuses(text):
 
 def test_other_scales():
     """The scale is the one that was asked for; its name in the reply is no second number."""
-    assert 4 == parse_number("Rating (1-5): 4", 1, 5)
+    assert 4 == parse_number("Rating (1-5): 4", 1, 5) == parse_number("Rating: 4 stars", 1, 5)
+    assert 4 == parse_number('{"score": 4, "scale": "1-5"}', 1, 5)
     assert 0.5 == parse_number("0.5/1", 0, 1)
     for text in ("6", "4/5", "80%"):
         with pytest.raises(JudgeReplyError):

@@ -63,7 +63,7 @@ class ModelJudge:
 
     If a reply cannot be read, the judge asks once more: with constrained decoding if the model supports it (`method` is
     then "forced_reply"), else with a reminder. Then it raises an exception. A fraction on a scale up to 100 ("0.85")
-    or "1.0" can mean two numbers, so the judge names the ends of the scale in a second request. A second one is an error.
+    or "1.0" can mean two numbers, so the judge names the ends of the scale in a second request. Another is an error.
 
     Args:
         model: The chat model.

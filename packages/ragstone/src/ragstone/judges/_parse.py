@@ -46,10 +46,14 @@ _NOT_BEFORE: Final = re.compile(r"(?:[A-Za-z0-9,.+/\u2013\u2014]|[<>≤≥~≈±
 _NOT_AFTER: Final = re.compile(r"\A(?:[A-Za-z<>~+/]|[.,]\d|\s*[-\u2013\u2014]\s*\d|\s*[±%])")
 # A different scale than the requested one, shown by two numbers that may be equal: 5 out of 5, 10 (max. 10).
 _OTHER_SCALE: Final = re.compile(
-    r"\d[\s(\[,]*(?:(?:points?|stars?)[\s(\[,]*)?"
-    r"(?:[/\u2044]|\b(?:out\s+of|of|max(?:imum|\.)?|on\s+an?(?:\s+scale\s+of)?)\b)[\s:.]*\d",
+    r"\d[\s(\[,\"']*(?:(?:points?|stars?)[\s(\[,]*)?"
+    r"(?:[/\u2044]|\b(?:out\s+of|of|max(?:imum|score|\.)?|on\s+an?(?:\s+scale\s+of)?)\b)[\s:.\"']*\d",
     re.IGNORECASE,
 )
+_STARS: Final = re.compile(
+    r"\d\s*(?:(?:stars?|Sterne?|étoiles?|estrel+as?|stelle)\b|[★⭐]|[つ颗個个]?\s*星)", re.IGNORECASE
+)
+_SCALE_KEY: Final = re.compile(r"max|(?:(?:score|rating)_)?(?:scale|range)$|out[_ ]?of|total$|highest|best_?rating")
 _LEAST_SCALE: Final = 10
 """Smallest end of a scale on which a fraction is not expected."""
 _MAX_AROUND: Final = 8
@@ -91,7 +95,7 @@ def parse_number(text: str, low: float = 0, high: float = 100) -> float:
 
 
 def read_number(text: str, low: float, high: float) -> tuple[float, bool]:
-    """Parse a number as `parse_number` does, and return whether it may be on a scale from 0 to 1, as 0.85 and 1.0 may."""
+    """Parse a number as `parse_number` does, and return whether it may be on a scale from 0 to 1 (0.85, 1.0)."""
     try:
         value = _read(text, low, high)
     except _AmbiguousReplyError as unclear:
@@ -150,6 +154,9 @@ def _refuse_constant(name: str) -> float:
 
 
 def _read_object(reply: dict[str, Any], low: float, high: float) -> float:
+    for key, value in reply.items():
+        if _SCALE_KEY.match(key) and high not in map(float, re.findall(r"\d+(?:\.\d+)?", str(value))):
+            raise _AmbiguousReplyError(f"{key!r} names another scale")
     for key in ("score", "rating"):
         if key in reply:
             return _read_value(reply[key], low, high)
@@ -183,9 +190,9 @@ def _finite(value: object) -> float:
 
 
 def _read_prose(text: str, low: float, high: float) -> float:
-    text = _DECORATION.sub("", text.translate(_PLAIN))
-    text, on_scale = _without_scale(text, low, high)
-    if other := _OTHER_SCALE.search(text):
+    stated = _DECORATION.sub("", text.translate(_PLAIN))
+    text, on_scale = _without_scale(stated, low, high)
+    if other := _OTHER_SCALE.search(text) or (_STARS.search(text) if high != 5 else None):
         raise _AmbiguousReplyError(f"{other[0]!r} is on another scale")
     values = {_finite(token) for token in _tokens(text)}
     if len(values) != 1:
@@ -194,7 +201,12 @@ def _read_prose(text: str, low: float, high: float) -> float:
         on_scale or _LABELED.search(text) or _ANSWER.search(text) or any(_is_bare(line) for line in text.splitlines())
     ):
         raise _AmbiguousReplyError("the number is part of a sentence")
-    return values.pop()
+    value = values.pop()
+    # As in: 10 von 10 | 10 (highest: 10)
+    is_repeated = any(len(_TOKEN.findall(sentence)) > 1 for sentence in re.split(r"\.\s|\n", text))
+    if is_repeated and value < high and not on_scale and "%" not in stated:
+        raise _AmbiguousReplyError("a sentence names the number twice, as if it were the end of another scale")
+    return value
 
 
 def _without_scale(text: str, low: float, high: float) -> tuple[str, bool]:
