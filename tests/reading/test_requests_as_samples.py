@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import ragstone
 from ragstone.cli._app import app
-from ragstone.errors import DataError
+from ragstone.errors import ConfigurationError, DataError
 from ragstone.reading import ReadingReport, iter_samples, read_samples
 from ragstone.replay import plan_replay
 from ragstone.schema import Captured, Passage, Trace, Turn
@@ -308,3 +308,32 @@ def test_an_exported_request_keeps_its_weight(tmp_path):
     assert (0.25, "s") == (sample.metadata["inclusion_probability"], sample.metadata["session_id"])
     (trace_of_row,) = ragstone.read_traces(file)
     assert (row["requested_at"], row["operation"]) == (trace_of_row.started_at, trace_of_row.name)
+
+
+@pytest.mark.parametrize(
+    ("option", "name"),
+    [
+        ({"fields": {"response": "mine"}}, "--field"),
+        ({"separator": "|"}, "--separator"),
+        ({"encoding": "cp1252"}, "--encoding"),
+    ],
+)
+def test_options_of_a_file_of_rows_are_refused_for_folders_and_traces(store, tmp_path, option, name):
+    """They would be ignored, and another column would be the response."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "a.jsonl").write_text(json.dumps({"question": "Why?", "mine": "No.", "answer": "So."}) + "\n")
+    for data in (folder, store):
+        with pytest.raises(
+            ConfigurationError, match=f"{name}: only a file of rows.* Evaluate each file of rows by itself"
+        ):
+            read_samples(data, **option)
+
+
+def test_rows_of_a_folder_are_checked_for_repeats(tmp_path):
+    """A file with one passage in each row is refused with the command that joins them, as it is by itself."""
+    rows = [{"query": f"Why {n // 2}?", "context": f"Part {n}.", "answer": "So."} for n in range(8)]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for data in (tmp_path, tmp_path / "a.jsonl"):
+        with pytest.raises(DataError, match="each row has one passage"):
+            read_samples(data)

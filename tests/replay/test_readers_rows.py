@@ -8,7 +8,7 @@ import os
 import pytest
 
 from ragstone.errors import DataError
-from ragstone.reading import InputFile, ReadingReport, detect, read_samples
+from ragstone.reading import InputFile, ReadingReport, check_repeats, detect, read_samples
 from ragstone.reading._formats import all_formats
 from ragstone.schema import SCHEMA_VERSION, Passage, Retrieval, Sample, Trace
 
@@ -268,10 +268,12 @@ def test_a_beir_folder_is_one_data_set(read, tmp_path, has_run):
     (tmp_path / "corpus.jsonl").write_bytes(lines({"_id": "d1", "title": "", "text": C}))
     if has_run:
         (tmp_path / "bm25.run").write_text("q1 Q0 d1 1 0.5 x\n")
-    found = detect(InputFile(tmp_path, "folder"))
+    source = InputFile(tmp_path, "folder")
+    found = detect(source)
     (trace,), _ = read(found.format, tmp_path)
+    check_repeats(source)
 
-    assert "rows" == found.format.name
+    assert ("rows", []) == (found.format.name, source.notes)
     assert ("q1", Q, {"d1": 1.0}) == (trace.trace_id, trace.query, trace.qrels)
     assert ([C] if has_run else None) == (trace.contexts and [p.text for p in trace.contexts])
 

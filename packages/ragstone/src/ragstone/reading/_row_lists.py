@@ -36,6 +36,8 @@ class Choice:
     """Encoding of the text. None detects UTF-8 and UTF-16."""
     with_app: bool = False
     """Whether an application answers the queries again."""
+    field: Mapping[str, str] | None = None
+    """Columns that the user named, by field."""
 
 
 @dataclass(slots=True, kw_only=True)

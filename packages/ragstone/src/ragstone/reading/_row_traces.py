@@ -45,8 +45,7 @@ class RowsFormat:
     def detect_file(self, source: InputFile) -> str | None:
         """Detect rows with a query, a response or passages by reading the first ones, or the file names of BEIR."""
         if source.path.is_dir():
-            is_beir = (source.path / "queries.jsonl").is_file() and any((source.path / "qrels").glob("*.tsv"))
-            return "BEIR's `queries.jsonl` and `qrels`" if is_beir else None
+            return "BEIR's `queries.jsonl` and `qrels`" if _is_beir(source) else None
         with suppress(DataError, OSError):
             rows, report = _rows(source)
             reader = RowReader(report=report)
@@ -59,7 +58,7 @@ class RowsFormat:
 
     def read(self, source: InputFile) -> Iterator[Trace | RejectedRecord]:
         """Read rows as traces. A row without an id gets one of its contents and place, without a time its file's."""
-        is_beir, probabilities = source.path.is_dir() and self.detect_file(source) is not None, RowProbabilities()
+        is_beir, probabilities = _is_beir(source), RowProbabilities()
         for sample in _folder(source) if is_beir else ():
             yield trace_from_sample(sample, source=self.name, started_at=source.modified_at())
         for part in () if is_beir else source.parts():
@@ -74,6 +73,10 @@ class RowsFormat:
             source.notes.extend(report.lines())
 
 
+def _is_beir(source: InputFile) -> bool:
+    return (source.path / "queries.jsonl").is_file() and any((source.path / "qrels").glob("*.tsv"))
+
+
 def _rows(source: InputFile) -> tuple[Iterator[tuple[int, Any]], ReadingReport]:
     """Return the rows of a file with their positions, and the report of their reader."""
     table, report = open_table(source), ReadingReport(source=source.name)
@@ -83,7 +86,7 @@ def _rows(source: InputFile) -> tuple[Iterator[tuple[int, Any]], ReadingReport]:
 
 def check_repeats(source: InputFile) -> None:
     """Check what the first rows of each file repeat, before one is stored. Warnings become notes of the source."""
-    for part in source.parts():
+    for part in () if _is_beir(source) else source.parts():
         if _are_distinct(_rows(part)[0]):
             continue
         (rows, report), warnings = _rows(part), ReadingReport()

@@ -137,7 +137,7 @@ def iter_samples(
     `with_app` says that an application answers the queries, so that a column `answer` is the reference.
     """
     report = ReadingReport() if report is None else report
-    choice = replace(choice or Choice(), with_app=with_app)
+    choice = replace(choice or Choice(), with_app=with_app, field=fields)
     separator = choice.separator
     reader = RowReader(fields, report=report, with_app=with_app, separator=separator)
     for field in fields or ():
@@ -342,6 +342,11 @@ def _open_rows(data: SampleSource, choice: Choice, report: ReadingReport, stack:
         source = _input_file(os.fspath(data), choice, stack)
         requests = None if choice.rows else trace_samples(source.path if source else data, report, choice)
         if requests is not None:
+            if given := [f"--{name}" for name in ("field", "separator", "encoding") if getattr(choice, name)]:
+                raise ConfigurationError(
+                    f"{', '.join(given)}: only a file of rows is read with this, and {os.fspath(data)!r} is a folder or has "
+                    "traces. Evaluate each file of rows by itself, or write one file. Traces are read without it"
+                )
             return requests
         if source is None:
             raise ConfigurationError(

@@ -132,7 +132,14 @@ def trace_samples(
         return _of_store(name, report, choice)
     source = InputFile(path=Path(name), name=name)
     if source.path.is_dir():
-        return _of_files(*find_formats([source], "auto"), report, choice)
+        from ragstone.reading._row_traces import check_repeats  # most data is one file
+
+        files, unreadable = find_formats([source], "auto")
+        for each in (each for each, found in files if found.format.name == "rows"):
+            check_repeats(each)
+            for note in each.notes:
+                report.warn(note)
+        return _of_files(files, unreadable, report, choice)
     if not source.path.is_file():
         return None
     head = source.head()
