@@ -379,7 +379,7 @@ def test_whose_stream_it_is_is_said_only_while_it_is_pulled():
     """Between two tokens the application's own calls are its own."""
 
     def tokens():
-        yield pulled_stream()
+        yield pulled_stream.get()
 
     tapped = wrap_stream(tokens(), Heard(), str)
-    assert ("root", None) == (next(tapped), pulled_stream())
+    assert ("root", None) == (next(tapped), pulled_stream.get())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.instrumentation.events import BaseEvent
@@ -19,7 +19,7 @@ from llama_index.core.instrumentation.events.llm import (
 )
 
 from llama_index.observability.ragstone._messages import model_from
-from llama_index.observability.ragstone._requests import RequestTracker
+from llama_index.observability.ragstone._requests import Handler, RequestTracker
 
 
 class ContextsEvent(BaseEvent):
@@ -56,21 +56,8 @@ def _canceled(requests: RequestTracker, event: Any) -> None:
     requests.canceled(event.span_id)
 
 
-class RagstoneEventHandler(BaseEventHandler):
+class RagstoneEventHandler(Handler, BaseEventHandler):
     """Hands the events inside spans to their requests, and keeps none."""
-
-    if TYPE_CHECKING:
-        requests: RequestTracker
-
-    def __init__(self, requests: RequestTracker) -> None:
-        super().__init__()
-        # Not through Pydantic, whose private attributes cost microseconds at each access.
-        self.__dict__["requests"] = requests
-
-    @classmethod
-    def class_name(cls) -> str:
-        """Return its name for LlamaIndex."""
-        return "RagstoneEventHandler"
 
     def handle(self, event: BaseEvent, **kwargs: Any) -> None:  # noqa: ARG002 - LlamaIndex's signature
         """Handle an event. Never raises."""

@@ -83,8 +83,8 @@ class RagstoneInstrumentor:
         self._live = LiveRequests(ttl_s=ttl_s, max_live=max_live, clock=clock)
         self._requests = RequestTracker(options, self._live, guard=self._guard, clock=clock)
         register_exit_hook(self._requests.end_all)
-        self._span_handler = RagstoneSpanHandler(self._requests)
-        self._event_handler = RagstoneEventHandler(self._requests)
+        self._span_handler = RagstoneSpanHandler.of(self._requests)
+        self._event_handler = RagstoneEventHandler.of(self._requests)
 
     def start_registering(self) -> None:
         """Start the capture, in all threads and tasks. Calling it again changes nothing."""

@@ -6,9 +6,10 @@ import asyncio
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from llama_index.core.instrumentation.span import active_span_id
+from llama_index.core.workflow import InputRequiredEvent
 
 from llama_index.observability.ragstone import _responses as responses
 from llama_index.observability.ragstone import _steps as steps_of
@@ -47,7 +48,7 @@ class RequestTracker:
     ) -> None:
         """Begin a span."""
         kind = kind_of(key, instance)
-        span = self.live.start(key, parent_key, kind, stream_key=pulled_stream())
+        span = self.live.start(key, parent_key, kind, stream_key=pulled_stream.get())
         if span is None:
             return
         live, step = span.live, span.step
@@ -88,7 +89,7 @@ class RequestTracker:
         if span.parent is None:
             self._root_returned(live, steps_of.unwrapped(result))
         elif span.is_workflow_step:
-            live.paused = not span.stopped and steps_of.waits_for_event(result)
+            live.paused = not span.stopped and (result is None or isinstance(result, InputRequiredEvent))
 
     @guarded
     def drop(self, key: str, error: BaseException | None) -> None:
@@ -100,7 +101,7 @@ class RequestTracker:
                 self.live.close(span.live)
             return
         live = holder.live
-        if error is not None and steps_of.is_pause(error):
+        if type(error).__name__ == "WaitingForEvent":  # private to LlamaIndex's workflows
             if span is not None and span.parent is not None:
                 span.step.muted = True  # it runs again from its start
             return
@@ -295,6 +296,26 @@ class RequestTracker:
             live.block.join(live.request)
         else:
             self.recorder.record(live.request)
+
+
+class Handler:
+    """Base class of the handlers that LlamaIndex calls, before its own, which is a Pydantic model."""
+
+    if TYPE_CHECKING:
+        requests: RequestTracker
+
+    @classmethod
+    def of(cls, requests: RequestTracker) -> Self:
+        """Return a handler that hands over to these requests."""
+        self = cls()
+        # Not through Pydantic, whose private attributes cost microseconds at each access.
+        self.__dict__["requests"] = requests
+        return self
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Return its name for LlamaIndex."""
+        return cls.__name__
 
 
 _opening: Final[set[str]] = set()

@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from llama_index.core.instrumentation.span import BaseSpan
 from llama_index.core.instrumentation.span_handlers import BaseSpanHandler
 
-from llama_index.observability.ragstone._requests import RequestTracker
+from llama_index.observability.ragstone._requests import Handler
 
 
-class RagstoneSpanHandler(BaseSpanHandler[BaseSpan]):
+class RagstoneSpanHandler(Handler, BaseSpanHandler[BaseSpan]):
     """Hands the beginning and the end of each span to its request, and keeps none. Its methods never raise."""
-
-    if TYPE_CHECKING:
-        requests: RequestTracker
-
-    def __init__(self, requests: RequestTracker) -> None:
-        super().__init__()
-        # Not through Pydantic, whose private attributes cost microseconds at each access.
-        self.__dict__["requests"] = requests
-
-    @classmethod
-    def class_name(cls) -> str:
-        """Return its name for LlamaIndex."""
-        return "RagstoneSpanHandler"
 
     def span_enter(
         self,

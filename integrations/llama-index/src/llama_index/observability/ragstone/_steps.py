@@ -16,7 +16,7 @@ from llama_index.core.instrumentation.dispatcher import active_instrument_tags  
 from llama_index.core.memory.types import BaseMemory
 from llama_index.core.schema import BaseComponent, BaseNode, NodeWithScore, QueryBundle
 from llama_index.core.tools.types import ToolOutput
-from llama_index.core.workflow import Context, Event, InputRequiredEvent, StopEvent
+from llama_index.core.workflow import Context, Event, StopEvent
 
 from llama_index.observability.ragstone._kinds import Kind
 from llama_index.observability.ragstone._messages import HANDOFF, message_from, prompt_from
@@ -228,16 +228,6 @@ def _node_lists(value: object, passages: Passages) -> tuple[Value, ...]:
 def unwrapped(result: Any) -> Any:
     """Return what a workflow returned, which is inside its last event."""
     return result.result if type(result) is StopEvent else result
-
-
-def waits_for_event(result: object) -> bool:
-    """Whether a workflow's step that returned this is followed by nothing, unless an event comes from outside."""
-    return result is None or isinstance(result, InputRequiredEvent)
-
-
-def is_pause(error: BaseException) -> bool:
-    """Whether a tool or step waits for an event, and will run again when it comes."""
-    return type(error).__name__ == "WaitingForEvent"  # private to LlamaIndex's workflows
 
 
 def fill_identity(draft: TraceDraft, tags: Mapping[str, Any] | None) -> None:

@@ -15,12 +15,8 @@ from contextvars import ContextVar
 from functools import partial
 from typing import Any, Protocol
 
-_pulled: ContextVar[str | None] = ContextVar("ragstone_llama_index_pulled_stream", default=None)
-
-
-def pulled_stream() -> str | None:
-    """Return the root span of the request whose stream the caller is pulling."""
-    return _pulled.get()
+pulled_stream: ContextVar[str | None] = ContextVar("ragstone_llama_index_pulled_stream", default=None)
+"""The root span of the request whose stream the caller is pulling."""
 
 
 class StreamListener(Protocol):
@@ -89,7 +85,7 @@ def _tap(tokens: Any, listener: StreamListener, text: _Text) -> Generator[Any, A
     advance: Callable[[], Any] = partial(next, tokens)
     pull = advance
     while True:
-        mark = _pulled.set(listener.root_key)
+        mark = pulled_stream.set(listener.root_key)
         try:
             item = pull()
         except StopIteration as end:
@@ -99,7 +95,7 @@ def _tap(tokens: Any, listener: StreamListener, text: _Text) -> Generator[Any, A
             listener.failed(error)
             raise
         finally:
-            _pulled.reset(mark)
+            pulled_stream.reset(mark)
         text.add(item)
         listener.saw(item)
         try:
@@ -132,7 +128,7 @@ async def _tap_async(tokens: Any, listener: StreamListener, text: _Text) -> Asyn
     text.begun = True
     pull: Callable[[], Any] = tokens.__anext__
     while True:
-        mark = _pulled.set(listener.root_key)
+        mark = pulled_stream.set(listener.root_key)
         try:
             item = await pull()
         except StopAsyncIteration:
@@ -143,7 +139,7 @@ async def _tap_async(tokens: Any, listener: StreamListener, text: _Text) -> Asyn
             raise
         finally:
             with suppress(ValueError):  # ended in the task of an event loop that shuts down
-                _pulled.reset(mark)
+                pulled_stream.reset(mark)
         text.add(item)
         listener.saw(item)
         try:
