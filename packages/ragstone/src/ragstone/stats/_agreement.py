@@ -405,9 +405,7 @@ def _agreement(
             low, high = np.quantile(values, tails).tolist() if informative else (-1.0, 1.0)
             method = "bootstrap" if informative else "range"
         else:
-            low, high, method = jackknife_interval(
-                value, values, sizes, low=-1.0, high=1.0, confidence_level=confidence_level
-            )
+            low, high, method = jackknife_interval(value, values, sizes, confidence_level=confidence_level)
         estimate = estimate_around(value, low, high, confidence_level, method=method, n=n)
         if observed <= _ROUNDING:
             # Every resample agrees as well. In a model in which raters either agree on an item or rate it at random,

@@ -124,18 +124,12 @@ def effective_number(weights: NDArray[np.float64]) -> float:
 
 
 def jackknife_interval(
-    value: float,
-    without: NDArray[np.float64],
-    weights: NDArray[np.float64],
-    *,
-    low: float,
-    high: float,
-    confidence_level: float,
+    value: float, without: NDArray[np.float64], weights: NDArray[np.float64], *, confidence_level: float
 ) -> tuple[float, float, str]:
-    """Compute the interval of a statistic from its values without each cluster, in which NaN counts as no change.
+    """Compute the interval of a coefficient from its values without each cluster, in which NaN counts as no change.
 
-    Student's t has the effective number of `weights` minus 1 degrees of freedom. The interval is cut at `low` and
-    `high`. The method is "jackknife", or "range" for at most two effective clusters, or if the statistic never changes.
+    Student's t has the effective number of `weights` minus 1 degrees of freedom. The interval is cut at -1 and 1. The
+    method is "jackknife", or "range" for at most two effective clusters, or if the coefficient never changes.
     Source: Jackknife over clusters: Bell and McCaffrey 2002.
     """
     import numpy as np
@@ -144,9 +138,9 @@ def jackknife_interval(
     deviations = np.nan_to_num(without, nan=value) - value
     variance = float(deviations @ deviations) * (n - 1) / n if n > 2 else 0.0
     if variance <= _ROUNDING**2:
-        return low, high, "range"
+        return -1.0, 1.0, "range"
     error = student_quantile(n - 1, (1 + confidence_level) / 2) * math.sqrt(variance)
-    return max(low, value - error), min(high, value + error), "jackknife"
+    return max(-1.0, value - error), min(1.0, value + error), "jackknife"
 
 
 def cluster_interval(

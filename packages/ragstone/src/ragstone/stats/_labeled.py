@@ -160,9 +160,7 @@ def drawn_kappa(
     coefficient = None
     if not math.isnan(kappa):
         without, _, _ = _kappas(total - cells)
-        low, high, method = jackknife_interval(
-            kappa, without, cells.sum(axis=1), low=-1.0, high=1.0, confidence_level=confidence_level
-        )
+        low, high, method = jackknife_interval(kappa, without, cells.sum(axis=1), confidence_level=confidence_level)
         coefficient = estimate_around(kappa, low, high, confidence_level, method=method, n=a.size)
     return Agreement(coefficient=coefficient, observed=observed, expected=expected, n=a.size, n_left_out=0)
 
