@@ -275,30 +275,16 @@ def _permute_maxima(
             if not pairs:
                 continue
             first, second = (np.array([place[pair[side]] for pair in pairs]) for side in (0, 1))
-            of_metric = _standardized(means[:, metric], variances[:, metric], first, second, float(scale[0, metric, 0]))
-            largest[metric, start : start + count] = of_metric.max(axis=1)
+            # Permutations by pairs.
+            differences = abs(means[:, metric, first] - means[:, metric, second])
+            errors = np.sqrt(variances[:, metric, first] + variances[:, metric, second])
+            # Set rounding errors of constant values to 0.
+            errors[errors < _SAME * scale[0, metric, 0]] = 0.0
+            with np.errstate(divide="ignore", invalid="ignore"):
+                statistics = np.where(differences < _SAME, 0.0, differences / errors)
+            # A group without two scores in this permutation does not have an error.
+            largest[metric, start : start + count] = np.nan_to_num(statistics, posinf=np.inf).max(axis=1)
     return largest
-
-
-def _standardized(
-    means: NDArray[np.float64],
-    variances: NDArray[np.float64],
-    first: NDArray[np.intp],
-    second: NDArray[np.intp],
-    scale: float,
-) -> NDArray[np.float64]:
-    """Compute the standardized differences of pairs of groups (permutations by pairs)."""
-    import numpy as np
-
-    differences = abs(means[:, first] - means[:, second])
-    errors = np.sqrt(variances[:, first] + variances[:, second])
-    # Set rounding errors of constant values to 0.
-    errors[errors < _SAME * scale] = 0.0
-    with np.errstate(divide="ignore", invalid="ignore"):
-        statistics = np.where(differences < _SAME, 0.0, differences / errors)
-    # A group without two scores in this permutation does not have an error.
-    statistics[np.isnan(statistics)] = 0.0
-    return statistics
 
 
 def _normal_limit(
