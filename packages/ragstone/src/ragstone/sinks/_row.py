@@ -198,14 +198,8 @@ def remember(seen: dict[str, None], ids: Iterable[str], most: int) -> None:
         del seen[next(iter(seen))]
 
 
-_CONCURRENCY: Final = 8
-
-
 async def write_each(
-    batch: Sequence[Delivery],
-    send: Callable[[Delivery], Awaitable[SinkError | None]],
-    *,
-    concurrency: int = _CONCURRENCY,
+    batch: Sequence[Delivery], send: Callable[[Delivery], Awaitable[SinkError | None]], *, concurrency: int = 8
 ) -> dict[str, SinkError]:
     """Send each row in a separate request, and return the errors of those that did not arrive, by `outcome.id`.
 

@@ -67,7 +67,8 @@ class OtlpSink:
         include_text: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        _require_exporter()
+        with needs_extra("otlp", "opentelemetry-exporter-otlp-proto-http", "the sink 'otlp'"):
+            import ragstone.sinks._otlp_channel  # noqa: F401
         self._url = _logs_url(endpoint)
         self._headers = dict(headers or {})
         self._timeout_s = timeout_s
@@ -175,11 +176,6 @@ class OtlpSink:
             observed_ns=_to_ns(now),
             warning=delivery.text,
         )
-
-
-def _require_exporter() -> None:
-    with needs_extra("otlp", "opentelemetry-exporter-otlp-proto-http", "the sink 'otlp'"):
-        import ragstone.sinks._otlp_channel  # noqa: F401
 
 
 def _logs_url(endpoint: str | None) -> SplitResult:
