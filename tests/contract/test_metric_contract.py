@@ -23,8 +23,7 @@ from ragstone.metrics import (
     UdcgTheta,
     WorkedExample,
     all_metrics,
-    bind_embedder,
-    bind_reader,
+    bind,
     find_family,
     resolve_metrics,
 )
@@ -42,7 +41,7 @@ CRITERIA = (
     ),
     Criterion("Do the passages cover it?", needs=("contexts", "sub_questions"), direction="lower", name="acme.covered"),
 )
-ALL = bind_reader([*all_metrics(), *CRITERIA, UdcgTheta([0.6, 0.4], [0.3, -0.1])], FakeReader)[0]
+ALL = bind("reader", [*all_metrics(), *CRITERIA, UdcgTheta([0.6, 0.4], [0.3, -0.1])], FakeReader)[0]
 WEIGHTED = Composite(CCRS, [2, 1, 1, 1, 3])
 WEIGHTED.example = WorkedExample(
     row={key: value for part in CCRS for key, value in part.card.example.row.items()},
@@ -50,7 +49,7 @@ WEIGHTED.example = WorkedExample(
     value=sum(w * part.card.example.value for w, part in zip(WEIGHTED.weights.values(), CCRS, strict=True)),
     steps="The weighted mean of the five examples.",
 )
-ALL = (*bind_embedder(ALL, FakeEmbedder)[0], WEIGHTED)
+ALL = (*bind("embedder", ALL, FakeEmbedder)[0], WEIGHTED)
 CARDS = pytest.mark.parametrize("metric", ALL, ids=lambda metric: metric.card.name)
 
 

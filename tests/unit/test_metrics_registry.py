@@ -8,7 +8,7 @@ import pytest
 
 from fake_models import FakeReader
 from ragstone.errors import ConfigurationError
-from ragstone.metrics import AnswerCorrectness, MetricCard, Udcg, UdcgTheta, all_metrics, bind_reader, resolve_metrics
+from ragstone.metrics import AnswerCorrectness, MetricCard, Udcg, UdcgTheta, all_metrics, bind, resolve_metrics
 from ragstone.metrics.ccrs import CCRS, QuestionRelevance
 from ragstone.schema import Score
 
@@ -135,7 +135,7 @@ def test_a_metric_keeps_the_reader_it_was_made_with():
         return made[-1]
 
     metrics = (*CCRS, Udcg(own), UdcgTheta([1.0], [1.0]), Udcg())
-    bound, reader = bind_reader(metrics, make)
+    bound, reader = bind("reader", metrics, make)
     assert [own, reader, reader] == [metric.reader for metric in bound[len(CCRS) :]]
     assert CCRS == bound[: len(CCRS)]
     assert [reader] == made
@@ -147,5 +147,5 @@ def test_nobody_makes_a_reader_that_no_metric_needs():
     def make():
         raise AssertionError
 
-    assert (CCRS, None) == bind_reader(CCRS, make)
-    assert bind_reader([Udcg(FakeReader())], make)[1] is None
+    assert (CCRS, None) == bind("reader", CCRS, make)
+    assert bind("reader", [Udcg(FakeReader())], make)[1] is None

@@ -42,6 +42,8 @@ from ragstone_lab._report import plain_fields
 RESULT: Final = "result.json"
 """Name of the file with the result of a run."""
 
+_shape_of: Final[Callable[[Any], TypeAdapter[Any]]] = lru_cache(maxsize=8)(TypeAdapter)
+
 T = TypeVar("T")
 K = TypeVar("K")
 
@@ -351,11 +353,6 @@ class _Journaled:
 
     async def aclose(self) -> None:
         """Do nothing. The run closes the model."""
-
-
-@lru_cache(maxsize=8)
-def _shape_of(reply: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(reply)
 
 
 class JournaledJudge(_Journaled):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from pydantic import Field, StringConstraints, TypeAdapter
-from typing_extensions import TypedDict
 
 from ragstone.extension import split_words
 from ragstone.judges import Prompt
+from ragstone.metrics import closed_object
 
 _QUERY_TASK: Final = (
     "Your assignment: write the request that a person would send who wants a report like the one above and has not "
@@ -79,22 +79,15 @@ def negatives_prompt(excerpts: Sequence[str], earlier: Sequence[str], n: int) ->
     return Prompt(construct="unrelated_questions", task=_NEGATIVES_TASK.format(n=n), fields=fields)
 
 
-def _closed(name: str, **fields: Any) -> TypeAdapter[Any]:
-    make: Any = TypedDict
-    shape = make(name, fields)
-    shape.__pydantic_config__ = {"extra": "forbid"}
-    return TypeAdapter(shape)
-
-
-QUERY_SHAPE: Final = _closed("Request", query=_Query)
+QUERY_SHAPE: Final = closed_object("Request", {"query": _Query})
 """Schema of an object with the query."""
-PASSAGE_SHAPE: Final = _closed("Standalone", passage=_Passage)
+PASSAGE_SHAPE: Final = closed_object("Standalone", {"passage": _Passage})
 """Schema of an object with the passage."""
 
 
 def questions_shape(n: int) -> TypeAdapter[dict[str, list[str]]]:
     """Return the schema of an object with at most `n` sub-questions."""
-    return _closed("Questions", items=Annotated[list[_Question], Field(max_length=n)])
+    return closed_object("Questions", {"items": Annotated[list[_Question], Field(max_length=n)]})
 
 
 def distinct_questions(questions: Sequence[str]) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from ragstone._util.lazy import lazy_names
 
 if TYPE_CHECKING:
     from ragstone.metrics._arguments import Argument, base_name, quote, split_metrics
+    from ragstone.metrics._ask import closed_object
     from ragstone.metrics._base import MetricBase, check_sample, make_failure
     from ragstone.metrics._card import (
         MEAN_OF_REPEATS,
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
     from ragstone.metrics._prompts import OWN_PROMPTS, RewordedJudge, Task
     from ragstone.metrics._registry import (
         all_metrics,
-        bind_embedder,
-        bind_reader,
+        bind,
         find_composites,
         find_family,
         full_name,
@@ -62,12 +62,13 @@ if not TYPE_CHECKING:  # a type checker would accept any name
         __name__,
         {
             "_arguments": "base_name Argument quote split_metrics",
+            "_ask": "closed_object",
             "_base": "MetricBase check_sample make_failure",
             "_card": "EmbedderMetric MEAN_OF_REPEATS Metric MetricCard WorkedExample ReaderMetric is_number",
             "_history": "question_fields",
             "_prompts": "OWN_PROMPTS RewordedJudge Task",
             "_registry": (
-                "all_metrics resolve_metrics bind_embedder bind_reader find_composites find_family full_name "
+                "all_metrics resolve_metrics bind find_composites find_family full_name "
                 "is_from_file selects with_absolute_paths own_prompts"
             ),
             "_relevance": "LabelMode label_of",

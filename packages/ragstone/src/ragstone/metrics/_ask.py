@@ -83,16 +83,16 @@ def _checked(reply: JsonReply[T], shape: TypeAdapter[T]) -> T:
 @lru_cache(maxsize=64)
 def _texts_shape(most: int) -> TypeAdapter[dict[str, list[str]]]:
     text = Annotated[str, StringConstraints(max_length=_MAX_CHARS)]
-    return _object("Texts", {"items": Annotated[list[text], Field(max_length=most)]})
+    return closed_object("Texts", {"items": Annotated[list[text], Field(max_length=most)]})
 
 
 @lru_cache(maxsize=256)
 def _marks_shape(count: int, low: int, high: int) -> TypeAdapter[dict[str, int]]:
     mark = Annotated[int, Field(ge=low, le=high)]
-    return _object("Marks", {str(number): mark for number in range(1, count + 1)})
+    return closed_object("Marks", {str(number): mark for number in range(1, count + 1)})
 
 
-def _object(name: str, fields: dict[str, Any]) -> TypeAdapter[Any]:
+def closed_object(name: str, fields: dict[str, Any]) -> TypeAdapter[Any]:
     """Make the schema of an object with exactly these fields. Some servers accept only closed objects at the root."""
     # Type checkers do not support the functional form with keys that are not identifiers.
     make: Any = TypedDict

@@ -11,12 +11,11 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from ragstone._util.local_model import check_installed
 from ragstone._util.variables import assigned
 from ragstone.errors import ConfigurationError, RagstoneError
-from ragstone.judges import Embedder, Reader
 from ragstone.metrics._arguments import Argument, arguments_of, parse_values, quote, split_metrics
 from ragstone.metrics._base import MetricBase
 from ragstone.metrics._card import Metric, MetricCard
@@ -34,6 +33,8 @@ from ragstone.metrics.semantic import SEMANTIC
 from ragstone.metrics.text import TEXT, ChrF
 from ragstone.metrics.udcg import Udcg, UdcgTheta
 from ragstone.metrics.vera import VERA
+
+T = TypeVar("T")
 
 ENTRY_POINT_GROUP: Final = "ragstone.metrics"
 """An entry point of this group is a `Metric`, a sequence of metrics, or a function without arguments that returns
@@ -347,19 +348,8 @@ def _base_name(metric: Metric) -> str:
     return metric.card.name.removesuffix(metric.suffix) if isinstance(metric, MetricBase) else metric.card.name
 
 
-def bind_reader(metrics: Sequence[Metric], reader: Callable[[], Reader]) -> tuple[tuple[Metric, ...], Reader | None]:
-    """Bind the reader to the metrics that need one and lack it, and return them and the reader, if one was needed."""
-    return _bind(metrics, "reader", reader)
-
-
-def bind_embedder(
-    metrics: Sequence[Metric], embedder: Callable[[], Embedder]
-) -> tuple[tuple[Metric, ...], Embedder | None]:
-    """Bind the embedder to the metrics that need one and do not have one yet. See `bind_reader`."""
-    return _bind(metrics, "embedder", embedder)
-
-
-def _bind(metrics: Sequence[Metric], role: str, make: Callable[[], Any]) -> tuple[tuple[Metric, ...], Any]:
+def bind(role: str, metrics: Sequence[Metric], make: Callable[[], T]) -> tuple[tuple[Metric, ...], T | None]:
+    """Bind the "reader" or "embedder" to the metrics that lack it, and return them and the model, if it was needed."""
     unbound = {id(metric) for metric in metrics if getattr(metric, role, metric) is None}
     model = make() if unbound else None
     return tuple(getattr(m, f"with_{role}")(model) if id(m) in unbound else m for m in metrics), model

@@ -31,8 +31,7 @@ from ragstone.metrics import (
     EmbedderMetric,
     Metric,
     ReaderMetric,
-    bind_embedder,
-    bind_reader,
+    bind,
     own_prompts,
     resolve_metrics,
     with_absolute_paths,
@@ -96,8 +95,8 @@ class ScoringSetup:
         self._arguments = metrics, models, resolved, sinks
         self.sinks = tuple(sink_from(sink) for sink in sinks)
         self.judge = judge_from(judge)
-        bound, self.reader = bind_reader(resolved, lambda: reader_from(reader, judge=self.judge, of_judge=judge))
-        self.metrics, self.embedder = bind_embedder(bound, lambda: embedder_from(embedder))
+        bound, self.reader = bind("reader", resolved, lambda: reader_from(reader, judge=self.judge, of_judge=judge))
+        self.metrics, self.embedder = bind("embedder", bound, lambda: embedder_from(embedder))
         made = {"judge": self.judge, "reader": self.reader, "embedder": self.embedder}
         named = {role for role, model in made.items() if not isinstance(model, MissingModel | None)}
         self.missing = describe_unnamed(resolved, named)

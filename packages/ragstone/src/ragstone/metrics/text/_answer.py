@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import string
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Literal
 
 from ragstone._util.words import normalize_case, split_tokens
@@ -144,14 +144,10 @@ def _check(references: Sequence[str]) -> None:
 
 def _same(text: str, references: Sequence[str], normalize: Normalization) -> int | None:
     """Return the index of the first reference that equals `text`, or None."""
-    normal = str.strip if normalize == "strict" else _normalize
+    normal: Callable[[str], str | list[str]] = str.strip if normalize == "strict" else _tokens
     target = normal(text)
     # A blank text never matches, even if a reference is blank after normalization.
     return next((i for i, reference in enumerate(references) if target and normal(reference) == target), None)
-
-
-def _normalize(text: str) -> str:
-    return " ".join(_tokens(text))
 
 
 def _tokens(text: str) -> list[str]:
