@@ -14,7 +14,7 @@ from ragstone.scoring import RunEstimate
 
 def cost_of(usage: Usage, models: Models) -> tuple[dict[str, Any], str]:
     """Return what calls and tokens cost, as values for JSON and in words."""
-    prices, n_concurrent = models.prices, models.concurrent_requests
+    prices, n_concurrent = models.prices, models.of_judge.connection.get("max_concurrent_requests") or 16
     call_latency_s, tokens = models.settings.limits.call_latency_s, (usage.input_tokens, usage.output_tokens)
     usd = None if prices is None else (tokens[0] * prices[0] + tokens[1] * prices[1]) / 1e6
     seconds = usage.calls * call_latency_s / n_concurrent

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
@@ -142,7 +142,19 @@ def evaluate_command(
             facts = {"n_samples": spread.n_seen, "n_application_calls": n_calls, "reading": reading.to_dict()}
             print_result(facts, text, json_output=json_output)
             return
-        _print_dry_run(spread, reading, names, models, reasons=reasons, json_output=json_output)
+        work = estimate_run(spread.samples, resolve_metrics(names), calls_per_reading=models.calls_per_reading)
+        print_estimate(
+            estimate := run_async(work),
+            spread.n_seen,
+            models,
+            json_output=json_output,
+            heading=f"{count(spread.n_seen, 'sample')} would be scored",
+            facts={"n_samples": spread.n_seen, "n_rejected": reading.n_rejected, "reading": reading.to_dict()},
+            reason_calls=min(reasons, spread.n_seen),
+        )
+        remedies = reading.remedies(reading.guesses)
+        if remedies and any(not metric.n_applicable for metric in estimate.metrics):
+            print_text(f"0 applicable: if these columns are the missing fields: {' '.join(remedies)}", err=True)
         return
     specs = models.specs()
     with (
@@ -260,33 +272,6 @@ def _resumable(traces: Path | None, output: Path | None, progress: Progress) -> 
             raise JudgeError(f"{error}. {hint}", kind=error.kind) from None
         typer.echo(f"stopped. {hint}", err=True)
         raise typer.Exit(ExitCode.INTERRUPTED) from None
-
-
-def _print_dry_run(
-    spread: StrideSampler,
-    reading: ReadingReport,
-    metrics: Sequence[str],
-    models: Models,
-    *,
-    reasons: int,
-    json_output: bool,
-) -> None:
-    n_samples = spread.n_seen
-    estimate = run_async(
-        estimate_run(spread.samples, resolve_metrics(metrics), calls_per_reading=models.calls_per_reading)
-    )
-    print_estimate(
-        estimate,
-        n_samples,
-        models,
-        json_output=json_output,
-        heading=f"{count(n_samples, 'sample')} would be scored",
-        facts={"n_samples": n_samples, "n_rejected": reading.n_rejected, "reading": reading.to_dict()},
-        reason_calls=min(reasons, n_samples),
-    )
-    remedies = reading.remedies(reading.guesses)
-    if remedies and any(not metric.n_applicable for metric in estimate.metrics):
-        print_text(f"0 applicable: if these columns are the missing fields: {' '.join(remedies)}", err=True)
 
 
 def _references(file: Path | None) -> dict[str, Sample] | None:

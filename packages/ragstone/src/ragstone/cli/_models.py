@@ -116,11 +116,6 @@ class Models:
         return prices if not has_own or prices == self.of_reader.connection.get("usd_per_million_tokens") else None
 
     @property
-    def concurrent_requests(self) -> int:
-        """Maximum number of concurrent requests to the judge."""
-        return self.of_judge.connection.get("max_concurrent_requests") or 16
-
-    @property
     def calls_per_reading(self) -> int:
         """Requests for one p(abstain), for estimates."""
         return int(self.of_reader.own.get("max_draws") or 1)
