@@ -65,7 +65,7 @@ def _pack(view: ReportView, answers: Iterable[AnswerView], limit: int, *, has_te
         "questions": [_question(row, labels, has_texts=has_texts) for row in view.questions],
     }
     # The answers are the last member, so each one is compressed once, in the order in which they arrive.
-    packed = _PackedJson(f'{_json(data)[:-1]},"answers":[', end="]}")
+    packed = _PackedJson(f'{_json(data)[:-1]},"answers":[')
     if not has_texts:
         return packed.text(), 0
     numbers: dict[str, int] = {}
@@ -98,10 +98,9 @@ def _question(row: QuestionRow, labels: Mapping[str, int], *, has_texts: bool) -
 
 
 class _PackedJson:
-    """JSON that grows at its end, compressed (gzip, base64)."""
+    """JSON that ends with a list that grows, compressed (gzip, base64)."""
 
-    def __init__(self, start: str, *, end: str) -> None:
-        self._end = end.encode()
+    def __init__(self, start: str) -> None:
         self._compressor = zlib.compressobj(6, zlib.DEFLATED, _GZIP)
         self._written = bytearray()
         self.n_unpacked = 0
@@ -134,7 +133,7 @@ class _PackedJson:
 
     def _tail(self) -> bytes:
         closed = self._compressor.copy()
-        return closed.compress(self._end) + closed.flush()
+        return closed.compress(b"]}") + closed.flush()
 
 
 def _json(value: object) -> str:
