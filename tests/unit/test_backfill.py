@@ -122,6 +122,20 @@ def test_the_command_stops_at_its_budget(path):
         assert "16 requests scored" in rest.stdout
 
 
+def test_dry_run_after_a_backfill(path, tmp_path):
+    """It knows the judge of the backfill. With a changed prompt, which is another version, all requests are left."""
+    (tmp_path / "own.toml").write_text('[prompts]\n"ccrs.qr" = "Rate from 0 to 100: {query} {response}"\n')
+    with FakeJudgeServer() as server:
+        command = ("--metrics", "ccrs.qr", "--judge", server.url)
+        assert "at most 20 requests would be scored\n" in backfill(path, *command, "--dry-run").stdout
+        backfill(path, *command)
+        text = backfill(path, *command, "--dry-run").stdout
+        assert text.startswith("0 requests would be scored, if the judge is that of the plan or of the last backfill\n")
+        command = ("store", "backfill", path, *command, "--since", "-10d", "--dry-run")
+        own = run_command("--config", tmp_path / "own.toml", *command)
+        assert "at most 20 requests would be scored\n" in own.stdout, own.stderr
+
+
 @pytest.mark.parametrize("dry_run", [(), ("--dry-run",)])
 def test_another_judge_than_that_of_the_plan_is_refused(path, dry_run):
     """Also by a dry run, whose estimate is of no use if the run is refused."""

@@ -24,7 +24,7 @@ from ragstone.errors import ConfigurationError
 from ragstone.metrics import split_metrics
 from ragstone.schema import Usage, get_skip_reason, sample_from_trace
 from ragstone.scoring import estimate_run
-from ragstone.store import BackfillCounts, Store, open_store
+from ragstone.store import BackfillCounts, PlannedMetric, Store, open_store
 from ragstone.worker import Backfill, ScoringSetup, StorePlan
 
 _REHEARSED = 50
@@ -86,21 +86,28 @@ async def _dry_run(
     """Print how many requests would be scored, and what this costs."""
     since, until = time_range
     async with setup:
-        planned = {metric.name: metric for metric in store.plan.metrics()}
-        keys = [planned.get(metric.name, metric) for metric in setup.planned_metrics()]
+        # The hash of a judge is final after `prepare`, which may call it.
+        last = {tuple(metric[:2]): metric for each in store.outcomes.backfills() for metric in each["metrics"]}
+        stored = last | {metric[:2]: metric for metric in store.plan.metrics()}
+        metrics = setup.planned_metrics()
+        keys = [PlannedMetric(*stored.get(metric[:2], metric)) for metric in metrics]
+        is_bound = any(metric.judge_hash and metric[:2] not in stored for metric in metrics)
         counts = store.outcomes.count_backfill(keys, since=since, until=until)
         n = round(counts.unscored * sample)
         before = (math.nextafter(until, 0.0), 2**62)
         page = store.outcomes.unscored(keys, since=since, before=before, limit=_REHEARSED)
         samples = [sample_from_trace(item.trace) for item in page.traces if get_skip_reason(item.trace) is None]
-        heading = f"{'about ' if sample < 1 else ''}{n:,} requests would be scored"
+        about = ("at most " if is_bound else "") + ("about " if sample < 1 else "")
+        heading = f"{about}{n:,} requests would be scored"
+        if any(key != metric for key, metric in zip(keys, metrics, strict=True)):
+            heading += ", if the judge is that of the plan or of the last backfill"
         print_estimate(
             await estimate_run(samples, setup.metrics, calls_per_reading=models.calls_per_reading),
             n,
             models,
             json_output=json_output,
             heading="\n".join([heading, *_why_not(counts, counts.unscored - n)]),
-            facts={"n_requests": n, **counts._asdict()},
+            facts={"n_requests": n, "is_upper_bound": is_bound, **counts._asdict()},
         )
 
 
