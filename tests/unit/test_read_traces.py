@@ -1,8 +1,7 @@
-"""`read_traces`, and the shards of a replay: lazy, each trace once, and damage is reported as replay does."""
+"""`read_traces`: lazy, each trace once, and damage is reported as replay does."""
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import json
 import logging
@@ -12,15 +11,12 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 import ragstone
-from command_line import app, run_command
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.reading import InputFile
 from ragstone.reading._json import line_values
-from ragstone.replay import areplay_traces, plan_replay, replay_traces
-from ragstone.store import open_store
+from ragstone.replay import replay_traces
 
 
 def write(path: Path, n: int, *, first: int = 0) -> Path:
@@ -120,76 +116,6 @@ def test_what_cannot_be_read_is_refused(tmp_path, monkeypatch, sources, format, 
     (tmp_path / "unknown.txt").write_text("hello")
     with pytest.raises(error):
         next(ragstone.read_traces(sources, format))
-
-
-def test_the_shards_of_a_replay_are_disjoint_and_complete(tmp_path):
-    """Four parts of two files, each into its own store: every trace and every rejected record once."""
-    paths = [write(tmp_path / "a.jsonl", 300), write(tmp_path / "b.jsonl", 300, first=300)]
-    paths[0].write_text(paths[0].read_text() + "no JSON\n" * 10)
-    sources = [str(path) for path in paths]
-    seen: list[str] = []
-    n_rejected = 0
-    for number in range(1, 5):
-        part = tmp_path / f"{number}.db"
-        for expected in (True, False):
-            report = replay_traces(sources, "ccrs.qr", store=part, judge="lexical", shard=f"{number}/4")
-            assert bool(report.n_new) is expected
-        n_rejected += report.n_rejected
-        assert sum(file.n_known + file.n_other_shards for file in report.files) == 600
-        with open_store(part, mode="read") as store:
-            ids = [trace.trace_id for trace in store.traces.read()]
-            assert {"scored": len(ids)} == {s.state: len(ids) for s in store.traces.answers(ids).values()}
-        planned = plan_replay(sources, "ccrs.qr", shard=f"{number}/4")
-        assert planned.n_traces == len(ids)
-        seen += ids
-
-    assert sorted(seen) == sorted(f"t{i}" for i in range(600))
-    assert n_rejected == 10
-
-
-def test_shards_may_share_a_store(tmp_path):
-    """One shard's position in a file does not count for another one."""
-    path = write(tmp_path / "a.jsonl", 100)
-    n = [
-        replay_traces([str(path)], "ccrs.qr", store=tmp_path / "s.db", judge="lexical", shard=shard).n_new
-        for shard in ("1/2", "2/2", "1/2", None)
-    ]
-
-    assert n[0] + n[1] == 100
-    assert n[2:] == [0, 0]
-    assert min(n[:2]) > 20
-
-
-def test_a_shard_out_of_range_is_refused_before_work(tmp_path):
-    """No store is created, no file is read, and the judge is not asked."""
-    for call in (
-        lambda: plan_replay(["nowhere"], shard="17/16"),
-        lambda: replay_traces(["nowhere"], store=tmp_path / "s.db", shard="17/16"),
-    ):
-        with pytest.raises(ConfigurationError, match="'17/16' is out of range"):
-            call()
-    with pytest.raises(ConfigurationError, match="'0/4' is out of range"):
-        asyncio.run(areplay_traces(["nowhere"], store=tmp_path / "s.db", shard="0/4"))
-    done = run_command("replay", "nowhere", "--shard", "4/3", "--store", str(tmp_path / "s.db"), "--judge", "lexical")
-    assert done.returncode == 2
-    assert "'4/3' is out of range" in done.stderr
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_shard_without_requests_is_no_error(tmp_path):
-    """Records of other shards show that the format was right."""
-    path = write(tmp_path / "a.jsonl", 1)
-    path.write_text(path.read_text() + "no JSON\n" * 40)
-    codes = [
-        CliRunner().invoke(
-            app,
-            ["replay", str(path), "--metrics", "ccrs.qr", "--judge", "lexical", "--shard", shard,
-             "--store", str(tmp_path / f"{shard[0]}.db")],
-        ).exit_code
-        for shard in ("1/2", "2/2")
-    ]  # fmt: skip
-
-    assert codes == [0, 0]
 
 
 def test_one_or_several_paths_and_texts(tmp_path):

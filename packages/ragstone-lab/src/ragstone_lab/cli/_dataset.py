@@ -46,7 +46,8 @@ def build_command(
             documents, output_dir, reports=report or (), judge=judge, progress=progress.update, **chosen
         )
     print_skipped(built.left_out)
-    following = f"next: edit {output_dir / 'review.csv'}, then run: ragstone lab dataset apply-review {shlex.quote(str(output_dir))}"
+    command = f"ragstone lab dataset apply-review {shlex.quote(str(output_dir))}"
+    following = f"next: edit {output_dir / 'review.csv'}, then run: {command}"
     lab.finish(built, saved=[following] if built.rows else [], is_empty=not built.rows)
 
 
@@ -98,7 +99,8 @@ def negatives_command(
         built = build_negatives(
             documents, output_dir, judge=lab.models.build_judge(), progress=progress.update, **chosen
         )
-    following = f"next: check {built.path}, then run: ragstone evaluate {shlex.quote(str(built.path))} --app MODULE:NAME --metrics vera"
+    command = f"ragstone evaluate {shlex.quote(str(built.path))} --app MODULE:NAME --metrics vera"
+    following = f"next: check {built.path}, then run: {command}"
     lab.finish(built, saved=[following] if built.rows else [], is_empty=not built.rows)
 
 

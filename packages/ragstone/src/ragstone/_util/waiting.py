@@ -23,8 +23,7 @@ _current_task: Final = cast("Callable[[], asyncio.Task[Any]]", asyncio.current_t
 class MovingTimeout:
     """Raise TimeoutError when `remaining_s` returns 0 or less. It is called when the time that it returned is over.
 
-    Several tasks may be inside at once. All end then, and they share a timer. Not `asyncio.timeout`, which costs more
-    than what a metric of a fast judge does.
+    Several tasks may be inside at once. All end then, and they share a timer.
     """
 
     remaining_s: Callable[[], float]
@@ -69,10 +68,7 @@ class MovingTimeout:
 
 
 async def wait_up_to(seconds: float, end: Awaitable[object]) -> bool:
-    """Wait for an end, and return whether it came in time.
-
-    `asyncio.wait_for` of Python 3.11 loses a cancellation that comes together with the end.
-    """
+    """Return whether an end came in time. `wait_for` of Python 3.11 loses a cancellation that comes with the end."""
     try:
         async with asyncio.timeout(seconds):
             await end

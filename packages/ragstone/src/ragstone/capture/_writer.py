@@ -21,7 +21,6 @@ _NEVER: Final = 2**62
 _RETRY_S: Final = 1.0
 """Interval of retries on a failed spool while losses are unreported and no new requests arrive."""
 
-
 _UNMEASURED: Final = 8
 """Queue length up to which sizes are not counted. A running request holds at most 4 million characters."""
 _MAX_MEASURED_CHARS: Final = 32_000_000

@@ -106,9 +106,7 @@ def demo_command(
     print(f"\nnext\n  {page}: all of this as a page, with every answer")
     print(f"  ragstone traces {quote_store(store)} {view.worst[0].id}   one answer with its evidence")
     print(f"  ragstone status {quote_store(store)}   the state of every request")
-    print(
-        f"  ragstone view {quote_store(store)}   the live page: trends, releases, and in the demo an alarm and its repair"
-    )
+    print(f"  ragstone view {quote_store(store)}   the live page: trends, releases, an alarm and its repair")
     print(f"  {scores}: the outcomes of the {len(questions)} questions, one per line")
     if judge == "lexical":
         print("  RAGSTONE_JUDGE=http://localhost:8000/v1 ragstone demo       the demo with a real judge")

@@ -261,9 +261,8 @@ def _resumable(traces: Path | None, output: Path | None, progress: Progress) -> 
             kept.append(f"The outcomes of {n}{of} samples are kept in '{output}.partial'")
         if traces is not None and (n := count_kept(traces, n_heads=0)):
             kept.append(f"{n} answers are kept")
-        hint = "No sample was complete, so nothing is kept."
-        if output is None:
-            hint = "Nothing is kept. With --output FILE, an interrupted run can be resumed."
+        how = "No sample was complete." if output else "With --output FILE, an interrupted run can be resumed."
+        hint = f"Nothing is kept. {how}"
         if kept:
             hint = f"{'. '.join(kept)}. Run the same command to resume."
         if isinstance(error, JudgeError):

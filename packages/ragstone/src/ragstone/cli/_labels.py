@@ -34,8 +34,7 @@ def draw_command(
     check_not_read(output and check_output(output), store)
     if output is not None and output.exists():
         raise ConfigurationError(
-            f"the file {str(output)!r} exists and may contain labels. Add these first (ragstone labels add), and name "
-            "another file, or remove this one."
+            f"{str(output)!r} exists and may contain labels. Add these (ragstone labels add), and name another file."
         )
     drawn = draw_to_label(store, limit, seed=settings_of(context).analysis.seed)
     if output is not None:

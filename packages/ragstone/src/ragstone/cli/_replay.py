@@ -51,7 +51,6 @@ def replay_command(
     *,
     store: str = "ragstone-replay.db",
     format_name: str = "auto",
-    shard: str | None = None,
     dry_run: bool = False,
     retriever_tool: list[str] | None = None,
     no_retriever_tool: list[str] | None = None,
@@ -68,7 +67,6 @@ def replay_command(
         sources: Files or directories, plain, .gz or .zst. - is standard input.
         store (STORE): The store for traces and scores.
         format_name (--format NAME): Format. auto detects it and prints the evidence.
-        shard (NUMBER/TOTAL hidden): One of several disjoint parts of the traces, such as 3/16.
     """
     tools = parse_retriever_tools(retriever_tool, no_retriever_tool)
     settings = settings_of(context)
@@ -82,7 +80,6 @@ def replay_command(
             names,
             format=format_name,
             retriever_tools=tools,
-            shard=shard,
             calls_per_reading=models.calls_per_reading,
         )
         _print_plan(plan, models, reasons=reasons, json_output=json_output)
@@ -106,7 +103,6 @@ def replay_command(
                     sinks=settings.scoring.sinks,
                     format=format_name,
                     retriever_tools=tools,
-                    shard=shard,
                     **arguments_of(context, settings, "limits", omit=OF_COMMAND),
                     reasons=reasons,
                     redact=redact_secrets if settings.redaction.redact else None,
@@ -165,9 +161,8 @@ def _unscored(ledger: Ledger, store: str) -> Iterator[str]:
     """Yield the number of traces that were finished before a metric was planned: its row does not show them."""
     for name, row in ledger.metrics.items():
         if n := ledger.total.captured - row.captured:
-            shown, place = sanitize_for_terminal(name), quote_store(store)
-            yield f"{shown}: {n} traces were finished before this metric, or its judge, was planned. Score them with"
-            yield f"  ragstone store backfill {place} --metrics {shown} --since 1970-01-01"
+            yield f"{name}: {n} traces were finished before this metric, or its judge, was planned. Score them with"
+            yield f"  ragstone store backfill {quote_store(store)} --metrics {name} --since 1970-01-01"
 
 
 def _exit(
@@ -288,11 +283,10 @@ def _file_lines(files: Sequence[FileReport], *, planned: bool = False) -> Iterat
             done = f"{counts.n_read} records{repeated}"
         yield (
             f"{sanitize_for_terminal(counts.name)}: {counts.format} ({sanitize_for_terminal(counts.detected_by)}): {done}"
-            + (f", {counts.n_other_shards} in other shards" if counts.n_other_shards else "")
             + (f", {counts.n_rejected} records rejected" if counts.n_rejected else "")
         )
         if counts.n_clashing:
-            yield f"  {counts.n_clashing} skipped: other traces have these ids. Use another --store, or unique ids in the file."
+            yield f"  {counts.n_clashing} skipped: other traces have these ids. Use another --store, or unique ids."
         for rejected in counts.rejected[:_SHOWN]:
             yield f"  rejected, {sanitize_for_terminal(rejected.place)}: {sanitize_for_terminal(rejected.reason, width=500)}"
         if counts.n_rejected > _SHOWN:

@@ -88,10 +88,7 @@ def find_unusable(table: ScoreTable, system: int = 0) -> str | None:
 
 
 def check_scales(table: ScoreTable, metrics: Iterable[str] | None = None, *, allowed: bool) -> list[str]:
-    """Check that all scores of each metric are on the same scale, and return warnings if different scales are `allowed`.
-
-    Else raise ConfigurationError if the scales differ.
-    """
+    """Return warnings about metrics with scores on different scales, or raise ConfigurationError if not `allowed`."""
     notes = []
     for name in table.metrics if metrics is None else metrics:
         made = [[o for o, n in each.items() if n and o.state == SCORED] for each in table.metrics[name].origins]

@@ -392,7 +392,7 @@ class Experiment(Reported, Evaluated):
 
         If the row has them, a line also has its `inclusion_probability` and the labels of its clusters (`session_id`,
         `user_id`, `document_id` and the key of `cluster`), and what the `application` needed for its answer:
-        `latency_s`, `tokens` and `cost_usd`, as far as they are known, and `n_calls` if they are means of several calls.
+        `latency_s`, `tokens` and `cost_usd`, as far as they are known, and `n_calls` if these are several.
         `compare` and `validate_metrics` use them.
         """
         fields, spent = read_fields(self.samples, self.cluster), self._spent()

@@ -32,7 +32,7 @@ FIRST_CALL: Final = "ragstone.first_call"
 
 
 def spent_of(calls: Sequence[Trace | TraceOutline]) -> Spent:
-    """Return what the calls for one sample needed, as means: the latency of the calls that answered, the rest of all."""
+    """Return what the calls for one sample needed, as means: latency of those that answered, the rest of all."""
     if len(calls) == 1:
         return _spent_by(calls[0])
     seconds, *others, _ = zip(*map(_spent_by, calls), strict=True)

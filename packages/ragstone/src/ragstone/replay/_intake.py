@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from itertools import islice
 from typing import Final
 
-from ragstone.errors import ConfigurationError, DataError
+from ragstone.errors import DataError
 from ragstone.reading import DetectedFormat, InputFile, RejectedRecord
 from ragstone.schema import Captured, Ignored, Trace
 from ragstone.store import Store
@@ -21,44 +20,6 @@ logger = logging.getLogger("ragstone")
 
 _BATCH: Final = 200
 _KEPT: Final = 20
-_FORM: Final = re.compile(r"(\d{1,9})/(\d{1,9})", re.ASCII)
-
-
-@dataclass(frozen=True, slots=True)
-class Shard:
-    """One of several disjoint parts, from 1 to `total`. A hash of its id alone decides the part of a trace."""
-
-    number: int
-    total: int
-
-    def __contains__(self, id_: object) -> bool:
-        """Return whether the trace with an id belongs to this part. The answer is the same on every machine."""
-        digest = hashlib.sha256(str(id_).encode("utf-8", "surrogatepass")).digest()
-        return int.from_bytes(digest[:8]) % self.total == self.number - 1
-
-    def __str__(self) -> str:
-        return f"{self.number}/{self.total}"
-
-
-def parse_shard(shard: str | None) -> Shard | None:
-    """Read "3/16" as the third of 16 parts. None, and the only part "1/1", mean all traces.
-
-    Raise ConfigurationError if it has another form, or the number is not between 1 and the total.
-    """
-    if shard is None:
-        return None
-    found = _FORM.fullmatch(str(shard))
-    if found is None:
-        raise ConfigurationError(
-            f"the shard {shard!r} does not have the form NUMBER/TOTAL. Write 3/16 for part 3 of 16."
-        )
-    number, total = map(int, found.groups())
-    if not 1 <= number <= total:
-        raise ConfigurationError(
-            f"the shard {shard!r} is out of range: parts are numbered from 1 to their total. "
-            + (f"Write a number from 1 to {total} before the slash." if total else "Write at least one part.")
-        )
-    return Shard(number, total) if total > 1 else None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -77,8 +38,6 @@ class FileReport:
     """Traces that were already in the store, from an earlier run, from live capture or from an earlier row."""
     n_clashing: int = 0
     """Traces skipped because the store has another trace with the same id."""
-    n_other_shards: int = 0
-    """Traces that belong to other shards, of the records read in this run."""
     n_rejected: int = 0
     rejected: list[RejectedRecord] = field(default_factory=list)
     """The first rejected records, with the reason."""
@@ -103,7 +62,7 @@ class ReplayTraceSource:
     """Import of files, one after another, in batches.
 
     The store saves the position in each file and the traces in one transaction. A later run resumes there, and only
-    compares the records of earlier runs with the store. `shard` is the part of the traces to import, None all of them.
+    compares the records of earlier runs with the store.
     `clean` changes them before they are stored.
     """
 
@@ -111,11 +70,9 @@ class ReplayTraceSource:
         self,
         files: Sequence[tuple[InputFile, DetectedFormat]],
         *,
-        shard: Shard | None = None,
         clean: Callable[[Iterator[Trace | RejectedRecord]], Iterator[Trace | RejectedRecord]] = iter,
     ) -> None:
         self.counts = [report_of(*file) for file in files]
-        self._shard = shard
         self._clean = clean
         self._waiting = list(zip(files, self.counts, strict=True))
         self._records: Iterator[Trace | RejectedRecord] | None = None
@@ -160,10 +117,9 @@ class ReplayTraceSource:
         """Return the next batch. It is empty at the end of the file, or where the file becomes unreadable."""
         try:
             if self._records is None:
-                self._segment = _segment(source, found, self._shard)
+                self._segment = _segment(source, found)
                 self._n_earlier = offsets.get(self._segment, 0)
-                # Selected first, so that each machine cleans its own traces only.
-                self._records = self._clean(select_shard(found.format.read(source), self._shard, counts))
+                self._records = self._clean(found.format.read(source))
             # One by one, so that the records before a damaged part are kept.
             n_left = self._n_earlier - counts.n_read
             self._batch.extend(islice(self._records, min(n_left, _BATCH) if n_left > 0 else _BATCH))
@@ -225,30 +181,12 @@ def _content(trace: Trace, *, of: Trace) -> tuple[object, ...]:
     return trace.query, trace.response, *((texts, trace.reference) if trace.source == of.source == "rows" else ())
 
 
-def select_shard(
-    records: Iterator[Trace | RejectedRecord], shard: Shard | None, counts: FileReport
-) -> Iterator[Trace | RejectedRecord]:
-    """Yield the records of a shard, and count the traces of others. Each rejected record belongs to one shard as well."""
-    if shard is None:
-        yield from records
-        return
-    for record in records:
-        if isinstance(record, RejectedRecord):
-            if record.place in shard:
-                yield record
-        elif record.trace_id in shard:
-            yield record
-        else:
-            counts.n_other_shards += 1
-
-
-def _segment(source: InputFile, found: DetectedFormat, shard: Shard | None) -> str:
-    """Return an identifier of a file or directory in its current state, its format, the version of its reader and the shard.
+def _segment(source: InputFile, found: DetectedFormat) -> str:
+    """Return an identifier of a file or directory in its current state, its format, and the version of its reader.
 
     If any of these changes, the file is read again, because the saved number of records refers to other records.
     """
     known_by = f"{source.identity or source.path.resolve()}|{found.format.name}|{version('ragstone')}"
-    known_by += "" if shard is None else f"|{shard}"
     digest = hashlib.sha256(known_by.encode("utf-8", "surrogateescape"))
     for part in source.parts():
         if source.identity:

@@ -23,7 +23,7 @@ from ragstone.reading import (
     find_formats,
     open_inputs,
 )
-from ragstone.replay._intake import FileReport, ReplayTraceSource, Shard, parse_shard, report_of, select_shard
+from ragstone.replay._intake import FileReport, ReplayTraceSource, report_of
 from ragstone.requests import RetrieverTools, read_retriever_tools
 from ragstone.schema import Trace, get_skip_reason, sample_from_trace
 from ragstone.scoring import RunEstimate, StrideSampler, estimate_run
@@ -60,7 +60,7 @@ class ReplayReport:
     @property
     def is_empty(self) -> bool:
         """Whether there were records, but none of them was a trace."""
-        n_traces = sum(file.n_new + file.n_known + file.n_clashing + file.n_other_shards for file in self.files)
+        n_traces = sum(file.n_new + file.n_known + file.n_clashing for file in self.files)
         return self.n_rejected > 0 and n_traces == 0
 
     @property
@@ -94,7 +94,6 @@ def plan_replay(
     *,
     format: str = "auto",  # noqa: A002 - the word that users know
     retriever_tools: Iterable[str] | RetrieverTools = (),
-    shard: str | None = None,
     calls_per_reading: int = 1,
     max_rehearsed: int = 1000,
 ) -> ReplayPlan:
@@ -105,15 +104,13 @@ def plan_replay(
         metrics: Names, groups or metric objects.
         format: Name of the format, or "auto".
         retriever_tools: As for `areplay_traces`.
-        shard: As for `areplay_traces`.
         calls_per_reading: Calls for one p(abstain): 1 if the endpoint returns probabilities, otherwise the draws.
         max_rehearsed: Traces that metrics are tried on; the numbers are scaled up from there.
 
     Raises:
-        ConfigurationError: A source, a format or a metric that does not exist, or a shard out of range.
+        ConfigurationError: A source, a format or a metric that does not exist.
         DataError: A file whose format is not known, or an address that does not answer.
     """
-    part = parse_shard(shard)
     chosen = resolve_metrics(metrics)
     tools = read_retriever_tools(retriever_tools)
     with open_inputs(sources) as found:
@@ -121,7 +118,7 @@ def plan_replay(
         counts = [report_of(*file) for file in files]
         spread = StrideSampler(max_rehearsed)
         ids = IdTable()
-        for trace, count in _read(files, counts, part):
+        for trace, count in _read(files, counts):
             if ids.add(trace.trace_id, 1) is not None:
                 count.n_known += 1
             elif get_skip_reason(trace) is None:
@@ -144,7 +141,6 @@ async def areplay_traces(
     sinks: Sequence[str | Sink] = (),
     format: str = "auto",  # noqa: A002
     retriever_tools: Iterable[str] | RetrieverTools = (),
-    shard: str | None = None,
     concurrency: int = 16,
     deadline_s: float | None = None,
     max_outage_s: float = 3600.0,
@@ -174,8 +170,6 @@ async def areplay_traces(
         format: Name of the format, or "auto" to detect it from the file.
         retriever_tools: Names of tools that retrieve and return text, or a mapping from such names to the separator
             between the passages in their results. Without it, such a result is not read as contexts.
-        shard: One of several disjoint parts of the traces, such as "3/16" for the third of 16. A hash of the trace id
-            decides, so that several machines can each score a part of the same files, each into its own store. None is all traces.
         concurrency: Traces scored at once.
         deadline_s: Seconds until a trace's open metrics fail as "timeout". Default: 120 after the last call.
         max_outage_s: Seconds for which traces stay pending while the judge is unavailable. Then the run stops, and the
@@ -194,12 +188,11 @@ async def areplay_traces(
 
     Raises:
         ConfigurationError: A source, format, metric, judge or sink that does not exist, a metric that needs a model
-            that is not named, or a shard out of range.
+            that is not named.
         DataError: A file whose format is not known, or an address that does not answer.
         JudgeError: The judge cannot be reached at all.
         StoreError: The store cannot be used, or another process owns it.
     """
-    part = parse_shard(shard)
     with own_refusals(refusals), own_prompts(prompts or {}):
         setup = open_setup(
             metrics,
@@ -217,7 +210,7 @@ async def areplay_traces(
         if hash_id is not None:
             hash_id("user", "")  # an unreadable key ends the command before it reads any file
         redactor = redact_secrets if redact is True else redact or None
-        intake = ReplayTraceSource(files, shard=part, clean=lambda records: redacted(records, redactor, hash_id))
+        intake = ReplayTraceSource(files, clean=lambda records: redacted(records, redactor, hash_id))
         worker = Worker(
             store, setup, intakes=[intake], max_outage_s=max_outage_s, ends_at_cap=True, stop_early=stop_early
         )
@@ -275,11 +268,11 @@ def redacted(
 
 
 def _read(
-    files: Sequence[tuple[InputFile, DetectedFormat]], counts: Sequence[FileReport], shard: Shard | None
+    files: Sequence[tuple[InputFile, DetectedFormat]], counts: Sequence[FileReport]
 ) -> Iterator[tuple[Trace, FileReport]]:
     for (source, found), count in zip(files, counts, strict=True):
         try:
-            for record in select_shard(found.format.read(source), shard, count):
+            for record in found.format.read(source):
                 count.n_read += 1
                 if isinstance(record, RejectedRecord):
                     count.reject(record)

@@ -134,10 +134,7 @@ class RowProbabilities:
         self._has, self._first = True, ""
 
     def add(self, fields: Mapping[str, Any], place: str) -> float:
-        """Return the sampling probability of a row, and 1 if no row has one.
-
-        Raise DataError if it is not in (0, 1], or if only some rows have one.
-        """
+        """Return that of a row, 1 if none has one. Raise DataError if it is not in (0, 1], or only some have one."""
         value = fields.get("inclusion_probability")
         has = value is not None
         if not self._first:
@@ -145,8 +142,8 @@ class RowProbabilities:
         elif has != self._has:
             raise DataError(
                 f"{self._first if has else place}: inclusion_probability is missing, although other rows have it, so "
-                "their mean cannot be weighted. Give each row its sampling probability (1 if it was certain to be kept), "
-                "or give none."
+                "their mean cannot be weighted. Give each row its sampling probability (1 if it was certain to be "
+                "kept), or give none."
             )
         return _probability(value, place) if has else 1.0
 
@@ -158,7 +155,7 @@ def _probability(value: Any, place: str) -> float:
             number = float(value)
     if not 0 < number <= 1:
         raise DataError(
-            f"{place}: inclusion_probability is {value!r}. It must be a number above 0 and at most 1: the probability with "
-            "which this request was kept. The weight of a row is its inverse."
+            f"{place}: inclusion_probability is {value!r}. It must be a number above 0 and at most 1: the probability "
+            "with which this request was kept. The weight of a row is its inverse."
         )
     return float(number)

@@ -78,7 +78,9 @@ class Backfills(Part):
             ).fetchall()
             traces = []
             for _, _, trace_id, session, body in rows:
-                if not _is_drawn(session, sample):
+                digest = hashlib.sha256(session.encode("utf-8", "surrogatepass")).digest()
+                # The same sessions are drawn in every run, and more if the share grows.
+                if int.from_bytes(digest[:8]) >= sample * 2**64:
                     continue
                 of_trace = "SELECT metric, metric_version, judge_hash FROM outcomes WHERE sample_id = ?"
                 found = set(map(tuple, db.execute(of_trace, (trace_id,))))
@@ -133,8 +135,3 @@ def _known(metrics: Sequence[PlannedMetric]) -> tuple[str, list[str]]:
     keys = " OR ".join([_KEY] * len(metrics))
     parameters = [value for metric in metrics for value in metric]
     return f"(SELECT COUNT(*) FROM outcomes AS o WHERE o.sample_id = t.trace_id AND ({keys}))", parameters  # noqa: S608
-
-
-def _is_drawn(session: str, sample: float) -> bool:
-    """Return whether a session is among a share of all. The same sessions are drawn in every run, and more if it grows."""
-    return int.from_bytes(hashlib.sha256(session.encode("utf-8", "surrogatepass")).digest()[:8]) < sample * 2**64

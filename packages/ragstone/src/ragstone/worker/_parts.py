@@ -21,11 +21,8 @@ from ragstone.worker._hold import Attempt, FailureHold
 from ragstone.worker._setup import ScoringSetup
 
 logger = logging.getLogger("ragstone")
-
-
 T = TypeVar("T")
 UNANSWERED: Final = frozenset({"unavailable", "timeout"})
-
 _WAITING: Final = 16
 """Requests per slot that may wait for an unavailable model while another model continues."""
 

@@ -221,15 +221,12 @@ def _read(reader: TableReader, at: int, source: Source, selected: Sequence[str] 
 def _weighted(
     table: ScoreTable, by_system: Sequence[Mapping[str, float]], has: NDArray[np.bool_], notes: list[str]
 ) -> ScoreTable:
-    """Return the table with the sampling probabilities (below 1, by sample id) of its systems.
-
-    A sample of several systems is as probable as in the one with the smallest probability: one may be all requests, and
-    another a draw of them.
-    """
+    """Return the table with the sampling probabilities (below 1, by sample id) of its systems."""
     import numpy as np
 
     if not any(by_system):
         return table
+    # A sample of two systems has the smaller probability: one may be all requests, and the other a draw of them.
     own = np.array([[shares.get(id_, 1.0) for shares in by_system] for id_ in table.sample_ids])
     least = own.min(axis=1)
     larger = (has & (own > least[:, None])).sum(axis=1)

@@ -39,7 +39,7 @@ class HumanLabels:
 def build_labels(
     human: HumanLabels, wrong: Mapping[str, bool], table: ScoreTable, rows: Sequence[MetricRow], confidence_level: float
 ) -> LabelsView | None:
-    """Compare labels with scores. Returns None without labels of these samples. `wrong` has the judged answers by id."""
+    """Compare labels with scores. Returns None without labels of samples. `wrong` has the judged answers by id."""
     numbers = {id_: row for row, id_ in enumerate(table.sample_ids)}
     values = {id_: value for id_, value in human.values().items() if id_ in numbers}
     if not values:
@@ -113,7 +113,6 @@ class _Compared:
         )
 
     def _name_frame(self, wrong: Mapping[str, bool]) -> str:
-        """Name the answers that drawn ones represent: those that could be drawn."""
         n = sum(each in self._frame for each in wrong)
         if n == len(wrong):
             return "all answers"
@@ -143,7 +142,8 @@ class _Compared:
         if found is not None and found.coefficient is not None and found.observed is not None:
             kappa = found.coefficient
             numbers |= {"kappa": kappa.value, "low": kappa.low, "high": kappa.high, "observed": found.observed}
-            text += f", which means on {100 * found.observed:.0f} % of {self._name_frame(wrong)} (kappa {format_mean(kappa)} {format_interval(kappa)})"
+            agreement = f"(kappa {format_mean(kappa)} {format_interval(kappa)})"
+            text += f", which means on {100 * found.observed:.0f} % of {self._name_frame(wrong)} {agreement}"
         return [Statement(text=f"{text}.", kind="count", numbers=numbers)]
 
     def describe_share(self, wrong: Mapping[str, bool]) -> list[Statement]:
@@ -156,7 +156,8 @@ class _Compared:
             return []
         share = result.estimate
         text = (
-            f"According to people, {format_share(share)} of {self._name_frame(wrong)} are wrong, estimated from {count(share.n, 'label')}; "
+            f"According to people, {format_share(share)} of {self._name_frame(wrong)} are wrong, estimated from "
+            f"{count(share.n, 'label')}; "
             f"the metrics alone say {100 * result.judge_mean:.0f} %."
         )
         ends = {"share": share.value, "low": share.low, "high": share.high}
