@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -10,8 +11,11 @@ from typing import Any, Final
 from ragstone._util.quantities import count
 from ragstone.errors import DataError
 from ragstone.reading._columns import FIELD_ALIASES, guess_field, name_key
-from ragstone.reading._layouts import looks_like_row
+from ragstone.reading._layouts import Layout, find_layout, looks_like_row, rows_of
 from ragstone.reading._messages import are_messages
+from ragstone.reading._report import ReadingReport
+from ragstone.reading._row_values import is_missing
+from ragstone.schema import Trace, get_skip_reason
 
 _FRAME_ROWS: Final = 1000
 """Rows of a data frame that are converted at once."""
@@ -226,3 +230,115 @@ def object_rows(data: Iterable[Any], wanted: str | None) -> Table:
             raise DataError(f"the data has several splits: {splits}. Give one of them: data[{next(iter(data))!r}]")
         return table_of(data, "the data", wanted)
     return whole_table("rows", iter(data), wanted)
+
+
+def describe_table(table: Table, report: ReadingReport) -> None:
+    """Report the format of a table, the list that is read, and what is not read."""
+    report.format, report.where, report.separator = table.format, table.chosen, table.separator
+    report.has_text_cells = table.has_text_cells
+    if table.note:
+        report.note(table.note)
+    if table.others:
+        report.note(f"lists that are not read: {', '.join(table.others)}")
+
+
+def is_left_out(trace: Trace, choice: Choice, report: ReadingReport) -> bool:
+    """Return whether a request is not scored, and count it. An application answers its query again."""
+    if choice.with_app or (reason := get_skip_reason(trace)) is None:
+        return False
+    report.note(f"left out, because such requests are not scored: {reason.partition(':')[0]}")
+    return True
+
+
+_TOTALS: Final = (
+    "mean", "average", "avg", "total", "sum", "median", "std", "min", "max", "count", "mittelwert", "durchschnitt",
+    "gesamt", "anzahl", "gemiddelde", "totaal", "summe", "moyenne", "somme", "promedio", "media", "suma", "overall", "ø",
+    "accuracy", "precision", "recall", "f1", "pass rate", "hit rate", "success rate", "error rate", "win rate",
+    "genauigkeit", "trefferquote", "exactitude", "precisi\u00f3n", "exactitud", "somma", "média", "soma", "średnia", "среднее", "итого", "平均", "平均値", "平均值", "合計", "合计", "総計", "总计", "小計", "小计",
+)  # fmt: skip
+"""First texts of rows that summarize a table."""
+_TOTAL: Final = re.compile(rf"(?:{'|'.join(_TOTALS)})(?=[\s(:]|\Z)")
+_SHARE: Final = re.compile(r"[-+]?\d[\d.,]*+(?:e[-+]?\d++)?+ ?(?:%|[/\u00b1] ?[\d.]++)?")
+_TYPE: Final = re.compile(
+    r"(?:string|str|text|(?:var)?char(?:\(\d++\))?|int(?:eger)?\d*+|bigint|float\d*+|double|number|numeric|decimal|bool(?:ean)?"
+    r"|object|json|array|list(?:\[\w++\])?|date(?:time)?|timestamp|category)",
+    re.IGNORECASE,
+)
+_TOTAL_CHARS: Final = 40  # longest first value of a row that is a header or a total
+
+
+def laid_out(rows: Iterable[Any], fields: Mapping[str, str], report: ReadingReport) -> Iterator[tuple[int, Any]]:
+    """Yield the rows with their 1-based positions, those of a known layout under our field names."""
+    layout: Layout | None = None
+    answers: set[str] = set()
+    is_first = True
+    for position, row in enumerate(rows, start=1):
+        report.n_rows += 1
+        if type(row) is not dict and not isinstance(row, Mapping):
+            yield position, row
+            continue
+        for name, value in row.items():  # noqa: B007 - the first value and its column
+            if not _is_blank(value):
+                break
+        else:
+            report.note("rows without a value, left out")
+            continue
+        is_short = type(value) is str and len(value) <= _TOTAL_CHARS
+        if is_short and report.has_text_cells and (problem := _other_row(row, name, value, position)):
+            if isinstance(problem, str):
+                report.note(problem)
+            else:
+                yield position, problem
+            continue
+        if is_first and (layout := find_layout(row)) is not None:
+            report.note(layout.describe(row))
+        is_first = False
+        if layout is None or not layout.keys <= row.keys():
+            yield position, row
+            continue
+        parts = rows_of(row, layout, fields)
+        report.n_rows += len(parts) - 1
+        for each in parts:
+            if layout.answers:  # several people compare the same answers
+                if (key := repr((each.get("id"), each.get("response")))) in answers:
+                    report.note("answers of earlier rows, read once")
+                    continue
+                answers.add(key)
+            yield position, each
+
+
+def _is_blank(value: Any) -> bool:
+    return not value.strip() if type(value) is str else is_missing(value)
+
+
+def _other_row(row: Mapping[str, Any], name: str, value: str, position: int) -> str | DataError | None:
+    """Return a note or an error about a row that is a header or a total, otherwise None. `name` has the first value.
+
+    Raise DataError if it is the header of other columns, so that the rows after it would be read wrongly.
+    """
+    word = value.strip().casefold()
+    if _TOTAL.match(word) is not None and not word.endswith("?"):
+        others = [str(other).strip() for column, other in row.items() if column != name and not _is_blank(other)]
+        if others and all(map(_SHARE.fullmatch, others)):
+            return DataError(f"row {position} is a total ({value.strip()[:40]!r} and numbers), not a sample")
+        if not others and len(row) > 1 and word[-1].isdigit():
+            return f"a total below the table, left out: {value.strip()!r}"
+    if not value[:1].isalnum() and not any(map(str.isalnum, "".join(map(str, row.values())))):
+        return "rows without a letter or a digit, left out"
+    if name_key(word) in KNOWN_NAMES or word == name.strip().casefold():
+        names = [str(cell).strip() for cell in row.values()]
+        if [*map(name_key, names)] == [*map(name_key, row)]:
+            return "rows that repeat the header, left out"
+        if len(names) > 1 and all(cell in row or name_key(cell) in KNOWN_NAMES for cell in names):
+            shown = "the columns in another order" if set(names) == set(row) else "other columns"
+            raise DataError(f"row {position} is a header with {shown}. Split the file at this row, and read both parts")
+    if position == 1 and all(_TYPE.fullmatch(str(cell).strip()) for cell in row.values() if not _is_blank(cell)):
+        return "a row of types below the header, left out"
+    if position == 1 and all(len(str(cell)) > 2 and len(str(cell).split()) == 1 for cell in row.values()):
+        fields = [[guess_field(name, is_nested=True) for name in (column, str(cell))] for column, cell in row.items()]
+        if (
+            all(cell == column for column, cell in fields if column)
+            and len({column for column, _ in fields} - {None}) > 1
+        ):
+            return f"a second header, left out: {', '.join(map(str, row.values()))}"
+    return None

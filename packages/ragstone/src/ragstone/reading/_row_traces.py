@@ -16,8 +16,8 @@ from ragstone.reading._json import clean
 from ragstone.reading._records import Record
 from ragstone.reading._repeats import MAX_ROWS, Repeats
 from ragstone.reading._report import ReadingReport
+from ragstone.reading._row_lists import describe_table, laid_out
 from ragstone.reading._rows import RowReader
-from ragstone.reading._samples import describe_table, laid_out
 from ragstone.reading._source import InputFile
 from ragstone.reading._tables import open_table
 from ragstone.reading._trec import RUN_SUFFIXES, read_beir, read_trec_run

@@ -25,8 +25,7 @@ from ragstone.reading._formats import (
 )
 from ragstone.reading._ragstone import CASE, CHOSEN_BY_SCORES, case_of
 from ragstone.reading._report import ReadingReport
-from ragstone.reading._row_lists import Choice
-from ragstone.reading._samples import is_left_out
+from ragstone.reading._row_lists import Choice, is_left_out
 from ragstone.reading._source import InputFile, Sources, open_inputs
 from ragstone.requests import RetrieverTools, read_retriever_tools
 from ragstone.schema import Sample, Trace, sample_from_trace
@@ -123,9 +122,8 @@ def trace_samples(
 ) -> Iterator[Sample | DataError] | None:
     """Return the samples of a store, or of a file or folder with traces. None for anything else, such as rows.
 
-    A sample is a request, and its id is the trace id. A record that cannot be read is yielded as an error. The report counts
-    records that are not requests, and requests that failed or whose texts were removed. Raise DataError if the file is
-    one of Ragstone without samples, such as outcomes.
+    A sample is a request, with the trace id. A record that cannot be read is an error. The report counts what is left
+    out. Raise DataError if the file is one of Ragstone without samples, such as outcomes.
     """
     name = os.fspath(data)
     if is_database_url(name):
