@@ -244,9 +244,9 @@ def test_no_dashboard_shows_0_for_an_unknown_cost():
 def test_a_daily_budget_that_cannot_be_counted(limits, outcome, reason):
     """It scores nothing more, and says what is missing."""
     budget = DailyBudget(limits, errors=None)
-    budget.record([score(usage=PRICED)])
-    budget.record([outcome])
-    budget.record([score(usage=PRICED)])
+    for scored in (score(usage=PRICED), outcome, score(usage=PRICED)):
+        budget.spend(scored.usage)
+        budget.check([scored])
     assert (reason is None) == (budget.reached is None)
     assert reason is None or reason in budget.reached
 

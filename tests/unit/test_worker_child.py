@@ -10,6 +10,7 @@ import pytest
 
 from ragstone.errors import ConfigurationError, RagstoneError, StoreOwnedError
 from ragstone.judges import is_any_endpoint_down
+from ragstone.judges._limits import gate
 from ragstone.metrics import resolve_metrics
 from ragstone.schema import Sample, Score
 from ragstone.testing import FakeJudge
@@ -55,8 +56,9 @@ def test_a_process_that_is_stopped_at_once_could_have_started():
     assert not asyncio.run(run()).cannot_start
 
 
-def test_the_outage_of_a_process_ends_with_it():
+def test_the_outage_of_a_process_ends_with_it(monkeypatch):
     """Another process asks the judge again, and says if it is still unavailable."""
+    monkeypatch.setattr(gate, "_registry", type(gate._registry)())
 
     async def run() -> list[bool]:
         process = _Process(None, lambda _: None)

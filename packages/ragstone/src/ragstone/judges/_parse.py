@@ -51,7 +51,7 @@ _OTHER_SCALE: Final = re.compile(
     re.IGNORECASE,
 )
 _STARS: Final = re.compile(
-    r"\d\s*(?:(?:stars?|Sterne?|étoiles?|estrel+as?|stelle)\b|[★⭐]|[つ颗個个]?\s*星)", re.IGNORECASE
+    r"\d\s*(?:(?:stars?|Sterne?|étoiles?|estrel+as?|stelle)\b|[★⭐]|(?:[つ颗個个]\s*)?星)", re.IGNORECASE
 )
 _SCALE_KEY: Final = re.compile(r"max|(?:(?:score|rating)_)?(?:scale|range)$|out[_ ]?of|total$|highest|best_?rating")
 _LEAST_SCALE: Final = 10
