@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from llama_index.core.base.response.schema import PydanticResponse, Response, StreamingResponse
+from llama_index.core.chat_engine.types import AgentChatResponse
 from llama_index.core.evaluation import BatchEvalRunner
 from llama_index.core.prompts import PromptTemplate
 from llama_index.core.schema import NodeWithScore, TextNode
@@ -203,6 +204,14 @@ def test_response_objects_are_taken_with_their_nodes(response, text):
     assert (None, True) == tuple(
         getattr(RagstoneEvaluator("exact_match").evaluate_response(Q), name) for name in ("score", "invalid_result")
     )
+
+
+def test_a_response_without_source_nodes_has_unknown_contexts():
+    """An engine or a chat that names no sources returns an empty list. An empty list of the user is an empty retrieval."""
+    evaluator = RagstoneEvaluator("vera.groundedness", judge="lexical")
+    found = [evaluator.evaluate_response(Q, kind(A)) for kind in (Response, AgentChatResponse)]
+    assert ["not applicable: the sample has no contexts"] * 2 == [each.invalid_reason for each in found]
+    assert 0.0 == evaluator.evaluate(Q, A, contexts=[]).score
 
 
 def test_stream_is_not_read():

@@ -223,7 +223,7 @@ class RagstoneEvaluator(BaseEvaluator):
     async def aevaluate_response(
         self, query: str | None = None, response: Any = None, **kwargs: Any
     ) -> RagstoneEvaluationResult:
-        """Score a response with its source nodes, whose ids and scores are kept.
+        """Score a response with its source nodes, whose ids and scores are kept. Without any, the contexts are unknown.
 
         A streaming response is not read: it does not have a text before the application has read it.
         """
@@ -233,9 +233,9 @@ class RagstoneEvaluator(BaseEvaluator):
         if said is None:
             said = getattr(response, "response_txt", None)
         text = said.model_dump_json() if isinstance(said, BaseModel) else said
-        return await self.aevaluate(
-            query=query, response=text, contexts=getattr(response, "source_nodes", None), **kwargs
-        )
+        # Responses that name no sources have an empty list as well.
+        contexts = getattr(response, "source_nodes", None) or None
+        return await self.aevaluate(query=query, response=text, contexts=contexts, **kwargs)
 
     def evaluate_response(
         self, query: str | None = None, response: Any = None, **kwargs: Any
