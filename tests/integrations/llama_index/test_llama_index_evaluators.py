@@ -12,6 +12,9 @@ from llama_index.core.base.response.schema import PydanticResponse, Response, St
 from llama_index.core.chat_engine.types import AgentChatResponse
 from llama_index.core.evaluation import BatchEvalRunner
 from llama_index.core.prompts import PromptTemplate
+from llama_index.core.query_engine import MultiStepQueryEngine, SubQuestionQueryEngine
+from llama_index.core.question_gen import LLMQuestionGenerator
+from llama_index.core.response_synthesizers import get_response_synthesizer
 from llama_index.core.schema import NodeWithScore, TextNode
 from pydantic import BaseModel
 
@@ -212,6 +215,28 @@ def test_a_response_without_source_nodes_has_unknown_contexts():
     found = [evaluator.evaluate_response(Q, kind(A)) for kind in (Response, AgentChatResponse)]
     assert ["not applicable: the sample has no contexts"] * 2 == [each.invalid_reason for each in found]
     assert 0.0 == evaluator.evaluate(Q, A, contexts=[]).score
+
+
+@pytest.mark.parametrize("steps", [False, True], ids=["sub-questions", "steps"])
+def test_answers_to_sub_questions_are_no_contexts(app, steps):
+    """The nodes that an engine makes from the model's own answers do not support the answer."""
+    inner = app.engine(app.retriever("alpha"), app.model("It is red."))
+    shared = {"response_synthesizer": get_response_synthesizer(app.model("It is red."))}
+    if steps:
+        engine = MultiStepQueryEngine(inner, lambda bundle, metadata: bundle, num_steps=1, **shared)
+    else:
+        question = LLMQuestionGenerator.from_defaults(
+            app.model('```json\n{"items": [{"sub_question": "Which?", "tool_name": "search"}]}\n```')
+        )
+        engine = SubQuestionQueryEngine(
+            question, query_engine_tools=[app.tool(inner)], use_async=False, verbose=False, **shared
+        )
+    response = engine.query(Q)
+    evaluator = RagstoneEvaluator("vera.groundedness", judge="lexical")
+    found = evaluator.evaluate_response(Q, response)
+    assert (2, ["alpha"], 0.0) == (len(response.source_nodes), found.contexts, found.score)
+    found = evaluator.evaluate_response(Q, Response("It is red.", source_nodes=response.source_nodes[:1]))
+    assert (None, None) == (found.contexts, found.score)
 
 
 def test_stream_is_not_read():

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from llama_index.core.base.llms.base import BaseLLM
 from llama_index.core.bridge.pydantic import BaseModel
@@ -19,6 +20,9 @@ from ragstone.reading import sample_from_row
 from ragstone.schema import Failure, NotApplicable, Sample, Score
 from ragstone.scoring import run_async
 from ragstone.worker import ScoringSetup
+
+_SUB_ANSWER: Final = re.compile(r"(?s)Sub question: .*\nResponse: |\nQuestion: .*\nAnswer: ")
+"""How the texts begin that `SubQuestionQueryEngine` and `MultiStepQueryEngine` make from the model's answers."""
 
 
 class RagstoneEvaluationResult(EvaluationResult):
@@ -225,7 +229,8 @@ class RagstoneEvaluator(BaseEvaluator):
     ) -> RagstoneEvaluationResult:
         """Score a response with its source nodes, whose ids and scores are kept. Without any, the contexts are unknown.
 
-        A streaming response is not read: it does not have a text before the application has read it.
+        Nodes that an engine made from answers to sub-questions are left out. A streaming response is not read: it does
+        not have a text before the application has read it.
         """
         if response is None:
             return await self.aevaluate(query=query, **kwargs)
@@ -235,6 +240,8 @@ class RagstoneEvaluator(BaseEvaluator):
         text = said.model_dump_json() if isinstance(said, BaseModel) else said
         # Responses that name no sources have an empty list as well.
         contexts = getattr(response, "source_nodes", None) or None
+        if isinstance(contexts, list | tuple):
+            contexts = [each for each in contexts if not _is_made(each)] or None
         return await self.aevaluate(query=query, response=text, contexts=contexts, **kwargs)
 
     def evaluate_response(
@@ -271,6 +278,14 @@ def _setup(
 def _node(context: object) -> BaseNode | None:
     node = context.node if isinstance(context, NodeWithScore) else context
     return node if isinstance(node, BaseNode) else None
+
+
+def _is_made(context: object) -> bool:
+    """Whether an engine made a node from its answer to a sub-question."""
+    node = _node(context)
+    if node is None or node.metadata or node.relationships or getattr(context, "score", None) is not None:
+        return False
+    return _SUB_ANSWER.match(node.get_content()) is not None
 
 
 def _plain(value: object) -> str | None:
