@@ -8,6 +8,8 @@ import re
 from typing import Any
 
 import pytest
+from llama_index.core.agent.workflow import AgentOutput
+from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.base.response.schema import PydanticResponse, Response, StreamingResponse
 from llama_index.core.chat_engine.types import AgentChatResponse
 from llama_index.core.evaluation import BatchEvalRunner
@@ -207,6 +209,13 @@ def test_response_objects_are_taken_with_their_nodes(response, text):
     assert (None, True) == tuple(
         getattr(RagstoneEvaluator("exact_match").evaluate_response(Q), name) for name in ("score", "invalid_result")
     )
+
+
+def test_the_answer_of_an_agent_is_the_text_of_its_message():
+    """The output of an agent has a message as its response."""
+    output = AgentOutput(response=ChatMessage(A, role="assistant"), tool_calls=[], raw=None, current_agent_name="A")
+    found = RagstoneEvaluator("exact_match").evaluate_response(Q, output, reference=A)
+    assert (A, 1.0) == (found.response, found.score)
 
 
 def test_a_response_without_source_nodes_has_unknown_contexts():

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from llama_index.core.base.llms.base import BaseLLM
+from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.bridge.pydantic import BaseModel
 from llama_index.core.evaluation import BaseEvaluator, EvaluationResult
 from llama_index.core.prompts.mixin import PromptDictType
@@ -237,6 +238,8 @@ class RagstoneEvaluator(BaseEvaluator):
         said = getattr(response, "response", None)
         if said is None:
             said = getattr(response, "response_txt", None)
+        if isinstance(said, ChatMessage):  # of an agent
+            said = said.content
         text = said.model_dump_json() if isinstance(said, BaseModel) else said
         # Responses that name no sources have an empty list as well.
         contexts = getattr(response, "source_nodes", None) or None
