@@ -198,6 +198,25 @@ def test_yes_no_labels(written):
     assert 1.0 == strict.exact.value
 
 
+@pytest.mark.parametrize("spelled", [{True: "correct", False: "wrong"}, {True: 1, False: 0}])
+def test_yes_no_labels_of_a_metric_with_negative_scores(written, spelled):
+    """Wrong is the lowest label, and not the middle of a range from -1 to 1."""
+    a = written("a", {"vera.answer_relevance_cosine": [0.8, 0.1] * 15})
+    labels = [{"id": f"q{i}", "label": spelled[i % 2 == 0]} for i in range(30)]
+    (found,) = validate_metrics(a, labels=labels, **FAST).labels
+    assert ((0.0, 1.0), (-1.0, 1.0), 0.5) == (found.label_range, found.categories, found.exact.value)
+    assert (1.0, 0.45) == (found.errors.auc.value, pytest.approx(found.bias.value))
+
+
+def test_the_scale_of_words_is_known(written):
+    """Partly is the middle of the scale, also if no answer is wrong, and without a note that the range is a guess."""
+    a = written("a", {"ccrs.qr": [0.4, 0.9], "own": [3.0, 4.0]})
+    labels = [{"id": "q0", "label": "partly"}, {"id": "q1", "label": "correct"}]
+    report = validate_metrics(a, labels=labels, **FAST)
+    assert [(0.0, 1.0)] * 2 == [found.label_range for found in report.labels]
+    assert not any("not stated" in note for note in report.notes)
+
+
 def test_grades_from_one_to_five(written):
     """Grades become scores, a grade that no one gave stays one, and disagreement counts by its distance."""
     a = written("a", {"ccrs.qr": [0.0, 0.3, 0.6, 0.7, 1.0, 0.9]})
@@ -321,6 +340,7 @@ def test_labels_of_a_selected_sample_are_noticed(written):
         ([{"id": "q0", "verdict": 1}], {"label_columns": ["verdikt"]}, "'verdikt'"),
         ([{"id": "q0", "label": 7}], {"label_range": (1, 5)}, "got 7"),
         ([{"id": "q0", "label": 7}], {"label_range": (5, 5)}, "low < high"),
+        ([{"id": "q0", "label": 7}], {}, "all labels of ccrs.qr are 7, so their scale is unknown"),
         (["q0"], {}, "row 1: a row must be an object"),
     ],
 )

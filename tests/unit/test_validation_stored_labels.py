@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from completions import complete
 from live_store import add_requests, make_store
 from ragstone.experiments import TimeRange, add_labels, draw_to_label
+from ragstone.schema import Score
 from ragstone.stats import drawn_kappa, drawn_prediction_powered_mean
 from ragstone.store import SqliteStore, open_store
 from ragstone_lab import validate_metrics
@@ -15,7 +17,11 @@ from ragstone_lab import validate_metrics
 
 def labeled_store(path: Path, *, others: bool = False) -> Path:
     """A store with 60 scored requests, of which the drawn ones (and others, if asked for) are labeled."""
-    make_store(path, 60)
+    return label_drawn(make_store(path, 60), others=others)
+
+
+def label_drawn(path: Path, *, others: bool = False) -> Path:
+    """Draw requests of a store of 60, and label them (and others, if asked for)."""
     draw_to_label(path, 24, seed=1)
     with open_store(path, mode="read") as store:
         drawn = [each.trace_id for each in store.labels.drawn() if each.position is not None]
@@ -49,6 +55,23 @@ def test_labels_of_a_store_are_read(tmp_path: Path) -> None:
     assert found.human_mean.estimate == pytest.approx(mean.estimate)
     assert found.coefficient[0] == "kappa"
     assert "weighted as they were drawn" in str(report)
+
+
+def test_labels_of_a_metric_with_negative_scores(tmp_path: Path) -> None:
+    """The label of a wrong answer is the lowest one, whatever the range of the metric."""
+    name = "vera.answer_relevance_cosine"
+    path = make_store(tmp_path / "s.db", 60, scored=False)
+    with SqliteStore.open(path, mode="own") as store:
+        for k in range(60):
+            value = 0.1 if k % 4 == 0 else 0.9
+            complete(
+                store,
+                f"t{k}",
+                [Score(sample_id=f"t{k}", metric=name, metric_version="1", value=value, method="cosine")],
+            )
+    label_drawn(path)
+    (found,) = validate_metrics(path).labels
+    assert ((0.0, 1.0), (-1.0, 1.0)) == (found.label_range, found.categories)
 
 
 def test_requests_after_the_draw_are_not_in_the_weighted_numbers(tmp_path: Path) -> None:

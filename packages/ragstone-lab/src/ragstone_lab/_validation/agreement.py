@@ -379,12 +379,18 @@ class _Scale:
                 raise ConfigurationError(f"label_range must be finite with low < high, got {low!r} and {high!r}")
             if outside := [value for value in values if not low <= value <= high]:
                 raise ConfigurationError(f"labels of {metric} must be from {low:g} to {high:g}, got {outside[0]:g}")
+        elif set(values) <= {0.0, 1.0}:
+            # Yes/no labels, of which maybe only one occurs.
+            low, high = 0.0, 1.0
         elif bounded and all(scores[0] <= value <= scores[1] for value in values):
             low, high = scores
         else:
             low, high = min(values), max(values)
-            # Yes/no labels, of which maybe only one occurs.
-            low, high = (0.0, 1.0) if low == high or {low, high} <= {0.0, 1.0} else (low, high)
+            if low == high:
+                raise DataError(
+                    f"all labels of {metric} are {low:g}, so their scale is unknown. State it: --set "
+                    "research.label_range=LOW,HIGH"
+                )
         distinct = sorted({*values, low, high} if set(values) <= {low, high} else set(values))
         if high - low < _MOST_CATEGORIES and len(distinct) > 2 and all(v.is_integer() for v in (low, *distinct)):
             # Integer grades that do not occur are categories too.

@@ -59,8 +59,9 @@ def validate_metrics(
             labels, in columns named like metrics, as `metric` and `label`, or one `label` for all metrics. With several
             raters or systems, also `rater` and `system`. The labeled samples should be a random sample, as the prediction-powered mean assumes.
         label_columns: Columns of labels, each NAME or NAME=METRIC. Default: detected.
-        label_range: Lowest and highest possible label, such as (1, 5). Default: that of the labels' layout, otherwise
-            the metric's range if all labels lie in it, otherwise the lowest and highest label. A note states a guess.
+        label_range: Lowest and highest possible label, such as (1, 5). Default: that of the labels' layout, or 0 to 1
+            for words, 0 and 1, otherwise the metric's range if all labels lie in it, otherwise the lowest and highest
+            label. A note states a guess.
         label_values: Labels that are texts, lowest first.
         threshold: Score from which a sample is positive, for yes/no labels. Default: the middle of the metric's range.
         repeats: Outcomes of the same samples scored again. By system if there are several.

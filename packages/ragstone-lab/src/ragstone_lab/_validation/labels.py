@@ -261,7 +261,7 @@ def read_stored_labels(
             continue
         # A source may be a period or a run of its store.
         human, ids = open_source(source).human_labels(), system.sample_ids
-        common: dict[str, Any] = {"name": "label", "system": system.name}
+        common: dict[str, Any] = {"name": "label", "system": system.name, "bounds": (0.0, 1.0)}
         stored = [
             LabelRecord(position=n, sample_id=each.trace_id, value=each.value, annotator=each.author, **common)
             for n, each in enumerate(human.labels, start=1)

@@ -535,12 +535,16 @@ class _Collector:
         for name in self._n:
             records = [each for each in self.file.records if each.name == name]
             values = [each.value for each in records]
-            if values and records[0].bounds is None and self._words[name] < len(values):
-                if self._words[name] and not all(0 <= value <= 1 for value in values):
+            if values and records[0].bounds is None and self._words[name]:
+                if not all(0 <= value <= 1 for value in values):
                     raise DataError(
                         f"{name} has words (such as yes) and numbers outside of 0 to 1. State the scale, of which "
                         "words are the ends or the middle: --set research.label_range=LOW,HIGH"
                     )
+                self.file.records = [
+                    replace(each, bounds=(0.0, 1.0)) if each.name == name else each for each in self.file.records
+                ]
+            elif values and records[0].bounds is None:
                 notes.append(
                     f"{name}: the scale is not stated. The labels are from {min(values):g} to {max(values):g}, and the "
                     "range is guessed from them and the metric's. State it: --set research.label_range=LOW,HIGH"
