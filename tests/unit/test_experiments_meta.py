@@ -322,8 +322,8 @@ def test_labels_of_a_selected_sample_are_noticed(written):
     best = [{"id": f"q{i}", "label": 1 if i % 3 else 0} for i in range(30)]
     rng = np.random.default_rng(1)
     fair = [{"id": f"q{i}", "label": int(values[i] > 0.6)} for i in rng.permutation(60)[:30]]
-    assert any("random sample" in note for note in validate_metrics(a, labels=best).labels[0].notes)
-    assert not any("random sample" in note for note in validate_metrics(a, labels=fair).labels[0].notes)
+    assert any("not a random sample" in note for note in validate_metrics(a, labels=best).labels[0].notes)
+    assert not any("not a random sample" in note for note in validate_metrics(a, labels=fair).labels[0].notes)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from completions import complete
 from live_store import add_requests, make_store
 from ragstone.experiments import TimeRange, add_labels, draw_to_label
 from ragstone.schema import Score
-from ragstone.stats import drawn_kappa, drawn_prediction_powered_mean
+from ragstone.stats import drawn_kappa, drawn_prediction_powered_mean, hajek_mean
 from ragstone.store import SqliteStore, open_store
 from ragstone_lab import validate_metrics
 
@@ -53,8 +53,11 @@ def test_labels_of_a_store_are_read(tmp_path: Path) -> None:
     )
     assert found.human_mean is not None
     assert found.human_mean.estimate == pytest.approx(mean.estimate)
+    differences = [scores[id_] - human[id_] for id_ in ids]
+    assert found.bias == pytest.approx(hajek_mean(differences, [draws[id_] for id_ in ids], low=-1.0))
     assert found.coefficient[0] == "kappa"
     assert "weighted as they were drawn" in str(report)
+    assert "a random sample" not in str(report)
 
 
 def test_labels_of_a_metric_with_negative_scores(tmp_path: Path) -> None:
@@ -87,11 +90,12 @@ def test_requests_after_the_draw_are_not_in_the_weighted_numbers(tmp_path: Path)
 
 
 def test_labels_of_other_requests_do_not_enter_the_weighted_numbers(tmp_path: Path) -> None:
-    """Labels of requests that were not drawn count in correlations only."""
+    """Labels of requests that were not drawn count in the numbers without weights only."""
     drawn = {each.metric: each for each in validate_metrics(labeled_store(tmp_path / "a.db")).labels}
     both = {each.metric: each for each in validate_metrics(labeled_store(tmp_path / "b.db", others=True)).labels}
     assert drawn["ccrs.ac"].cohen == both["ccrs.ac"].cohen
     assert drawn["ccrs.ac"].human_mean == both["ccrs.ac"].human_mean
+    assert drawn["ccrs.ac"].bias == both["ccrs.ac"].bias
     assert both["ccrs.ac"].n == 60 > drawn["ccrs.ac"].n
     assert any("were not drawn" in note for note in both["ccrs.ac"].notes)
 

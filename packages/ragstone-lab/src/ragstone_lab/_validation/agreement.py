@@ -202,8 +202,7 @@ def _one(
     interval = options.interval(ids)
     for kind in get_args(CorrelationKind):
         found[kind] = correlate(people, judge, kind, x_range=scale.scores, y_range=(low, high), **interval)
-    found["bias"] = None
-    if differences := [j - p for j, p in zip(judge, people, strict=True)]:
+    if draws is None and (differences := [j - p for j, p in zip(judge, people, strict=True)]):
         # Scores of a metric without bounds can be outside of the labels' range.
         bound = max(scale.scores[1] - scale.scores[0], *map(abs, differences))
         found["bias"] = estimate_difference(differences, bound=bound, **interval)
@@ -287,17 +286,20 @@ def _agree_drawn(
 ) -> tuple[dict[str, Any], list[str]]:
     """Compare a metric with labels of requests that were drawn with different probabilities, for all that could be.
 
-    Returns the share of requests on which both agree about "wrong", the kappa of this and the estimated mean label as
-    fields of the result, and notes.
+    Returns the share of requests on which both agree about "wrong", the kappa of this, judge - people and the estimated
+    mean label as fields of the result, and notes.
     """
     known, card = decisions_of(system, metric), system.cards[metric]
     scores, low, high = {id_: value for id_, value in known.items() if id_ in draws}, card.low, card.high
     ids = [id_ for id_ in people if id_ in draws and draws[id_].position is not None]
-    notes = ["labels of drawn requests: agreement is about wrong answers, and weighted as they were drawn"]
+    notes = [
+        "labels of drawn requests: agreement is about wrong answers, and weighted as they were drawn",
+        "judge - people and the human mean are weighted too. Correlations, alpha, learned weights and rankings are not",
+    ]
     if others := len(people) - len(ids):
         notes.append(
-            f"{others} labels of requests that were not drawn count in the correlations and in alpha only, because "
-            "nothing is known about how they were chosen"
+            f"{others} labels of requests that were not drawn are not in the weighted numbers, because nothing is "
+            "known about how they were chosen"
         )
     if others := len(known) - len(scores):
         notes.append(f"{others} requests could not be drawn, so the weighted numbers are not about them")
@@ -310,12 +312,14 @@ def _agree_drawn(
     by_judge = [not card.reaches(scores[id_], limit) for id_ in ids]
     by_people = [people[id_] < middle for id_ in ids]
     equal = [float(one == other) for one, other in zip(by_judge, by_people, strict=True)]
+    differences = [scores[id_] - people[id_] for id_ in ids]
     labeled, probabilities = {id_: people[id_] for id_ in ids}, probabilities_of(system, scores)
     chances = {id_: draws[id_].probability for id_ in scores}
     mean, few = _powered_mean(labeled, scores, chances, (low, high), options, probabilities)
     fields = {
         "exact": hajek_mean(equal, kept, **options.interval(ids)),
         "cohen": drawn_kappa(by_judge, by_people, kept, **options.interval(ids)),
+        "bias": hajek_mean(differences, kept, low=low - high, high=high - low, **options.interval(ids)),
         "human_mean": mean,
     }
     return fields, notes + few
@@ -421,7 +425,7 @@ def _agree(
     ids: Sequence[str], people: Sequence[float], judge: Sequence[float], scale: _Scale, options: LabelOptions
 ) -> dict[str, Any]:
     """Return exact agreement, Cohen's kappa and Krippendorff's alpha of judge and people, as fields of the result."""
-    found: dict[str, Any] = dict.fromkeys(("exact", "cohen", "human_mean"))
+    found: dict[str, Any] = dict.fromkeys(("exact", "cohen", "human_mean", "bias"))
     resampled = {"clusters": options.clusters_of(ids), **options.bootstrap}
     if scale.categories:
         people = [scale.category(value) for value in people]
@@ -468,7 +472,7 @@ def _human_mean(
     clusters = None if options.clusters is None else (options.clusters.of(people), options.clusters.of(rest))
     # Labels of a file are a random sample, so all have the same probability.
     mean, few = _powered_mean(people, scores, {}, scale.scores, options)
-    notes = []
+    notes = ["the estimated human mean is valid if the labeled samples are a random sample of all samples"]
     difference = compare_groups(judge, list(rest.values()), clusters=clusters, **options.bootstrap).difference
     if not difference.low <= 0 <= difference.high:
         notes.append(

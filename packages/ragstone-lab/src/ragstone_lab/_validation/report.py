@@ -269,11 +269,8 @@ def label_tables(found: Sequence[LabelAgreement], ci: str) -> str:
     """Return the tables of agreement with people and of estimated human means, with notes. Empty without labels."""
     text = [_table(found, _AGREEMENT, ci, 2)]
     if means := [(a, a.human_mean) for a in found if a.human_mean is not None]:
-        text += [
-            "",
-            result_table(means, _HUMAN_MEAN, ci=ci, n_keys=2, titles=titles_of(a.metric for a in found)),
-            "valid if the labeled samples are a random sample of all samples",
-        ]
+        titles = titles_of(a.metric for a in found)
+        text += ["", result_table(means, _HUMAN_MEAN, ci=ci, n_keys=2, titles=titles)]
     notes: dict[str, list[str]] = {}
     for a in found:
         subject = f"{a.name}, {a.system}"
