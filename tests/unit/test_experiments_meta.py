@@ -217,6 +217,23 @@ def test_the_scale_of_words_is_known(written):
     assert not any("not stated" in note for note in report.notes)
 
 
+def test_a_metric_without_a_range_has_no_common_scale_with_labels(written):
+    """Correlations and the estimated mean do not need one. Agreement needs a threshold, and the bias stays unknown."""
+    rng = np.random.default_rng(3)
+    a = written("a", {"vera.composite": [float(rng.normal(-2 if i % 4 == 0 else 3)) for i in range(60)]})
+    labels = [{"id": f"q{i}", "label": int(i % 4 != 0)} for i in range(40)]
+    report = validate_metrics(a, labels=labels, **FAST)
+    (found,) = report.labels
+    assert (None, None, None, None) == (found.exact, found.cohen, found.krippendorff.coefficient, found.bias)
+    assert found.spearman.value > 0.6
+    assert found.human_mean.estimate.low < 0.75 < found.human_mean.estimate.high
+    assert () == report.findings()
+    assert any("do not have a common scale" in note for note in found.notes)
+    (known,) = validate_metrics(a, labels=labels, threshold=0.5, **FAST).labels
+    assert known.exact.value > 0.9
+    assert known.bias is None
+
+
 def test_grades_from_one_to_five(written):
     """Grades become scores, a grade that no one gave stays one, and disagreement counts by its distance."""
     a = written("a", {"ccrs.qr": [0.0, 0.3, 0.6, 0.7, 1.0, 0.9]})

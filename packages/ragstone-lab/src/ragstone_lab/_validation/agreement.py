@@ -79,7 +79,8 @@ class LabelAgreement:
     categories: tuple[float, ...]
     """Labels converted to scores. Each score is assigned to the nearest. Empty for a continuous scale."""
     exact: Estimate | None
-    """Share of samples on which judge and people agree exactly."""
+    """Share of samples on which judge and people agree exactly. None if it is undefined. Without a range of the metric,
+    this, kappa and alpha are defined only for two categories and a threshold."""
     cohen: Agreement | None
     """Cohen's kappa, with quadratic weights for more than two categories. None on a continuous scale."""
     krippendorff: Agreement
@@ -89,7 +90,7 @@ class LabelAgreement:
     kendall: Estimate | None
     pearson: Estimate | None
     bias: Estimate | None
-    """Mean difference judge - people, as a score. None without a sample that has both."""
+    """Mean difference judge - people, as a score. None without a sample that has both, or a range of the metric."""
     people: Agreement | None
     """Krippendorff's alpha among people, or None if no sample has several labels."""
     people_fleiss: Agreement | None
@@ -202,8 +203,13 @@ def _one(
     interval = options.interval(ids)
     for kind in get_args(CorrelationKind):
         found[kind] = correlate(people, judge, kind, x_range=scale.scores, y_range=(low, high), **interval)
-    if draws is None and (differences := [j - p for j, p in zip(judge, people, strict=True)]):
-        # Scores of a metric without bounds can be outside of the labels' range.
+    if not scale.is_bounded:
+        notes.append(
+            "the metric does not have a range, so its scores and labels do not have a common scale: judge - people is "
+            "unknown, and agreement needs labels of yes and no with a threshold (--set research.threshold=SCORE)"
+        )
+    elif draws is None and (differences := [j - p for j, p in zip(judge, people, strict=True)]):
+        # Differences can be larger by rounding.
         bound = max(scale.scores[1] - scale.scores[0], *map(abs, differences))
         found["bias"] = estimate_difference(differences, bound=bound, **interval)
     if card is not None and card.direction == "higher" and math.isfinite(high - low) and ids and draws is None:
@@ -372,6 +378,7 @@ class _Scale:
     categories: tuple[float, ...]
     """Categories, as scores."""
     threshold: float | None
+    is_bounded: bool
 
     @classmethod
     def of(cls, system: SystemOutcomes, metric: str, values: Sequence[float], options: LabelOptions) -> _Scale:
@@ -399,7 +406,8 @@ class _Scale:
         if high - low < _MOST_CATEGORIES and len(distinct) > 2 and all(v.is_integer() for v in (low, *distinct)):
             # Integer grades that do not occur are categories too.
             distinct = [low + step for step in range(int(high - low) + 1)]
-        scale = cls(labels=(low, high), scores=scores if bounded else (low, high), categories=(), threshold=None)
+        scores = scores if bounded else (low, high)
+        scale = cls(labels=(low, high), scores=scores, categories=(), threshold=None, is_bounded=bounded)
         if len(distinct) > _MOST_CATEGORIES:
             return scale
         threshold = options.threshold if len(distinct) == 2 else None
@@ -427,6 +435,9 @@ def _agree(
     """Return exact agreement, Cohen's kappa and Krippendorff's alpha of judge and people, as fields of the result."""
     found: dict[str, Any] = dict.fromkeys(("exact", "cohen", "human_mean", "bias"))
     resampled = {"clusters": options.clusters_of(ids), **options.bootstrap}
+    if not scale.is_bounded and scale.threshold is None:
+        unknown = Agreement(coefficient=None, observed=None, expected=None, n=len(ids), n_left_out=0)
+        return found | {"krippendorff": unknown}
     if scale.categories:
         people = [scale.category(value) for value in people]
         judge = [scale.category(value, threshold=scale.threshold) for value in judge]
