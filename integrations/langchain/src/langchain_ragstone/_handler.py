@@ -34,6 +34,7 @@ from ragstone.capture import Guard, capture_suppressed, guarded, register_exit_h
 from ragstone.requests import (
     CaptureOptions,
     EnclosingRun,
+    InFlightCounts,
     Message,
     Recorder,
     RetrieverTools,
@@ -46,7 +47,7 @@ from ragstone.schema import TraceStatus
 _NOT_GIVEN: Final[Any] = object()
 
 
-class RagstoneCallbackHandler(BaseCallbackHandler):
+class RagstoneCallbackHandler(InFlightCounts, BaseCallbackHandler):
     """Captures each request of a LangChain chain, agent or graph, and hands it to a recorder.
 
     One handler can serve any number of requests, threads and event loops at the same time. It keeps references to texts
@@ -74,6 +75,7 @@ class RagstoneCallbackHandler(BaseCallbackHandler):
     ignore_chat_model = False
     ignore_custom_event = False
 
+    _live: LiveRequests
     _on_every_call = False
     """Whether LangChain adds this handler to every call, so that bare model calls and evaluators are not requests."""
 
@@ -134,42 +136,6 @@ class RagstoneCallbackHandler(BaseCallbackHandler):
     def recorder(self) -> Recorder:
         """The recorder of the finished requests."""
         return self._recorder
-
-    @property
-    def errors(self) -> int:
-        """Number of events that failed inside this handler: 0 unless it has a bug, or an extractor raised."""
-        return self._guard.total
-
-    @property
-    def late_events(self) -> int:
-        """Number of events ignored because they came twice, or after their request had ended."""
-        return self._live.late
-
-    @property
-    def ignored_models(self) -> int:
-        """Number of bare model calls that were not recorded, because the handler was not passed to the call itself."""
-        return self._live.ignored_models
-
-    @property
-    def in_flight(self) -> int:
-        """Number of requests in flight."""
-        return len(self._live)
-
-    def record_abandoned(self, *, older_than_s: float | None = None) -> int:
-        """Record requests that have not ended for too long as `abandoned`.
-
-        Each new request gives up two old ones. Call this at shutdown, or if no new requests come.
-
-        Args:
-            older_than_s: Age in seconds from which a request counts as abandoned: `ttl_s` by default, 0 for all.
-
-        Returns:
-            The number of requests recorded.
-        """
-        given_up = self._live.give_up(older_than_s=older_than_s, at_most=None)
-        for live in given_up:
-            self._record(live, "abandoned")
-        return len(given_up)
 
     def _give_up_all(self) -> None:
         self.record_abandoned(older_than_s=0)

@@ -15,7 +15,7 @@ from llama_index.observability.ragstone._live import LiveRequests
 from llama_index.observability.ragstone._requests import RequestTracker
 from llama_index.observability.ragstone._span_handler import RagstoneSpanHandler
 from ragstone.capture import Guard, after_fork_in_child, register_exit_hook
-from ragstone.requests import CaptureOptions, Recorder, RetrieverTools
+from ragstone.requests import CaptureOptions, InFlightCounts, Recorder, RetrieverTools
 
 QuestionExtractor = Callable[[Mapping[str, Any]], str | None]
 ContextsExtractor = Callable[[Any], Iterable[Any] | None]
@@ -25,7 +25,7 @@ _logger = logging.getLogger("ragstone")
 _registering = threading.Lock()
 
 
-class RagstoneInstrumentor:
+class RagstoneInstrumentor(InFlightCounts):
     """Captures each request of LlamaIndex's query engines, chat engines, agents and workflows in this process.
 
     Create one per process. It keeps references to texts and copies of nodes, never raises into the application, never
@@ -82,6 +82,7 @@ class RagstoneInstrumentor:
         )
         self._live = LiveRequests(ttl_s=ttl_s, max_live=max_live, clock=clock)
         self._requests = RequestTracker(options, self._live, guard=self._guard, clock=clock)
+        self._record = self._requests.record
         register_exit_hook(self._requests.end_all)
         self._span_handler = RagstoneSpanHandler.of(self._requests)
         self._event_handler = RagstoneEventHandler.of(self._requests)
@@ -115,40 +116,6 @@ class RagstoneInstrumentor:
             dispatcher.span_handlers = _without(dispatcher.span_handlers, self._span_handler)
             dispatcher.event_handlers = _without(dispatcher.event_handlers, self._event_handler)
         self._requests.leave()
-
-    @property
-    def errors(self) -> int:
-        """Number of spans and events that failed inside this package: 0 unless it has a bug, or an extractor raised."""
-        return self._guard.total
-
-    @property
-    def late_events(self) -> int:
-        """Number of spans ignored because they came twice, or after their request had ended."""
-        return self._live.late
-
-    @property
-    def ignored_models(self) -> int:
-        """Number of bare model calls that were not recorded, because nothing of a RAG request was around them."""
-        return self._live.ignored_models
-
-    @property
-    def in_flight(self) -> int:
-        """Number of requests in flight."""
-        return len(self._live)
-
-    def record_abandoned(self, *, older_than_s: float | None = None) -> int:
-        """Record requests that have not ended for too long as `abandoned`.
-
-        Each new request gives up two old ones, and the end of the process gives up all. Call this if no new requests
-        come, or before you close the monitor yourself.
-
-        Args:
-            older_than_s: Age in seconds from which a request counts as abandoned: `ttl_s` by default, 0 for all.
-
-        Returns:
-            The number of requests recorded.
-        """
-        return self._requests.record_abandoned(older_than_s=older_than_s)
 
 
 # By identity: LlamaIndex's handlers are equal if their fields are.

@@ -179,10 +179,6 @@ class RequestTracker:
         if live.root.first_token_at is None:
             live.root.first_token_at = self._clock()
 
-    def record_abandoned(self, *, older_than_s: float | None) -> int:
-        """Record requests that have not ended for too long as `abandoned`, and return their number."""
-        return self._abandon(self.live.give_up(older_than_s=older_than_s, at_most=None))
-
     def leave(self) -> None:
         """Record as `abandoned` what only spans could end: no more spans will come. Taps continue."""
         self._abandon(self.live.give_up(only=lambda live: not live.tapped))
@@ -196,7 +192,7 @@ class RequestTracker:
         if self.live.close(live):
             if answer is not None:
                 live.root.reply = answer
-            self._record(live, status)
+            self.record(live, status)
 
     def _span_of_event(self, key: str | None) -> Span | None:
         span = self.live.find(key)
@@ -275,12 +271,12 @@ class RequestTracker:
                 return
         self.settle(live, "ok" if not live.canceled else "interrupted" if live.paused else "truncated")
 
-    def _abandon(self, given_up: list[Live]) -> int:
+    def _abandon(self, given_up: list[Live]) -> None:
         for live in given_up:
-            self._record(live, "abandoned")
-        return len(given_up)
+            self.record(live, "abandoned")
 
-    def _record(self, live: Live, status: TraceStatus) -> None:
+    def record(self, live: Live, status: TraceStatus) -> None:
+        """Hand a request that has ended to the recorder, unless it is not one."""
         if live.ignored:
             return
         if not live.is_request and (live.block is None or not live.models):
