@@ -82,6 +82,70 @@ def test_records_that_cannot_be_ranked_are_counted(graded):
     assert 38 == found["ce.enriched", "MAP"].difference.n
 
 
+@pytest.fixture
+def records(tmp_path):
+    """A file with the scores of four records of each of five questions, by metric."""
+
+    def write(**metrics):
+        scores = [
+            Score(
+                sample_id=f"q{q}r{r}", metric=metric.replace("__", "."), metric_version="1", fingerprint=f"{q:024x}", value=value, method="exact"
+            )
+            for metric, values in metrics.items()
+            for q in range(5)
+            for r, value in enumerate(values)
+        ]  # fmt: skip
+        path = tmp_path / "records.jsonl"
+        path.write_text("".join(score.model_dump_json() + "\n" for score in scores))
+        return path
+
+    return write
+
+
+def columns(**labels):
+    """Rows with one label of each record in each column."""
+    return [
+        {"id": f"q{q}r{r}"} | {name.replace("__", "."): values[r] for name, values in labels.items()}
+        for q in range(5)
+        for r in range(4)
+    ]
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {"ragchecker__hallucination": [0, 1, 1, 1]},
+        {"label": ["correct", "wrong", "wrong", "wrong"]},
+        {"label": [4, 1, 2, 1]},
+    ],
+)
+def test_labels_of_a_metric_of_which_lower_is_better(records, labels):
+    """A label of the metric has its direction. Any other one says how good an answer is."""
+    path = records(ragchecker__hallucination=[0.0, 1.0, 0.7, 1.0])
+    report = validate_metrics(path, labels=columns(**labels), threshold=0.5, **FAST)
+    (found,) = report.labels
+    assert found.spearman.value > 0.7
+    assert 1.0 == found.exact.value
+    assert {"MAP": 1.0, "nDCG": 1.0, "MRR": 1.0} == {r.measure: r.mean.value for r in report.records}
+    is_reversed = any("its scale is reversed" in note for note in found.notes)
+    assert ("label" in labels) == is_reversed
+
+
+def test_each_metric_has_the_range_of_its_labels(records):
+    """A record is relevant from the middle of the labels of its metric, and of words from the middle of their scale."""
+    path = records(ccrs__cc=[1.0, 1.0, 0.0, 0.0], vera__groundedness=[1.0, 0.75, 0.25, 0.0])
+    labels = columns(ccrs__cc=[1, 1, 0, 0], vera__groundedness=[5, 4, 2, 1])
+    report = validate_metrics(path, labels=labels, **FAST)
+    assert {("ccrs.cc", 0.5, 0, 1.0), ("vera.groundedness", 3.0, 0, 1.0)} == {
+        (r.metric, r.relevant_from, r.n_undefined, r.mean.value) for r in report.records
+    }
+    assert "0.5 (ccrs.cc), 3 (vera.groundedness) or better" in str(report)
+    words = columns(label=["correct", "partly", "correct", "partly"])
+    assert {(0.5, 5)} == {
+        (r.relevant_from, r.n_undefined) for r in validate_metrics(path, labels=words, **FAST).records
+    }
+
+
 def test_one_record_of_each_question_is_no_ranking(systems):
     """Labels of answers to different questions have no table of records."""
     labels = [{"id": f"q{i}", "label": i % 2} for i in range(4)]
@@ -128,6 +192,18 @@ def test_labels_as_the_target(systems):
     assert {"crux.response_coverage", "crux.coverage"} == found.keys()
     assert 1.0 == found["crux.response_coverage"].tau.value
     assert pytest.approx((0.2, 0.25)) == found["crux.response_coverage"].means["bm25"]
+
+
+def test_labels_of_a_metric_of_which_lower_is_better_as_the_target(systems):
+    """The system with the lowest labels of redundancy is the best one, and with the lowest scores."""
+    rows = [
+        {"id": f"q{i}", "system": name, "crux.redundancy": value}
+        for name, values in REPEATED.items()
+        for i, value in enumerate(values)
+    ]
+    paths = systems(crux__redundancy=REPEATED)
+    report = validate_metrics(*paths, labels=rows, target="labels", metrics=["crux.redundancy"], **FAST)
+    assert 1.0 == ranked(report)["crux.redundancy"].tau.value
 
 
 @pytest.mark.parametrize(

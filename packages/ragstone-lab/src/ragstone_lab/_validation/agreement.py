@@ -33,7 +33,13 @@ from ragstone.store import DrawnRequest
 from ragstone_lab._report import shown
 from ragstone_lab._validation.describe import UNRESTRICTED
 from ragstone_lab._validation.labels import RATING_MAX, LabeledParts, labeled_parts, with_pairs
-from ragstone_lab._validation.sources import Options, decisions_of, is_unevenly_sampled, probabilities_of
+from ragstone_lab._validation.sources import (
+    Options,
+    decisions_of,
+    is_lower_better,
+    is_unevenly_sampled,
+    probabilities_of,
+)
 
 _MOST_CATEGORIES: Final = 11
 """Maximum number of distinct labels of a categorical scale (0 to 10). More labels are a continuous scale."""
@@ -176,7 +182,11 @@ def _one(
     parts: LabeledParts | None = None,
 ) -> LabelAgreement:
     system = with_pairs(system, metric, own)
-    scale = _Scale.of(system, metric, [label.value for label in all_], _with_bounds(options, all_))
+    scale = _Scale.of(system, metric, all_, options)
+    is_turned = is_lower_better(system, metric) and any(label.metric is None for label in own)
+    if is_turned:
+        own, all_ = (turn_labels(labels, scale.labels, generic=True) for labels in (own, all_))
+        scale = _Scale.of(system, metric, all_, replace(options, label_range=scale.labels))
     ratings: dict[str, dict[str | None, float]] = {}
     for label in own:
         ratings.setdefault(label.key, {})[label.annotator] = scale.as_score(label.value)
@@ -197,6 +207,11 @@ def _one(
         ]
     else:
         found["human_mean"], notes = _human_mean(by_id, scores, rest, scale, options)
+    if is_turned:
+        notes.append(
+            "lower values are better, and a label without a metric says how good an answer is, so that its scale is "
+            "reversed. If it is a label of this metric, name it: --label COLUMN=METRIC"
+        )
     if (card := system.cards.get(metric)) is not None and card.decided_by:
         notes.append(f"compared by {card.decision_name}. Its value: {card.reachable or 'the whole range'}")
     low, high = system.range_of(metric)
@@ -264,15 +279,23 @@ def _one(
     )
 
 
-def _with_bounds(options: LabelOptions, labels: Sequence[LabelRecord]) -> LabelOptions:
-    """Return the options with the range that the labels of a metric state, if the caller states none."""
-    stated = {label.bounds for label in labels}
-    if len(stated) > 1:
-        raise DataError(
-            "labels with different ranges are compared with one metric. Choose one label (--label COLUMN=METRIC)"
-        )
-    (bounds,) = stated
-    return options if options.label_range is not None or bounds is None else replace(options, label_range=bounds)
+def label_bounds(
+    system: SystemOutcomes, metric: str, labels: Sequence[LabelRecord], options: LabelOptions
+) -> tuple[float, float]:
+    """Return the lowest and highest possible label of a metric."""
+    return _Scale.of(system, metric, labels, options).labels
+
+
+def turn_labels(labels: Sequence[LabelRecord], bounds: tuple[float, float], *, generic: bool) -> list[LabelRecord]:
+    """Return labels with the generic ones, or those of a metric, reversed within their bounds.
+
+    A generic label says how good an answer is, and a label of a metric has the direction of the metric.
+    """
+    low, high = bounds
+    return [
+        replace(label, value=min(high, low + (high - label.value))) if (label.metric is None) == generic else label
+        for label in labels
+    ]
 
 
 def _rates_answers(system: SystemOutcomes, metric: str) -> bool:
@@ -381,11 +404,17 @@ class _Scale:
     is_bounded: bool
 
     @classmethod
-    def of(cls, system: SystemOutcomes, metric: str, values: Sequence[float], options: LabelOptions) -> _Scale:
-        scores = system.range_of(metric)
+    def of(cls, system: SystemOutcomes, metric: str, labels: Sequence[LabelRecord], options: LabelOptions) -> _Scale:
+        scores, values = system.range_of(metric), [label.value for label in labels]
         bounded = math.isfinite(scores[1] - scores[0])
-        if options.label_range is not None:
-            low, high = map(float, options.label_range)
+        stated = {label.bounds for label in labels} if options.label_range is None else {options.label_range}
+        if len(stated) > 1:
+            raise DataError(
+                "labels with different ranges are compared with one metric. Choose one label (--label COLUMN=METRIC)"
+            )
+        (bounds,) = stated
+        if bounds is not None:
+            low, high = map(float, bounds)
             if not (math.isfinite(low) and math.isfinite(high) and low < high):
                 raise ConfigurationError(f"label_range must be finite with low < high, got {low!r} and {high!r}")
             if outside := [value for value in values if not low <= value <= high]:

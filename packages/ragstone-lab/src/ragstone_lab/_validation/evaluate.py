@@ -140,7 +140,7 @@ def validate_metrics(
         pass_rates=tuple(pass_rates(read, repeated, chosen, sorted(set(pass_at)), options, threshold=threshold))
         if pass_at
         else (),
-        records=() if human_labels is None else tuple(rank_records(read, chosen, human_labels, options, label_range)),
+        records=() if human_labels is None else tuple(rank_records(read, chosen, human_labels, options)),
         rankings=() if target is None else tuple(rankings(read, chosen, target, human_labels, options)),
         notes=(*label_notes, *_notes(read, chosen), *cluster_notes(cluster, clusters, merged, ids, scores)),
         confidence_level=confidence_level,

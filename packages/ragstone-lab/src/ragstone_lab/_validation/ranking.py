@@ -14,8 +14,8 @@ from ragstone.experiments import SystemOutcomes, count_units
 from ragstone.metrics.ranking import average_precision, ndcg, reciprocal_rank
 from ragstone.reading import LabelRecord
 from ragstone.stats import Estimate, kendall_of_means
-from ragstone_lab._validation.agreement import estimate_difference
-from ragstone_lab._validation.sources import Options, refuse_uneven, scores_of
+from ragstone_lab._validation.agreement import LabelOptions, estimate_difference, label_bounds, turn_labels
+from ragstone_lab._validation.sources import is_lower_better, refuse_uneven, scores_of
 
 LABELS: Final = "labels"
 """Name of the target that stands for human labels."""
@@ -49,7 +49,7 @@ def rankings(
     metrics: Sequence[str],
     target: str,
     labels: Sequence[LabelRecord] | None,
-    options: Options,
+    options: LabelOptions,
 ) -> list[SystemRanking]:
     """Compare the ranking of the systems by each metric with that by the target."""
     if len(systems) < _MIN_SYSTEMS:
@@ -66,7 +66,7 @@ def rankings(
         if metric == target:
             continue
         goals = [
-            _of_labels(labels or (), metric, system.name) if target == LABELS else _oriented(system, target)
+            _of_labels(labels or (), metric, system, options)[0] if target == LABELS else _oriented(system, target)
             for system in systems
         ]
         scores = [_oriented(system, metric) for system in systems]
@@ -112,7 +112,7 @@ class RecordRanking:
     difference: Estimate | None
     """Mean paired difference from the baseline, over the questions that both rank. None for the baseline itself."""
     relevant_from: float
-    """Smallest label of a relevant record: the middle of the labels' range."""
+    """The middle of the labels' range. Records with this label or a better one are relevant."""
     n_undefined: int
     """Number of questions that are excluded, because all their records are relevant, or none is."""
     n_unscored: int
@@ -125,18 +125,16 @@ def rank_records(
     systems: Sequence[SystemOutcomes],
     metrics: Sequence[str],
     labels: Sequence[LabelRecord],
-    options: Options,
-    label_range: tuple[float, float] | None,
+    options: LabelOptions,
 ) -> list[RecordRanking]:
     """Rank the labeled records of each question by each metric. Empty if no question has several labeled records."""
-    values = [label.value for label in labels]
-    low, high = label_range or (min(values), max(values))
     found = []
     for system in systems:
         questions = {id_: o.fingerprint for of in system.outcomes.values() for id_, o in of.items() if o.fingerprint}
         known: dict[str, dict[str, tuple[float, ...]]] = {}
         for metric in metrics:
-            grades = {id_: v for id_, v in _of_labels(labels, metric, system.name).items() if id_ in questions}
+            by_sample, (low, high) = _of_labels(labels, metric, system, options)
+            grades = {id_: v for id_, v in by_sample.items() if id_ in questions}
             records: dict[str, list[str]] = {}
             for id_ in sorted(grades):
                 records.setdefault(questions[id_], []).append(id_)
@@ -183,15 +181,22 @@ def _measured(
 
 def _oriented(system: SystemOutcomes, metric: str) -> dict[str, float]:
     """Return the scores by sample, with the opposite sign if lower values are better."""
-    card = system.cards.get(metric)
-    sign = -1.0 if card is not None and card.direction == "lower" else 1.0
+    sign = -1.0 if is_lower_better(system, metric) else 1.0
     return {id_: sign * value for id_, value in scores_of(system, metric).items()}
 
 
-def _of_labels(labels: Sequence[LabelRecord], metric: str, system: str) -> dict[str, float]:
-    """Return the mean label of each sample of a system."""
+def _of_labels(
+    labels: Sequence[LabelRecord], metric: str, system: SystemOutcomes, options: LabelOptions
+) -> tuple[dict[str, float], tuple[float, float]]:
+    """Return the mean label of each sample of a system, higher ones for better answers, and the range of labels."""
+    own = [label for label in labels if label.metric in (None, metric) and label.level == "answer"]
+    if not own:
+        return {}, (0.0, 1.0)
+    bounds = label_bounds(system, metric, own, options)
+    if is_lower_better(system, metric):
+        own = turn_labels(own, bounds, generic=False)
     values: dict[str, list[float]] = {}
-    for label in labels:
-        if label.metric in (None, metric) and label.system in (None, system) and label.level == "answer":
+    for label in own:
+        if label.system in (None, system.name):
             values.setdefault(label.key, []).append(label.value)
-    return {id_: math.fsum(several) / len(several) for id_, several in values.items()}
+    return {id_: math.fsum(several) / len(several) for id_, several in values.items()}, bounds

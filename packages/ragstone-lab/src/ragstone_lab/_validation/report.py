@@ -206,9 +206,11 @@ _RECORDS: Final[dict[str, Callable[[RecordRanking], str]]] = {
 
 
 def _records(found: Sequence[RecordRanking], ci: str) -> str:
+    middles = {r.metric: f"{r.relevant_from:g} ({r.metric})" for r in found}
     note = (
-        f"n: questions with several labeled records, relevant from a label of {found[0].relevant_from:g}. Differences "
-        f"from {found[0].baseline} are paired by question. Their intervals are not corrected for several comparisons."
+        f"n: questions with several labeled records, relevant in the better half of the labels' range: "
+        f"{', '.join(middles.values())} or better. Differences from {found[0].baseline} are paired by question. Their "
+        "intervals are not corrected for several comparisons."
     )
     return _table(found, _RECORDS, ci, 3, note)
 

@@ -96,6 +96,11 @@ def metrics_of(systems: Iterable[SystemOutcomes], selected: Sequence[str] | None
     return tuple(chosen)
 
 
+def is_lower_better(system: SystemOutcomes, metric: str) -> bool:
+    """Return whether lower values of a metric are better, as far as its card is known."""
+    return metric in system.cards and system.cards[metric].direction == "lower"
+
+
 def scores_of(system: SystemOutcomes, metric: str) -> dict[str, float]:
     """Return the values of a metric by sample id, clipped to the metric's range."""
     low, high = system.range_of(metric)
