@@ -105,15 +105,31 @@ def test_what_cannot_be_computed(merged, metric, pass_at, error, words):
 
 
 def test_a_failed_judge_is_not_a_failed_answer(tmp_path):
-    """A sample without any score is left out."""
+    """A sample without any score is left out, and counted."""
     lines = [
         Score(sample_id="a", metric="exact_match", metric_version="1", value=1.0, method="exact"),
         Failure(sample_id="b", metric="exact_match", metric_version="1", kind="timeout", reason="slow"),
     ]
     path = tmp_path / "run.jsonl"
     path.write_text("".join(line.model_dump_json() + "\n" for line in lines))
-    (found,) = validate_metrics(path, pass_at=[1], **FAST).pass_rates
-    assert (1.0, 1) == (found.rate.value, found.rate.n)
+    report = validate_metrics(path, pass_at=[1], **FAST)
+    (found,) = report.pass_rates
+    assert (1.0, 1, 1, 1, 0) == (found.rate.value, found.rate.n, found.n_few, found.n_unscored, found.n_other_judge)
+    assert "exact_match, run: excluded 1 without a score, 0 of another judge or prompt" in str(report)
+
+
+def test_scores_of_another_judge_are_not_other_answers(tmp_path):
+    """Two judges of one answer are not two answers, of which one passes."""
+    files = []
+    for name, value in (("a", 0.0), ("b", 1.0)):
+        score = Score(
+            sample_id="q", metric="ccrs.cc", metric_version="1", value=value, method="single_reply", judge=name, judge_hash=name
+        )  # fmt: skip
+        (path := tmp_path / f"{name}.jsonl").write_text(score.model_dump_json() + "\n")
+        files.append(path)
+    one, two = validate_metrics(files[0], repeats=files[1:], pass_at=[1, 2], **FAST).pass_rates
+    assert (0.0, None) == (one.rate.value, two.rate)
+    assert (0, 1, 0, 1) == (one.n_few, one.n_other_judge, two.n_unscored, two.n_few)
 
 
 def test_the_command(merged):

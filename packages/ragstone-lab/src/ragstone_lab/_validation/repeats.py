@@ -69,6 +69,12 @@ def _own(system: SystemOutcomes) -> Repeats:
     }
 
 
+def _of_one_judge(several: Sequence[Outcome]) -> list[Outcome]:
+    """Return the outcomes with the version and judge of the first one. Others are not repeats of it."""
+    first = several[0].metric_version, several[0].judge_hash
+    return [o for o in several if (o.metric_version, o.judge_hash) == first]
+
+
 def flips(
     systems: Sequence[SystemOutcomes],
     collected: Mapping[str, Repeats],
@@ -86,9 +92,7 @@ def flips(
         for id_, several in collected[system.name].get(metric, {}).items():
             if len(several) < 2:
                 continue
-            # Repeats must have the provenance of the first outcome.
-            first = several[0].metric_version, several[0].judge_hash
-            same = [o for o in several if (o.metric_version, o.judge_hash) == first]
+            same = _of_one_judge(several)
             n_other += len(several) - len(same)
             values = [o.value for o in same if isinstance(o, Score)]
             n_unscored += len(same) - len(values)
@@ -114,6 +118,10 @@ class PassRate:
     """Score from which an answer passes (or up to which, if lower values are better)."""
     n_few: int
     """Number of samples with fewer than k scores. They are excluded."""
+    n_unscored: int
+    """Number of answers that were not scored. They are excluded."""
+    n_other_judge: int
+    """Number of scores of another judge, prompt or version. They are excluded, because they are not other answers."""
 
 
 def pass_rates(
@@ -141,15 +149,17 @@ def pass_rates(
             raise ConfigurationError(
                 f"{metric} does not have a bounded range. Set threshold (research.threshold) for pass@k"
             )
-        values = {
-            id_: [value for score in several if isinstance(score, Score) for value in card.decisions(score)]
-            for id_, several in collected[system.name].get(metric, {}).items()
-        }
-        counts = {i: (len(all_), sum(bool(card.reaches(v, limit)) for v in all_)) for i, all_ in values.items() if all_}
+        all_ = collected[system.name].get(metric, {})
+        same = {id_: _of_one_judge(several) for id_, several in all_.items()}
+        scores = {id_: [o for o in several if isinstance(o, Score)] for id_, several in same.items()}
+        values = {id_: [v for score in several for v in card.decisions(score)] for id_, several in scores.items()}
+        counts = {id_: (len(several), sum(card.reaches(v, limit) for v in several)) for id_, several in values.items()}
+        n, n_same, n_scored = (sum(map(len, each.values())) for each in (all_, same, scores))
         for k in ks:
             rates = {id_: pass_at_k(n, n_passed, k) for id_, (n, n_passed) in counts.items() if n >= k}
             rate, n_few = options.mean(system, rates, 0.0, 1.0), len(counts) - len(rates)
-            found.append(PassRate(metric=metric, system=system.name, k=k, rate=rate, threshold=limit, n_few=n_few))
+            excluded = {"n_few": n_few, "n_unscored": n_same - n_scored, "n_other_judge": n - n_same}
+            found.append(PassRate(metric=metric, system=system.name, k=k, rate=rate, threshold=limit, **excluded))
     if all(one.rate is None for one in found):
         raise DataError(
             f"pass@{min(ks)} needs at least {min(ks)} scored answers of one sample. Evaluate with --repeats, or pass "

@@ -73,7 +73,7 @@ class MetricValidation:
             _correlations(self.correlations, ci) if self.correlations else "",
             _powers(self.powers) if self.powers else "",
             _rankings(self.rankings, ci) if self.rankings else "",
-            _table(self.pass_rates, _PASS_RATE, ci, 3, _PASSING_NOTE),
+            _table(self.pass_rates, _PASS_RATE, ci, 3, _PASSING_NOTE, *_excluded_repeats(self.pass_rates)),
             _table(self.repeatability, _FLIPS, ci, 2, *_excluded_repeats(self.repeatability)),
             label_tables(self.labels, ci),
             _records(self.records, ci) if self.records else "",
@@ -236,12 +236,12 @@ _FLIPS: Final[dict[str, Callable[[MetricRepeatability], str]]] = {
 }
 
 
-def _excluded_repeats(found: Sequence[MetricRepeatability]) -> list[str]:
-    return [
+def _excluded_repeats(found: Sequence[MetricRepeatability | PassRate]) -> dict[str, None]:
+    return dict.fromkeys(
         f"{f.metric}, {f.system}: excluded {f.n_unscored} without a score, {f.n_other_judge} of another judge or prompt"
         for f in found
         if f.n_unscored or f.n_other_judge
-    ]
+    )
 
 
 _AGREEMENT: Final[dict[str, Callable[[LabelAgreement], str]]] = {
