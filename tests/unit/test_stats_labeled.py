@@ -153,9 +153,23 @@ def test_kappa_covers_with_unequal_probabilities():
 def test_kappa_without_information():
     """One rating only has no kappa; too few clusters have no interval."""
     assert drawn_kappa([True, True], [True, True], [0.5, 1.0]).coefficient is None
-    found = drawn_kappa([True, False], [True, False], [0.5, 0.5]).coefficient
+    found = drawn_kappa([True, False, True], [True, False, False], [0.5] * 3, clusters=[0, 1, 1]).coefficient
     assert found is not None
-    assert (1.0, -1.0, 1.0, "range") == (found.value, found.low, found.high, found.method)
+    assert (-1.0, 1.0, "range") == (found.low, found.high, found.method)
+
+
+def test_kappa_of_equal_ratings():
+    """As Cohen's kappa for equal probabilities, and wider for unequal ones, whose effective number is smaller."""
+    ratings = [k % 3 == 0 for k in range(60)]
+    same = drawn_kappa(ratings, ratings, [0.3] * 60).coefficient
+    cohen = cohen_kappa(ratings, ratings).coefficient
+    uneven = drawn_kappa(ratings, ratings, [0.1 if k % 2 else 1.0 for k in range(60)]).coefficient
+    assert same is not None
+    assert cohen is not None
+    assert uneven is not None
+    assert (cohen.value, pytest.approx(cohen.low), cohen.high) == (same.value, same.low, same.high)
+    assert 1.0 == uneven.value == uneven.high
+    assert 0.5 < uneven.low < same.low
 
 
 def test_the_interval_of_few_labels_by_hand():

@@ -408,13 +408,22 @@ def _agreement(
             low, high, method = jackknife_interval(value, values, sizes, confidence_level=confidence_level)
         estimate = estimate_around(value, low, high, confidence_level, method=method, n=n)
         if observed <= _ROUNDING:
-            # Every resample agrees as well. In a model in which raters either agree on an item or rate it at random,
-            # the coefficient is the share of the former. Of n out of n equal ratings, those at random agree by chance.
-            units = n if sizes is None else max(1, round(effective_number(sizes)))
-            share = wilson_interval(units, units, confidence_level=confidence_level)
+            # Every resample agrees as well.
+            units = n if sizes is None else effective_number(sizes)
             by_chance = float(((np.bincount(codes[codes >= 0]) / (codes >= 0).sum()) ** 2).sum())
-            estimate = replace(share, low=max(-1.0, (share.low - by_chance) / (1 - by_chance)), n=n)
+            estimate = replace(all_equal(units, by_chance, confidence_level), n=n)
     return Agreement(coefficient=estimate, observed=1 - observed, expected=1 - chance, n=n, n_left_out=n_left_out)
+
+
+def all_equal(units: float, by_chance: float, confidence_level: float) -> Estimate:
+    """Estimate a coefficient of 1 from raters who agree on all items, of which there are effectively `units`.
+
+    In a model in which raters either agree on an item or rate it at random, the coefficient is the share of the former.
+    Of n out of n equal ratings, those at random agree by chance.
+    """
+    n = max(1, round(units))
+    share = wilson_interval(n, n, confidence_level=confidence_level)
+    return replace(share, low=max(-1.0, (share.low - by_chance) / (1 - by_chance)))
 
 
 def _coded(ratings: Ratings, categories: Sequence[Rating] | None) -> tuple[NDArray[np.intp], list[Rating]]:

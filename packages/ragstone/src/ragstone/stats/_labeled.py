@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from ragstone._util.distributions import student_quantile
-from ragstone.stats._agreement import Agreement
+from ragstone.stats._agreement import Agreement, all_equal
 from ragstone.stats._cluster import codes_of, effective_number, jackknife_interval
 from ragstone.stats._mean import Estimate, estimate_around
 from ragstone.stats._weight import hajek_mean
@@ -134,8 +134,9 @@ def drawn_kappa(
 
     Observed and expected agreement are weighted by 1 / probability. The interval is a jackknife over clusters with
     Student's t and the effective number of clusters. The coefficient is None if both raters always give the same
-    rating. Its interval is [-1, 1] (method "range") if there are fewer than three clusters, or if the result is the
-    same without any one of them.
+    rating. If they agree on all items, the interval is Wilson's of n out of n (effective clusters), less the agreement
+    by chance. It is [-1, 1] (method "range") if there are fewer than three clusters, or if another result is the same
+    without any one of them.
 
     Source:
         Cohen 1960. Jackknife over clusters: Bell and McCaffrey 2002.
@@ -158,7 +159,9 @@ def drawn_kappa(
     total = cells.sum(axis=0)
     kappa, observed, expected = (float(x[0]) for x in _kappas(total[np.newaxis]))
     coefficient = None
-    if not math.isnan(kappa):
+    if not math.isnan(kappa) and observed > 1 - _ROUNDING:
+        coefficient = replace(all_equal(effective_number(cells.sum(axis=1)), expected, confidence_level), n=a.size)
+    elif not math.isnan(kappa):
         without, _, _ = _kappas(total - cells)
         low, high, method = jackknife_interval(kappa, without, cells.sum(axis=1), confidence_level=confidence_level)
         coefficient = estimate_around(kappa, low, high, confidence_level, method=method, n=a.size)
