@@ -232,6 +232,9 @@ def test_whose_labels_count_is_asked_of_annotations_too(tmp_path):
 
     assert pytest.approx(-(3**0.5) / 2) == by_judge["udcg"].defined.value
     assert pytest.approx(3**0.5 / 2) == by_data["udcg"].defined.value
+    now = by_name(correlate_udcg(rows, labels="judge", reader=FakeReader(0.1), judge=judge))
+    for found in (by_judge, now):
+        assert found["precision"].defined.value == found["ndcg"].defined.value < 0 < by_data["ndcg"].defined.value
     with pytest.raises(ConfigurationError, match="1 of 3 rows"):
         correlate_udcg(tmp_path / "a.jsonl", labels="data")
     with pytest.raises(ConfigurationError, match="3 of 3 rows"):

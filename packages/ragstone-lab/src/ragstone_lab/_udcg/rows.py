@@ -47,7 +47,7 @@ class PassageRating:
     text: str
     relevant: bool
     gain: float
-    """Relevance grade of the data (at least 0), or without one 1 or 0."""
+    """Relevance grade of the data (at least 0), or 1 or 0 if the judge labels the passage."""
     utility: float
     erag: float | None = None
     annotation: Mapping[str, Any]
@@ -145,8 +145,9 @@ def rating_from(
         return None
     if labels == "judge" and not str(annotation.get("label_source")).startswith("judge"):
         return None
-    if passage.relevance is not None and labels != "judge":
-        relevant = passage.relevance >= threshold
+    grade = None if labels == "judge" else passage.relevance
+    if grade is not None:
+        relevant = grade >= threshold
     elif labels == "data":
         return None
     elif annotation.get("relevance") is not None:
@@ -160,7 +161,7 @@ def rating_from(
     return PassageRating(
         text=passage.text,
         relevant=relevant,
-        gain=_gain(passage, relevant=relevant),
+        gain=float(relevant) if grade is None else max(0.0, grade),
         utility=(1 - p) if relevant else p - 1,
         erag=_number(annotation, "erag", 0, 1),
         annotation=dict(annotation),
@@ -174,14 +175,11 @@ def rating_of(result: PassageUtility, *, reader: str, judge: str) -> PassageRati
     annotation["reader"] = reader
     if result.label.source != "data":
         annotation["judge"] = judge
-    relevant, gain = result.label.relevant, _gain(result.passage, relevant=result.label.relevant)
+    relevant, grade = result.label.relevant, result.passage.relevance if result.label.source == "data" else None
+    gain = float(relevant) if grade is None else max(0.0, grade)
     return PassageRating(
         text=result.passage.text, relevant=relevant, gain=gain, utility=result.utility, annotation=annotation
     )
-
-
-def _gain(passage: Passage, *, relevant: bool) -> float:
-    return float(relevant) if passage.relevance is None else max(0.0, passage.relevance)
 
 
 def _number(annotation: Mapping[str, Any], name: str, low: float, high: float) -> float | None:
