@@ -117,7 +117,7 @@ def test_topicality(run: Callable[..., Done], outcomes: Callable[..., str]) -> N
     for part in (
         "SE of the mean",
         "SD of scores",
-        "in minus out",
+        "first set scores above",
         "serves in-domain queries",
     ):
         assert part in done.stdout

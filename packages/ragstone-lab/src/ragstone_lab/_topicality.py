@@ -39,7 +39,7 @@ class TopicalityMetric:
     out_of_domain: str
     """The query set that is further from the domain."""
     contrast: GroupDifference | None
-    """In-domain minus out-of-domain, or None if a set does not have scores."""
+    """The first set minus the other one, or None if a set does not have scores."""
     bounds: tuple[float, float] | None
     """Lowest and highest possible difference for any scores of failed queries. Infinite for an unbounded metric. None
     if a set has neither scores nor failures."""
@@ -97,11 +97,13 @@ class TopicalityReport:
             doubt = (
                 f" (but the scores of failed queries could reverse it on {', '.join(reversible)})" if reversible else ""
             )
-            named = "" if len(self.query_sets) == 2 else f"{pair[0]} (in-domain) and {pair[1]}: "
-            sentences.append(f"{named}{self._verdict(found)}{doubt}")
+            is_first = pair[0] == self.query_sets[0]
+            sets = ("in-domain", "out-of-domain") if is_first else pair
+            named = f"{pair[0]}{' (in-domain)' if is_first else ''} and {pair[1]}: " if len(self.query_sets) > 2 else ""
+            sentences.append(f"{named}{self._verdict(found, *sets)}{doubt}")
         return "\n".join(sentences)
 
-    def _verdict(self, metrics: Sequence[TopicalityMetric]) -> str:
+    def _verdict(self, metrics: Sequence[TopicalityMetric], first: str, second: str) -> str:
         informative = [m for m in metrics if m.carries_signal and m.contrast is not None]
         if not informative:
             return "no verdict: no informative metric has scores on both query sets"
@@ -109,16 +111,16 @@ class TopicalityReport:
         of = f"{len(informative)} metric{'s' if len(informative) > 1 else ''}"
         if ahead and behind:
             return (
-                f"mixed: in-domain queries score higher quality on {', '.join(ahead)} and lower on {', '.join(behind)}. "
+                f"mixed: {first} queries score higher quality on {', '.join(ahead)} and lower on {', '.join(behind)}. "
                 "Look at the samples before you draw a conclusion"
             )
         if ahead:
             rest = "" if len(ahead) == len(informative) else ", no significant difference on the others"
-            return f"the repository serves in-domain queries better on {len(ahead)} of {of} ({', '.join(ahead)}{rest})"
+            return f"the repository serves {first} queries better on {len(ahead)} of {of} ({', '.join(ahead)}{rest})"
         if behind:
             return (
-                f"the repository serves out-of-domain queries better on {len(behind)} of {of} "
-                f"({', '.join(behind)}): it is about something else, or the in-domain queries are harder"
+                f"the repository serves {second} queries better on {len(behind)} of {of} "
+                f"({', '.join(behind)}): it is about something else, or the {first} queries are harder"
             )
         return (
             f"no significant difference on any of {of}: these queries do not show if the repository is about the domain"
@@ -134,7 +136,7 @@ class TopicalityReport:
         head = ("metric", "query set", "mean [CI]", "SE of the mean", "SD of scores", "n scored / failed / n.a.")
         counts: dict[tuple[str, str], str] = {}
         means: dict[tuple[str, str], tuple[str, ...]] = {}
-        differences = [("metric", "query sets", "in minus out [CI]", "in-domain query scores above", "")]
+        differences = [("metric", "query sets", "difference [CI]", "first set scores above", "")]
         for m in self.metrics:
             first, second = (m.metric, m.in_domain), (m.metric, m.out_of_domain)
             counts.setdefault(first, f"{m.n_in} / {m.n_failed_in} / {m.n_not_applicable_in}")
