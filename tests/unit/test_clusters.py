@@ -6,7 +6,9 @@ import itertools
 import json
 import math
 import statistics
+from datetime import date
 from pathlib import Path
+from uuid import UUID
 
 import numpy as np
 import pytest
@@ -19,7 +21,7 @@ from ragstone.errors import ConfigurationError, DataError
 from ragstone.experiments import Clusters, TimeRange, choose_clusters, cluster_notes, count_units
 from ragstone.experiments._clusters import labels_in, store_labels
 from ragstone.experiments._outcomes import open_source
-from ragstone.schema import Captured, Score, Trace
+from ragstone.schema import Captured, Sample, Score, Trace, trace_from_sample
 from ragstone.settings import Analysis
 from ragstone.stats import (
     cluster_codes,
@@ -655,9 +657,39 @@ def test_each_sample_without_a_label_is_a_unit():
 
 
 def test_only_texts_and_integers_are_labels():
-    """A flag would make two clusters of all samples."""
-    fields = {"id": 7, "flag": True, "name": "a", "empty": "", "share": 0.5, "none": None}
-    assert {"id": "7", "name": "a"} == labels_in(fields, fields)
+    """A flag would make two clusters of all samples. pandas makes floats of integers if a cell is empty."""
+    fields = {
+        "id": 7,
+        "flag": True,
+        "name": "a",
+        "empty": "",
+        "share": 0.5,
+        "none": None,
+        "float": 7.0,
+        "nan": math.nan,
+    }
+    fields |= {"large": 2.0**53, "uuid": UUID(int=1)}
+    assert {"id": "7", "name": "a", "float": "7", "uuid": str(UUID(int=1))} == labels_in(fields, fields)
+
+
+def test_sessions_of_a_column_with_an_empty_cell_are_clusters():
+    """A float in memory and in a file is the session of the integer: intervals were those of independent rows."""
+    data = [row | {"session_id": n // 5, "day": date.fromordinal(n // 5 + 1)} for n, row in enumerate(rows())]
+    whole = ragstone.evaluate(data, ["ccrs.cc"], judge="lexical").summary()[0].estimate
+    data = [row | {"session_id": float(row["session_id"])} for row in data]
+    assert ragstone.evaluate(data, ["ccrs.cc"], judge="lexical").summary()[0].estimate == whole
+    data[0]["session_id"] = math.nan
+    result = ragstone.evaluate(data, ["ccrs.cc"], judge="lexical")
+    assert "1 of 100 samples do not have a session_id" in " ".join(result.notes())
+    with pytest.raises(ConfigurationError, match="cluster 'day': no sample has a text or an integer under this key"):
+        ragstone.evaluate(data, ["ccrs.cc"], judge="lexical", cluster="day")
+
+
+def test_a_stored_request_has_the_user_of_a_column_with_an_empty_cell():
+    """`store erase --user` finds it."""
+    sample = Sample(id="1", query="q", metadata={"session_id": 7.0, "user_id": 100.0})
+    trace = trace_from_sample(sample, source="rows", started_at=0.0)
+    assert (trace.session_id, trace.user_id) == ("7", "100")
 
 
 @pytest.mark.parametrize(("n", "is_used"), [(40, True), (41, False)])

@@ -214,3 +214,14 @@ def test_details_of_another_form_have_no_parts() -> None:
     scored = ragstone.evaluate(ROWS, [Listed()])
     labels = [{"id": row["id"], "claim": "First.", "label": n % 2} for n, row in enumerate(ROWS)]
     assert ["answer"] == [found.level for found in validate_metrics(scored, labels=labels, n_resamples=50).labels]
+
+
+def test_ids_of_labels_in_a_column_with_an_empty_cell():
+    """A float is the id of the integer, and an empty one is not an id: it was the id "nan"."""
+    rows = [{"id": n, "contexts": ["a"], "response": "a"} for n in range(4)]
+    result = ragstone.evaluate(rows, ["token_f1", "ccrs.cc"], judge="lexical")
+    labels = [{"id": float(n), "ccrs.cc": n % 2} for n in range(4)]
+    assert [4] == [each.n for each in validate_metrics({"x": result}, labels=labels).labels]
+    labels[1]["id"] = labels[2]["id"] = float("nan")
+    with pytest.raises(DataError, match="row 2 does not have an id of a sample"):
+        validate_metrics({"x": result}, labels=labels)

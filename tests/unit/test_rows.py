@@ -182,6 +182,18 @@ def test_whole_numbers_are_ids_without_a_fraction() -> None:
     assert "7" == sample_from_row({"id": 7.0, "query": Q}, position=1).id
 
 
+def test_whole_numbers_are_texts_and_passages_without_a_fraction() -> None:
+    """The same data are the same as CSV and as a data frame."""
+    row = {"query": Q, "response": 24.0, "reference": [24.0, 0.5], "contexts": [{"id": 12.0, "text": "A"}]}
+    sample = sample_from_row(row | {"qrels": {12.0: 1}}, position=1)
+    assert ("24", ("24", "0.5"), {"12": 1.0}) == (sample.response, sample.reference, sample.qrels)
+    named = sample_from_row(
+        {"query": Q, "contexts": ["A"], "retrieved_context_ids": [12.0], "reference_context_ids": [12.0]}, position=1
+    )
+    assert named.qrels == sample.qrels
+    assert "12" == sample.contexts[0].id == named.contexts[0].id
+
+
 def test_a_row_without_any_known_field_is_named() -> None:
     """A table full of "not applicable" would not say why."""
     with pytest.raises(DataError, match=r"row 2 does not have a field with a known name; it has 'Frage'"):

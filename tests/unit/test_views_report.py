@@ -499,7 +499,7 @@ def test_a_label_that_is_asked_for_is_shown_with_any_number_of_answers() -> None
     assert ("z", 5) in {(row.value, row.n) for row in ids.rows}
     text = "\n".join(line.plain for line in ReportText(view).lines())
     assert "By weather" in text
-    with pytest.raises(ConfigurationError, match="--by color: no sample has this label"):
+    with pytest.raises(ConfigurationError, match="--by color: no sample has a text or a number"):
         build_report(topics(9), by=["color"])
 
 

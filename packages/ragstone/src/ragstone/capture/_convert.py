@@ -14,6 +14,7 @@ from pathlib import PurePath
 from typing import Any, Final, Literal, TypeVar
 from uuid import UUID
 
+from ragstone._util.quantities import text_of
 from ragstone._util.unicode import replace_surrogates
 from ragstone.capture._application import Application
 from ragstone.capture._encoded import Redactor, redact_json
@@ -333,7 +334,7 @@ def _label(value: object) -> str | None:
     """Return an id or a name as text. It is not redacted, because users look requests up by it."""
     if value is None:
         return None
-    return to_valid_text(value if isinstance(value, str) else str(value))[:_MAX_LABEL]
+    return to_valid_text(value if isinstance(value, str) else text_of(value))[:_MAX_LABEL]
 
 
 def _json_bytes(value: Json) -> int:

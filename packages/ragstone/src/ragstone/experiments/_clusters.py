@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from ragstone._util.quantities import label_of
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.schema import RowProbabilities, Sample
 from ragstone.stats import DesignEffect, design_effect
@@ -56,13 +57,8 @@ def _count_clusters(labels: Sequence[str | None]) -> int:
 
 
 def labels_in(metadata: Mapping[str, Any], keys: Iterable[str]) -> dict[str, str]:
-    """Return the labels in the metadata of a sample, by key. Only text and integers are labels."""
-    found = ((key, metadata.get(key)) for key in keys)
-    return {
-        key: str(value)
-        for key, value in found
-        if isinstance(value, (str, int)) and not isinstance(value, bool) and value != ""
-    }
+    """Return the labels in the metadata of a sample, by key."""
+    return {key: label for key in keys if (label := label_of(metadata.get(key))) is not None}
 
 
 def cluster_keys(cluster: str | None) -> tuple[str, ...]:
@@ -146,8 +142,9 @@ def choose_clusters(
     if not own:
         others = sorted({*known, *(key for key, by in labels.items() if by)} - {cluster})
         raise ConfigurationError(
-            f"cluster {cluster!r}: no sample has this key. Keys of these samples: {_listed(others)}. A key is a column of "
-            "the rows, session_id or user_id. A file of outcomes has session_id, user_id, document_id and the key that "
+            f"cluster {cluster!r}: no sample has {'a text or an integer under ' if cluster in known else ''}this key. Keys "
+            f"of these samples: {_listed(others)}. A key is a column of the rows, session_id or user_id. A file of "
+            "outcomes has session_id, user_id, document_id and the key that "
             "`evaluate --set analysis.cluster=KEY` named when it was written. Other columns are read from the "
             "evaluated file: --data ROWS. Without clusters, set cluster='none' (--set analysis.cluster=none)."
         )

@@ -16,14 +16,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from ragstone._util.quantities import count
+from ragstone._util.quantities import count, label_of, text_of
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.reading._columns import FIELD_ALIASES, name_key
 from ragstone.reading._evidence import paths_in
 from ragstone.reading._json import load_document
 from ragstone.reading._layouts import find_layout, rows_of
 from ragstone.reading._row_lists import Choice
-from ragstone.reading._row_values import finite, path_steps
+from ragstone.reading._row_values import finite, is_missing, path_steps
 from ragstone.reading._rows import RowReader
 from ragstone.reading._samples import RejectedRow, SampleSource, iter_rows
 from ragstone.reading._source import InputFile
@@ -373,7 +373,7 @@ def _generic(
         try:
             row = _with_texts(_object_of(row, position))  # noqa: PLW2901
             id_, annotator, system, query, trace_id = (
-                None if (value := _first(row, names)) is None else str(value)
+                None if (value := _first(row, names)) is None else text_of(value)
                 for names in (_IDS, _ANNOTATORS, ("system",), FIELD_ALIASES["query"], ("trace_id",))
             )
             part = _unit_of(row)
@@ -567,14 +567,14 @@ def _with_point(text: str) -> str:
 
 def _first(row: Mapping[Any, Any], names: Sequence[str]) -> Any:
     """Return the first value of these columns. Case, blanks, `-` and `_` in their names do not matter."""
-    values = {name_key(name): value for name, value in row.items() if value not in (None, "")}
+    values = {name_key(name): value for name, value in row.items() if not is_missing(value) and value != ""}
     return next((values[key] for key in map(name_key, names) if key in values), None)
 
 
 def _unit_of(row: Mapping[Any, Any]) -> dict[str, Any]:
     """Return the fields of a record for the part that a row labels, which are empty for a whole answer."""
     found = {level: _first(row, [name for name in names if not name.endswith("s")]) for level, names in _UNITS.items()}
-    named = {level: str(unit) for level, unit in found.items() if isinstance(unit, str | int)}
+    named = {level: label for level, unit in found.items() if (label := label_of(unit)) is not None}
     if named.keys() == {"passage", "sub-question"}:
         return {"level": "sub-question", "unit": named["sub-question"], "passage": named["passage"]}
     return next(({"level": level, "unit": unit} for level, unit in named.items()), {})
@@ -628,7 +628,7 @@ def _labels_in(value: Any, steps: Sequence[str], person: str | None = None) -> I
     elif isinstance(value, Mapping) and steps:
         named = _first(value, _ANNOTATORS)
         named = _first(named, ("email", "id", "name")) if isinstance(named, Mapping) else named
-        yield from _labels_in(value.get(steps[0]), steps[1:], person if named is None else str(named))
+        yield from _labels_in(value.get(steps[0]), steps[1:], person if named is None else text_of(named))
     else:
         yield person, None if steps else value
 

@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 from itertools import islice, product
 from typing import Any, Final
 
+from ragstone._util.quantities import text_of
 from ragstone.reading._columns import FIELD_ALIASES, name_key
 from ragstone.reading._row_values import path_steps, walk
 
@@ -307,9 +308,9 @@ def _operation(place: Mapping[str, Any], row: Any) -> Any:
     if "$cells" in place:
         return _passages_in(_value(place["$cells"], row))
     if "$id" in place:
-        return "+".join(str(value) for each in place["$id"] if (value := _value(each, row)) is not None)
+        return "+".join(text_of(value) for each in place["$id"] if (value := _value(each, row)) is not None)
     ids = _value(place["$grades"], row)
-    return {str(name): 1 for name in ids} if isinstance(ids, list) else None
+    return {text_of(name): 1 for name in ids} if isinstance(ids, list) else None
 
 
 def _object(places: Mapping[str, Any], item: Any) -> dict[str, Any]:

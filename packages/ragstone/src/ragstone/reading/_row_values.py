@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from ragstone._util.quantities import text_of
 from ragstone._util.unicode import replace_surrogates_in
 from ragstone.errors import DataError
 from ragstone.requests import finite_number
@@ -40,7 +41,7 @@ def read_passage(item: Any, rank: int, position: int) -> dict[str, Any]:
     if not is_object and isinstance(item, list | tuple) and len(item) > 2:  # a row of a database: id, text, distance
         texts = [part for part in item if isinstance(part, str)]
         if 0 < len(texts) < 3 and [text for text in texts if " " in text] == texts[-1:]:
-            return {"text": texts[-1], "id": str(item[0]) if item[0] != texts[-1] else None, "rank": rank}
+            return {"text": texts[-1], "id": text_of(item[0]) if item[0] != texts[-1] else None, "rank": rank}
     if not is_object and isinstance(item, list | tuple) and len(item) == 2 and isinstance(item[0], str):
         text, other = item
         if (score := finite_number(other)) is not None:  # as vector stores return them
@@ -53,7 +54,7 @@ def read_passage(item: Any, rank: int, position: int) -> dict[str, Any]:
         for key in _TEXT_KEYS:
             if type(body.get(key)) is str:
                 identity = next((body[k] for k in _ID_KEYS if k in body and not is_missing(body[k])), None)
-                passage = {"text": body[key], "id": None if identity is None else str(identity), "rank": rank}
+                passage = {"text": body[key], "id": None if identity is None else text_of(identity), "rank": rank}
                 if item.get("score") is not None:
                     passage["score"] = finite_number(item["score"])
                 if body.get("relevance") is not None:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from ragstone._util.quantities import text_of
 from ragstone.errors import DataError
 from ragstone.reading._cells import MISSING_TEXTS, begins_like_list, parse_cell
 from ragstone.reading._columns import (
@@ -837,9 +838,7 @@ def _id(value: Any) -> str:
     if type(value) is str:
         return value
     value = to_plain(value)
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)  # pandas makes floats of integers if a cell is empty
-    return "" if value is None else str(value)
+    return "" if value is None else text_of(value)
 
 
 def _text(value: Any, field: str, position: int, keys: Sequence[str], column: str = "") -> str | None:
@@ -849,7 +848,7 @@ def _text(value: Any, field: str, position: int, keys: Sequence[str], column: st
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        return str(value)
+        return text_of(value)
     if isinstance(value, Mapping) and (key := text_key(value, keys)) is not None:
         return str(value[key])
     raise DataError(f"row {position}: {field} must be text, got {_way_to_text(value, field, column or field)}")
@@ -895,7 +894,7 @@ def _row_items(value: Any, field: str, position: int) -> Sequence[Any]:
 
 def _names(ids: Any) -> list[str]:
     ids = _plain_list(ids)
-    return [str(name) for name in ids if not is_missing(name)] if isinstance(ids, list | tuple) else []
+    return [text_of(name) for name in ids if not is_missing(name)] if isinstance(ids, list | tuple) else []
 
 
 def _grades(value: Any, field: str, position: int) -> dict[str, float] | None:
@@ -910,7 +909,7 @@ def _grades(value: Any, field: str, position: int) -> dict[str, float] | None:
             raise DataError(
                 f"row {position}: {field} gives {str(passage)!r} the grade {shorten(grade)}; a grade is a finite number"
             )
-        grades[str(passage)] = number
+        grades[text_of(passage)] = number
     return grades
 
 

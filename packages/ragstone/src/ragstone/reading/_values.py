@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from ragstone._util.quantities import label_of
 from ragstone.errors import DataError
 from ragstone.reading._json import parse_json
 from ragstone.reading._row_values import finite
@@ -74,9 +75,8 @@ def tags_in(value: object) -> tuple[str, ...]:
 
 
 def text_or_none(*values: object) -> str | None:
-    """Return the first value that is a non-empty text, or an integer, as text."""
-    labels = (value for value in values if isinstance(value, str | int) and not isinstance(value, bool))
-    return next((str(label) for label in labels if label != ""), None)
+    """Return the first value that is a label."""
+    return next(filter(None, map(label_of, values)), None)
 
 
 def request_metadata(metadata: object) -> dict[str, Any]:
@@ -211,13 +211,13 @@ def _passage(item: Any) -> PassageDraft | None:
     text = next((text for text in texts if isinstance(text, str)), None)
     stated = json_in(body.get("metadata"))
     metadata = dict(stated) if isinstance(stated, Mapping) else {}
-    ids = [found for source in (body, metadata) for key in _IDS if isinstance(found := source.get(key), str | int)]
+    id_ = text_or_none(*(source.get(key) for source in (body, metadata) for key in _IDS))
     scores = [number_in(source.get(key)) for source in (item, body, metadata) for key in _SCORES]
-    if text is None and not ids:
+    if text is None and id_ is None:
         return None
     return PassageDraft(
         text=text or "",
-        id=str(ids[0]) if ids else None,
+        id=id_,
         score=next((score for score in scores if score is not None), None),
         metadata=metadata,
     )

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
+from ragstone._util.quantities import text_of
 from ragstone.requests._shape import finite_number, flat_metadata
 from ragstone.schema import Evidence, TraceStatus, Turn, field_names
 
@@ -50,7 +51,7 @@ class PassageDraft:
         if in_metadata and score is None:
             numbers = (finite_number(flat.get(name)) for name in _SCORE_NAMES)
             number = next((found for found in numbers if found is not None), None)
-        return cls(text=text, id=None if id is None else str(id), score=number, metadata=flat)
+        return cls(text=text, id=None if id is None else text_of(id), score=number, metadata=flat)
 
     def has(self, metadata: Mapping[str, Any]) -> bool:
         """Return whether these are the metadata that were copied."""
@@ -129,8 +130,8 @@ class TraceDraft:
         """
         rest = {str(name): value for name, value in stated.items() if not str(name).startswith(without)}
         user, session, thread = (rest.pop(name, None) for name in ("user_id", "session_id", "thread_id"))
-        self.user_id = None if user is None else str(user)
-        self.session_id = next((str(value) for value in (session, thread) if value is not None and value != ""), None)
+        self.user_id = None if user is None else text_of(user)
+        self.session_id = next((text_of(id_) for id_ in (session, thread) if id_ is not None and id_ != ""), None)
         self.reference, self.tags = _texts(rest.pop("reference", None)), _texts(rest.pop("tags", None))
         self.metadata = flat_metadata(rest)
 

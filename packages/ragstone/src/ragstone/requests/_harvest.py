@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
+from ragstone._util.quantities import label_of
 from ragstone.requests._draft import PassageDraft
 from ragstone.requests._messages import messages_of
 from ragstone.requests._shape import TEXT_PARTS, content_text, finite_number
@@ -166,12 +167,12 @@ def _document(value: Mapping[Any, Any]) -> PassageDraft | None:
     metadata |= {str(key): item for key, item in stated.items()} if isinstance(stated, Mapping) else {}
     ids = (source.get(key) for source in (body, metadata) for key in _ID_KEYS)
     scores = (finite_number(source.get(key)) for source in (value, body, metadata) for key in _SCORE_KEYS)
-    identity = next((item for item in ids if isinstance(item, str | int) and item != ""), None)
+    identity = next(filter(None, map(label_of, ids)), None)
     if not _TASK.isdisjoint(value):
         identity = None
     return PassageDraft(
         text=text,
-        id=None if identity is None else str(identity),
+        id=identity,
         score=next((score for score in scores if score is not None), None),
         metadata=metadata,
     )

@@ -9,6 +9,7 @@ from itertools import islice
 from numbers import Integral, Real
 from typing import Any, Final, NamedTuple
 
+from ragstone._util.quantities import text_of
 from ragstone.errors import ConfigurationError
 from ragstone.requests._draft import PassageDraft
 from ragstone.requests._shape import finite_number, get, is_list, shown_text
@@ -241,7 +242,7 @@ class _Reader:
         score, score_name = _score_of(hit, stored)
         return PassageDraft(
             text=text or "",
-            id=None if identity is None else str(identity),
+            id=None if identity is None else text_of(identity),
             score=score,
             metadata=_others(hit, stored, {text_name, score_name, *_METADATA}) | metadata,
         )
@@ -326,7 +327,7 @@ def _zipped(hits: Any, texts: Sequence[str], ids: Any, scores: Any) -> list[Pass
         )
     # A text that is missing is empty, as for a hit without one.
     passages = [
-        PassageDraft(text=text if isinstance(text, str) else "", id=str(name))
+        PassageDraft(text=text if isinstance(text, str) else "", id=text_of(name))
         for text, name in zip(texts, positions, strict=True)
     ]
     _set(passages, "scores", scores)
@@ -359,7 +360,7 @@ def _set(passages: list[PassageDraft], argument: str, values: Any) -> None:
         raise ConfigurationError(f"{argument} has {len(plain)} values for {len(passages)} hits; pass one for each hit")
     for passage, value in zip(passages, plain, strict=True):
         if argument == "ids":
-            passage.id = str(value)
+            passage.id = text_of(value)
         else:
             passage.score = finite_number(value)
 

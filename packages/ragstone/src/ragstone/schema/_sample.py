@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import Field, FiniteFloat
 
+from ragstone._util.quantities import label_of
 from ragstone._util.unicode import normalize
 from ragstone.errors import DataError
 from ragstone.schema._base import Record
@@ -100,14 +101,14 @@ def sample_from_trace(trace: Trace) -> Sample:
 def trace_from_sample(sample: Sample, *, source: str, started_at: float) -> Trace:
     """Convert a row of a dataset to a trace, so that it can be stored and scored like a captured request.
 
-    Its session and user are those of the metadata, if these are texts or integers. Datasets contain no times, so the
+    Its session and user are those of the metadata, if these are labels. Datasets contain no times, so the
     caller passes a `started_at` (Unix seconds) that is stable for the same file.
     """
     return Trace(
         trace_id=sample.id,
         source=source,
-        session_id=_label(sample.metadata.get("session_id")),
-        user_id=_label(sample.metadata.get("user_id")),
+        session_id=label_of(sample.metadata.get("session_id")),
+        user_id=label_of(sample.metadata.get("user_id")),
         query=sample.query,
         standalone_query=sample.standalone_query,
         history=sample.history,
@@ -121,10 +122,6 @@ def trace_from_sample(sample: Sample, *, source: str, started_at: float) -> Trac
         evidence=sample.evidence,
         started_at=started_at,
     )
-
-
-def _label(value: Any) -> str | None:
-    return str(value) if isinstance(value, (str, int)) and not isinstance(value, bool) and value != "" else None
 
 
 class RowProbabilities:

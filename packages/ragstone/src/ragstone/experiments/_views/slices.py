@@ -57,7 +57,7 @@ class SliceLabels:
         """
         missing = [key for key in self._by if key not in self._labels]
         if missing:
-            raise ConfigurationError(f"--by {missing[0]}: no sample has this label. Labels are metadata of the samples")
+            raise ConfigurationError(f"--by {missing[0]}: no sample has a text or a number under this metadata key")
         keys = self._by or tuple(self._labels)
         tables = (self._table(key, self._labels[key], wrong, share) for key in keys)
         return tuple(table for table in tables if table is not None)[: None if self._by else _MAX_TABLES]

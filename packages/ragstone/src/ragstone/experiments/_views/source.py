@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from typing_extensions import override
 
+from ragstone._util.quantities import text_of
 from ragstone.experiments._clusters import Clusters, choose_clusters
 from ragstone.experiments._spill import SamplesOnDisk
 from ragstone.experiments._table import ScoreTable, TableReader
@@ -207,7 +208,7 @@ def metadata_labels(metadata: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     for key, value in metadata.items():
         values = value if isinstance(value, list | tuple) else (value,)
         if values and all(isinstance(each, str | int | float) for each in values):
-            labels[key] = tuple(map(str, values))
+            labels[key] = tuple(map(text_of, values))
     return labels
 
 
