@@ -67,6 +67,15 @@ def test_follow_up_adds_both_errors():
     assert (low, high) == pytest.approx((0.2 - 1.96 * error, 0.2 + 1.96 * error), rel=1e-3)
 
 
+def test_a_loss_is_at_most_the_range():
+    """Also if very few units follow the change."""
+    for low, high in (
+        drop_between(np.array([0.0, 1.0]), ONES(2), before=0.6, before_se=0.0)[1:],
+        (find_change(np.array([0.0, 1.0] * 3 + [0.0]), ONES(7), min_before=3).low, 1.0),
+    ):
+        assert -1 <= low < high <= 1
+
+
 def labels(n, *, fields=3, values=4, seed=1):
     rng = np.random.default_rng(seed)
     return [{f"f{i}": f"v{rng.integers(values)}" for i in range(fields)} for _ in range(n)]

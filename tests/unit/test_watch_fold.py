@@ -11,6 +11,7 @@ import pytest
 from ragstone.errors import ConfigurationError
 from ragstone.settings import Watch, read_table
 from ragstone.store import StreamKey, WatchedOutcome
+from ragstone.watch import render_alarm
 from ragstone.watch._alarm import Alarm
 from ragstone.watch._fold import accept_alarm, fold, mute_alarm, open_alarms, read_streams
 from ragstone.watch._options import Scale, check_targets
@@ -180,6 +181,40 @@ def test_alarm_says_since_when_how_large_and_where():
     assert set(alarm.traces) <= of_release
     assert alarm.follow_up.n == 150
     assert Alarm.from_dict(json.loads(json.dumps(alarm.to_dict()))) == alarm
+
+
+def test_a_missed_target_is_one_alarm_until_it_is_reached():
+    """It says which mean is required, divides by slices, and a dip by chance is neither a drop nor a recovery."""
+    options = Watch(targets={"ccrs.qr": 0.8}, slices=("release",))
+    rng, now = random.Random(5), T0 + 21 * DAY_S
+
+    def answers(days, share):
+        at = [(days[0] + i / 50) * DAY_S for i in range(50 * (days[1] - days[0]))]
+        return [
+            WatchedOutcome(
+                key=KEY, trace_id=str(t), session=str(t), requested_at=T0 + t, value=float(rng.random() < share), labels=labels(n),
+            )
+            for n, t in enumerate(at)
+        ]  # fmt: skip
+
+    tables = folded([*answers((0, 14), 0.6), *answers((14, 20), 0.9)], [now - 7 * DAY_S, now], options=options)
+    assert ["alarm", "follow_up", "recovered"] == [event for event, _ in tables.events]
+    (alarm,) = (Alarm.from_dict(row.body) for row in tables.alarms())
+    assert alarm.closed_at > T0 + 14 * DAY_S
+    assert (0.8, True) == (alarm.before, alarm.is_required)
+    assert alarm.low < 0.2 < alarm.high
+    assert (2, ()) == (alarm.n_slices, alarm.slices)
+    assert " was 0.463" in render_alarm(alarm)
+    assert ", required 0.800: a difference of about " in render_alarm(alarm)
+    assert "(all sessions)" in render_alarm(alarm)
+
+
+def test_a_drop_below_a_target_is_dated():
+    """It is said from which mean to which one."""
+    options = Watch(targets={"ccrs.qr": 0.8}, slices=())
+    (alarm,) = open_alarms(folded(traffic(drop=[(9, 0.3)]), [T0 + 13 * DAY_S], options=options))
+    assert alarm.since_first <= T0 + 9 * DAY_S <= alarm.since_last + 600.0
+    assert " fell by about " in render_alarm(alarm)
 
 
 def test_session_waits_for_its_pending_traces():

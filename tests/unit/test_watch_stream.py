@@ -231,6 +231,32 @@ def test_target_is_the_reference_from_the_first_unit():
     assert "alarm" == feed.events[0][0]
 
 
+@pytest.mark.parametrize("later", [{"ccrs.qr": 0.75}, {}])
+def test_an_alarm_recovers_after_another_target(later):
+    """Also if the target is removed: then from the baseline, if one is learned. A further drop is still found."""
+    feed = Feed(options=Watch(targets={"ccrs.qr": 0.8})).days(8, 0.85)
+    feed.days(2, 0.7)
+    feed.options = Watch(targets=later)
+    feed.days(1, 0.7)
+    assert ["alarm"] == [event for event, _ in feed.events if event != "follow_up"]
+    middle = (feed.stream.reference + feed.worst) / 2
+    assert feed.stream.recovery.reference == pytest.approx(0.75 if later else middle)
+    assert feed.stream.detector.reference == pytest.approx(feed.worst - 0.05)
+    feed.days(3, 0.85)
+    assert ("recovered", "watching") == (feed.events[-1][0], feed.stream.phase)
+
+
+def test_an_alarm_about_a_removed_target_stays_until_a_baseline_is_learned():
+    """The new reference is then that of the baseline."""
+    feed = Feed(options=Watch(targets={"ccrs.qr": 0.8})).days(3, 0.7)
+    feed.options = Watch()
+    feed.days(3, 0.7)
+    assert ("alarm", 0.8) == (feed.stream.phase, feed.stream.reference)
+    feed.days(6, 0.7)
+    assert ["alarm", "follow_up", "recovered"] == [event for event, _ in feed.events]
+    assert feed.stream.reference == pytest.approx(0.685, abs=0.002)
+
+
 def test_repeated_units_count_but_do_not_bet():
     """Units of a session seen before leave the evidence alone, apart from the budget."""
     feed = Feed().days(8, 0.8)

@@ -62,6 +62,7 @@ class Alarm:
     since_first: float
     since_last: float
     before: float
+    """Mean before the change, or the required mean if that was never reached."""
     before_se: float
     after: float
     drop: float
@@ -79,6 +80,8 @@ class Alarm:
     """Share of failures before and after the change."""
     traces: tuple[str, ...] = ()
     """Traces with the worst scores since the change, one per session."""
+    is_required: bool = False
+    """Whether `before` is a required mean, and the alarm is about all units."""
     is_covered: bool = True
     """Whether the promised number of false alarms covers the stream."""
     state: Literal["open", "recovered", "accepted"] = "open"
@@ -137,9 +140,13 @@ def describe_alarm(number: int, stream: Stream, *, raised_at: float, options: Wa
     everything = history(_start(stream, raised_at), raised_at)
     units = [unit for unit in everything if stream.watches(unit)]
     x, w = _values(stream, units)
-    sign = 1 if stream.direction == "drop" else -1
-    change = find_change(x, w, sign=sign, min_before=min(30, max(len(units) // 2, 1))) or _always(stream, x, w, sign)
-    slices = find_slices(x, w, [u.labels for u in units], start=change.start, fields=options.slices, sign=sign)
+    change = find_change(x, w, sign=stream.sign, min_before=min(30, max(len(units) // 2, 1)))
+    if change is None or (stream.target is not None and change.low <= 0):
+        change = _always(stream, x, w)
+    labels = [unit.labels for unit in units]
+    slices = find_slices(
+        x, w, labels, start=change.start, before=change.before, fields=options.slices, sign=stream.sign
+    )
     named = _significant(slices)
     before, after = units[: change.start] or units, units[change.start :]
     began = after[0].closed_at
@@ -161,7 +168,8 @@ def describe_alarm(number: int, stream: Stream, *, raised_at: float, options: Wa
             _failed([u for u in everything if u.closed_at < began] or everything),
             _failed([u for u in everything if u.closed_at >= began]),
         ),
-        traces=_worst(after, named, sign=sign, kind=stream.kind),
+        traces=_worst(after, named, sign=stream.sign, kind=stream.kind),
+        is_required=change.start == 0,
         is_covered=stream.is_covered,
     )
 
@@ -181,12 +189,13 @@ def units_around(alarm: Alarm, stream: Stream, history: History, *, until: float
     return [unit for unit in history(_start(stream, alarm.raised_at), until) if stream.watches(unit)]
 
 
-def _always(stream: Stream, x: NDArray[np.float64], w: NDArray[np.float64], sign: int) -> Change:
-    """Return the distance from a target that the stream has never reached."""
-    mean, aim = float((w * x).sum() / w.sum()), stream.reference
+def _always(stream: Stream, x: NDArray[np.float64], w: NDArray[np.float64]) -> Change:
+    """Return the distance of all units from a required mean."""
+    aim = stream.reference
     assert aim is not None  # noqa: S101 - an alarm needs a reference
-    loss = sign * (aim - mean)
-    return Change(start=0, first=0, last=0, before=aim, before_se=0.0, after=mean, drop=loss, low=loss, high=loss)
+    loss, low, high = drop_between(x, w, before=aim, before_se=0.0, sign=stream.sign)
+    after = aim - stream.sign * loss
+    return Change(start=0, first=0, last=0, before=aim, before_se=0.0, after=after, drop=loss, low=low, high=high)
 
 
 def follow_up(alarm: Alarm, stream: Stream, units: Sequence[Unit], *, options: Watch) -> Alarm:
@@ -195,18 +204,20 @@ def follow_up(alarm: Alarm, stream: Stream, units: Sequence[Unit], *, options: W
     `units` are before and after the change, at least two of them after the alarm.
     """
     x, w = _values(stream, units)
-    sign = 1 if stream.direction == "drop" else -1
     start = sum(unit.closed_at - options.session_gap_s < alarm.since for unit in units)
     later = sum(unit.closed_at <= alarm.raised_at for unit in units)
-    drop, low, high = drop_between(x[later:], w[later:], before=alarm.before, before_se=alarm.before_se, sign=sign)
-    slices = find_slices(x, w, [u.labels for u in units], start=start, fields=options.slices, sign=sign)
+    drop, low, high = drop_between(
+        x[later:], w[later:], before=alarm.before, before_se=alarm.before_se, sign=stream.sign
+    )
+    labels = [unit.labels for unit in units]
+    slices = find_slices(x, w, labels, start=start, before=alarm.before, fields=options.slices, sign=stream.sign)
     named = _significant(slices)
     return replace(
         alarm,
         follow_up=Shift(drop=drop, low=low, high=high, n=len(units) - later),
         slices=named,
         n_slices=len(slices),
-        traces=_worst(units[start:], named, sign=sign, kind=stream.kind),
+        traces=_worst(units[start:], named, sign=stream.sign, kind=stream.kind),
     )
 
 

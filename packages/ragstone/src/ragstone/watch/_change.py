@@ -86,8 +86,8 @@ def find_change(
         before_se=float(math.sqrt(variance * w2[starts[best] - 1]) / w_before[best]),
         after=float(mean_after[best]),
         drop=float(loss[best]),
-        low=float((loss - _NORMAL * se)[plausible].min()),
-        high=float((loss + _NORMAL * se)[plausible].max()),
+        low=max(float((loss - _NORMAL * se)[plausible].min()), -1.0),
+        high=min(float((loss + _NORMAL * se)[plausible].max()), 1.0),
     )
 
 
@@ -101,7 +101,7 @@ def drop_between(
     """
     mean, se = _mean(x, w)
     loss, error = sign * (before - mean), math.hypot(before_se, se)
-    return loss, loss - _NORMAL * error, loss + _NORMAL * error
+    return loss, max(loss - _NORMAL * error, -1.0), min(loss + _NORMAL * error, 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,11 +128,12 @@ def find_slices(
     start: int,
     fields: Sequence[str],
     sign: int = 1,
+    before: float = math.nan,
 ) -> list[SliceDrop]:
     """Compare the loss of each slice with the loss of all other units, the most significant slice first.
 
     At most 20 values of each field are compared. A slice without 30 units before the change, such as a new release, is
-    compared with all units before the change. `x` are values of the units in order of time, in [0, 1], `w` their
+    compared with all units before the change, or with the mean `before` if there are none. `x` are values of the units in order of time, in [0, 1], `w` their
     weights, and `start` is the number of the first unit after the change. `sign` is -1 if higher is worse, else 1.
     Slices have at least 30 units in and 30 outside of them after the change.
     """
@@ -149,8 +150,8 @@ def find_slices(
             n, n_rest = int((inside & after).sum()), int((~inside & after).sum())
             if n < MIN_SLICE or n_rest < MIN_SLICE:
                 continue
-            loss, error = _loss(x, w, inside, after, sign)
-            rest, rest_error = _loss(x, w, ~inside, after, sign)
+            loss, error = _loss(x, w, inside, after, sign, before)
+            rest, rest_error = _loss(x, w, ~inside, after, sign, before)
             z = (loss - rest) / max(math.hypot(error, rest_error), 1e-12)
             found.append((f"{field}={value}", loss, loss - rest, normal_cdf(-z), n))
     adjusted = holm([p for *_, p, _ in found]).adjusted
@@ -162,13 +163,18 @@ def find_slices(
 
 
 def _loss(
-    x: NDArray[np.float64], w: NDArray[np.float64], inside: NDArray[np.bool_], after: NDArray[np.bool_], sign: int
+    x: NDArray[np.float64],
+    w: NDArray[np.float64],
+    inside: NDArray[np.bool_],
+    after: NDArray[np.bool_],
+    sign: int,
+    mean: float,
 ) -> tuple[float, float]:
     """Return the loss of some units and its standard error."""
     before = inside & ~after
     if before.sum() < MIN_SLICE:
         before = ~after
-    mean_before, se_before = _mean(x[before], w[before])
+    mean_before, se_before = _mean(x[before], w[before]) if before.any() else (mean, 0.0)
     mean_after, se_after = _mean(x[inside & after], w[inside & after])
     return sign * (mean_before - mean_after), math.hypot(se_before, se_after)
 

@@ -71,6 +71,11 @@ class Stream:
         return "drop" if self.scale.higher_is_better else "rise"
 
     @property
+    def sign(self) -> Literal[1, -1]:
+        """1 if lower means are worse, -1 if higher means are."""
+        return 1 if self.scale.higher_is_better else -1
+
+    @property
     def reference(self) -> float | None:
         """Acceptable mean in [0, 1], or None while it is learned or if the mean cannot get worse."""
         if self.target is not None:
@@ -125,25 +130,23 @@ class Stream:
     def open_alarm(self, *, before: float, after: float, worst: float, options: Watch) -> None:
         """Watch for the end of an alarm, and for a further change for the worse.
 
-        The alarm recovers if the mean is better than the middle of the means before and after the change (never better
-        than the reference). Another alarm needs a mean that is worse than the worst plausible one by `min_drop`. Means
-        are in [0, 1].
+        The alarm recovers if the mean is better than the target, or without one, than the middle of the means before
+        and after the change (never better than the reference). Another alarm needs a mean that is worse than the worst
+        plausible one by `min_drop`. Means are in [0, 1].
         """
         reference = self.reference
         assert reference is not None  # noqa: S101 - an alarm implies a reference
-        is_drop = self.direction == "drop"
-        worse = min if is_drop else max
-        recovered = worse(reference, (before + after) / 2)
-        self.recovery = CalendarDetector(_inside(recovered), direction="rise" if is_drop else "drop")
-        further = worse(reference, worst) + (-options.min_drop if is_drop else options.min_drop)
+        worse = min if self.sign == 1 else max
+        recovered = reference if self.target is not None else worse(reference, (before + after) / 2)
+        self.recovery = CalendarDetector(_inside(recovered), direction="rise" if self.sign == 1 else "drop")
+        further = worse(reference, worst) - self.sign * options.min_drop
         self.detector = CalendarDetector(_inside(further), direction=self.direction)
 
     def relearn(self, since: float) -> None:
         """Discard the baseline, and learn a new one from the units since a time."""
-        self.baseline = self.detector = self.recovery = None
+        self.baseline = None
         self.learns_from, self.learn_days = since, LEARNING_DAYS
-        if self.target is not None:
-            self._arm(self.target)
+        self._arm(self.target)
 
     def learn_from(self, since: float, now: float, options: Watch, amounts: AmountsBetween) -> None:
         """Learn the baseline at once from units that a backfill has added, at most those of the last 28 days.
@@ -198,15 +201,21 @@ class Stream:
         """Use the target of the configuration, if it has one, instead of the learned reference."""
         target = options.targets.get(self.key.metric) if self.kind == "score" else None
         aim = None if target is None else self.scale.to_unit(target)
-        if aim != self.target:
-            self.target = aim
-            self.detector = self.recovery = None
-            if self.reference is not None:
-                self._arm(self.reference)
+        if aim == self.target:
+            return
+        old, self.target = self.target, aim
+        reference = self.reference
+        if self.recovery is None or self.detector is None:
+            self._arm(reference)
+        elif reference is None:
+            self.target = old  # of the open alarm, until another reference is learned
+        else:
+            worst = self.detector.reference + self.sign * options.min_drop
+            self.open_alarm(before=reference, after=worst, worst=worst, options=options)
 
-    def _arm(self, reference: float) -> None:
+    def _arm(self, reference: float | None) -> None:
         self.recovery = None
-        self.detector = CalendarDetector(reference, direction=self.direction)
+        self.detector = None if reference is None else CalendarDetector(reference, direction=self.direction)
 
     def _bet(self, x: float, weight: float, spend: float, options: Watch) -> Event | None:
         assert self.detector is not None  # noqa: S101 - the caller checks
@@ -234,7 +243,7 @@ class Stream:
         self.baseline = units.learn()
         if self.baseline is None:
             self.learn_days += LEARNING_DAYS
-        elif self.detector is None and self.reference is not None:
+        elif self.detector is None:
             self._arm(self.reference)
 
     def _learning(self, units: Sequence[UnitAmounts], options: Watch) -> LearningUnits:

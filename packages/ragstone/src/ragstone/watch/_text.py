@@ -47,11 +47,12 @@ def alarm_lines(
     name = stream_name(alarm.key.app, title, alarm.key.metric, alarm.kind)
     heading = {"recovered": "RECOVERED", "follow_up": "FOLLOW-UP"}.get(event, "ALARM")
     cause = "the judge changed: " if alarm.judge_explains else ""
-    first = (
-        f"{heading} {alarm.number} · {cause}{name} {change} by about {_points(alarm.drop)} points "
-        f"[{_points(alarm.low)}, {_points(alarm.high)}], from {_mean(alarm, scale, alarm.before)} to "
-        f"{_mean(alarm, scale, alarm.after)}"
-    )
+    before, after = (_mean(alarm, scale, mean) for mean in (alarm.before, alarm.after))
+    size = f"{_points(alarm.drop)} points [{_points(alarm.low)}, {_points(alarm.high)}]"
+    what = f"{change} by about {size}, from {before} to {after}"
+    if alarm.is_required:
+        what = f"was {after}, required {before}: a difference of about {size}"
+    first = f"{heading} {alarm.number} · {cause}{name} {what}"
     lines = [("since", _since(alarm, zone)), ("where", _where(alarm)), ("judge", _judge(alarm))]
     if alarm.kind == "score":
         lines.append(("failures", _failures(alarm)))
@@ -122,12 +123,11 @@ def _mean(alarm: Alarm, scale: Scale, unit: float) -> str:
 
 
 def _since(alarm: Alarm, zone: tzinfo | None) -> str:
-    span = f"{_time(alarm.since_first, zone)} to {_time(alarm.since_last, zone)}"
+    first = _time(alarm.since_first, zone)
+    span = "all sessions" if alarm.is_required else f"95%: {first} to {_time(alarm.since_last, zone)}"
     # The reader of a message does not know the time zone of the worker.
     name = datetime.fromtimestamp(alarm.since, zone).astimezone(zone).tzname()
-    return (
-        f"{_time(alarm.since, zone)} {name} (95%: {span}); alarm at {_time(alarm.raised_at, zone)}, {alarm.n} sessions"
-    )
+    return f"{_time(alarm.since, zone)} {name} ({span}); alarm at {_time(alarm.raised_at, zone)}, {alarm.n} sessions"
 
 
 def _where(alarm: Alarm) -> str:
