@@ -139,6 +139,19 @@ def test_the_page_shows_the_numbers_of_the_report(tmp_path: Path):
     assert "connect-src 'self'" in response.headers["content-security-policy"]
 
 
+def test_removed_requests_are_not_lost(tmp_path: Path):
+    """The report and the page name those that have expired, and count none as dropped before it was stored."""
+    path = make_store(tmp_path / "s.db", 12)
+    with SqliteStore.open(path, mode="own") as store:
+        assert 3 == store.upkeep.remove_requests(before=make_trace(3).started_at)
+    texts = [notice.text for notice in build_report(str(path)).notices]
+    assert "3 expired requests are not in the report." in texts
+    assert not any("dropped" in text for text in texts)
+    board = board_of(path)
+    run(board.update)
+    assert "<dt>Lost</dt><dd><b>0</b><small>3 expired, the counts add up</small>" in board.parts["counts"]
+
+
 def test_changes_are_sent_once_and_by_name(tmp_path: Path):
     """A browser hears the names of the parts that changed since the revision that it has, also after an interruption."""
     path = make_store(tmp_path / "s.db", 20)

@@ -401,8 +401,12 @@ class StoredRequests(Source):
                 f"The texts of {self._n_without_text:,} requests were removed by retention. Their scores count, but "
                 "what needs a text (questions, abstentions, metadata) is unknown."
             )
-        if dropped := ledger.total.dropped:
-            notes.append(f"{dropped:,} requests were dropped before they were stored.")
+        if ledger.lost:
+            notes.append(f"{count(ledger.lost, 'request was', 'requests were')} dropped before they were stored.")
+        notes += [
+            f"{count(n, f'{reason} request is', f'{reason} requests are')} not in the report."
+            for reason, n in ledger.removed.items()
+        ]
         # Other runs can have other judges: that is what their history is for.
         return notes if self._runs else notes + advise(self._period.store, ledger)
 

@@ -162,3 +162,13 @@ class Ledger(Model):
     brokers: dict[str, BrokerStatus] = Field(default_factory=dict)
     """State of the message brokers that a worker reads, by URL without credentials. Empty in a ledger that is read
     without them."""
+
+    @property
+    def removed(self) -> dict[str, int]:
+        """Requests that were erased or have expired, by these reasons. They count as dropped."""
+        return {reason: n for reason in ("erased", "expired") if (n := self.dropped_by_reason.get(reason))}
+
+    @property
+    def lost(self) -> int:
+        """Requests that were dropped for other reasons."""
+        return self.total.dropped - sum(self.removed.values())

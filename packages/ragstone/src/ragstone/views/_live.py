@@ -128,13 +128,14 @@ def _unscored(ledger: Ledger, notes: Sequence[str]) -> Markup:
 def _counts(ledger: Ledger) -> Markup:
     total = ledger.total
     oldest = ledger.oldest_pending_s
+    removed = "".join(f"{n:,} {reason}, " for reason, n in ledger.removed.items())
     left_out = f"{total.sampled_out:,} not sampled" if total.sampled_out else "all requests"
     tiles = [
         ("Captured", total.captured, left_out),
         ("Scored", total.scored, f"{total.not_applicable:,} not applicable" if total.not_applicable else ""),
         ("Waiting", total.pending, "" if oldest is None else f"oldest {_duration(oldest)}"),
         ("Failed", total.failed, "without all scores" if total.failed else ""),
-        ("Lost", total.dropped, "the counts add up" if total.balanced else "the counts do not add up"),
+        ("Lost", ledger.lost, f"{removed}the counts {'add' if total.balanced else 'do not add'} up"),
     ]
     shown = (tag("div", tag("dt", name), tag("dd", tag("b", f"{n:,}"), tag("small", note))) for name, n, note in tiles)
     return tag("section", tag("h2", "Requests", class_="unseen"), tag("dl", *shown, class_="tiles"), id="counts")
