@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import re
 import shutil
@@ -50,6 +51,26 @@ def test_streams_and_the_alarm(store):
     assert re.search(r"failures   \d\.\d%, before [1-4]\.\d%", alarm)
     assert "Sampling unchanged: 100%" in alarm
     assert f"ragstone traces {store} --alarm 1   (10 shown, one per session)" in alarm
+
+
+def test_old_numbers_are_not_shown_as_current(tmp_path):
+    """A stream without sessions for more than a week has no mean and no delays, and a note counts it."""
+    path = make(tmp_path / "a.db", time.time() - 51 * DAY_S)
+    done = watch(path, "--fail-on-alarm")
+    assert re.search(r"qa-bot · ccrs\.qr +no session for 40 days +0\.78\d *\n", done.stdout)
+    assert f"not watched now: 2 streams without scored sessions. ragstone status {path}" in done.stdout
+    assert 1 == done.returncode
+    assert [None, None] == [s["mean_7_days"] for s in json.loads(watch(path, "--json").stdout)["streams"]]
+    assert "watched streams: 2 no session for 40 days " in run_command("status", path).stdout
+
+
+def test_streams_of_two_judges_are_told_apart(store):
+    """The rows of a metric that was scored by two judges in the last week name version and judge."""
+    with open_store(store, mode="own") as opened, opened.watch.change() as tables:
+        for row in tables.streams():
+            tables.save_stream(dataclasses.replace(row, key=row.key._replace(judge_hash="another1234")))
+    text = watch(store).stdout
+    assert [2, 2] == [text.count(f"(version 1, judge {judge})") for judge in ("j1", "another1")]
 
 
 def test_json_and_the_gate(store):
@@ -149,7 +170,7 @@ def test_store_without_sessions(tmp_path):
     assert "no closed sessions so far" in watch(path).stdout
 
 
-def test_worker_folds_and_notifies(tmp_path):
+def test_worker_folds_and_notifies(tmp_path, caplog):
     """The worker folds what has closed, and posts the alarm and its follow-up to Slack and a webhook, once each."""
     path = tmp_path / "a.db"
     with open_store(path, mode="own") as store:
@@ -169,6 +190,8 @@ def test_worker_folds_and_notifies(tmp_path):
         bodies[0]["alarm"]["number"],
         bodies[0]["alarm"]["key"]["app"],
     )
+    logged = [record.getMessage().split(" · ")[0] for record in caplog.records if " · qa-bot · " in record.getMessage()]
+    assert ["ragstone watch: ALARM 1", "ragstone watch: FOLLOW-UP 1"] == logged
     states = run_command("store", "deliveries", path, "--state", "sent").stdout
     assert "secret" not in states
     assert "slack:127.0.0.1" in states
@@ -184,6 +207,15 @@ def test_configuration_of_the_worker(tmp_path):
     path.write_text("[watch]\nmin_dorp = 0.1\n", encoding="utf-8")
     done = run_command("--config", path, "worker", tmp_path / "b.db", "--judge", "lexical", "--until-idle")
     assert "'watch.min_dorp' is not a setting. Did you mean 'min_drop'?" in " ".join(done.stderr.split())
+
+
+def test_two_destinations_of_one_name_are_refused(tmp_path):
+    """What one has received would count as sent to both, and one that fails would lose it."""
+    path = tmp_path / "ragstone.toml"
+    path.write_text('[watch]\nnotify = ["otlp:http://host/a", "otlp:http://host/b"]\n', encoding="utf-8")
+    done = run_command("--config", path, "worker", tmp_path / "b.db", "--judge", "lexical", "--until-idle")
+    message = "sinks 1 and 2 have one name, 'otlp:host:80', and a store counts by name what was sent."
+    assert (2, True) == (done.returncode, message in " ".join(done.stderr.split()))
 
 
 def test_test_notify(tmp_path):

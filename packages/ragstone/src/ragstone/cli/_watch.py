@@ -12,6 +12,7 @@ from typing import Any
 
 import typer
 
+from ragstone._util.quantities import count
 from ragstone._util.table import text_table
 from ragstone.cli._exit_codes import ExitCode
 from ragstone.cli._output import print_result, print_text, sanitize_for_terminal
@@ -80,13 +81,13 @@ def watch_command(
         return
     if until is not None:
         raise ConfigurationError("--until is the end of --mute N.")
+    now = time.time()
     with open_store(store, mode="read") as opened, opened.watch.read() as tables:
         if alarm is not None:
             found = read_alarm(tables, alarm)
             print_result(found.to_dict(), _alarm_lines([found], store)[0], json_output=json_output)
             return
-        shown = _Shown.read(tables, options)
-    now = time.time()
+        shown = _Shown.read(tables, options, now)
     print_result(shown.to_dict(now), "\n".join(_lines(shown, store, now)), json_output=json_output)
     if fail_on_alarm and any(not a.is_muted(now) for a in shown.alarms):
         raise typer.Exit(ExitCode.GATE)
@@ -102,12 +103,19 @@ def watch_lines(tables: WatchTables, store: str, options: Watch) -> list[str]:
     """Return the number of watched streams and the open alarms, one line each."""
     streams, alarms = read_streams(tables), open_alarms(tables)
     needed = max((_units_needed(tables, stream, options) or 0 for stream in streams), default=0)
-    phases = Counter(stream.phase for stream in streams)
+    now = time.time()
+    phases = Counter(_quiet(stream, now) or stream.phase for stream in streams)
     more = {"learning": f" (up to {needed:,} more sessions)"} if needed else {}
     counts = ", ".join(f"{n} {phase}{more.get(phase, '')}" for phase, n in phases.items())
     return [f"watched streams: {counts}   ragstone watch {quote_store(store)}"] + [
         text.partition("\n")[0] for text in _alarm_lines(alarms, store)
     ]
+
+
+def _quiet(stream: Stream, now: float) -> str:
+    """Say that a stream had no unit for more than seven days, so that its numbers are not current. Empty if it had."""
+    days = (now - stream.last_at) / _DAY_S
+    return f"no session for {days:.0f} days" if days > _RECENT_S / _DAY_S else ""
 
 
 def _units_needed(tables: WatchTables, stream: Stream, options: Watch) -> int | None:
@@ -132,11 +140,14 @@ class _ShownStream:
     """Days that it needs to find drops."""
     units_needed: int | None
     """Units that it needs before its baseline is known, or None if it does not learn."""
+    quiet: str
 
     @classmethod
     def read(
-        cls, tables: WatchTables, stream: Stream, options: Watch, *, per_quarter: float, n_active: int
+        cls, tables: WatchTables, stream: Stream, options: Watch, now: float, *, per_quarter: float, n_active: int
     ) -> _ShownStream:
+        if quiet := _quiet(stream, now):
+            return cls(stream=stream, mean=None, delays={}, units_needed=None, quiet=quiet)
         units = tables.units(stream.key, since=stream.last_at - _BASIS_S, until=stream.last_at)
         units = [unit for unit in units if stream.watches(unit)]
         return cls(
@@ -144,6 +155,7 @@ class _ShownStream:
             mean=stream.mean_of([u for u in units if u.closed_at > stream.last_at - _RECENT_S]),
             delays=describe_delay(stream, units, per_quarter=per_quarter, n_active=n_active),
             units_needed=_units_needed(tables, stream, options),
+            quiet="",
         )
 
 
@@ -160,22 +172,17 @@ class _Shown:
     """Streams of earlier versions and judges, without units in the last seven days."""
 
     @classmethod
-    def read(cls, tables: WatchTables, options: Watch) -> _Shown:
+    def read(cls, tables: WatchTables, options: Watch, now: float) -> _Shown:
         streams = read_streams(tables)
         end = max((s.last_at for s in streams), default=0.0)
-        newest: dict[tuple[str, str, str], float] = {}
-        for s in streams:
-            name = (s.key.app, s.key.metric, s.kind)
-            newest[name] = max(s.last_at, newest.get(name, 0.0))
-        current = [
-            s for s in streams if end - s.last_at <= _RECENT_S or s.last_at == newest[s.key.app, s.key.metric, s.kind]
-        ]
+        newest = {_names(s): s.last_at for s in sorted(streams, key=lambda s: s.last_at)}
+        current = [s for s in streams if end - s.last_at <= _RECENT_S or s.last_at == newest[_names(s)]]
         budget = tables.budget()
         per_quarter = 1.0 if budget is None else float(budget["per_quarter"])
         n_active = max(sum(s.is_active(end) for s in streams), 1)
         return cls(
             streams=[
-                _ShownStream.read(tables, s, options, per_quarter=per_quarter, n_active=n_active) for s in current
+                _ShownStream.read(tables, s, options, now, per_quarter=per_quarter, n_active=n_active) for s in current
             ],
             alarms=open_alarms(tables),
             per_quarter=per_quarter,
@@ -217,8 +224,13 @@ def _lines(shown: _Shown, store: str, now: float) -> list[str]:
     if not shown.streams:
         return ["no closed sessions so far. A session is closed 30 minutes after its last request."]
     table: list[tuple[str, ...]] = [("stream", "state", "mean 7 d", "reference", "finds points: days")]
-    table += [_row(row) for row in shown.streams]
+    n_rows = Counter(_names(row.stream) for row in shown.streams)
+    table += [_row(row, is_one=n_rows[_names(row.stream)] == 1) for row in shown.streams]
     notes = [f"expected false alarms per quarter, over all streams together: at most {shown.per_quarter:g}"]
+    if n_quiet := sum(bool(row.quiet) for row in shown.streams):
+        notes.append(
+            f"not watched now: {count(n_quiet, 'stream')} without scored sessions. ragstone status {quote_store(store)}"
+        )
     if shown.n_earlier:
         notes.append(f"{shown.n_earlier} streams of earlier versions and judges are not shown")
     if shown.canaries is not None:
@@ -246,10 +258,17 @@ def _canaries(status: Mapping[str, Any]) -> str:
     return f"canaries: {status['n']} scored at {at:%a %d %b %H:%M} with {usage}"
 
 
-def _row(shown: _ShownStream) -> tuple[str, ...]:
+def _names(stream: Stream) -> tuple[str, str, str]:
+    return stream.key.app, stream.key.metric, stream.kind
+
+
+def _row(shown: _ShownStream, *, is_one: bool) -> tuple[str, ...]:
+    """Return the row of a stream, with version and judge unless it is the only one of its metric."""
     stream = shown.stream
     name = stream_name(stream.key.app, "", stream.key.metric, "score") if stream.kind == "score" else "  its failures"
-    state: str = stream.phase
+    if not is_one:
+        name += f" (version {stream.key.version}, judge {stream.key.judge_hash[:8]})"
+    state: str = shown.quiet or stream.phase
     if state == "learning":
         days = min(max((stream.last_at - stream.learns_from) / _DAY_S, 0.0), stream.learn_days)
         state = f"day {days:.0f} of {stream.learn_days}"
@@ -257,7 +276,7 @@ def _row(shown: _ShownStream) -> tuple[str, ...]:
             state += f", {shown.units_needed:,} more sessions"
         elif stream.learn_days > LEARNING_DAYS:
             state += f", too imprecise on day {stream.learn_days - LEARNING_DAYS}"
-    elif stream.target is not None:
+    elif stream.target is not None and not shown.quiet:
         state = f"{state}, target"
     return (
         sanitize_for_terminal(name) if stream.kind == "score" else name,
