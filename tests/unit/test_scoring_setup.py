@@ -12,6 +12,7 @@ from ragstone.errors import ConfigurationError
 from ragstone.metrics import MetricBase
 from ragstone.schema import Failure, Sample
 from ragstone.settings import Limits
+from ragstone.sinks import LangfuseSink
 from ragstone.worker import ScoringSetup
 
 
@@ -51,6 +52,13 @@ def test_a_setup_ends_a_sample_at_the_deadline_of_its_limits() -> None:
     ((outcome,),) = asyncio.run(score(ScoringSetup(Turns(), limits={"deadline_s": 0.1}), 1))
     assert isinstance(outcome, Failure)
     assert "timeout" == outcome.kind
+
+
+def test_two_sinks_of_one_name_are_refused() -> None:
+    """What one has received would count as sent to both."""
+    sinks = [LangfuseSink("http://host", public_key=key, secret_key="s") for key in "ab"]
+    with pytest.raises(ConfigurationError, match=r"sinks 1 and 2 have one name, 'langfuse:host:80'"):
+        ScoringSetup(Turns(), sinks=sinks)
 
 
 def test_a_limit_out_of_range_is_named() -> None:

@@ -8,7 +8,7 @@ from ragstone.schema import Delivery
 if TYPE_CHECKING:
     from ragstone.sinks._alarms import AlarmSink, alarm_sink_from
     from ragstone.sinks._export_file import check_export_path, export_row, write_export
-    from ragstone.sinks._protocol import Sink, StatusSink, StreamStatus, sink_from
+    from ragstone.sinks._protocol import Sink, StatusSink, StreamStatus, check_names, sink_from
     from ragstone.sinks.jsonl import JsonlSink
     from ragstone.sinks.langfuse import LangfuseSink
     from ragstone.sinks.langsmith import LangsmithSink
@@ -29,7 +29,7 @@ if not TYPE_CHECKING:  # a type checker would accept any name
         {
             "_alarms": "AlarmSink alarm_sink_from",
             "_export_file": "check_export_path export_row write_export",
-            "_protocol": "Sink StatusSink StreamStatus sink_from",
+            "_protocol": "Sink StatusSink StreamStatus check_names sink_from",
             "jsonl": "JsonlSink",
             "langfuse": "LangfuseSink",
             "langsmith": "LangsmithSink",

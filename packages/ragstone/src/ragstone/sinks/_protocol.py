@@ -107,6 +107,16 @@ def sink_from(spec: str | Sink) -> Sink:
     return _check_sink(sink, origin=f"the entry point {kind!r} in {_GROUP!r}")
 
 
+def check_names(names: Sequence[str]) -> None:
+    """Raise ConfigurationError if two sinks have one name: what one has received would count as sent to both."""
+    for n, name in enumerate(names):
+        if (first := names.index(name)) < n:
+            raise ConfigurationError(
+                f"sinks {first + 1} and {n + 1} have one name, {name!r}, and a store counts by name what was sent. Keep "
+                "one of them. Use another store for the other, or for OTLP a collector that sends to both."
+            )
+
+
 def _check_sink(candidate: object, *, origin: str) -> Sink:
     if not isinstance(candidate, Sink):
         raise ConfigurationError(

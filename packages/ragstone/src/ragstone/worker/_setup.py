@@ -39,7 +39,7 @@ from ragstone.metrics import (
 from ragstone.schema import Failure, NotApplicable, Sample, Score
 from ragstone.scoring import Scorer, WorstAnswers, explain_lowest
 from ragstone.settings import Limits, read_table
-from ragstone.sinks import Sink, sink_from
+from ragstone.sinks import Sink, check_names, sink_from
 
 if TYPE_CHECKING:
     from ragstone.store import PlannedMetric
@@ -65,8 +65,8 @@ class ScoringSetup:
         may_lack_models: Accept metrics that need a model that is not named. `missing` says which, and they must not be scored.
 
     Raises:
-        ConfigurationError: If a metric, model or sink does not exist, a metric needs a model that is not named, a limit
-            is out of range, or reasons are requested from the lexical baseline.
+        ConfigurationError: If a metric, model or sink does not exist, two sinks have one name, a metric needs a model
+            that is not named, a limit is out of range, or reasons are requested from the lexical baseline.
         MissingExtraError: If one of them needs a package that is not installed.
 
     Examples:
@@ -94,6 +94,7 @@ class ScoringSetup:
         resolved = resolve_metrics(metrics)
         self._arguments = metrics, models, resolved, sinks
         self.sinks = tuple(sink_from(sink) for sink in sinks)
+        check_names([sink.name for sink in self.sinks])
         self.judge = judge_from(judge)
         bound, self.reader = bind("reader", resolved, lambda: reader_from(reader, judge=self.judge, of_judge=judge))
         self.metrics, self.embedder = bind("embedder", bound, lambda: embedder_from(embedder))
