@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 import re
 from datetime import datetime
@@ -380,6 +381,14 @@ def test_streams_are_published_with_the_last_day_and_their_own_alarms(tmp_path):
         accepted, _ = watcher.statuses(store)
         now += 7 * DAY_S
         assert [] == watcher.statuses(store)
+        now -= 7 * DAY_S
+        with store.watch.change() as tables:
+            tables.save_alarm(dataclasses.replace(alarm, number=2))
+            for row in tables.streams():
+                newer = row.key._replace(judge_hash="a0"), row.state | {"last_at": now, "baseline": None}
+                tables.save_stream(dataclasses.replace(row, key=newer[0], state=newer[1]))
+        both, _ = watcher.statuses(store)
+        assert (None, True, 2) == (both.mean, both.has_alarm, both.n_alarms)
     scores = [value for value in values if value is not None]
     assert 50 < len(scores) < 120
     assert sum(scores) / len(scores) == pytest.approx(score.mean)

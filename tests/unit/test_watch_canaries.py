@@ -183,6 +183,13 @@ def test_what_the_budget_prevents_is_left_out():
     assert 6 == len(counted), "the daily budget counts them, too"
 
 
+def test_a_metric_that_does_not_apply_has_not_failed(caplog):
+    """A request without a reference cannot be compared with it."""
+    trace = Trace(trace_id="t", started_at=T0, query="q?", response="r.")
+    done = asyncio.run(score_canaries(ScoringSetup("ccrs.ac", judge=FakeJudge()), [trace], at=T0))
+    assert ([], []) == (done.scores, [record.getMessage() for record in caplog.records])
+
+
 def test_replies_are_not_from_the_cache(tmp_path):
     """A judge that has changed would look unchanged."""
     traces = [Trace(trace_id=f"t{i}", started_at=T0, query=f"q{i}?", response="r.") for i in range(6)]

@@ -13,9 +13,9 @@ from typing import Final
 from ragstone.errors import DataError, StoreError, StoreOwnedError
 from ragstone.judges import cache_bypassed
 from ragstone.metrics import Metric
-from ragstone.schema import AlarmDelivery, Score, Trace, Usage, sample_from_trace
+from ragstone.schema import AlarmDelivery, Failure, Score, Trace, Usage, sample_from_trace
 from ragstone.settings import Watch
-from ragstone.sinks import AlarmSink, StreamStatus, alarm_sink_from
+from ragstone.sinks import AlarmSink, StreamStatus, alarm_sink_from, check_names
 from ragstone.store import FEEDBACK_STREAM, Store, StreamKey, describe_store, open_store, quote_store
 from ragstone.watch import (
     Alarm,
@@ -84,6 +84,7 @@ class StreamWatcher:
         check_targets(options.targets, self._scales)
         self._options, self._requests, self._errors, self._clock = options, requests, errors, clock
         self._sinks: tuple[AlarmSink, ...] = tuple(alarm_sink_from(spec) for spec in options.notify)
+        check_names([sink.name for sink in self._sinks])
         self._next = 0.0
         self._after: float | None = None
         """Where the next fold begins, if the last one did not reach the end of the queue."""
@@ -127,34 +128,37 @@ class StreamWatcher:
         return score()
 
     def statuses(self, store: Store) -> list[StreamStatus]:
-        """Return the state of all streams that had a unit in the last seven days."""
+        """Return the state of all streams that had a unit in the last seven days.
+
+        Streams of a metric that differ in its version or judge are one, with the numbers of the latest and all alarms.
+        """
         now = self._clock()
         with store.watch.read() as tables:
             alarms = all_alarms(tables)
-            found = []
-            for stream in read_streams(tables):
+            found: dict[tuple[str, str, str], StreamStatus] = {}
+            for stream in sorted(read_streams(tables), key=lambda each: each.last_at):
                 if now - stream.last_at > _times.STREAM_RECENT_S:
                     continue
-                mine = [a for a in alarms if (a.key, a.kind) == (stream.key, stream.kind)]
+                name = stream.key.app, stream.key.metric, stream.kind
+                mine = [a for a in alarms if (a.key.app, a.key.metric, a.kind) == name]
+                is_open = any(a.state == "open" and a.key == stream.key for a in mine)
                 units = tables.units(stream.key, since=now - _DAY_S, until=now)
                 mean, interval = stream.mean_of(units), stream.interval_of(units)
                 low, high = (None, None) if interval is None else map(stream.scale.to_value, interval)
-                found.append(
-                    StreamStatus(
-                        app=stream.key.app,
-                        metric=stream.key.metric,
-                        kind=stream.kind,
-                        mean=None if mean is None else stream.scale.to_value(mean),
-                        low=low,
-                        high=high,
-                        reference=None if stream.reference is None else stream.scale.to_value(stream.reference),
-                        evidence=0.0 if stream.detector is None else stream.detector.evidence,
-                        is_learning=stream.phase == "learning",
-                        has_alarm=any(a.state == "open" for a in mine),
-                        n_alarms=len(mine),
-                    )
+                found[name] = StreamStatus(
+                    app=stream.key.app,
+                    metric=stream.key.metric,
+                    kind=stream.kind,
+                    mean=None if mean is None else stream.scale.to_value(mean),
+                    low=low,
+                    high=high,
+                    reference=None if stream.reference is None else stream.scale.to_value(stream.reference),
+                    evidence=0.0 if stream.detector is None else stream.detector.evidence,
+                    is_learning=stream.phase == "learning",
+                    has_alarm=is_open or (name in found and found[name].has_alarm),
+                    n_alarms=len(mine),
                 )
-            return found
+            return list(found.values())
 
     def _fold(self, store: Store) -> bool:
         requests = list(read_requests(self._requests))
@@ -178,8 +182,9 @@ class StreamWatcher:
             self._due = now, [trace for trace_id in canaries if (trace := store.traces.get(trace_id)) is not None]
         for path, _ in requests:
             path.unlink(missing_ok=True)
-        for alarm in (*result.alarms, *moved):
-            text = render_alarm(alarm, title=self._titles.get(alarm.key.metric, ""), event=alarm.state)
+        events = [(a, "follow_up" if a.state == "open" and a.follow_up else a.state) for a in result.alarms]
+        for alarm, event in (*events, *((each, "judge") for each in moved)):
+            text = render_alarm(alarm, title=self._titles.get(alarm.key.metric, ""), event=event)
             logger.warning("ragstone watch: %s", text.partition("\n")[0])
         return bool(result.n_outcomes or requests or done or canaries or self._after is not None)
 
@@ -235,7 +240,7 @@ async def score_canaries(
                 if isinstance(outcome, Score):
                     key = StreamKey("", outcome.metric, outcome.metric_version, outcome.judge_hash)
                     scores.append((key, trace.trace_id, outcome.value))
-                else:
+                elif isinstance(outcome, Failure):
                     n_failed += 1
     if n_failed:
         logger.warning("ragstone watch: %d scores of canaries failed", n_failed)
