@@ -241,7 +241,7 @@ def run_action(**given: str) -> list[int]:
     [
         ({}, [0, 0]),
         ({"fail_under": "ccrs.cc=0.8 ccrs.ac=0.5", "baseline": "outcomes-main.jsonl"}, [0, 0, 0]),
-        ({"fail_under": "ccrs.cc=0.97", "baseline": "outcomes-main.jsonl", "margin": "0.01"}, [0, 1, 1]),
+        ({"fail_under": "ccrs.ac=0.5\nccrs.cc=0.97\n", "baseline": "outcomes-main.jsonl", "margin": "0.01"}, [0, 1, 1]),
     ],
 )
 def test_the_action_runs(
