@@ -62,7 +62,7 @@ def test_the_request_is_the_topmost_step_with_a_question():
 
 
 def test_several_requests_in_one_trace_are_each_one():
-    """A loop over questions inside one span of the application: none is lost, and each has its own id."""
+    """A loop over questions inside one span of the application: none is lost, and a request that is added keeps their ids."""
     nodes = [step("loop", kind="other")]
     for n in (1, 2):
         nodes += [
@@ -71,9 +71,10 @@ def test_several_requests_in_one_trace_are_each_one():
         ]
     found = read(nodes)
 
-    assert [("t-rag1", "q1", "a1", ["p1"]), ("t-rag2", "q2", "a2", ["p2"])] == [
+    assert [("t", "q1", "a1", ["p1"]), ("t-rag2", "q2", "a2", ["p2"])] == [
         (item.trace_id, item.query, item.response, texts(item)) for item in found
     ]
+    assert [("t", "q1", "a1")] == [(item.trace_id, item.query, item.response) for item in read(nodes[:3])]
 
 
 def test_parts_of_a_request_beside_each_other_are_one_request():

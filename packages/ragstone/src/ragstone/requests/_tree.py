@@ -146,8 +146,9 @@ def find_requests(
     Args:
         steps: All steps of the trace, in any order.
         source: Name of the format, for the drafts.
-        trace_id: Id of the trace. Of several requests, each gets this id with its step's id appended. Default: the id
-            of the step that is the request.
+        trace_id: Id of the trace. The first request gets it. Each later one gets it with its step's id appended, so
+            that a trace with more requests than before does not change the ids of its first ones. Default: the id of the
+            step that is the request.
         retriever_tools: Names of tools whose text results are passages, see `Request`.
         ignored: Counts, by reason, of what is not a request: "bare_model", "tool", "embedding", "part",
             "infrastructure", "nothing_retrieved_or_generated". Increased in place.
@@ -161,12 +162,12 @@ def find_requests(
     whole = _whole_requests(tree, tops)
     groups: list[tuple[Step | None, list[Step]]]
     if whole:
-        groups = [(step, tree.below(step)) for step in whole]
+        groups = [(step, tree.below(step)) for step in sorted(whole, key=_began)]
         left_out = [top for top in tops if not any(tree.is_within(step, top) for step in whole)]
     else:
         kept, left_out = _kept(tree, tops, bare_models=False)
         if len(kept) > 1 and all(step.kind in ("retrieval", "model") for step in kept) and not _answers(tree, kept):
-            groups = [(step, tree.below(step)) for step in kept]
+            groups = [(step, tree.below(step)) for step in sorted(kept, key=_began)]
         elif len(kept) == 1:
             groups = [(kept[0], tree.below(kept[0]))]
         else:
@@ -178,12 +179,12 @@ def find_requests(
     name = trace_id if trace_id is not None or not steps else str(steps[0].id)
     return [
         Request(
-            draft=_draft(root, inner, source=source, trace_id=_trace_id(name, trace_id, root, n=len(groups))),
+            draft=_draft(root, inner, source=source, trace_id=_trace_id(name, trace_id, root, place)),
             steps=inner,
             root=root,
             retriever_tools=dict(retriever_tools or {}),
         )
-        for root, inner in groups
+        for place, (root, inner) in enumerate(groups)
     ]
 
 
@@ -279,12 +280,12 @@ def _answer(step: Step) -> str | None:
     return step.reply or look_up(step.outputs, field_names("response", "output"), last_answer)
 
 
-def _trace_id(name: str | None, trace_id: str | None, root: Step | None, *, n: int) -> str:
+def _trace_id(name: str | None, trace_id: str | None, root: Step | None, place: int) -> str:
     if root is None:
         return str(name)
     if trace_id is None:
         return str(root.id)
-    return trace_id if n == 1 else f"{trace_id}-{root.id}"
+    return f"{trace_id}-{root.id}" if place else trace_id
 
 
 def _draft(root: Step | None, steps: Sequence[Step], *, source: str, trace_id: str) -> TraceDraft:
