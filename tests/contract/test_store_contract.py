@@ -1017,28 +1017,32 @@ class TestRetention:
         """The oldest first, at most `limit` of them; the boundary is the start of the request."""
         self.filled(store)
         store.labels.save([StoredLabel("undelivered", "Ann", 1.0, 1.0)])  # one reason is counted
-        assert (2, 1, 1, 2) == tuple(store.upkeep.count_texts(before=999_500.0))
+        assert (2, 1, 1, 2, 0) == tuple(store.upkeep.count_texts(before=999_500.0))
         assert 1 == store.upkeep.remove_texts(before=999_500.0, limit=1)
         assert ["older"] == [each.trace_id for each in store.upkeep.removed_texts()]
         assert 1 == store.upkeep.remove_texts(before=999_500.0)
         assert 0 == store.upkeep.remove_texts(before=999_500.0)
-        assert (0, 1, 1, 2) == tuple(store.upkeep.count_texts(before=999_500.0))
+        assert (0, 1, 1, 2, 0) == tuple(store.upkeep.count_texts(before=999_500.0))
         assert ["waits", "undelivered", "labeled", "drawn", "new"] == [trace.trace_id for trace in store.traces.read()]
 
     def test_requests_are_removed_with_their_scores(self, store: Store):
-        """The same ones, and those that were sampled out. The counters are right, and the ledger balances."""
+        """Also labeled ones and those that were sampled out. The counters are right, and the ledger balances."""
         self.filled(store)
+        with store.watch.change() as tables:
+            tables.canaries.set(["old"], now=999_000.0)
         before = store.ledger()
-        assert 3 == store.upkeep.remove_requests(before=999_500.0, limit=1, dry_run=True)
-        assert [1, 1, 1, 0] == [store.upkeep.remove_requests(before=999_500.0, limit=1) for _ in range(4)]
-        assert ["waits", "undelivered", "labeled", "drawn", "new"] == [trace.trace_id for trace in store.traces.read()]
+        assert (4, 1, 1, 1, 1) == tuple(store.upkeep.count_requests(before=999_500.0))
+        assert [1, 1, 1, 1, 0] == [store.upkeep.remove_requests(before=999_500.0, limit=1) for _ in range(5)]
+        assert (0, 1, 1, 1, 0) == tuple(store.upkeep.count_requests(before=999_500.0))
+        assert ["old", "waits", "undelivered", "new"] == [trace.trace_id for trace in store.traces.read()]
+        assert ([], ["old"]) == (store.labels.read(), [each.trace_id for each in store.labels.drawn()])
         after = store.ledger()
-        assert {"expired": 3} == after.dropped_by_reason
+        assert {"expired": 4} == after.dropped_by_reason
         assert before.total.captured == after.total.captured
         assert after.total.balanced
         assert all(row.balanced for row in after.metrics.values())
         assert [] == list(store.upkeep.recount())
-        assert {"undelivered", "labeled", "drawn", "new"} == {outcome.sample_id for outcome in store.outcomes.read()}
+        assert {"undelivered", "old", "new"} == {outcome.sample_id for outcome in store.outcomes.read()}
         assert {"undelivered"} == {d.trace_id for d in store.deliveries.due("otlp", limit=99)}
 
     def test_ids_of_what_was_sampled_out_are_forgotten_and_stay_counted(self, store: Store, clock: Clock):
@@ -1126,7 +1130,7 @@ class TestRetention:
         complete(store, "t0", both("t0"))
         store.plan.set([GROUNDED, RECALL], ["jsonl"])
 
-        assert (2, 0, 1, 0) == tuple(store.upkeep.count_texts(before=999_500.0))
+        assert (2, 0, 1, 0, 0) == tuple(store.upkeep.count_texts(before=999_500.0))
 
     def test_shrinking_keeps_everything(self, store: Store):
         """A file is written again."""

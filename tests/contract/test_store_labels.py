@@ -68,14 +68,17 @@ def test_a_reader_saves_while_the_owner_runs(path: Path):
         assert [("t1", 0.75, 0), ("t2", 0.5, None)] == reader.labels.drawn() == owner.labels.drawn()
 
 
-@pytest.mark.parametrize("remove", ["remove_texts", "remove_requests"])
-def test_retention_keeps_what_was_just_labeled(path: Path, remove: str):
-    """Also if the label still waits for the owner."""
+def test_retention_keeps_texts_and_removes_requests_of_what_was_just_labeled(path: Path):
+    """Also if the label still waits for the owner. Labeled requests alone would not represent what was captured."""
     with SqliteStore.open(path, mode="own") as owner, open_for_labels(path) as reader:
         ids = {trace.trace_id for trace in owner.traces.read()}
         reader.labels.save([StoredLabel(trace_id, "ann", 1.0, 10.0) for trace_id in ids])
-        assert 0 == getattr(owner.upkeep, remove)(before=1e12)
+        assert 0 == owner.upkeep.remove_texts(before=1e12)
         assert ids == {trace.trace_id for trace in owner.traces.read()}
+        reader.labels.save([StoredLabel(trace_id, "ben", 1.0, 10.0) for trace_id in ids])
+        assert 2 * len(ids) == owner.upkeep.count_requests(before=1e12).labels
+        assert len(ids) == owner.upkeep.remove_requests(before=1e12)
+        assert [] == reader.labels.read()
 
 
 def test_a_reader_writes_to_the_store_file_never(path: Path):

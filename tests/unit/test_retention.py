@@ -232,7 +232,7 @@ def test_the_command_removes_old_requests(store):
         assert [] == list(opened.upkeep.recount())
     last = prune(store, "--requests-older-than", age(21))
     assert "8 requests removed with their scores\n1 kept: not scored yet\n" in last.stdout
-    kept = {"requests": 0, "requests_kept": {"pending": 1, "undelivered": 0, "labeled": 0}}
+    kept = {"requests": 0, "requests_kept": {"pending": 1, "undelivered": 0, "canaries": 0}, "labels": 0}
     assert kept == json.loads(prune(store, "--requests-older-than", age(21), "--json").stdout)
     refused = prune(store)
     assert (2, True) == (refused.returncode, "--bodies-older-than, --requests-older-than or both" in refused.stderr)

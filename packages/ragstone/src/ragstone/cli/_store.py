@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import typer
 
@@ -53,11 +53,11 @@ def prune_command(
 ) -> None:
     """Remove old texts or old requests. All counts stay.
 
-    Requests that are not yet scored or delivered, and labeled ones, are kept.
+    Requests that are not yet scored or delivered are kept, and texts of labeled ones.
 
     Options:
         bodies_older_than (AGE): Age from which texts are removed: 30d, 12h or 90m.
-        requests_older_than (AGE): Age from which requests are removed with all that is stored.
+        requests_older_than (AGE): Age from which requests are removed with all that is stored, also labels.
         dry_run: Only count the requests.
         shrink: Also write the file again without free space.
     """
@@ -71,10 +71,11 @@ def prune_command(
     before, oldest = (None if age is None else time.time() - parse_age(age, name=name) for name, age in ages)
     n, n_requests, kept, kept_requests = 0, 0, None, None
     with open_store(store, mode="read") if dry_run else open_owned(store, _OWNED_HINT) as opened:
-        if oldest is not None and dry_run:
-            n_requests = opened.upkeep.remove_requests(before=oldest, dry_run=True)
-        elif oldest is not None:
-            n_requests = sum(iter(lambda: opened.upkeep.remove_requests(before=oldest), 0))
+        if oldest is not None:
+            kept_requests = opened.upkeep.count_requests(before=oldest)
+            n_requests = kept_requests.removable
+            if not dry_run:
+                n_requests = sum(iter(lambda: opened.upkeep.remove_requests(before=oldest), 0))
         if before is not None and not dry_run:
             n = sum(iter(lambda: opened.upkeep.remove_texts(before=before), 0))
             while opened.upkeep.forget_unknown_feedback():
@@ -83,17 +84,19 @@ def prune_command(
             opened.upkeep.shrink()
         if before is not None:
             kept = opened.upkeep.count_texts(before=before)
-        if oldest is not None:
-            kept_requests = opened.upkeep.count_texts(before=oldest)
     if json_output:
-        texts = {} if kept is None else {"removed": n, **kept._asdict()}
-        requests = {} if kept_requests is None else {"requests": n_requests, "requests_kept": _reasons(kept_requests)}
-        print_json(texts | requests)
+        values = {} if kept is None else {"removed": n, "removable": kept.removable, **_reasons(kept)}
+        if kept_requests is not None:
+            values |= {"requests": n_requests, "labels": kept_requests.labels}
+            values["requests_kept"] = _reasons(kept_requests, "canaries")
+        print_json(values)
         return
-    if oldest is not None:
-        print_text(f"{count(n_requests, 'request')} {'would be ' if dry_run else ''}removed with their scores")
     if kept_requests is not None:
-        _print_kept(kept_requests)
+        labels = f" and {count(kept_requests.labels, 'label')} of people" if kept_requests.labels else ""
+        print_text(f"{count(n_requests, 'request')} {'would be ' if dry_run else ''}removed with their scores{labels}")
+        if labels and dry_run:
+            print_text("`ragstone labels cases` writes requests with their labels to a file. Do this before.")
+        _print_kept(kept_requests, "canaries")
     if kept is not None:
         print_text(f"{kept.removable:,} texts would be removed" if dry_run else f"{n:,} texts removed")
         _print_kept(kept)
@@ -164,16 +167,17 @@ def _verify_spool(store: str) -> tuple[int, int]:
     return n_entries, n_corrupt
 
 
-def _print_kept(kept: RetentionCounts) -> None:
+def _print_kept(kept: RetentionCounts, labeled: str = "labeled") -> None:
     texts = {
         "pending": "not scored yet",
         "undelivered": "an outcome waits for a sink",
         "labeled": "labeled, drawn to be labeled, or a canary",
+        "canaries": "a canary",
     }
-    for reason, n in _reasons(kept).items():
+    for reason, n in _reasons(kept, labeled).items():
         if n:
             print_text(f"{n:,} kept: {texts[reason]}")
 
 
-def _reasons(kept: RetentionCounts) -> dict[str, int]:
-    return {"pending": kept.pending, "undelivered": kept.undelivered, "labeled": kept.labeled}
+def _reasons(kept: RetentionCounts, labeled: str = "labeled") -> dict[str, Any]:
+    return {"pending": kept.pending, "undelivered": kept.undelivered, labeled: kept.labeled}

@@ -127,7 +127,7 @@ class Monitor(RequestBlocks):
             of UTC when their model calls (`calls`), tokens (`tokens`) or dollars (`usd`) are used up.
         retention: Keys of the table `[retention]` of a configuration: `{"bodies_older_than": "30d"}` removes the texts
             of requests of that age and keeps their scores, and `{"requests_older_than": "400d"}` removes the requests
-            with their scores. Default: all are kept.
+            with their scores and labels. Default: all are kept.
         reasons: Number of requests for which the judge explains its lowest score: those that are among the worst of 24
             hours when they are scored. At most five times as many judge calls are made in 24 hours. 0 asks for none.
         scoring: Where requests are scored, if no other process owns the store. "thread": in a thread of this process.

@@ -35,11 +35,12 @@ _CURSOR: Final = "forgotten_until:sampled_out"
 read once."""
 _GROUP: Final = 100
 """Requests that one transaction removes."""
-_LABELED: Final = """
+_CANARY: Final = "EXISTS (SELECT 1 FROM canaries AS c WHERE c.trace_id = t.trace_id)"
+_LABELED: Final = f"""
     (EXISTS (SELECT 1 FROM labels AS l WHERE l.trace_id = t.trace_id)
      OR EXISTS (SELECT 1 FROM label_frame AS f WHERE f.trace_id = t.trace_id AND f.position IS NOT NULL)
-     OR EXISTS (SELECT 1 FROM canaries AS c WHERE c.trace_id = t.trace_id))
-"""
+     OR {_CANARY})
+"""  # noqa: S608 - a constant condition
 """Requests whose texts people or the judge read again."""
 
 
@@ -87,22 +88,21 @@ class Retention(Part):
             db.executemany("UPDATE traces SET text_removed_at = ? WHERE seq = ?", [(now, seq) for seq, _ in rows])
             return len(rows)
 
-    def remove_requests(self, *, before: float, limit: int = 100, dry_run: bool = False) -> int:
+    def remove_requests(self, *, before: float, limit: int = 100) -> int:
         """Remove up to `limit` requests that started before a time, with all that is stored about them, and return their number.
 
-        The ledger counts them as dropped, with the reason "expired". Kept are requests that are pending, or labeled, or
-        have an outcome that waits for a sink of the plan, as by `remove_texts`. Values of closed sessions stay in
-        streams. `before` is in Unix seconds, and `limit` at most 100. `dry_run` only counts, without the limit.
+        The ledger counts them as dropped, with the reason "expired". Kept are requests that are pending, or a canary, or
+        have an outcome that waits for a sink of the plan. Labeled ones are removed with their labels, because the rest
+        would not represent what was captured. Values of closed sessions stay in streams. `before` is in Unix seconds,
+        and `limit` at most 100.
         """
-        condition = f"{_FINISHED} AND NOT {_WAITS} AND NOT {_LABELED}"
-        if dry_run:
-            with self._database.read() as db:
-                (n,) = db.execute(f"SELECT COUNT(*) FROM traces AS t WHERE {condition}", (before,)).fetchone()  # noqa: S608 - constant conditions
-                return int(n)
         take_labels(self._database)
         with self._database.write() as db:
             rows = db.execute(
-                f"SELECT t.trace_id FROM traces AS t WHERE {condition} ORDER BY t.started_at LIMIT ?2 {self._database.lock_claimed}",  # noqa: S608 - the same, and one of two constant locks
+                f"""
+                SELECT t.trace_id FROM traces AS t WHERE {_FINISHED} AND NOT {_WAITS} AND NOT {_CANARY}
+                ORDER BY t.started_at LIMIT ?2 {self._database.lock_claimed}
+                """,  # noqa: S608 - constant conditions and one of two constant locks
                 (before, min(max(limit, 0), _GROUP)),
             ).fetchall()
             ids = sorted(trace_id for (trace_id,) in rows)
@@ -145,14 +145,23 @@ class Retention(Part):
 
     def count_texts(self, *, before: float) -> RetentionCounts:
         """Count the requests that started before a time (Unix seconds) and have a text, by why it is kept."""
+        return self._count(_OLD, _LABELED, before)
+
+    def count_requests(self, *, before: float) -> RetentionCounts:
+        """Count the requests that started before a time (Unix seconds), by why `remove_requests` keeps them."""
+        return self._count(_FINISHED, _CANARY, before)
+
+    def _count(self, old: str, keeps: str, before: float) -> RetentionCounts:
+        take_labels(self._database)
         with self._database.read() as db:
-            waiting, labeled, old = db.execute(
+            waiting, kept, n, labels = db.execute(
                 f"""
-                SELECT COALESCE(SUM(waits), 0), COALESCE(SUM(CASE WHEN waits = 0 THEN labeled ELSE 0 END), 0), COUNT(*)
+                SELECT COALESCE(SUM(waits), 0), COALESCE(SUM(CASE WHEN waits = 0 THEN kept ELSE 0 END), 0), COUNT(*),
+                       COALESCE(SUM(CASE WHEN waits + kept = 0 THEN labels ELSE 0 END), 0)
                 FROM (
-                    SELECT CASE WHEN {_WAITS} THEN 1 ELSE 0 END AS waits,
-                           CASE WHEN {_LABELED} THEN 1 ELSE 0 END AS labeled
-                    FROM traces AS t WHERE {_OLD}
+                    SELECT CASE WHEN {_WAITS} THEN 1 ELSE 0 END AS waits, CASE WHEN {keeps} THEN 1 ELSE 0 END AS kept,
+                           (SELECT COUNT(*) FROM labels AS l WHERE l.trace_id = t.trace_id) AS labels
+                    FROM traces AS t WHERE {old}
                 ) AS found
                 """,  # noqa: S608 - constant conditions
                 (before,),
@@ -160,9 +169,7 @@ class Retention(Part):
             (pending,) = db.execute(
                 "SELECT COUNT(*) FROM traces WHERE state = 'pending' AND started_at < ?", (before,)
             ).fetchone()
-        return RetentionCounts(
-            removable=old - int(waiting) - int(labeled), pending=pending, undelivered=int(waiting), labeled=int(labeled)
-        )
+        return RetentionCounts(n - int(waiting) - int(kept), pending, int(waiting), int(kept), int(labels))
 
     def removed_texts(self, *, since: float | None = None, until: float | None = None) -> Iterator[RemovedText]:
         """Yield the requests whose text was removed, in order of arrival. `since` and `until` select as in `Outcomes.read`."""

@@ -118,7 +118,7 @@ class ExportedOutcome(NamedTuple):
 
 
 class RetentionCounts(NamedTuple):
-    """Requests that started before some time and still have their text."""
+    """Requests that started before some time, or those that still have their text."""
 
     removable: int
     pending: int
@@ -126,7 +126,9 @@ class RetentionCounts(NamedTuple):
     undelivered: int
     """Scored, and an outcome waits for a sink of the plan."""
     labeled: int
-    """Labeled by a person, or drawn to be labeled."""
+    """Of texts: labeled by a person, drawn to be labeled, or a canary. Of requests: a canary."""
+    labels: int
+    """Labels of people that are removed with the removable ones."""
 
 
 class BackfillCounts(NamedTuple):
