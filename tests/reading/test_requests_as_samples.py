@@ -15,7 +15,7 @@ from ragstone.cli._app import app
 from ragstone.errors import ConfigurationError, DataError
 from ragstone.reading import ReadingReport, iter_samples, read_samples
 from ragstone.replay import plan_replay
-from ragstone.schema import Captured, Passage, Trace, Turn
+from ragstone.schema import Captured, Evidence, Passage, Trace, Turn
 from ragstone.store import open_store
 
 NOW = time.time()
@@ -93,6 +93,29 @@ def test_each_request_of_an_export_with_texts_is_one_sample(store, tmp_path):
     assert 0.5 == samples[1].metadata["inclusion_probability"]
     assert report.format.startswith("traces of ragstone (outcomes with the texts of their requests")
     assert 3 == plan_replay([str(export)], "text").n_traces
+
+
+def test_an_export_keeps_doubts_history_and_references(store, tmp_path):
+    """Contexts in doubt are not scored from the file either."""
+    known = {
+        "evidence": Evidence(contexts="found", doubts=("not_in_prompt",)),
+        "history": (Turn(role="user", text="Hello."),),
+        "reference": ("41 m",),
+        "tags": ("topic:towers",),
+        "metadata": {"k": 1},
+        "ended_at": NOW + 1,
+        "model": "m",
+    }
+    with open_store(store, mode="own") as opened:
+        opened.traces.ingest("segment", 2, [Captured(trace=trace(4, **known))])
+    command("worker", store, "--metrics", "ccrs.cc,ccrs.ac,ccrs.qr", "--judge", "lexical", "--until-idle")
+    command("store", "export", store, tmp_path / "export.jsonl", "--texts")
+    (found,) = [one for one in ragstone.read_traces(tmp_path / "export.jsonl") if one.trace_id == "t4"]
+
+    assert known == {name: getattr(found, name) for name in known}
+    for data in (store, tmp_path / "export.jsonl"):
+        (summary,) = ragstone.evaluate(data, ["ccrs.cc"], judge="lexical").summary()
+        assert (3, 1) == (summary.n_scored, summary.n_not_applicable)
 
 
 def test_requests_that_failed_are_left_out_as_in_a_store(store, tmp_path):

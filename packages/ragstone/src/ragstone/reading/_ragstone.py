@@ -19,7 +19,9 @@ from ragstone.schema import Sample, Trace, check_record
 _TRACE: Final = ("trace_id", "started_at", "schema_version")
 _EXPORTED: Final = (
     "trace_id", "run_id", "otel_trace_id", "otel_span_id", "response_id", "app", "release", "environment", "session_id",
-    "user_id", "query", "response", "inclusion_probability", "status", "error", "inner_errors",
+    "user_id", "query", "standalone_query", "history", "response", "reference", "sub_questions", "evidence", "status",
+    "error", "inner_errors", "ended_at", "first_token_s", "model", "tags", "metadata", "truncated_fields",
+    "inclusion_probability",
 )  # fmt: skip
 """Fields of a trace that an exported outcome has under the same name."""
 _ANSWER: Final = frozenset({"id", "query", "response", "passages", "scores", "why"})

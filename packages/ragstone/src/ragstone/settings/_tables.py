@@ -298,7 +298,9 @@ class Retention(Settings):
     """How long a worker keeps requests in its store."""
 
     bodies_older_than: Age | None = key(None, "Age from which texts are removed. Scores stay.", rule=_AGE_RULE)
-    requests_older_than: Age | None = key(None, "Age from which a request is removed with its scores and labels.", rule=_AGE_RULE)
+    requests_older_than: Age | None = key(
+        None, "Age from which requests, scores and labels are removed.", rule=_AGE_RULE
+    )
     sampled_out_older_than: Age = key("1d", "Age from which ids of sampled-out requests are removed.", rule=_AGE_RULE)
 
     def seconds(self, name: str) -> float:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from ragstone._util.files import open_draft
 from ragstone.errors import ConfigurationError
 from ragstone.schema import Delivery, Trace
 from ragstone.sinks._row import outcome_row
 from ragstone.sinks.jsonl import json_line
+
+_OF_TRACE: Final = (
+    "query", "standalone_query", "history", "response", "reference", "sub_questions", "evidence", "status", "error",
+    "inner_errors", "ended_at", "first_token_s", "model", "tags", "metadata", "truncated_fields",
+)  # fmt: skip
+"""Fields of the request that rows with texts have. A reader of the file makes its traces of them."""
 
 
 def check_export_path(path: Path) -> None:
@@ -44,10 +50,12 @@ def export_row(
         # The reason may quote captured text. `kind` and `missing` contain the cause without it.
         return row | {"reason": None if row["reason"] is None else "not exported"}
     contexts = None if trace is None else trace.prompt_contexts
-    return row | {
-        **{name: getattr(trace, name, None) for name in ("query", "response", "status", "error", "inner_errors")},
-        "contexts": None if contexts is None else [passage.text for passage in contexts],
-    }
+    return (
+        row
+        | dict.fromkeys(_OF_TRACE)
+        | ({} if trace is None else trace.model_dump(mode="json", include={*_OF_TRACE}))
+        | {"contexts": None if contexts is None else [passage.text for passage in contexts]}
+    )
 
 
 def write_export(path: Path, rows: Iterable[dict[str, Any]]) -> int:
