@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from pathlib import Path
 
@@ -193,39 +192,19 @@ def test_results_as_json_are_refused(store, tmp_path, words):
         read_samples(file)
 
 
-def test_answers_that_were_printed_as_json_are_samples(store, tmp_path):
-    """`traces --json` prints a list of answers, or one request with its trace."""
-    found = []
-    for words in ([], ["t2"]):
-        file = tmp_path / "answers.json"
-        file.write_text(command("traces", store, *words, "--json", "--full"))
-        found.append(sorted((s.id, s.query, s.response, len(s.contexts)) for s in read(file)[0]))
-
-    assert [(f"t{n}", f"How high is tower {n}?", "41 metres.", 1) for n in (1, 2, 3)] == found[0]
-    assert [found[0][1]] == found[1]
-
-
-def test_the_conversation_before_a_printed_answer_is_kept(tmp_path):
-    """Each earlier message is printed with its speaker."""
-    turns = (Turn(role="user", text="Hello: a tower?"), Turn(role="assistant", text="Yes."))
-    with open_store(tmp_path / "app.db", mode="own") as opened:
-        opened.traces.ingest("segment", 1, [Captured(trace=trace(1, history=turns))])
-    answer = {
-        "id": "t1", "query": "How high?", "response": [{"text": "41 "}, {"text": "metres."}],
-        "passages": [{"id": "p1", "text": "The tower is 41 m high."}, {"text": "It is red."}], "scores": [],
-        "why": "", "history": ["User: Hello: a tower?", "Assistant: Yes."], "reference": ["41 m"], "time": None,
-        "metadata": {"team": "x"},
-    }  # fmt: skip
+def test_printed_answers_are_refused_and_a_printed_request_is_a_sample(store, tmp_path):
+    """`traces --json` prints the worst answers, without their weights and doubts, and `traces STORE ID --json` a trace."""
     file = tmp_path / "answers.json"
-    file.write_text(json.dumps([answer]))
+    file.write_text(command("traces", store, "--json", "--full"))
+    for door in (read_samples, lambda path: list(ragstone.read_traces(str(path)))):
+        with pytest.raises(DataError, match=r"the worst answers.* ragstone store export --texts STORE FILE"):
+            door(file)
+    file.write_text(command("traces", store, "t2", "--json", "--full"))
     (sample,) = read(file)[0]
 
-    assert (turns, "41 metres.", ("41 m",), "x") == (
-        sample.history, sample.response, sample.reference, sample.metadata["team"],
+    assert ("t2", "How high is tower 2?", "41 metres.", 1) == (
+        sample.id, sample.query, sample.response, len(sample.contexts),
     )  # fmt: skip
-    assert [("p1", "The tower is 41 m high.", 0), (None, "It is red.", 1)] == [
-        (passage.id, passage.text, passage.rank) for passage in sample.contexts
-    ]
 
 
 def test_exported_requests_without_texts_are_no_traces(tmp_path):
@@ -237,15 +216,6 @@ def test_exported_requests_without_texts_are_no_traces(tmp_path):
     rejected = []
     assert [] == [*ragstone.read_traces(file, on_rejected=rejected.append)]
     assert ["the texts of the request were removed from the store"] == [record.reason for record in rejected]
-
-
-def test_the_time_of_a_printed_answer(tmp_path):
-    """It is the time of the request, or that of the file if the answer does not have one."""
-    answer = {"id": "t1", "query": "q", "response": "a", "passages": [], "scores": [], "why": "", "time": 1700000000.0}
-    file = tmp_path / "answers.json"
-    file.write_text(json.dumps([answer, answer | {"id": "t2", "time": None}]))
-    os.utime(file, (1600000000, 1600000000))
-    assert [1700000000.0, 1600000000.0] == [each.started_at for each in ragstone.read_traces(file)]
 
 
 def test_the_folder_of_a_legacy_export_of_langfuse(tmp_path):

@@ -32,6 +32,11 @@ _RESULTS: Final[tuple[tuple[frozenset[str], str, str], ...]] = (
         OUTCOME | {"trace_id"}, "an export of outcomes without the texts of its requests",
         "To read its scores: ragstone report {0}. With texts it can be scored again: ragstone store export --texts STORE FILE",
     ),
+    (
+        frozenset({"id", "query", "response", "passages", "scores", "why"}),
+        "a list of the worst answers (traces --json), whose mean estimates nothing",
+        "Evaluate the store, or its requests: ragstone store export --texts STORE FILE",
+    ),
     (frozenset({"metrics", "judge", "n_samples", "wall_s"}), "the summary of an evaluation (evaluate --json)", _NO_SAMPLES),
     (
         frozenset({"metrics", "systems", "verdict", "hypotheses"}),

@@ -1,4 +1,4 @@
-"""Files of Ragstone with requests: traces, captured calls, answers, and exports with texts."""
+"""Files of Ragstone with requests: traces, captured calls, and exports with texts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ _EXPORTED: Final = (
     "inclusion_probability",
 )  # fmt: skip
 """Fields of a trace that an exported outcome has under the same name."""
-_ANSWER: Final = frozenset({"id", "query", "response", "passages", "scores", "why"})
 
 
 CASE: Final = "case"
@@ -50,21 +49,19 @@ def is_cases(path: Path) -> bool:
 class RagstoneFormat:
     """Traces of Ragstone, which keep the source they came from first, and requests of its other files.
 
-    JSON lines, JSON or Parquet: `Trace.model_dump_json()`, captured calls (`evaluate --traces`), `traces --json`, and
+    JSON lines, JSON or Parquet: `Trace.model_dump_json()`, captured calls (`evaluate --traces`), `traces STORE ID --json`, and
     `store export --texts`, whose rows are outcomes, so that each request is read once.
     """
 
     name = "ragstone"
 
     def detect(self, head: bytes) -> str | None:
-        """Detect traces, answers with their scores, and outcomes with the texts of their request."""
+        """Detect traces, and outcomes with the texts of their request."""
         names = first_names(head)
         if names >= _CASE:
             return "cases, as `labels cases` writes them"
         if names >= EXPORT_WITH_TEXTS:
             return "outcomes with the texts of their requests, as `store export --texts` writes them"
-        if names >= _ANSWER:
-            return "answers with `scores` and `passages`, as `traces --json` prints them"
         return "traces with `trace_id`, `started_at` and `schema_version`" if has_fields(head, *_TRACE) else None
 
     def read(self, source: InputFile) -> Iterator[Trace | RejectedRecord]:
@@ -77,7 +74,7 @@ class RagstoneFormat:
             value = record.value
             try:
                 if not isinstance(value, Mapping) or not value.keys() >= OUTCOME:
-                    yield _trace(value, source)
+                    yield _trace(value)
                     continue
                 trace = _exported(value)
                 if exported.add(trace.trace_id) is not None:
@@ -89,13 +86,11 @@ class RagstoneFormat:
                 yield RejectedRecord(place=record.place, reason=str(error))
 
 
-def _trace(value: object, source: InputFile) -> Trace:
+def _trace(value: object) -> Trace:
     if not isinstance(value, Mapping):
         raise DataError("a trace must be an object")
     if "left_out" in value:
         raise DataError("its texts are cut. Print the trace with --full")
-    if value.keys() >= _ANSWER:
-        return _answer(value, source)
     if "state" in value and value.get("trace") is None:
         raise DataError(f"the texts of the request {str(value.get('trace_id'))[:80]!r} are not in the store")
     inner = value.get("trace")  # the other fields are its outcomes
@@ -113,32 +108,11 @@ def _exported(row: Mapping[str, Any]) -> Trace:
             "source": "ragstone",
             "name": row.get("operation"),
             "started_at": row.get("requested_at"),
-            "contexts": _passages({"text": text} for text in texts) if isinstance(texts, list) else None,
+            "contexts": [{"text": text, "rank": rank} for rank, text in enumerate(texts)]
+            if isinstance(texts, list)
+            else None,
         }
     )
-
-
-def _answer(view: Mapping[str, Any], source: InputFile) -> Trace:
-    """Return the request of an answer that `traces --json` printed: its response is in parts."""
-    parts, passages, time = view["response"], view["passages"], view.get("time")
-    turns = [turn.partition(": ") for turn in view.get("history") or () if isinstance(turn, str)]
-    return _valid(
-        {
-            "source": "ragstone",
-            "trace_id": view["id"],
-            "started_at": source.modified_at() if time is None else time,
-            "query": view["query"],
-            "response": "".join(str(part["text"]) for part in parts) if isinstance(parts, list) else parts,
-            "contexts": _passages(passages) if isinstance(passages, list) else None,
-            "reference": view.get("reference") or (),
-            "history": [{"role": role.lower(), "text": text} for role, _, text in turns],
-            "metadata": view.get("metadata") or {},
-        }
-    )
-
-
-def _passages(items: Any) -> list[dict[str, Any]]:
-    return [{"text": item["text"], "id": item.get("id"), "rank": rank} for rank, item in enumerate(items)]
 
 
 def _valid(value: Mapping[str, Any]) -> Trace:
