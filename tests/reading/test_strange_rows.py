@@ -106,6 +106,14 @@ def test_references_of_another_question_are_refused():
         read_samples(rows, references={"a": known, "b": known})
 
 
+def test_a_row_of_a_known_id_is_a_sample_without_an_answer():
+    """An empty text is an empty answer, and a missing one is unknown: both are counted if a file has their id."""
+    rows = [{"id": "a", "response": "r"}, {"id": "b", "response": ""}, {"id": "c", "response": None}]
+    references = {name: (name,) for name in "abc"}
+    samples, _ = read_samples(rows, references=references)
+    assert [("a", "r"), ("b", ""), ("c", None)] == [(sample.id, sample.response) for sample in samples]
+
+
 def test_the_remedy_of_repeated_ids_is_no_label():
     """A column that says how good an answer is does not tell answers apart."""
     rows = [{"id": "a", "query": "q", "label": n, "model": f"m{n}"} for n in range(3)]

@@ -50,6 +50,15 @@ def test_secrets_as_keys_keep_their_values():
     assert (expected, expected) == (found.metadata, found.ratings)
 
 
+def test_ratings_stay_with_their_sub_question():
+    """Sub-questions that become the same text are told apart as their ratings are."""
+    ratings = {"Who is ada@example.org?": {"p": 5.0}, "Who is bob@example.org?": {"p": 0.0}}
+    update = {"sub_questions": (*reversed(ratings), "When?"), "ratings": ratings}
+    found = redact_trace(full().model_copy(update=update), redact_secrets)
+    assert [0.0, 5.0] == [found.ratings[question]["p"] for question in found.sub_questions[:2]]
+    assert "When?" == found.sub_questions[2]
+
+
 def test_card_numbers_and_credentials_in_metadata_are_redacted():
     """A card number may be a number, and the name of a header is the key of its value."""
     headers = {"Authorization": "Basic YWRhOnNlY3JldA==", "x.authorization": ["Token 0123456789abcdef"]}

@@ -11,15 +11,13 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from ragstone._util.unicode import replace_surrogates
 from ragstone._util.variables import suppress_capture
 from ragstone.capture._encoded import Redactor, redact_encoded, redact_json
 from ragstone.errors import RagstoneError
 from ragstone.schema import Passage, Retrieval, Trace
-
-_T = TypeVar("_T")
 
 
 def redact_secrets(text: str) -> str:
@@ -337,6 +335,8 @@ def redact_trace(trace: Trace, redact: Redactor) -> Trace:
     Raise RedactionError if the function fails. A trace that cannot be redacted must not be stored.
     """
     redact = safe_redactor(redact)
+    questions = dict.fromkeys((*trace.sub_questions, *(trace.ratings or ())))
+    names = dict(zip(questions, redact_json(questions, redact), strict=True)) if questions else {}
     update: dict[str, Any] = {
         "name": _text(trace.name, redact_secrets),
         "model": _text(trace.model, redact_secrets),
@@ -347,8 +347,8 @@ def redact_trace(trace: Trace, redact: Redactor) -> Trace:
         "contexts": None if trace.contexts is None else _passages(trace.contexts, redact),
         "response": _text(trace.response, redact),
         "reference": tuple(map(redact, trace.reference)),
-        "sub_questions": tuple(map(redact, trace.sub_questions)),
-        "ratings": None if trace.ratings is None else _renamed(trace.ratings, redact),
+        "sub_questions": tuple([names[question] for question in trace.sub_questions]),
+        "ratings": trace.ratings and {names[question]: rated for question, rated in trace.ratings.items()},
         "error": _text(trace.error, redact),
         "inner_errors": tuple(map(redact, trace.inner_errors)),
         "tags": tuple(map(redact, trace.tags)),
@@ -361,10 +361,6 @@ def redact_trace(trace: Trace, redact: Redactor) -> Trace:
 
 def _text(value: str | None, redact: Redactor) -> str | None:
     return None if value is None else redact(value)
-
-
-def _renamed(values: Mapping[str, _T], redact: Redactor) -> dict[str, _T]:
-    return dict(zip(redact_json(dict.fromkeys(values), redact), values.values(), strict=True))
 
 
 def _passages(found: tuple[Passage, ...], redact: Redactor) -> tuple[Passage, ...]:

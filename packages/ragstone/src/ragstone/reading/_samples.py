@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -153,7 +153,7 @@ def iter_samples(
                 raise row
             is_row = type(row) is dict or not isinstance(row, Sample)  # a test of a model is slow
             sample = reader.read(row, position) if is_row else row
-            if not sample.query and not sample.response and _is_empty(sample):
+            if not sample.query and sample.response is None and _is_empty(sample, references or (), grades or ()):
                 report.note("rows without a value in any field, left out")
                 continue
             sample = ids.add(sample, position, is_row=is_row)
@@ -197,8 +197,10 @@ def _no_match(what: str, name: str, first: str, ids: Iterable[str]) -> DataError
     )
 
 
-def _is_empty(sample: Sample) -> bool:
-    return sample.contexts is None and not (sample.reference or sample.history or sample.qrels or sample.ratings)
+def _is_empty(sample: Sample, *joined: Container[str]) -> bool:
+    """Return whether a row has nothing but an id, for which no file has a value."""
+    is_empty = not (sample.reference or sample.history or sample.qrels or sample.ratings)
+    return is_empty and sample.contexts is None and not any(sample.id in ids for ids in joined)
 
 
 def _with_reference(sample: Sample, given: Sequence[str] | Sample, position: int) -> Sample:
