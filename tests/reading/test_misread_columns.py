@@ -189,6 +189,32 @@ def test_columns_with_the_same_name_are_refused(tmp_path: Path, kind: str):
         read_samples(data)
 
 
+@pytest.mark.parametrize(
+    ("column", "name"), [(2024, "2024"), (2024.0, "2024"), (("a", "", 1), "a.1"), (float("nan"), "nan")]
+)
+def test_names_of_columns_become_texts(column: Any, name: str):
+    """Names of any type, as pandas has them, stopped the reader with a traceback."""
+    rows = [row | {column: 7} for row in rows_of()]
+    assert [{name: 7}] * 3 == [sample.metadata for sample in read(rows)[0]]
+    frame = pytest.importorskip("pandas").DataFrame(rows)
+    frame.columns = [*frame.columns[:2], column]
+    assert [{name: 7}] * 3 == [sample.metadata for sample in read(frame)[0]]
+    with pytest.raises(DataError, match=f"the data frame has 2 columns with the name '{name}'"):
+        read(frame.assign(**{name: 8}))
+
+
+def test_a_named_index_of_a_frame_is_a_column():
+    """As in the Parquet file that pandas writes. An index without a name is a number of rows."""
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(rows_of(), index=pd.MultiIndex.from_tuples([("a", 1), ("b", 2), ("c", 3)], names=["id", None]))
+    samples, _ = read(frame)
+    assert [("a", {}), ("b", {}), ("c", {})] == [(sample.id, sample.metadata) for sample in samples]
+    assert (["id", None], ["question", "answer"]) == (list(frame.index.names), list(frame.columns))
+    kept = frame.reset_index(level="id").set_index("id", drop=False)
+    assert samples == read(kept)[0]
+    assert not {"a", "b", "c"} & {sample.id for sample in read(frame.droplevel("id"))[0]}
+
+
 @pytest.mark.parametrize("joined", [["a"], None])
 def test_the_last_line_does_not_take_the_column_of_another_field(joined: Any):
     """The option removed the response: it read the same column as the correct answer."""

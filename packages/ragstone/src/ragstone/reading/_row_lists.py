@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Final
 
-from ragstone._util.quantities import count
+from ragstone._util.quantities import count, text_of
 from ragstone.errors import DataError
 from ragstone.reading._columns import FIELD_ALIASES, guess_field, name_key
 from ragstone.reading._layouts import Layout, find_layout, looks_like_row, rows_of
@@ -210,11 +210,18 @@ def _frame_rows(data: Any) -> Iterator[Any] | None:
     if hasattr(data, "to_dict") and hasattr(data, "iloc"):
         from ragstone._util.row_limits import refuse_repeated
 
-        refuse_repeated(data.columns, "the data frame")
+        # A named level of the index is a column, as in the Parquet file that pandas writes.
+        data = data.reset_index(level=[name for name in data.index.names if name not in (None, *data.columns)])
+        refuse_repeated(map(_name, data.columns), "the data frame")
         # A part at a time, because the rows of a frame need many times its memory.
         parts = (data.iloc[start : start + _FRAME_ROWS] for start in range(0, len(data), _FRAME_ROWS))
         return chain.from_iterable(part.to_dict(orient="records") for part in parts)
     return None
+
+
+def _name(column: object) -> str:
+    """Return the name of a column as text. A frame of pandas has names of any type, and tuples for several headers."""
+    return ".".join(text_of(part) for part in column if part != "") if isinstance(column, tuple) else text_of(column)
 
 
 def object_rows(data: Iterable[Any], wanted: str | None) -> Table:
@@ -277,6 +284,8 @@ def laid_out(rows: Iterable[Any], fields: Mapping[str, str], report: ReadingRepo
         if type(row) is not dict and not isinstance(row, Mapping):
             yield position, row
             continue
+        if not all(isinstance(name, str) for name in row):
+            row = {_name(name): value for name, value in row.items()}  # noqa: PLW2901
         for name, value in row.items():  # noqa: B007 - the first value and its column
             if not _is_blank(value):
                 break
