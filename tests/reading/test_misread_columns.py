@@ -215,6 +215,17 @@ def test_a_named_index_of_a_frame_is_a_column():
     assert not {"a", "b", "c"} & {sample.id for sample in read(frame.droplevel("id"))[0]}
 
 
+@pytest.mark.parametrize("metadata", ["trace_metadata", "request_metadata"])
+def test_a_table_of_traces_of_mlflow(metadata: str):
+    """A proposed option read the name of the user as the question."""
+    row = {"trace_id": "t", "request": "Who?", "response": "A.", metadata: {"mlflow.user": "Who?"}, "spans": []}
+    with pytest.raises(
+        DataError, match=r"row 1 is a trace of MLflow\. .*: frame\.to_json\('traces\.json', orient='records'\)"
+    ):
+        read([row])
+    assert "A." == read([row], fields={"query": "request"})[0][0].response
+
+
 @pytest.mark.parametrize("joined", [["a"], None])
 def test_the_last_line_does_not_take_the_column_of_another_field(joined: Any):
     """The option removed the response: it read the same column as the correct answer."""

@@ -326,6 +326,15 @@ class RowReader:
     def _plan(self, row: Mapping[str, Any], flat: Mapping[str, Any], position: int) -> ColumnPlan:
         columns = tuple(flat)
         if (plan := self._plans.get(columns)) is None:
+            if (
+                "spans" in columns
+                and not {"trace_metadata", "request_metadata"}.isdisjoint(columns)
+                and not self._fields
+            ):
+                raise DataError(
+                    f"row {position} is a trace of MLflow. Write the data frame as JSON, which is read as traces: "
+                    "frame.to_json('traces.json', orient='records')"
+                )
             plan = plan_columns(
                 columns,
                 self._fields,
