@@ -339,6 +339,46 @@ def test_messages_of_an_agent_are_a_sample(outputs):
     assert ("31 metres.", ["It is 31 metres tall."]) == (read.response, [passage.text for passage in read.contexts])
 
 
+WEB = "Parking at the harbor library costs two euros an hour, says the page of the city council."
+FOUND = Document("The harbor library opens at ten on Saturdays.", id="h")
+TODOS = [{"content": "Look up when the harbor library opens on Saturdays", "status": "pending"}] * 2
+
+
+@pytest.mark.parametrize("saved", [False, True])
+@pytest.mark.parametrize(
+    ("others", "contexts"),
+    [
+        ([{"content": WEB}], None),
+        ([{"content": WEB, "status": "error"}], [FOUND.page_content]),
+        ([{"content": '[{"fee": 2}]', "artifact": [{"fee": 2}]}], [FOUND.page_content]),
+        ([{"content": f"Updated todo list to {TODOS}"}], [FOUND.page_content]),
+        ([{"content": "drawn", "artifact": []}], [FOUND.page_content]),
+    ],
+    ids=["text", "error", "rows", "plan", "empty list"],
+)
+def test_contexts_of_an_agent_are_those_of_captured_requests(others, contexts, saved):
+    """A text that may be a passage leaves them unknown. Rows, plans, errors and empty lists are not passages."""
+    calls = [
+        {"name": "search", "args": {"query": "?"}, "id": "0"},
+        {"name": "other", "args": {"todos": TODOS}, "id": "1"},
+    ]
+    found = ToolMessage(FOUND.page_content, name="search", tool_call_id="0", artifact=[(FOUND, 0.5)])
+    if saved:
+        found.artifact = [FOUND]
+    tools = [ToolMessage(name="other", tool_call_id="1", **other) for other in others]
+    messages = [HumanMessage("When?"), AIMessage("", tool_calls=calls), found, *tools, AIMessage("At ten.")]
+    outputs = {"messages": dumpd(messages) if saved else messages}
+    read = sample_from_run(inputs=None, outputs=outputs, reference_outputs=None, given={}, fields={})
+    assert contexts == (None if read.contexts is None else [passage.text for passage in read.contexts])
+
+
+def test_an_empty_artifact_and_a_text_leave_contexts_unknown():
+    """The list does not say that a retrieval found nothing."""
+    messages = [HumanMessage("?"), ToolMessage("drawn", tool_call_id="1", artifact=[]), AIMessage("!")]
+    read = sample_from_run(inputs=None, outputs={"messages": messages}, reference_outputs=None, given={}, fields={})
+    assert read.contexts is None
+
+
 def test_messages_without_artifacts_leave_contexts_unknown():
     """Text of a tool is not known to be a passage."""
     messages = [HumanMessage("?"), ToolMessage("7", tool_call_id="2"), AIMessage("!")]

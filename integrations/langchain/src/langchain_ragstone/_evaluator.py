@@ -34,7 +34,8 @@ class RagstoneEvaluator:
     `langsmith.aevaluate`.
 
     Contexts must be among the outputs, because LangSmith shows evaluators nothing else of a run: documents under a
-    known name, or the messages of an agent, in which the artifacts of the tools' messages are the contexts.
+    known name, or the messages of an agent. Its contexts are documents that tools returned in the last turn, as the
+    artifact of their messages or as JSON. They are unknown if another tool returned a text that may be a passage.
 
     Args:
         metrics: A metric's name ("ccrs.qr", "ndcg@10"), a group ("ccrs"), a `Metric`, or several of them.

@@ -10,10 +10,10 @@ from langchain_core.messages import BaseMessage
 
 from langchain_ragstone._documents import Passages
 from langchain_ragstone._messages import text_of
-from langchain_ragstone._steps import values_in
+from langchain_ragstone._steps import tool_query_from, values_in
 from ragstone.errors import DataError
 from ragstone.reading import FIELD_ALIASES, sample_from_row
-from ragstone.requests import Request, Step, TraceDraft, assemble
+from ragstone.requests import Message, PassageDraft, Request, Step, TraceDraft, Value, assemble
 from ragstone.schema import Sample
 
 _PLACES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -129,24 +129,36 @@ def _read(*, inputs: Any = None, outputs: Any = None) -> TraceDraft:
     return assemble(Request(draft=TraceDraft(), steps=[root], root=root))
 
 
-def _found_by_tools(outputs: Any) -> list[Any] | None:
-    """Return the documents that tools found in the last turn of an agent's messages: the artifacts of their messages."""
+def _found_by_tools(outputs: Any) -> list[dict[str, Any]] | None:
+    """Return what tools found in the last turn of an agent's messages, by the rules of captured requests.
+
+    None if it is unknown or in doubt, as if a tool returned a text that is not known to be a passage.
+    """
     messages = outputs.get("messages") if isinstance(outputs, Mapping) else outputs
     if not isinstance(messages, list | tuple):
         return None
-    found: dict[str, Any] | None = None
-    for message in _unpacked(messages):
-        fields = message if isinstance(message, Mapping) else vars(message) if isinstance(message, BaseMessage) else {}
-        kind = fields.get("type", fields.get("role"))
-        artifact = fields.get("artifact")
-        if kind in ("human", "user"):
-            found = None
-        elif kind == "tool" and isinstance(artifact, list | tuple):
-            passages = [_passage(document) for document in _unpacked(artifact)]
-            if all(isinstance(passage, Mapping) for passage in passages):
-                texts = {str(passage.get("text", passage.get("page_content"))): passage for passage in passages}
-                found = {**(found or {}), **texts}
-    return None if found is None else list(found.values())
+    passages, turn, steps = Passages(), [Message("user", "")], [root := Step(id=0, kind="chain")]
+    arguments: dict[Any, Any] = {}
+    for item in _unpacked(messages):
+        fields = item if isinstance(item, Mapping) else vars(item) if isinstance(item, BaseMessage) else {}
+        calls = (call for call in fields.get("tool_calls") or () if isinstance(call, Mapping))
+        arguments |= {call.get("id"): call.get("args") for call in calls}
+        for message in (one for value in values_in([item], passages) for one in value.messages or ()):
+            if message.role == "user":
+                turn, steps = [], [root]
+            elif message.role == "tool":
+                given = arguments.get(fields.get("tool_call_id"))
+                step = Step(id=len(steps), parent=0, kind="tool", name=message.tool)
+                step.query, step.inputs = tool_query_from(given, str(given)), values_in(given, passages)
+                step.outputs = (Value((), text=message.text),)
+                step.passages = message.passages or passages.in_list(_unpacked(fields.get("artifact")))
+                steps.append(step)
+            turn.append(message)
+    steps.append(Step(id=len(steps), parent=0, kind="model", prompt=turn[:-1], reply=turn[-1].text))
+    draft = assemble(Request(draft=TraceDraft(), steps=steps, root=root))
+    if draft.contexts is None or draft.evidence is None or draft.evidence.doubts:
+        return None
+    return [_row(passage) for passage in draft.contexts]
 
 
 def _unpacked(value: Any) -> Any:
@@ -162,7 +174,8 @@ def _fields_of(value: Any) -> Any:
 
 
 def _passage(document: Any) -> Any:
-    if not isinstance(document, Document):
-        return document
-    passage = Passages().of(document)
+    return _row(Passages().of(document)) if isinstance(document, Document) else document
+
+
+def _row(passage: PassageDraft) -> dict[str, Any]:
     return {"text": passage.text, "id": passage.id, "score": passage.score, "metadata": passage.metadata}
