@@ -64,8 +64,9 @@ def test_error_in_the_middle_of_a_stream(app):
     assert "ValueError: broken pipe" == app.draft.error
 
 
-def test_background_work_is_no_truncation(app):
-    """A call that is no stream and leaves a task at work has answered in full; the task's end comes late."""
+@pytest.mark.parametrize("streamed", [False, True])
+def test_background_work_is_no_truncation(app, streamed):
+    """A call or a stream read to its end that leaves a task at work has answered in full; the task's end comes late."""
 
     async def main() -> None:
         go_on = asyncio.Event()
@@ -80,7 +81,11 @@ def test_background_work_is_no_truncation(app):
             await asyncio.sleep(0)
             return text
 
-        await (app.rag() | answer).ainvoke(Q, app.config)
+        chain = RunnableLambda(answer) | app.rag()
+        if streamed:
+            assert [chunk async for chunk in chain.astream(Q, app.config)]
+        else:
+            await chain.ainvoke(Q, app.config)
         go_on.set()
         await asyncio.gather(*tasks)
 

@@ -372,9 +372,9 @@ class RagstoneCallbackHandler(InFlightCounts, BaseCallbackHandler):
         status: TraceStatus = "ok"
         if live.interrupted:
             status = "interrupted"
-        elif live.n_open and inputs is not _NOT_GIVEN:
-            # A stream that is closed early looks like success, except that other steps are still open. (In a call that
-            # is not a stream, such steps are background work of the application.)
+        elif inputs is not _NOT_GIVEN and any(s.ended_at is None and s.parent == live.root.id for s in live.steps):
+            # A stream that is closed early looks like success, except that a step directly in it is still open. Other
+            # open steps, and those of a call that is not a stream, are background work of the application.
             status = "truncated"
         self._options.read_outputs(outputs, live.request.statements, messages_of.text_of, stated_contexts)
         if live.is_graph:

@@ -30,7 +30,6 @@ class Live:
         passages: Its documents, each copied once.
         closed: Whether it has ended.
         block: The block of the application around it, which it joins.
-        n_open: Steps that have begun and not ended.
         ignored: Whether it is followed and not recorded, because it began while capture was suppressed.
         interrupted: Whether it paused to ask a person.
         is_graph: Whether nodes of a graph ran in it.
@@ -47,7 +46,6 @@ class Live:
     request: Request = field(init=False)
     passages: Passages = field(default_factory=Passages)
     block: Any = None
-    n_open: int = 1
     closed: bool = False
     ignored: bool = False
     interrupted: bool = False
@@ -98,7 +96,6 @@ class LiveRequests(InFlight[Live, Begun]):
                 live = around[1]
                 begun = self._begun[key] = (step, live)
                 live.steps.append(step)
-                live.n_open += 1
                 return begun
             if self._has_ended(key, parent_key):
                 self.late += counted
@@ -129,7 +126,6 @@ class LiveRequests(InFlight[Live, Begun]):
                 return None
             step, live = begun
             step.ended_at = now
-            live.n_open -= 1
             if step is live.root:
                 self._forget(live)
             return begun
