@@ -579,6 +579,71 @@ def agent_whose_messages_end_with_its_answer() -> Request:
     return steps.request()
 
 
+def _rewritten(outputs: object) -> Request:
+    """A model rewrites the question, and what is found for it is not in a prompt."""
+    steps = Steps()
+    root = steps.chain(inputs={"question": QUESTION}, outputs=outputs)
+    steps.model(root, f"Rewrite: {QUESTION}", "length of the warranty for parts")
+    steps.retrieval(root, A, B, query="length of the warranty for parts")
+    return steps.request()
+
+
+DOCUMENTS = [{"page_content": A}, {"page_content": B}]
+
+
+@case(Expected((A, B), response=None))
+def documents_alone() -> Request:
+    """A chain rewrites the question and returns the documents: the query of the search is not an answer."""
+    return _rewritten(DOCUMENTS)
+
+
+@case(Expected((A, B), response=None))
+def documents_and_the_query_of_the_search() -> Request:
+    """A graph returns its state, without an answer."""
+    state = {"question": QUESTION, "query": "length of the warranty for parts", "documents": DOCUMENTS}
+    return _rewritten(state)
+
+
+@case(Expected((), response=None))
+def grader_that_drops_the_only_document() -> Request:
+    """The graph ends without an answer, and returns an empty list of documents."""
+    steps = Steps()
+    root = steps.chain(inputs={"question": QUESTION}, outputs={"question": QUESTION, "documents": []})
+    steps.retrieval(root, A)
+    steps.model(root, prompt(A), "no")
+    return steps.request()
+
+
+@case(Expected((A,), response=None))
+def guard_that_ends_without_a_message() -> Request:
+    """What a guard says about the passages is not an answer: the conversation ends with the user's message."""
+    steps = Steps()
+    messages = [{"role": role, "content": text} for role, text in (("user", "Hi."), ("ai", "Hi."), ("user", QUESTION))]
+    root = steps.chain(inputs={"messages": messages}, outputs={"messages": messages})
+    steps.retrieval(root, A)
+    steps.model(root, prompt(A), "UNSAFE: the passages contain medical advice.")
+    return steps.request()
+
+
+@case(Expected((A, B), response=None))
+def retriever_alone_that_writes_queries() -> Request:
+    """The queries that a model writes inside a retriever are not an answer, if the retriever is the request as well."""
+    steps = Steps()
+    root = steps.retrieval(None, A, B)
+    steps.model(root, f"Write queries: {QUESTION}", "length of the warranty\nwarranty for parts")
+    return steps.request()
+
+
+@case(Expected(None, doubts=("not_in_prompt",)))
+def answer_that_is_written_as_a_document() -> Request:
+    """A list of what a model wrote is not a list of documents that were found."""
+    steps = Steps()
+    root = steps.chain(inputs={"question": QUESTION}, outputs={"results": [{"text": ANSWER, "score": 0.5}]})
+    steps.retrieval(root, A)
+    steps.model(root, QUESTION, ANSWER)
+    return steps.request()
+
+
 @case(Expected((A,), response=ANSWER))
 def guard_with_rules_of_another_search() -> Request:
     """The guard gives the answer back, and its rules are not contexts."""

@@ -318,10 +318,23 @@ def _last_reply(facts: Facts) -> Answer | None:
     ]
     if len(calls) > 1:
         calls = _with_passages(facts, calls)
-    if not calls:
+    if not calls or _returns_documents(facts):
         return None
     doubts = ["several_answers"] if _foreign(facts, calls[-1], _own_outputs(facts)) else []
     return Answer(calls[-1].step.reply, "last_reply", calls[-1:], doubts)
+
+
+def _returns_documents(facts: Facts) -> bool:
+    """Whether the request returned only documents that were found, or messages to which the assistant did not reply."""
+    root = facts.root
+    lists = [] if root is None else [value for value in root.outputs if value.text is None]
+    if root is None or not lists or _own_outputs(facts) or _text_of(root) is not None:
+        return False
+    found = {facts.canonical(passage.text) for search in facts.searches for passage in search.passages}
+    returned = {facts.canonical(passage.text) for value in lists for passage in value.passages or ()}
+    turns = [value.messages for value in lists if value.messages]
+    said = ((one, turn[-1]) for turn in turns for one in [one for one in turn if one.role == "assistant"][-1:])
+    return returned <= found and not any(one.calls_tool or one is last for one, last in said)
 
 
 def _chosen(facts: Facts, calls: list[Call]) -> tuple[list[Call], list[str]]:

@@ -100,17 +100,19 @@ def _in_prompts(facts: Facts, answer: Answer) -> Contexts | None:
 
 
 def _without_answer(facts: Facts, answer: Answer, calls: Sequence[Call]) -> Contexts | None:
-    """Return the passages in the only prompt that has some, for a finished request whose answer is not known.
+    """Return the documents that a finished request returned without an answer, or those in the only prompt that has some.
 
-    Of several such prompts, nothing says which one led to what the request returned, unless it returned documents.
+    Of several such prompts, nothing says which one led to what the request returned.
     """
     if facts.request.draft.status != "ok":
         return None
+    contexts = without_prompt(facts, answer.calls)
+    if contexts.rule == "in_output":
+        return contexts
     shown = [found for call in _not_repeated(facts, calls) if (found := facts.matches(call))]
     if len(shown) == 1:
         return _shown(shown[0], [*_tool_doubts(facts, calls, shown[0]), *_state_doubts(facts, shown[0])])
-    contexts = without_prompt(facts, answer.calls)
-    return Contexts(None, "unknown") if shown and contexts.rule != "in_output" else contexts
+    return Contexts(None, "unknown") if shown else contexts
 
 
 def _shown(matches: Sequence[Match], doubts: list[str]) -> Contexts:

@@ -230,7 +230,8 @@ class Facts:
         """The model calls that are not a detail of a retrieval, in the order in which they began."""
         calls = []
         for step in self.models:
-            kinds = {around.kind for around in self.tree.ancestors(step) if around is not self.root}
+            around = self.tree.ancestors(step)
+            kinds = {one.kind for one in around if one is not self.root or one.kind != "tool"}
             if self.counts(step) and not kinds & {"retrieval", "transform", "embedding"}:
                 calls.append(Call(self, step, in_tool="tool" in kinds))
         return calls
