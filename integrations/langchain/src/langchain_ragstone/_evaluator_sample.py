@@ -141,8 +141,9 @@ def _found_by_tools(outputs: Any) -> list[dict[str, Any]] | None:
     arguments: dict[Any, Any] = {}
     for item in _unpacked(messages):
         fields = item if isinstance(item, Mapping) else vars(item) if isinstance(item, BaseMessage) else {}
-        calls = (call for call in fields.get("tool_calls") or () if isinstance(call, Mapping))
-        arguments |= {call.get("id"): call.get("args") for call in calls}
+        arguments |= {
+            one.get("id"): one.get("args") for one in fields.get("tool_calls") or () if isinstance(one, Mapping)
+        }
         for message in (one for value in values_in([item], passages) for one in value.messages or ()):
             if message.role == "user":
                 turn, steps = [], [root]
@@ -156,9 +157,8 @@ def _found_by_tools(outputs: Any) -> list[dict[str, Any]] | None:
             turn.append(message)
     steps.append(Step(id=len(steps), parent=0, kind="model", prompt=turn[:-1], reply=turn[-1].text))
     draft = assemble(Request(draft=TraceDraft(), steps=steps, root=root))
-    if draft.contexts is None or draft.evidence is None or draft.evidence.doubts:
-        return None
-    return [_row(passage) for passage in draft.contexts]
+    is_known = draft.evidence is not None and not draft.evidence.doubts
+    return [_row(passage) for passage in draft.contexts] if is_known and draft.contexts is not None else None
 
 
 def _unpacked(value: Any) -> Any:

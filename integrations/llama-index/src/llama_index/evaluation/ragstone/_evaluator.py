@@ -235,11 +235,8 @@ class RagstoneEvaluator(BaseEvaluator):
         """
         if response is None:
             return await self.aevaluate(query=query, **kwargs)
-        said = getattr(response, "response", None)
-        if said is None:
-            said = getattr(response, "response_txt", None)
-        if isinstance(said, ChatMessage):  # of an agent
-            said = said.content
+        said = getattr(response, "response", getattr(response, "response_txt", None))
+        said = said.content if isinstance(said, ChatMessage) else said  # of an agent
         text = said.model_dump_json() if isinstance(said, BaseModel) else said
         # Responses that name no sources have an empty list as well.
         contexts = getattr(response, "source_nodes", None) or None
@@ -286,9 +283,8 @@ def _node(context: object) -> BaseNode | None:
 def _is_made(context: object) -> bool:
     """Whether an engine made a node from its answer to a sub-question."""
     node = _node(context)
-    if node is None or node.metadata or node.relationships or getattr(context, "score", None) is not None:
-        return False
-    return _SUB_ANSWER.match(node.get_content()) is not None
+    is_found = node is None or node.metadata or node.relationships or getattr(context, "score", None) is not None
+    return not is_found and _SUB_ANSWER.match(_plain(context) or "") is not None
 
 
 def _plain(value: object) -> str | None:
