@@ -175,8 +175,8 @@ def rating_of(result: PassageUtility, *, reader: str, judge: str) -> PassageRati
     annotation["reader"] = reader
     if result.label.source != "data":
         annotation["judge"] = judge
-    relevant, grade = result.label.relevant, result.passage.relevance if result.label.source == "data" else None
-    gain = float(relevant) if grade is None else max(0.0, grade)
+    relevant, grade = result.label.relevant, result.label.value
+    gain = max(0.0, grade) if result.label.source == "data" else float(relevant)
     return PassageRating(
         text=result.passage.text, relevant=relevant, gain=gain, utility=result.utility, annotation=annotation
     )

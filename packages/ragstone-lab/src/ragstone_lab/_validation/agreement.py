@@ -182,11 +182,11 @@ def _one(
     parts: LabeledParts | None = None,
 ) -> LabelAgreement:
     system = with_pairs(system, metric, own)
-    scale = _Scale.of(system, metric, all_, options)
+    scale = Scale.of(system, metric, all_, options)
     is_turned = is_lower_better(system, metric) and any(label.metric is None for label in own)
     if is_turned:
         own, all_ = (turn_labels(labels, scale.labels, generic=True) for labels in (own, all_))
-        scale = _Scale.of(system, metric, all_, replace(options, label_range=scale.labels))
+        scale = Scale.of(system, metric, all_, replace(options, label_range=scale.labels))
     ratings: dict[str, dict[str | None, float]] = {}
     for label in own:
         ratings.setdefault(label.key, {})[label.annotator] = scale.as_score(label.value)
@@ -277,13 +277,6 @@ def _one(
         notes=tuple(notes),
         **found,
     )
-
-
-def label_bounds(
-    system: SystemOutcomes, metric: str, labels: Sequence[LabelRecord], options: LabelOptions
-) -> tuple[float, float]:
-    """Return the lowest and highest possible label of a metric."""
-    return _Scale.of(system, metric, labels, options).labels
 
 
 def turn_labels(labels: Sequence[LabelRecord], bounds: tuple[float, float], *, generic: bool) -> list[LabelRecord]:
@@ -393,7 +386,7 @@ def estimate_difference(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Scale:
+class Scale:
     """The mapping of labels to scores of one metric."""
 
     labels: tuple[float, float]
@@ -404,7 +397,7 @@ class _Scale:
     is_bounded: bool
 
     @classmethod
-    def of(cls, system: SystemOutcomes, metric: str, labels: Sequence[LabelRecord], options: LabelOptions) -> _Scale:
+    def of(cls, system: SystemOutcomes, metric: str, labels: Sequence[LabelRecord], options: LabelOptions) -> Scale:
         scores, values = system.range_of(metric), [label.value for label in labels]
         bounded = math.isfinite(scores[1] - scores[0])
         stated = {label.bounds for label in labels} if options.label_range is None else {options.label_range}
@@ -459,7 +452,7 @@ class _Scale:
 
 
 def _agree(
-    ids: Sequence[str], people: Sequence[float], judge: Sequence[float], scale: _Scale, options: LabelOptions
+    ids: Sequence[str], people: Sequence[float], judge: Sequence[float], scale: Scale, options: LabelOptions
 ) -> dict[str, Any]:
     """Return exact agreement, Cohen's kappa and Krippendorff's alpha of judge and people, as fields of the result."""
     found: dict[str, Any] = dict.fromkeys(("exact", "cohen", "human_mean", "bias"))
@@ -478,7 +471,7 @@ def _agree(
 
 
 def _agreement_among_people(
-    by_sample: Mapping[str, Mapping[str | None, float]], scale: _Scale, options: LabelOptions
+    by_sample: Mapping[str, Mapping[str | None, float]], scale: Scale, options: LabelOptions
 ) -> dict[str, Any]:
     """Return Krippendorff's alpha among people, and Fleiss' kappa if all samples have the same number of labels."""
     ratings = [list(by.values()) for by in by_sample.values()]
@@ -498,7 +491,7 @@ def _human_mean(
     people: Mapping[str, float],
     scores: Mapping[str, float],
     rest: Mapping[str, float],
-    scale: _Scale,
+    scale: Scale,
     options: LabelOptions,
 ) -> tuple[PredictionPoweredMean | None, list[str]]:
     """Estimate the human mean over all samples, and return notes about violated assumptions.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 from collections import Counter
@@ -100,6 +101,15 @@ def labels_of(
             "(--label COLUMN=METRIC)"
         )
     return labels
+
+
+def mean_labels(labels: Iterable[LabelRecord], system: str) -> dict[str, float]:
+    """Return the mean label of each sample or pair of a system."""
+    values: dict[str, list[float]] = {}
+    for label in labels:
+        if label.system in (None, system):
+            values.setdefault(label.key, []).append(label.value)
+    return {key: math.fsum(several) / len(several) for key, several in values.items()}
 
 
 def compared_notes(file: LabelFile, metrics: Sequence[str]) -> list[str]:

@@ -14,7 +14,8 @@ from ragstone.experiments import SystemOutcomes, count_units
 from ragstone.metrics.ranking import average_precision, ndcg, reciprocal_rank
 from ragstone.reading import LabelRecord
 from ragstone.stats import Estimate, kendall_of_means
-from ragstone_lab._validation.agreement import LabelOptions, estimate_difference, label_bounds, turn_labels
+from ragstone_lab._validation.agreement import LabelOptions, Scale, estimate_difference, turn_labels
+from ragstone_lab._validation.labels import mean_labels
 from ragstone_lab._validation.sources import is_lower_better, refuse_uneven, scores_of
 
 LABELS: Final = "labels"
@@ -192,11 +193,7 @@ def _of_labels(
     own = [label for label in labels if label.metric in (None, metric) and label.level == "answer"]
     if not own:
         return {}, (0.0, 1.0)
-    bounds = label_bounds(system, metric, own, options)
+    bounds = Scale.of(system, metric, own, options).labels
     if is_lower_better(system, metric):
         own = turn_labels(own, bounds, generic=False)
-    values: dict[str, list[float]] = {}
-    for label in own:
-        if label.system in (None, system.name):
-            values.setdefault(label.key, []).append(label.value)
-    return {id_: math.fsum(several) / len(several) for id_, several in values.items()}, bounds
+    return mean_labels(own, system.name), bounds

@@ -17,6 +17,7 @@ from ragstone.metrics import Composite
 from ragstone.reading import LabelRecord
 from ragstone.stats import Estimate, correlate, spearman
 from ragstone_lab._report import percentile_estimates
+from ragstone_lab._validation.labels import mean_labels
 from ragstone_lab._validation.sources import Options, refuse_uneven, scores_of
 
 if TYPE_CHECKING:
@@ -158,18 +159,14 @@ def _table(
     goals: list[float] = []
     ids: list[str] = []
     for system in systems:
-        values: dict[str, list[float]] = {}
-        for label in labels:
-            if label.metric is None and label.system in (None, system.name):
-                values.setdefault(label.key, []).append(label.value)
         scores = [
             {id_: system.cards[name].goodness(value) for id_, value in scores_of(system, name).items()}
             for name in names
         ]
-        for id_, several in values.items():
+        for id_, label in mean_labels([label for label in labels if label.metric is None], system.name).items():
             if all(id_ in of for of in scores):
                 rows.append([of[id_] for of in scores])
-                goals.append(sum(several) / len(several))
+                goals.append(label)
                 ids.append(id_)
     return rows, goals, ids
 
