@@ -228,7 +228,7 @@ def test_a_metric_without_a_range_has_no_common_scale_with_labels(written):
     assert found.spearman.value > 0.6
     assert found.human_mean.estimate.low < 0.75 < found.human_mean.estimate.high
     assert () == report.findings()
-    assert any("do not have a common scale" in note for note in found.notes)
+    assert any("no range of the metric" in note for note in found.notes)
     (known,) = validate_metrics(a, labels=labels, threshold=0.5, **FAST).labels
     assert known.exact.value > 0.9
     assert known.bias is None
@@ -357,7 +357,7 @@ def test_labels_of_a_selected_sample_are_noticed(written):
         ([{"id": "q0", "verdict": 1}], {"label_columns": ["verdikt"]}, "'verdikt'"),
         ([{"id": "q0", "label": 7}], {"label_range": (1, 5)}, "got 7"),
         ([{"id": "q0", "label": 7}], {"label_range": (5, 5)}, "low < high"),
-        ([{"id": "q0", "label": 7}], {}, "all labels of ccrs.qr are 7, so their scale is unknown"),
+        ([{"id": "q0", "label": 7}], {}, "all labels of ccrs.qr are 7. State --set research.label_range"),
         (["q0"], {}, "row 1: a row must be an object"),
     ],
 )

@@ -33,13 +33,7 @@ from ragstone.store import DrawnRequest
 from ragstone_lab._report import shown
 from ragstone_lab._validation.describe import UNRESTRICTED
 from ragstone_lab._validation.labels import RATING_MAX, LabeledParts, labeled_parts, with_pairs
-from ragstone_lab._validation.sources import (
-    Options,
-    decisions_of,
-    is_lower_better,
-    is_unevenly_sampled,
-    probabilities_of,
-)
+from ragstone_lab._validation.sources import Options, decisions_of, is_reversed, is_unevenly_sampled, probabilities_of
 
 _MOST_CATEGORIES: Final = 11
 """Maximum number of distinct labels of a categorical scale (0 to 10). More labels are a continuous scale."""
@@ -183,7 +177,7 @@ def _one(
 ) -> LabelAgreement:
     system = with_pairs(system, metric, own)
     scale = Scale.of(system, metric, all_, options)
-    is_turned = is_lower_better(system, metric) and any(label.metric is None for label in own)
+    is_turned = is_reversed(system, metric) and any(label.metric is None for label in own)
     if is_turned:
         own, all_ = (turn_labels(labels, scale.labels, generic=True) for labels in (own, all_))
         scale = Scale.of(system, metric, all_, replace(options, label_range=scale.labels))
@@ -208,10 +202,7 @@ def _one(
     else:
         found["human_mean"], notes = _human_mean(by_id, scores, rest, scale, options)
     if is_turned:
-        notes.append(
-            "lower values are better, and a label without a metric says how good an answer is, so that its scale is "
-            "reversed. If it is a label of this metric, name it: --label COLUMN=METRIC"
-        )
+        notes.append("labels without a metric (--label COLUMN=METRIC) are reversed, because lower scores are better")
     if (card := system.cards.get(metric)) is not None and card.decided_by:
         notes.append(f"compared by {card.decision_name}. Its value: {card.reachable or 'the whole range'}")
     low, high = system.range_of(metric)
@@ -219,10 +210,7 @@ def _one(
     for kind in get_args(CorrelationKind):
         found[kind] = correlate(people, judge, kind, x_range=scale.scores, y_range=(low, high), **interval)
     if not scale.is_bounded:
-        notes.append(
-            "the metric does not have a range, so its scores and labels do not have a common scale: judge - people is "
-            "unknown, and agreement needs labels of yes and no with a threshold (--set research.threshold=SCORE)"
-        )
+        notes.append("no range of the metric: judge - people is unknown, and agreement needs research.threshold")
     elif draws is None and (differences := [j - p for j, p in zip(judge, people, strict=True)]):
         # Differences can be larger by rounding.
         bound = max(scale.scores[1] - scale.scores[0], *map(abs, differences))
@@ -293,10 +281,8 @@ def turn_labels(labels: Sequence[LabelRecord], bounds: tuple[float, float], *, g
 
 def _rates_answers(system: SystemOutcomes, metric: str) -> bool:
     card = system.cards.get(metric)
-    low, high = system.range_of(metric)
-    if card is None:
-        return math.isfinite(high - low)
-    return takes_labels(card.stage, low, high, lower_is_better=card.direction == "lower")
+    is_lower = is_reversed(system, metric)
+    return card is not None and takes_labels(card.stage, card.low, card.high, lower_is_better=is_lower)
 
 
 def _agree_drawn(
@@ -402,9 +388,7 @@ class Scale:
         bounded = math.isfinite(scores[1] - scores[0])
         stated = {label.bounds for label in labels} if options.label_range is None else {options.label_range}
         if len(stated) > 1:
-            raise DataError(
-                "labels with different ranges are compared with one metric. Choose one label (--label COLUMN=METRIC)"
-            )
+            raise DataError(f"labels of {metric} have different ranges. Choose one label (--label COLUMN=METRIC)")
         (bounds,) = stated
         if bounds is not None:
             low, high = map(float, bounds)
@@ -420,10 +404,7 @@ class Scale:
         else:
             low, high = min(values), max(values)
             if low == high:
-                raise DataError(
-                    f"all labels of {metric} are {low:g}, so their scale is unknown. State it: --set "
-                    "research.label_range=LOW,HIGH"
-                )
+                raise DataError(f"all labels of {metric} are {low:g}. State --set research.label_range=LOW,HIGH")
         distinct = sorted({*values, low, high} if set(values) <= {low, high} else set(values))
         if high - low < _MOST_CATEGORIES and len(distinct) > 2 and all(v.is_integer() for v in (low, *distinct)):
             # Integer grades that do not occur are categories too.

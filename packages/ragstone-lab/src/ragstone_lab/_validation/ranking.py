@@ -16,7 +16,7 @@ from ragstone.reading import LabelRecord
 from ragstone.stats import Estimate, kendall_of_means
 from ragstone_lab._validation.agreement import LabelOptions, Scale, estimate_difference, turn_labels
 from ragstone_lab._validation.labels import mean_labels
-from ragstone_lab._validation.sources import is_lower_better, refuse_uneven, scores_of
+from ragstone_lab._validation.sources import is_reversed, refuse_uneven, scores_of
 
 LABELS: Final = "labels"
 """Name of the target that stands for human labels."""
@@ -182,7 +182,7 @@ def _measured(
 
 def _oriented(system: SystemOutcomes, metric: str) -> dict[str, float]:
     """Return the scores by sample, with the opposite sign if lower values are better."""
-    sign = -1.0 if is_lower_better(system, metric) else 1.0
+    sign = -1.0 if is_reversed(system, metric) else 1.0
     return {id_: sign * value for id_, value in scores_of(system, metric).items()}
 
 
@@ -194,6 +194,6 @@ def _of_labels(
     if not own:
         return {}, (0.0, 1.0)
     bounds = Scale.of(system, metric, own, options).labels
-    if is_lower_better(system, metric):
+    if is_reversed(system, metric):
         own = turn_labels(own, bounds, generic=False)
     return mean_labels(own, system.name), bounds

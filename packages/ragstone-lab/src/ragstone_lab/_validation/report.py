@@ -334,8 +334,7 @@ def _findings(report: MetricValidation) -> Iterator[str]:
         k = None if a.cohen is None else a.cohen.coefficient
         if k is not None and k.low <= 0:
             yield f"{a.name}, {a.system}: agreement with people is not significantly better than chance (kappa {shown(k)})"
-        m = None if a.bias is None else a.human_mean
-        if m is not None and not m.estimate.low <= m.judge_mean <= m.estimate.high:
+        if a.bias and (m := a.human_mean) and not m.estimate.low <= m.judge_mean <= m.estimate.high:
             side = "above" if m.judge_mean > m.estimate.value else "below"
             yield (
                 f"{a.name}, {a.system}: the judge's mean {m.judge_mean:.3f} is {side} the estimated human mean "

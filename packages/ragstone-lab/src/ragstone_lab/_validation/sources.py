@@ -96,7 +96,7 @@ def metrics_of(systems: Iterable[SystemOutcomes], selected: Sequence[str] | None
     return tuple(chosen)
 
 
-def is_lower_better(system: SystemOutcomes, metric: str) -> bool:
+def is_reversed(system: SystemOutcomes, metric: str) -> bool:
     """Return whether lower values of a metric are better, as far as its card is known."""
     return metric in system.cards and system.cards[metric].direction == "lower"
 
