@@ -13,7 +13,8 @@ import pytest
 
 from command_line import Done, run_command
 from ragstone.replay import plan_replay
-from ragstone.store import SqliteStore
+from ragstone.schema import SampledOut
+from ragstone.store import SqliteStore, open_store
 
 PASSAGES = [
     {
@@ -113,6 +114,17 @@ def test_a_dry_run_announces_the_traces_that_are_stored():
     done = run("replay", file)
     assert "5 new traces, 2 already stored" in done.stderr
     assert 5 == n_stored()
+
+
+def test_known_ids_without_a_trace_are_not_called_stored():
+    """An application has sampled one request out, and another one was erased."""
+    rows = [{"id": f"r{n}", "query": f"How old is mill {n}?", "response": "Old.", "contexts": ["c"]} for n in range(4)]
+    with open_store("ragstone-replay.db", mode="own") as store:
+        store.traces.ingest("a", 1, [SampledOut(trace_id="r1", started_at=1.0, inclusion_probability=0.5)])
+    run("replay", write(rows[:3], "rows.jsonl"))
+    with open_store("ragstone-replay.db", mode="own") as store:
+        store.upkeep.erase(["r2"])
+    assert "1 new traces, 1 already stored, 1 sampled out, 1 erased" in run("replay", write(rows, "rows.jsonl")).stderr
 
 
 def test_a_changed_row_is_skipped_in_each_later_run():

@@ -277,7 +277,9 @@ def _states(counts: MetricCounts) -> dict[str, int]:
 
 def _file_lines(files: Sequence[FileReport], *, planned: bool = False) -> Iterator[str]:
     for counts in files:
-        done = f"{counts.n_new} new traces, {counts.n_known} already stored"
+        withheld = {"sampled out": counts.n_sampled_out, "erased": counts.n_erased}
+        done = f"{counts.n_new} new traces, {counts.n_known - sum(withheld.values())} already stored"
+        done += "".join(f", {n} {reason}" for reason, n in withheld.items() if n)
         if planned:
             repeated = f", {counts.n_known} of them repeat the id of an earlier one" if counts.n_known else ""
             done = f"{counts.n_read} records{repeated}"

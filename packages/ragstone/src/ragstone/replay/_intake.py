@@ -35,7 +35,11 @@ class FileReport:
     n_new: int = 0
     """Traces added to the store in this run."""
     n_known: int = 0
-    """Traces that were already in the store, from an earlier run, from live capture or from an earlier row."""
+    """Traces that were already known to the store, from an earlier run, from live capture or from an earlier row."""
+    n_sampled_out: int = 0
+    """Those of the known ones that the application sampled out."""
+    n_erased: int = 0
+    """Those of the known ones that were erased."""
     n_clashing: int = 0
     """Traces skipped because the store has another trace with the same id."""
     n_rejected: int = 0
@@ -137,6 +141,10 @@ class ReplayTraceSource:
         counts.n_read += len(batch)
         counts.n_new += n_new
         counts.n_known += n_known + len(fresh) - n_new
+        if len(fresh) > n_new:
+            found = [store.traces.explain(trace.trace_id) for trace in fresh]
+            counts.n_sampled_out += sum(each is not None and each.state == "sampled_out" for each in found)
+            counts.n_erased += found.count(None)
         counts.n_clashing += len(clashing)
         for record in batch:
             if isinstance(record, RejectedRecord):
