@@ -181,7 +181,7 @@ def _why_not(counts: BackfillCounts, n_outside: int, are: str = "are, by estimat
     reasons = {
         "not possible: retention has removed their text": counts.removed,
         "not possible: not captured, because of sampling": counts.sampled_out,
-        "have these scores already": counts.scored,
+        "have outcomes of these metrics already (failures are not repeated)": counts.scored,
         "pending: the worker scores them with the metrics of its plan": counts.pending,
         f"{are} of sessions outside of the share": n_outside,
     }

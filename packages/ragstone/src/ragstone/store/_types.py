@@ -137,7 +137,7 @@ class BackfillCounts(NamedTuple):
     unscored: int
     """Finished with a text, and without an outcome of at least one of the metrics."""
     scored: int
-    """With outcomes of all these metrics."""
+    """With outcomes of all these metrics, which can be failures."""
     removed: int
     """Without an outcome, and retention has removed the text."""
     pending: int
