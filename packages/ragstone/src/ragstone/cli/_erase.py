@@ -81,6 +81,6 @@ def _lines(found: Erasure, folder: Path | None, replies: int | None, *, dry_run:
     elif dry_run and folder is not None:
         lines.append(f"Replies in the cache {folder} since the first of these requests would be removed.")
     lines.append(
-        "Backups, other hosts' spools, copies of files of cases and caches that were not named keep their copies."
+        "Backups, brokers, other hosts' spools, copies of files of cases and caches that were not named keep their copies."
     )
     return lines
