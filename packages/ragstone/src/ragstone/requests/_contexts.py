@@ -100,7 +100,7 @@ def _in_prompts(facts: Facts, answer: Answer) -> Contexts | None:
 
 
 def _without_answer(facts: Facts, answer: Answer, calls: Sequence[Call]) -> Contexts | None:
-    """Return the documents that a finished request returned without an answer, or those in the only prompt that has some.
+    """Return the documents that a request without an answer returned, or those in the only prompt that has some.
 
     Of several such prompts, nothing says which one led to what the request returned.
     """
