@@ -578,7 +578,7 @@ def test_settings_of_another_endpoint_are_ignored(tmp_path: Path):
     file.write_text("[judge]\nurl = 'http://a/v1'\napi_key_env = 'KEY_OF_A'\nmax_retries = 1", encoding="utf-8")
     other = resolve({"judge.url": "http://b/v1", "judge.model": "m"}, file=file, environment={}).judge
     assert {"url": "http://b/v1", "model": "m"} == other.stated
-    same = resolve({"judge.url": "http://a/v1"}, file=file, environment={}).judge
+    same = resolve({"judge.url": "http://a/v1/"}, file=file, environment={}).judge
     assert {"url": "http://a/v1", "api_key_env": "KEY_OF_A", "max_retries": 1} == same.stated
     nearer = resolve(environment={"RAGSTONE_JUDGE": "http://c/v1"}, file=file).judge
     assert {"url": "http://c/v1"} == nearer.stated

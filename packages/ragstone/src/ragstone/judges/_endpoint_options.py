@@ -71,7 +71,7 @@ class EndpointOptions:
         and the whole table is ignored.
         """
         base = replace(self, url=None, api_key_env=None, connection=ConnectionOptions(), own={})
-        if url is None or self.url in (None, url):
+        if url is None or self.url in (None, url.rstrip("/")):
             base = self
         connection: ConnectionOptions = {**base.connection, **limits}
         if model is not None:

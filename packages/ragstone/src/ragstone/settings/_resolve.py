@@ -252,6 +252,8 @@ def _by_table(layer: _Layer) -> dict[str, dict[str, Any]]:
             raise _unknown_key(layer.place(key), table, name)
         if name in by_table.setdefault(table, {}):
             raise ConfigurationError(f"{layer.place(key)}: {table}.{name} is set twice. Remove one of them.")
+        if name == "url" and isinstance(value, str):
+            value = value.rstrip("/")  # noqa: PLW2901 - the same endpoint
         by_table[table][name] = parse(field_of_key, value) if layer.parses_text and isinstance(value, str) else value
     return by_table
 
