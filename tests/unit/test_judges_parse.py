@@ -172,6 +172,8 @@ def test_other_scales():
             parse_number(text, 1, 5)
     with pytest.raises(JudgeReplyError):
         parse_number("8%", 0, 10)
+    with pytest.raises(JudgeReplyError, match="got '28 out of 100': the number is on another scale"):
+        parse_number("28 out of 100", 0, 1)
 
 
 def test_no_negative_zero():

@@ -192,8 +192,8 @@ def _finite(value: object) -> float:
 def _read_prose(text: str, low: float, high: float) -> float:
     stated = _DECORATION.sub("", text.translate(_PLAIN))
     text, on_scale = _without_scale(stated, low, high)
-    if other := _OTHER_SCALE.search(text) or (_STARS.search(text) if high != 5 else None):
-        raise _AmbiguousReplyError(f"{other[0]!r} is on another scale")
+    if _OTHER_SCALE.search(text) or (high != 5 and _STARS.search(text)):
+        raise _AmbiguousReplyError("the number is on another scale")
     values = {_finite(token) for token in _tokens(text)}
     if len(values) != 1:
         raise _AmbiguousReplyError("no number" if not values else "several numbers")
