@@ -260,6 +260,7 @@ def test_every_candidate_faces_the_baseline(write) -> None:
         ({"margin": 2}, r"margin must be below the range of ccrs\.qr, which is 1, got 2"),
         ({"confidence_level": 0.5}, r"must be above 0\.5 and below 1"),
         ({"metrics": "bleu"}, "no system has outcomes of 'bleu'"),
+        ({"metrics": []}, "metrics is empty. Name at least one metric"),
     ],
 )
 def test_options_out_of_range_are_refused(write, options: dict[str, object], message: str) -> None:
@@ -267,6 +268,10 @@ def test_options_out_of_range_are_refused(write, options: dict[str, object], mes
     old, new = write("old", qr=noisy(0, 0)), write("new", qr=noisy(0, 1))
     with pytest.raises(ConfigurationError, match=message):
         ragstone.assert_no_regression(old, new, **options)
+    with pytest.raises(
+        ConfigurationError, match="a source must be an Experiment, a file of outcomes or a store, got list"
+    ):
+        ragstone.assert_no_regression([], new)
     with pytest.raises(ConfigurationError, match=r"unknown metric 'ccrs\.cc' for the gate. Compared: ccrs\.qr"):
         ragstone.compare([old, new]).check_regression("ccrs.cc")
     with pytest.raises(ConfigurationError, match="unknown baseline 'x'"):

@@ -17,7 +17,7 @@ import yaml
 
 import ragstone
 from command_line import run_command
-from ragstone.errors import ConfigurationError
+from ragstone.errors import ConfigurationError, DataError
 from ragstone.schema import NotApplicable, Outcome, Score
 
 ACTION = Path(__file__).parents[2] / "examples" / "github-action" / "action.yml"
@@ -184,6 +184,17 @@ class TestAssertScore:
         assert "2 failed" in shown
         places = re.findall(r"^(\S+\.py):\d+: AssertionError", shown, flags=re.MULTILINE)
         assert ["test_case.py", "test_case.py"] == [Path(place).name for place in places]
+
+
+def test_several_cases_are_not_one_case() -> None:
+    """A list of rows ended with a traceback of `dict`, and a threshold as text with one of `math`."""
+    with pytest.raises(DataError, match="row 1 must be an object with named fields, got list"):
+        ragstone.assert_score([CASE], {"ccrs.cc": 0.8}, judge="lexical")
+    with pytest.raises(ConfigurationError, match=r"the threshold of ccrs.cc must be a number from 0 to 1, got '0\.8'"):
+        ragstone.assert_score(CASE, {"ccrs.cc": "0.8"}, judge="lexical")
+    with pytest.raises(ConfigurationError, match="no metrics given"):
+        ragstone.evaluate([CASE], None, judge="lexical")
+    assert 1 == len(ragstone.evaluate([CASE], ["ccrs.cc"], judge="lexical", refusals=None).samples)
 
 
 def action() -> dict[str, Any]:

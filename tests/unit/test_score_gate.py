@@ -204,6 +204,7 @@ def test_the_distance_of_the_limit_falls_with_the_root_of_the_number_of_samples(
         ({METRIC: 0.0}, {}, "got 0.0"),
         ({METRIC: 80}, {}, r"got 80, .*such as ccrs\.cc=0\.8"),
         ({METRIC: math.nan}, {}, "got nan"),
+        ({METRIC: "0.3"}, {}, "must be a number above 0 and below 1, got '0.3'"),
         ({"bleu": 0.5}, {}, r"a threshold for 'bleu', which is not scored. Scored metrics: ccrs\.cc"),
         ({}, {}, "a gate needs a threshold"),
         ({METRIC: 0.5}, {"undecided": "maybe"}, 'undecided must be "fail" or "pass"'),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +11,7 @@ from ragstone.experiments._cards import titles_of
 from ragstone.experiments._evaluate import evaluate
 from ragstone.judges import Judge, Reader
 from ragstone.metrics import Metric, MetricCard, resolve_metrics
+from ragstone.requests import finite_number
 from ragstone.schema import Failure, Outcome, Sample, Score
 
 
@@ -48,7 +48,7 @@ def assert_score(
     """
     __tracebackhide__ = True  # pytest then shows the caller's line
     metrics, limits = _resolve(thresholds)
-    result = evaluate([case if isinstance(case, Sample) else dict(case)], metrics, judge=judge, reader=reader)
+    result = evaluate([case], metrics, judge=judge, reader=reader)
     cards = {card.name: card for card in result.cards}
     worse = [o for o in result.outcomes if not _reaches(o, limits[o.metric], cards[o.metric])]
     if worse:
@@ -69,12 +69,12 @@ def _resolve(thresholds: Mapping[str, float]) -> tuple[list[Metric], dict[str, f
     for name, threshold in thresholds.items():
         for metric in resolve_metrics([name]):
             card = metric.card
-            if not (math.isfinite(threshold) and card.low <= threshold <= card.high):
+            if (number := finite_number(threshold)) is None or not card.low <= number <= card.high:
                 raise ConfigurationError(
                     f"the threshold of {card.name} must be a number from {card.low:g} to {card.high:g}, got {threshold!r}"
                 )
             if card.name not in limits or name == card.name:
-                metrics[card.name], limits[card.name] = metric, float(threshold)
+                metrics[card.name], limits[card.name] = metric, number
     return list(metrics.values()), limits
 
 

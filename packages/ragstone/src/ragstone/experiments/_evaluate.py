@@ -199,7 +199,7 @@ async def aevaluate(
             f"a reason explains one answer, and with repeats={repeats} a score is the mean of several. Set repeats=1 "
             "or reasons=0"
         )
-    with own_refusals(refusals), own_prompts(prompts or {}):
+    with own_refusals(refusals or ()), own_prompts(prompts or {}):
         setup = open_setup(
             metrics,
             judge=judge,

@@ -23,6 +23,7 @@ from ragstone.experiments._outcomes import OutcomeSource, open_source
 from ragstone.experiments._summary import check_level
 from ragstone.experiments._table import FAILED, SCORED, ScoreTable, Side
 from ragstone.metrics import MetricCard, full_name, selects
+from ragstone.requests import finite_number
 from ragstone.schema import Sample
 from ragstone.settings import Analysis
 
@@ -243,14 +244,14 @@ def check_thresholds(thresholds: Mapping[str, float], cards: Iterable[MetricCard
                 f"a threshold for {name!r}, which is not scored. Scored metrics: {', '.join(sorted(known)) or 'none'}"
             )
         for card in own:
-            if not (math.isfinite(threshold) and card.low < threshold < card.high):
+            if (number := finite_number(threshold)) is None or not card.low < number < card.high:
                 raise ConfigurationError(
                     f"the threshold of {card.name} must be a number above {card.low:g} and below {card.high:g}, got "
                     f"{threshold!r}, because no sample can show that a mean is exactly at an end of its range. Give a "
                     f"value inside, such as {card.name}={_inside(card):g}"
                 )
             if card.name not in found or full_name(name) == card.name:
-                found[card.name] = float(threshold)
+                found[card.name] = number
     return found
 
 

@@ -225,6 +225,10 @@ def store_of(source: OutcomeSource) -> str | os.PathLike[str] | None:
         return None
     if isinstance(source, Period):
         return source.store
+    if not isinstance(source, str | os.PathLike):
+        raise ConfigurationError(
+            f"a source must be an Experiment, a file of outcomes or a store, got {type(source).__name__}"
+        )
     if is_database_url(source):
         return source
     path = Path(source)

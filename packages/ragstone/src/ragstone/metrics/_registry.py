@@ -237,7 +237,7 @@ def resolve_metrics(specs: str | Metric | Sequence[str | Metric]) -> tuple[Metri
         ```
     """
     listed: list[object] = []
-    for given in [specs] if isinstance(specs, str | Metric) else specs:
+    for given in [specs] if isinstance(specs, str | Metric) else specs or ():
         if isinstance(given, str) and listed and isinstance(listed[-1], str):
             listed[-1] += f",{given}"  # a list that was split at its commas is the same list
         else:

@@ -64,6 +64,8 @@ def align(
 ) -> AlignedScores:
     """Read systems and align their outcomes by sample id. The arguments and errors are those of `compare`."""
     selected = [metrics] if isinstance(metrics, str) else metrics
+    if selected is not None and not selected:
+        raise ConfigurationError("metrics is empty. Name at least one metric, or omit it for all")
     opened = _open_all(sources, analysis, data or {}, selected or ())
     cards = {name: card for source in reversed(opened) for name, card in source.cards.items()}
     reader = TableReader(tuple(source.name for source in opened), cards)
