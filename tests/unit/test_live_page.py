@@ -24,7 +24,7 @@ from live_store import add_requests, make_store, make_trace
 from ragstone.errors import ConfigurationError, StoreError
 from ragstone.experiments import FollowedReport, TimeRange, build_report, choose_cases, find_worst
 from ragstone.live._app import _events, make_app
-from ragstone.live._board import Board
+from ragstone.live._board import Board, _alarm_view
 from ragstone.live._labels import LabelDesk
 from ragstone.live._questions import find_questions
 from ragstone.schema import Captured, Passage, Retrieval, Score, Usage
@@ -273,6 +273,7 @@ def test_an_alarm_appears_above_the_verdict_and_is_folded_once_it_is_closed(tmp_
             assert text in part
         (link,) = re.findall(r'href="\./\?([^"]*)#all"', part)
         query = dict(httpx.QueryParams(link.replace("&amp;", "&")))
+        assert ("ccrs.qr", 'app="<b>bot"') == (query["sort"], query["where"])
         assert board.report.view is not None
         assert 0 < len(find_questions(board.report.view, query).rows) < board.report.view.n_samples
         assert "<details" not in part
@@ -287,6 +288,24 @@ def test_an_alarm_appears_above_the_verdict_and_is_folded_once_it_is_closed(tmp_
         assert "<button" not in board.parts["alarms"]
 
     run(body)
+
+
+def test_an_alarm_links_to_requests_that_the_page_can_find(tmp_path: Path):
+    """Those of failures are not scored, and feedback is not a column. A muted alarm says so."""
+    path = make(tmp_path / "s.db", time.time() - 11.6 * DAY_S)
+    with open_store(path, mode="read") as store, store.watch.read() as tables:
+        (alarm,) = all_alarms(tables)
+    feedback = replace(alarm, key=alarm.key._replace(app="", metric="feedback", version=""))
+    failures = replace(alarm, kind="failures", scale=(0.0, 1.0, False), muted_until=time.time() + 1000)
+    _, view = followed(path)
+    links = []
+    for each in (feedback, failures):
+        shown = _alarm_view(each, "a.db", ["ccrs.qr", "not_scored"], ["app"])
+        query = dict(httpx.QueryParams(shown.address.removeprefix("./?").removesuffix("#all")))
+        links.append((query["sort"], query.get("where"), query.get("cause")))
+        find_questions(view, query)
+        assert (each is failures) == any(name == "muted" and text.startswith("until ") for name, text in shown.lines)
+    assert [("time", None, None), ("time", 'app="qa-bot"', "not_scored")] == links
 
 
 def test_an_alarm_is_accepted_or_muted_on_the_page(tmp_path: Path):

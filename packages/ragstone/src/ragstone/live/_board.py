@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import Final
@@ -103,7 +103,9 @@ class Board:
             return {**kept, "problem": problem_part(str(error))}
         report = self.report
         store = self._command.removeprefix("ragstone view ")
-        alarms = [_alarm_view(alarm, store) for alarm in report.alarms]
+        view = report.view
+        columns = () if view is None else [*(row.name for row in view.metrics), *(row.cause for row in view.causes)]
+        alarms = [_alarm_view(alarm, store, columns, report.labels) for alarm in report.alarms]
         parts: Mapping[str, str] = live_parts(
             report.view,
             report.ledger,
@@ -145,14 +147,24 @@ class Board:
         return self.changed_since(revision)
 
 
-def _alarm_view(alarm: Alarm, store: str) -> AlarmView:
-    """Return an alarm as the page shows it, with the address of the requests since its change."""
+def _alarm_view(alarm: Alarm, store: str, columns: Collection[str], labels: Collection[str]) -> AlarmView:
+    """Return an alarm as the page shows it, with the address of the requests since its change.
+
+    `columns` are the metrics and causes by which the page finds requests, and `labels` the keys of their labels.
+    """
     card = card_of(alarm.key.metric)
     heading, lines = alarm_lines(
         alarm, title="" if card is None else card.title, store=store, event=alarm.state, zone=UTC
     )
     times = {"since": alarm.since, "until": alarm.closed_at}
     query = {key: f"{datetime.fromtimestamp(t, UTC):%Y-%m-%dT%H:%M}" for key, t in times.items() if t is not None}
-    query["sort"] = f"{'' if alarm.scale[2] else '-'}{alarm.key.metric}"
+    if alarm.key.app and "app" in labels:
+        quote = "'" if '"' in alarm.key.app else '"'
+        query["where"] = f"app={quote}{alarm.key.app}{quote}"
+    query["sort"] = "time"
+    if alarm.kind == "failures":
+        query |= {"cause": "not_scored"} if "not_scored" in columns else {}
+    elif alarm.key.metric in columns:
+        query["sort"] = f"{'' if alarm.scale[2] else '-'}{alarm.key.metric}"
     number = alarm.number if alarm.state == "open" else None
     return AlarmView(heading, tuple(lines), f"./?{urlencode(query)}#all", number)

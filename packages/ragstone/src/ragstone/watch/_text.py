@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from datetime import datetime, tzinfo
 from typing import Final
@@ -64,6 +65,8 @@ def alarm_lines(
         lines.append(("follow-up", f"{_points(later.drop)} points {interval} in {later.n} sessions after it"))
     if alarm.state != "open" and alarm.closed_at is not None:
         lines.append((alarm.state, _time(alarm.closed_at, zone)))
+    elif alarm.is_muted(time.time()):
+        lines.append(("muted", f"until {_time(alarm.muted_until or 0.0, zone)}"))
     if not alarm.is_covered:
         lines.append(("note", "more than 10% of the units are of sessions seen before: the promise does not cover it"))
     if alarm.traces:
