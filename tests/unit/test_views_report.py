@@ -509,7 +509,7 @@ def test_a_label_without_wrong_answers_is_one_sentence() -> None:
     object.__setattr__(result, "outcomes", [outcome(each.sample_id, each.metric, 0.9) for each in result.outcomes])
     view = build_report(result)
     assert [0, 0, 0] == [row.n_wrong for table in view.slices for row in table.rows]
-    sentence = "By topic: of 3 values, none has a wrong answer."
+    sentence = "By topic: of 3 values, none has wrong answers."
     forms = (
         "\n".join(line.plain for line in ReportText(view).lines()),
         markdown_report(view),
@@ -519,11 +519,27 @@ def test_a_label_without_wrong_answers_is_one_sentence() -> None:
         assert sentence in form
         assert "0 of 30" not in form
     live = live_parts(view, Ledger(total=LedgerRow()), latest=(), command="")
-    assert "No answer is judged wrong." in live["latest"]
+    assert "No wrong answers are known." in live["latest"]
     assert "<table" not in live["latest"]
     with_wrong = build_report(topics(90))
     assert "0 of 30" in str(sections(with_wrong)["slices"])
-    assert "none has a wrong answer" not in str(sections(with_wrong)["slices"])
+    assert "none has wrong answers" not in str(sections(with_wrong)["slices"])
+
+
+def test_abstentions_are_not_called_wrong_answers() -> None:
+    """If no metric says which answers are wrong, only abstentions are known."""
+    result = topics(90)
+    object.__setattr__(result, "outcomes", [outcome(sample.id, "ccrs.qr", 0.9) for sample in result.samples])
+    for response in ("I don't know.", "An answer."):
+        object.__setattr__(result.samples[0], "response", response)
+        view = build_report(result)
+        live = live_parts(view, Ledger(total=LedgerRow()), latest=(), command="")
+        forms = ("\n".join(line.plain for line in ReportText(view).lines()), markdown_report(view), str(live["slices"]))
+        assert "No abstentions are known." in live["latest"]
+        for form in forms:
+            assert "abstentions" in form
+            assert "wrong answers" not in form
+            assert ("none has abstentions" in form) == (response == "An answer.")
 
 
 def test_a_single_answer_is_named_so() -> None:

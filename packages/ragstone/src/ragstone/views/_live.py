@@ -83,7 +83,7 @@ def live_parts(
     """
     if view is None:
         return {"verdict": _unscored(ledger, notes), "counts": _counts(ledger)}
-    own = {"alarms": _alarms(alarms), "counts": _counts(ledger), "latest": _latest(latest)}
+    own = {"alarms": _alarms(alarms), "counts": _counts(ledger), "latest": _latest(latest, view.wrong)}
     parts = {**sections(view, command=command, labels=labels or {}), **own}
     return {name: part for name, part in parts.items() if part}
 
@@ -148,13 +148,13 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-def _latest(answers: Sequence[AnswerView]) -> Markup:
+def _latest(answers: Sequence[AnswerView], wrong: str) -> Markup:
     if not answers:
-        return tag("section", tag("p", "No answer is judged wrong.", class_="soft"), id="latest")
+        return tag("section", tag("p", f"No {wrong} are known.", class_="soft"), id="latest")
     names = ("Time (UTC)", "Question", "Why", "Lowest score")
     shown = table(names, map(_latest_row, answers), class_="latest")
     saved = tag("p", tag("a", "Download the 50 worst as test cases", href="cases?worst=50"))
-    return section("Wrong just now", shown, saved, lead="The latest answers that are judged wrong.", id="latest")
+    return section(f"Latest {wrong}", shown, saved, id="latest")
 
 
 def _latest_row(answer: AnswerView) -> Markup:

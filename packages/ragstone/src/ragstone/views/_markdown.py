@@ -84,14 +84,14 @@ def markdown_report(view: ReportView) -> str:
         ends = [[trend.title, *map(_point, (trend.points[0], trend.points[-1]))] for trend in view.trend.rows[:_TRENDS]]
         lines += ["", *table_in_markdown(["over time", "first", "last"], ends)]
     for table in view.slices[:_SLICES]:
-        if sentence := describe_table_without_wrong(table):
+        if sentence := describe_table_without_wrong(table, view.wrong):
             lines += ["", escape_markdown(sentence)]
             continue
         values = [
             [_shorten(value.value), f"{value.n_wrong:,} of {value.n:,}", _share(value.share)]
             for value in table.rows[:_SLICE_ROWS]
         ]
-        lines += ["", *table_in_markdown([table.key, "wrong", "share"], values)]
+        lines += ["", *table_in_markdown([table.key, view.wrong, "share"], values)]
     if view.spent:
         spent = escape_markdown(", ".join(map(describe_spent, view.spent)))
         lines += ["", f"The application, median per answer: {spent}"]

@@ -580,6 +580,8 @@ class ReportView:
     """The signals that the causes are computed from, in words."""
     slices: tuple[SliceTable, ...]
     """Shares of wrong answers by label."""
+    wrong: str
+    """What counts as wrong: "wrong answers", or "abstentions" if no metric says which answers are wrong."""
     worst: tuple[AnswerView, ...]
     """The lowest answer of each cause in turn, the most frequent cause first."""
     provenance: Provenance

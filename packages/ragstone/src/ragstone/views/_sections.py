@@ -188,7 +188,7 @@ def _case_commands(view: ReportView) -> Markup:
 
 def slice_section(view: ReportView, table: SliceTable) -> Markup:
     """Return the shares of wrong answers by the values of one label, or one sentence if no answer is wrong."""
-    if sentence := describe_table_without_wrong(table):
+    if sentence := describe_table_without_wrong(table, view.wrong):
         return tag("section", tag("p", sentence, class_="soft"))
     overall = next((s.numbers["share"] for s in view.verdict if {"n_wrong", "share"} <= s.numbers.keys()), None)
     rows = [
@@ -205,7 +205,7 @@ def slice_section(view: ReportView, table: SliceTable) -> Markup:
     return section(
         f"By {table.key}",
         tag("table", tag("tbody", *rows), axis, class_="slices"),
-        lead=f"Share of wrong answers. The intervals hold together. The dashed line is all answers.{without}",
+        lead=f"Share of {view.wrong}. The intervals hold together. The dashed line is all answers.{without}",
     )
 
 
@@ -214,7 +214,7 @@ def worst_section(view: ReportView) -> Markup | None:
     if not view.worst:
         return None
     answers = (tag("article", answer_markup(answer), class_="answer") for answer in view.worst)
-    lead = "Wrong answers first, then those with the lowest mean of all scores."
+    lead = f"{view.wrong.capitalize()} first, then those with the lowest mean of all scores."
     if all(answer.cause for answer in view.worst):
         lead = "The lowest of each cause in turn, the most frequent cause first."
     return section("The worst answers", *answers, lead=lead, id="worst")
@@ -296,7 +296,7 @@ def questions_section(view: ReportView, known: Labels | None = None) -> Markup |
     causes = tag(
         "select",
         tag("option", "all causes", value=""),
-        tag("option", "all wrong answers", value="wrong"),
+        tag("option", f"all {view.wrong}", value="wrong"),
         *(tag("option", row.title, value=row.cause) for row in view.causes),
         id="cause",
         aria_label="Cause",

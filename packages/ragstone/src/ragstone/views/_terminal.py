@@ -184,11 +184,11 @@ class ReportText:
     def _slices(self) -> None:
         canvas = self._canvas
         for table in self._view.slices:
-            if sentence := describe_table_without_wrong(table):
+            if sentence := describe_table_without_wrong(table, self._view.wrong):
                 canvas.add()
                 canvas.wrap(sentence, "dim")
                 continue
-            canvas.heading(f"By {table.key}", ", wrong answers (intervals hold together)")
+            canvas.heading(f"By {table.key}", f", {self._view.wrong} (intervals hold together)")
             values = [wrap_cells(" ".join(row.value.split()) or "(empty)", _MAX_LABEL)[0] for row in table.rows]
             label = max(map(len, values), default=0)
             digits = max((len(f"{row.n:,}") for row in table.rows), default=1)

@@ -183,11 +183,11 @@ def describe_rules(rows: Sequence[MetricRow]) -> list[str]:
     return lines
 
 
-def describe_table_without_wrong(table: SliceTable) -> str | None:
-    """Say in one sentence that no answer of a table is wrong. None if one is."""
+def describe_table_without_wrong(table: SliceTable, wrong: str) -> str | None:
+    """Say in one sentence that no answer of a table is wrong. None if one is. `wrong` is that of the report."""
     if any(row.n_wrong for row in table.rows):
         return None
-    return f"By {table.key}: of {count(len(table.rows), 'value')}, none has a wrong answer."
+    return f"By {table.key}: of {count(len(table.rows), 'value')}, none has {wrong}."
 
 
 def describe_low(scores: Sequence[ScoreView]) -> str:

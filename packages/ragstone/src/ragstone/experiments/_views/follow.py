@@ -125,7 +125,7 @@ class FollowedReport:
             )
 
         means = [(row.title, mean(table.metrics[row.name]), row.estimate) for row in view.metrics if row.n_scored]
-        return [("Wrong answers", share(rows), share(range(len(view.questions)))), *means]
+        return [(view.wrong.capitalize(), share(rows), share(range(len(view.questions)))), *means]
 
     def answer(self, sample_id: str) -> AnswerView | None:
         """Return one answer with its evidence, or None if the store does not contain it."""

@@ -263,6 +263,7 @@ class Reading:
             causes=population.causes,
             signals=self.signals(),
             slices=slices,
+            wrong="abstentions" if self._rule == "abstention" else "wrong answers",
             worst=self._build_answers(worst_ids, records),
             provenance=self._provenance(summaries),
             changes=None if compared is None or before is None else self.changes(compared, before),
