@@ -34,7 +34,7 @@ from ragstone.capture import Guard, capture_suppressed, guarded, register_exit_h
 from ragstone.requests import (
     CaptureOptions,
     EnclosingRun,
-    InFlightCounts,
+    InFlight,
     Message,
     Recorder,
     RetrieverTools,
@@ -47,7 +47,7 @@ from ragstone.schema import TraceStatus
 _NOT_GIVEN: Final[Any] = object()
 
 
-class RagstoneCallbackHandler(InFlightCounts, BaseCallbackHandler):
+class RagstoneCallbackHandler(InFlight.Counts, BaseCallbackHandler):
     """Captures each request of a LangChain chain, agent or graph, and hands it to a recorder.
 
     One handler can serve any number of requests, threads and event loops at the same time. It keeps references to texts

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ragstone.requests._draft import PassageDraft, RetrievalDraft, TraceDraft
     from ragstone.requests._harvest import harvest
     from ragstone.requests._hits import read_hits
-    from ragstone.requests._in_flight import InFlight, InFlightCounts
+    from ragstone.requests._in_flight import InFlight
     from ragstone.requests._messages import messages_of
     from ragstone.requests._observe import RequestBlocks
     from ragstone.requests._shape import (
@@ -63,7 +63,7 @@ if not TYPE_CHECKING:  # a type checker sees the imports above
             "_draft": "PassageDraft TraceDraft RetrievalDraft",
             "_harvest": "harvest",
             "_hits": "read_hits",
-            "_in_flight": "InFlight InFlightCounts",
+            "_in_flight": "InFlight",
             "_messages": "messages_of",
             "_observe": "RequestBlocks",
             "_shape": "CALL_PARTS RESULT_PARTS TEXT_PARTS calls_tool content_text finite_number get message_body part_text",

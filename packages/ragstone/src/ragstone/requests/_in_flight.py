@@ -37,6 +37,50 @@ class InFlight(Generic[LiveT, BegunT]):
         ignored_models: Bare model calls that were not recorded.
     """
 
+    class Counts:
+        """What a handler reports about its requests in flight (`_live`), as a base class."""
+
+        _guard: Guard
+        _live: InFlight[Any, Any]
+        _record: Callable[[Any, Any], None]
+
+        @property
+        def errors(self) -> int:
+            """Number of events that failed inside this package: 0 unless it has a bug, or an extractor raised."""
+            return self._guard.total
+
+        @property
+        def late_events(self) -> int:
+            """Number of events ignored because they came twice, or after their request had ended."""
+            return self._live.late
+
+        @property
+        def ignored_models(self) -> int:
+            """Number of bare model calls that were not recorded, because nothing of a RAG request was around them."""
+            return self._live.ignored_models
+
+        @property
+        def in_flight(self) -> int:
+            """Number of requests in flight."""
+            return len(self._live)
+
+        def record_abandoned(self, *, older_than_s: float | None = None) -> int:
+            """Record requests that have not ended for too long as `abandoned`.
+
+            Each new request gives up two old ones, and the end of the process gives up all. Call this if no new requests
+            come, or before you close the monitor yourself.
+
+            Args:
+                older_than_s: Age in seconds from which a request counts as abandoned: `ttl_s` by default, 0 for all.
+
+            Returns:
+                The number of requests recorded.
+            """
+            given_up = self._live.give_up(older_than_s=older_than_s, at_most=None)
+            for live in given_up:
+                self._record(live, "abandoned")
+            return len(given_up)
+
     def __init__(self, *, ttl_s: float, max_live: int, clock: Callable[[], float]) -> None:
         self._ttl_s = ttl_s
         self._max_live = max_live
@@ -119,48 +163,3 @@ class InFlight(Generic[LiveT, BegunT]):
         for live in requests:
             live.closed = True
             self._remember(live.keys)
-
-
-class InFlightCounts:
-    """What a handler of a framework's events counts, and the end of requests that do not end themselves."""
-
-    _guard: Guard
-    _live: InFlight[Any, Any]
-    _record: Callable[[Any, Any], None]
-
-    @property
-    def errors(self) -> int:
-        """Number of events that failed inside this package: 0 unless it has a bug, or an extractor raised."""
-        return self._guard.total
-
-    @property
-    def late_events(self) -> int:
-        """Number of events ignored because they came twice, or after their request had ended."""
-        return self._live.late
-
-    @property
-    def ignored_models(self) -> int:
-        """Number of bare model calls that were not recorded, because nothing of a RAG request was around them."""
-        return self._live.ignored_models
-
-    @property
-    def in_flight(self) -> int:
-        """Number of requests in flight."""
-        return len(self._live)
-
-    def record_abandoned(self, *, older_than_s: float | None = None) -> int:
-        """Record requests that have not ended for too long as `abandoned`.
-
-        Each new request gives up two old ones, and the end of the process gives up all. Call this if no new requests
-        come, or before you close the monitor yourself.
-
-        Args:
-            older_than_s: Age in seconds from which a request counts as abandoned: `ttl_s` by default, 0 for all.
-
-        Returns:
-            The number of requests recorded.
-        """
-        given_up = self._live.give_up(older_than_s=older_than_s, at_most=None)
-        for live in given_up:
-            self._record(live, "abandoned")
-        return len(given_up)

@@ -15,7 +15,7 @@ from llama_index.observability.ragstone._live import LiveRequests
 from llama_index.observability.ragstone._requests import RequestTracker
 from llama_index.observability.ragstone._span_handler import RagstoneSpanHandler
 from ragstone.capture import Guard, after_fork_in_child, register_exit_hook
-from ragstone.requests import CaptureOptions, InFlightCounts, Recorder, RetrieverTools
+from ragstone.requests import CaptureOptions, InFlight, Recorder, RetrieverTools
 
 QuestionExtractor = Callable[[Mapping[str, Any]], str | None]
 ContextsExtractor = Callable[[Any], Iterable[Any] | None]
@@ -25,7 +25,7 @@ _logger = logging.getLogger("ragstone")
 _registering = threading.Lock()
 
 
-class RagstoneInstrumentor(InFlightCounts):
+class RagstoneInstrumentor(InFlight.Counts):
     """Captures each request of LlamaIndex's query engines, chat engines, agents and workflows in this process.
 
     Create one per process. It keeps references to texts and copies of nodes, never raises into the application, never
