@@ -123,10 +123,7 @@ class RecordRanking:
 
 
 def rank_records(
-    systems: Sequence[SystemOutcomes],
-    metrics: Sequence[str],
-    labels: Sequence[LabelRecord],
-    options: LabelOptions,
+    systems: Sequence[SystemOutcomes], metrics: Sequence[str], labels: Sequence[LabelRecord], options: LabelOptions
 ) -> list[RecordRanking]:
     """Rank the labeled records of each question by each metric. Empty if no question has several labeled records."""
     found = []

@@ -75,16 +75,10 @@ def backfill_command(
 
 
 async def _dry_run(
-    store: Store,
-    setup: ScoringSetup,
-    models: Models,
-    time_range: tuple[float, float],
-    sample: float,
-    *,
-    json_output: bool,
+    store: Store, setup: ScoringSetup, models: Models, period: tuple[float, float], sample: float, *, json_output: bool
 ) -> None:
     """Print how many requests would be scored, and what this costs."""
-    since, until = time_range
+    since, until = period
     async with setup:
         # The hash of a judge is final after `prepare`, which may call it.
         last = {tuple(metric[:2]): metric for each in store.outcomes.backfills() for metric in each["metrics"]}
@@ -112,16 +106,10 @@ async def _dry_run(
 
 
 async def _score(
-    store: Store,
-    setup: ScoringSetup,
-    models: Models,
-    time_range: tuple[float, float],
-    sample: float,
-    *,
-    json_output: bool,
+    store: Store, setup: ScoringSetup, models: Models, period: tuple[float, float], sample: float, *, json_output: bool
 ) -> None:
     """Score, print the result, and exit with its code."""
-    since, until = time_range
+    since, until = period
     async with setup:
         await setup.scorer.prepare()
         counts = store.outcomes.count_backfill(setup.planned_metrics(), since=since, until=until)

@@ -76,11 +76,7 @@ def replay_command(
     if dry_run:
         models = Models(settings)
         plan = plan_replay(
-            sources,
-            names,
-            format=format_name,
-            retriever_tools=tools,
-            calls_per_reading=models.calls_per_reading,
+            sources, names, format=format_name, retriever_tools=tools, calls_per_reading=models.calls_per_reading
         )
         _print_plan(plan, models, reasons=reasons, json_output=json_output)
         return

@@ -216,10 +216,7 @@ def _passage(item: Any) -> PassageDraft | None:
     if text is None and id_ is None:
         return None
     return PassageDraft(
-        text=text or "",
-        id=id_,
-        score=next((score for score in scores if score is not None), None),
-        metadata=metadata,
+        text=text or "", id=id_, score=next((score for score in scores if score is not None), None), metadata=metadata
     )
 
 

@@ -171,10 +171,7 @@ def _document(value: Mapping[Any, Any]) -> PassageDraft | None:
     if not _TASK.isdisjoint(value):
         identity = None
     return PassageDraft(
-        text=text,
-        id=identity,
-        score=next((score for score in scores if score is not None), None),
-        metadata=metadata,
+        text=text, id=identity, score=next((score for score in scores if score is not None), None), metadata=metadata
     )
 
 
