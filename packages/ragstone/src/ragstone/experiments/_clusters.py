@@ -142,8 +142,8 @@ def choose_clusters(
     if not own:
         others = sorted({*known, *(key for key, by in labels.items() if by)} - {cluster})
         raise ConfigurationError(
-            f"cluster {cluster!r}: no sample has {'a text or an integer under ' if cluster in known else ''}this key. Keys "
-            f"of these samples: {_listed(others)}. A key is a column of the rows, session_id or user_id. A file of "
+            f"cluster {cluster!r}: no sample has {'a text or an integer under ' if cluster in known else ''}this key. "
+            f"Keys of these samples: {_listed(others)}. A key is a column of the rows, session_id or user_id. A file of "
             "outcomes has session_id, user_id, document_id and the key that "
             "`evaluate --set analysis.cluster=KEY` named when it was written. Other columns are read from the "
             "evaluated file: --data ROWS. Without clusters, set cluster='none' (--set analysis.cluster=none)."
