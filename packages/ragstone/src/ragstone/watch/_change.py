@@ -132,10 +132,10 @@ def find_slices(
 ) -> list[SliceDrop]:
     """Compare the loss of each slice with the loss of all other units, the most significant slice first.
 
-    At most 20 values of each field are compared. A slice without 30 units before the change, such as a new release, is
-    compared with all units before the change, or with the mean `before` if there are none. `x` are values of the units in order of time, in [0, 1], `w` their
-    weights, and `start` is the number of the first unit after the change. `sign` is -1 if higher is worse, else 1.
-    Slices have at least 30 units in and 30 outside of them after the change.
+    At most 20 values of each field are compared, if 30 units and 30 others follow the change. Without 30 units before
+    it, as of a new release, a slice is compared with all units before, or with the mean `before` if there are none.
+    `x` are values in [0, 1] in order of time, `w` their weights, and `start` is the number of the first unit after the
+    change. `sign` is -1 if higher is worse, else 1.
     """
     import numpy as np
 
